@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import posixpath
 import re
 import types
 import typing
@@ -274,11 +275,17 @@ def listed(names, most=5):
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def require_file(path):
-    """Raises FileNotFoundError or IsADirectoryError if there is no file."""
+def require_file(path, argument="path"):
+    """Raises FileNotFoundError or IsADirectoryError if there is no file.
+
+    Args:
+        path: the file.
+        argument: how the message calls it.
+    """
     if os.path.isdir(path):
         raise NotAFileError(
-            f"`path` must be a file. Received: the folder {path}. Name a file."
+            f"`{argument}` must be a file. Received: the folder {path}. Name a "
+            "file."
         )
     if not os.path.exists(path):
         folder = os.path.dirname(path) or "."
@@ -287,7 +294,8 @@ def require_file(path):
             names = sorted(os.listdir(folder))[:8]
             beside = f"{folder} holds {', '.join(names) or 'nothing'}."
         raise MissingFileError(
-            f"`path` must be an existing file. Received: path={path}. {beside}"
+            f"`{argument}` must be an existing file. Received: {argument}="
+            f"{path}. {beside}"
         )
 
 
@@ -313,10 +321,12 @@ def _why_not_a_file_name(value):
     if not isinstance(value, str):
         return "is not a string"
     parts = re.split(r"[/\\]", value)
+    inside = posixpath.normpath("/".join(parts))
     reasons = {
         "is empty": not value.strip(),
         "holds a NUL character": "\0" in value,
         "is absolute": not parts[0] or re.match(r"[A-Za-z]:$", parts[0]),
-        "leaves that folder": ".." in parts,
+        "leaves that folder": inside.split("/")[0] == "..",
+        "holds '..': write the name without it": ".." in parts,
     }
     return next((why for why, holds in reasons.items() if holds), "")

@@ -227,6 +227,8 @@ DATA = [
     ("image_size", lambda: tbnets.decode_images(["dog.jpg"], (224, 224))),
     ("path", lambda: tbnets.load_saved_model(None)),
     ("path", lambda: tbnets.load_saved_model("absent")),
+    ("path", lambda: tbnets.open_index(None)),
+    ("path", lambda: tbnets.IndexWriter(None, "my model", 3)),
     ("name", lambda: tbnets.zoo.load("flickr")),
     ("model", lambda: export(VOCABULARY, network())),
     ("vocabulary", lambda: export(reader(built=True), "vocabulary.txt")),

@@ -1,15 +1,19 @@
 """The flags of verbs that work on captions, or on photos."""
 
 import dataclasses
+import os
 
 from tbnets import startup
+from tbnets.checked_files import require_file
 from tbnets.data.captions import READERS, list_splits, usual_format
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
+from tbnets.data.splits import SPLIT_FIELD
 from tbnets.features import extraction
 from tbnets.flags.flag import REQUIRED, Count, flag
 from tbnets.store.shares import take_share
+from tbnets.store.writer import fault_of_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +35,10 @@ class Captions:
 
     @property
     def where(self):
-        """(format, path) of the captions."""
+        """(format, path) of the captions, which are there but for {split}."""
+        is_pattern = SPLIT_FIELD in self.captions
+        if self.captions and not (is_pattern or os.path.isdir(self.captions)):
+            require_file(self.captions, "--captions")
         form = self.captions_format or usual_format(self.captions)
         return form, self.captions
 
@@ -89,11 +96,13 @@ class Photos(Shared):
         Args:
             **decides: as of `take_share`.
         """
-        if not self.captions:
-            _, others = sort_files(self.images)
-            for line in left_out_lines({}, others, len(others))[:1]:
-                print(line)
-        photos = find_photos(self.images, *self.where, self.splits)
+        found = find_photos(self.images, *self.where, self.splits)
+        others = [] if self.captions else sort_files(self.images)[1]
+        faults = {path: fault_of_name(key) for key, path in found}
+        broken = {path: why for path, why in faults.items() if why}
+        for line in left_out_lines(broken, others, len(found))[:-1]:
+            print(line)
+        photos = [one for one in found if one[1] not in broken]
         keys, size = [key for key, _ in photos], self.shard_images
         rows, share = take_share(
             self.shard, keys, size, shard_images=size, **decides

@@ -37,6 +37,7 @@ from tbnets.serving import index, search, zoo
 from tbnets.serving.entries import about
 from tbnets.store.manifest import BFLOAT16
 from tbnets.store.opening import load_features
+from tbnets.store.writer import fault_of_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,9 @@ class Options(Asked):
 def embed_photos(options, model):
     """Yields (ids, embeddings) of the photos of the folder."""
     [folder] = options.folder
-    yield index.embed_folder(model, folder, options.cache, options.batch_size)
+    yield index.embed_folder(
+        model, folder, options.cache, options.batch_size, fault_of_name
+    )
 
 
 def embed_features(options, model):

@@ -179,8 +179,8 @@ def list_files(folder):
 def likely_name(name, files):
     """Finds the file that a name is probably meant to be.
 
-    Folders and suffix, slashes, upper and lower case and the code of accents
-    may differ.
+    Folders and suffix, slashes, upper and lower case, the code of accents and
+    outer blanks may differ.
 
     Args:
         name: as somebody wrote it.
@@ -195,7 +195,7 @@ def likely_name(name, files):
 
 def _bare(name):
     stem = stem_of(name.replace("\\", "/"))
-    return unicodedata.normalize("NFC", stem).casefold()
+    return unicodedata.normalize("NFC", stem).casefold().strip()
 
 
 def listed_rows(image_ids, path) -> np.ndarray:

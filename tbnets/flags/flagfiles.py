@@ -2,6 +2,7 @@
 
 import difflib
 import pathlib
+import re
 
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, MissingFileError
@@ -9,6 +10,8 @@ from tbnets.shipped import shipped_folder
 
 _NAMES = ("--flagfile", "-flagfile")
 _COMMENTS = ("#", "//")
+_HAS_BLANKS = re.compile(r"-[^=\s]*\s")
+"""How a line begins whose flag has blanks behind its name."""
 
 
 def folder():
@@ -117,6 +120,13 @@ def _read(path, within):
             f"{path}: expected a flagfile that does not name itself; found "
             f"--flagfile={path} in {within[-1]}. Take that line away."
         )
-    lines = [line.strip() for line in CheckedFile(path).lines()[0]]
-    lines = [line for line in lines if line and not line.startswith(_COMMENTS)]
+    file, lines = CheckedFile(path), []
+    for place, line in enumerate(file.lines()[0], 1):
+        line = line.strip()
+        if not line or line.startswith(_COMMENTS):
+            continue
+        if _HAS_BLANKS.match(line):
+            advice = "Write no blanks before the value."
+            file.refuse("--flag=value", line, place, advice)
+        lines.append(line)
     return expand(lines, (*within, path))

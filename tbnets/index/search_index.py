@@ -21,7 +21,12 @@ import numpy as np
 from tbnets.annotations import Array, Path
 from tbnets.checked_files import is_kind, shown
 from tbnets.checked_numbers import check_finite, checked_number
-from tbnets.errors import InputError, MissingFileError, UserError
+from tbnets.errors import (
+    InputError,
+    MissingFileError,
+    UserError,
+    check_kind,
+)
 from tbnets.index import exact
 from tbnets.short_repr import short_repr
 from tbnets.store.manifest import MANIFEST
@@ -156,6 +161,7 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
         index = tbnets.open_index("photos.index")
         rows, similarities = index.search(model.embed_text(["a dog"]), 5)
     """
+    check_kind("path", path, (str, os.PathLike), "Give an index's folder.")
     place = pathlib.Path(path, MANIFEST)
     if not place.is_file():
         raise MissingFileError(

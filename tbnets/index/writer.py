@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tbnets.annotations import Array, Path
-from tbnets.errors import InputError
+from tbnets.errors import InputError, check_kind
 from tbnets.index import approximate
 from tbnets.index.search_index import (
     EMBEDDED_BY,
@@ -94,6 +94,7 @@ class IndexWriter:
         dtype: str | None = None,
         notes: dict[str, str] | None = None,
     ) -> None:
+        check_kind("path", path, (str, os.PathLike), "Give an index's folder.")
         self.path = pathlib.Path(path)
         extraction = {EMBEDDED_BY: model, NOTES: notes or {}}
         manifest = new_manifest(extraction, dim, dtype or "float32", "images")

@@ -124,7 +124,8 @@ class Client(Served):
                 f"Received: model={address}. Write for example "
                 "http://localhost:8501/flickr8k_photos."
             )
-        return cls(f"{server}://{host}", model, int(version or 0) or None)
+        number = int(version) if version else None
+        return cls(f"{server}://{host}", model, number)
 
     def states(self) -> list[dict]:
         """Returns the state of each version that the server knows.

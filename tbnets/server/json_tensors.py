@@ -103,7 +103,8 @@ def read_inputs(document, specs):
     if by_rows and not (isinstance(value, list) and value):
         raise invalid(
             f"`{_ROWS}` must be a list of one row at least. Received: "
-            f"{_kind(value)}. Send `{_COLUMNS}` for none."
+            f"{'an empty list' if value == [] else _kind(value)}. Send "
+            f"`{_COLUMNS}` for none."
         )
     # What comes by columns is one row, of all.
     columns = _columns(given[0], value if by_rows else [value], specs)

@@ -41,7 +41,9 @@ AT_ONCE = 2
 """Batches in work at once: the cores that one leaves idle the other takes."""
 
 
-def embed_folder(model, folder, place=None, batch_size=None):
+def embed_folder(
+    model, folder, place=None, batch_size=None, fault_of_name=lambda name: ""
+):
     """Embeds the photos of a folder that are new or changed since last time.
 
     Files that are no photos are told on standard error with the reason, and
@@ -54,6 +56,8 @@ def embed_folder(model, folder, place=None, batch_size=None):
         place: folder to keep the embeddings in, one for each folder of
             photos; None for that beside `folder`, False to keep nothing.
         batch_size: photos embedded at once; None for what is fast.
+        fault_of_name: function of a photo's path from the folder -> why it
+            is left out for that, a few words after "which"; "" for no reason.
 
     Returns:
         `(ids, embeddings)`: paths relative to the folder, and float32 `[n,
@@ -66,10 +70,20 @@ def embed_folder(model, folder, place=None, batch_size=None):
     """
     paths, others = sort_files(folder)
     index = Index(place, model, folder)
-    return embed_photos(model, folder, paths, others, index, batch_size)
+    return embed_photos(
+        model, folder, paths, others, index, batch_size, fault_of_name
+    )
 
 
-def embed_photos(model, folder, paths, others=(), index=None, batch_size=None):
+def embed_photos(
+    model,
+    folder,
+    paths,
+    others=(),
+    index=None,
+    batch_size=None,
+    fault_of_name=lambda name: "",
+):
     """Embeds photos of a folder, leaving out files that are none.
 
     Args:
@@ -79,6 +93,7 @@ def embed_photos(model, folder, paths, others=(), index=None, batch_size=None):
         others: those of its files that are told of as left out.
         index: the `Index` that knows some; None to keep nothing.
         batch_size: as in `embed_folder`.
+        fault_of_name: as in `embed_folder`.
 
     Returns: and raises as `embed_folder`.
     """
@@ -109,11 +124,8 @@ def embed_photos(model, folder, paths, others=(), index=None, batch_size=None):
         index.save()
     index.tidy(paths)
     entries = {name: index.entries[name] for name in paths}
-    broken = {
-        pathlib.Path(paths[name]): entry.reason
-        for name, entry in entries.items()
-        if entry.reason
-    }
+    faults = {n: e.reason or fault_of_name(n) for n, e in entries.items()}
+    broken = {pathlib.Path(paths[n]): why for n, why in faults.items() if why}
     for line in left_out_lines(broken, others, len(paths) + len(others)):
         _note(line)
     if len(broken) == len(paths):
@@ -121,7 +133,7 @@ def embed_photos(model, folder, paths, others=(), index=None, batch_size=None):
             "`images` must hold a photo that can be decoded. Received: images="
             f"{folder}, where none can. See the reasons above."
         )
-    rows = {n: e.embedding for n, e in entries.items() if not e.reason}
+    rows = {n: e.embedding for n, e in entries.items() if not faults[n]}
     # Of many rows far faster than `np.stack`.
     return list(rows), np.concatenate([*rows.values()]).reshape(len(rows), -1)
 

@@ -18,6 +18,7 @@ from tbnets.serving.served_inputs import (
     IMAGE_BYTES,
     Inputs,
     Texts,
+    as_embeddings,
     as_input,
     is_trees,
     refuse_single,
@@ -266,11 +267,15 @@ class Served:
 
         Returns:
             float32 NumPy array `[n, m]`, as `similarity` does.
+
+        Raises:
+            ValueError: they are no embeddings of this model.
         """
+        first = as_embeddings("first", first, self.embedding_dim)
+        second = as_embeddings("second", second, self.embedding_dim)
         if not self.has("compare"):
             return first @ second.T
         one, other = self._sides().values()
-        first, second = np.float32(first), np.float32(second)
         found = np.empty((len(first), len(second)), np.float32)
         for column in range(0, len(second), PAIRS_AT_ONCE):
             columns = slice(column, column + PAIRS_AT_ONCE)

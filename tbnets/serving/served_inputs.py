@@ -11,6 +11,7 @@ from tbnets.checked_numbers import check_finite, checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.images import read_content
 from tbnets.serving.tree_reader import TreeReader
+from tbnets.short_repr import shown
 from tbnets.text.trees import Tree
 
 IMAGE_BYTES = "image_bytes"
@@ -63,6 +64,33 @@ def as_input(argument, spec, values):
         )
     check_finite(argument, values)
     return tf.constant(values)
+
+
+def as_embeddings(argument, rows, dim):
+    """Converts embeddings; says what is wrong with their shape.
+
+    Args:
+        argument: how the message calls them.
+        rows: float array or nested lists `[n, dim]`.
+        dim: numbers in an embedding.
+
+    Returns:
+        float32 NumPy array `[n, dim]`.
+
+    Raises:
+        ValueError: they are no numbers, or of another shape.
+    """
+    try:
+        values = np.asarray(rows, np.float32)
+        found = f"shape={values.shape}"
+    except (TypeError, ValueError):  # As NumPy refuses words, or other lists.
+        values, found = None, shown(rows)
+    if values is None or values.ndim != 2 or values.shape[1] != dim:
+        raise InputError(
+            f"`{argument}` must be embeddings of shape (None, {dim}). "
+            f"Received: {found}. Give what this model embeds."
+        )
+    return values
 
 
 def _encoded(argument, values):

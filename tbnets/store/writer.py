@@ -181,6 +181,13 @@ def _write_part(folder, name, part, content):
     return name, hashlib.sha256(content).hexdigest()
 
 
+def fault_of_name(name):
+    """Tells why a photo has no id, a few words after "which"; "" if it has."""
+    if _ID.fullmatch(name):
+        return ""
+    return "has a name that is no line of Unicode text: rename it"
+
+
 def check_ids(ids, done, path):
     """Raises ValueError for ids that can not be stored.
 

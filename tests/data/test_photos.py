@@ -96,7 +96,7 @@ def test_the_data_room_reads_no_flags():
         assert "absl" not in path.read_text(), path
 
 
-FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png"]
+FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png", " lead.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,7 @@ FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png"]
         ("beach\\dog.jpg", "beach/dog.jpg"),
         ("beach/Zoe\u0308.png", "beach/Zoë.png"),
         ("Dog.png", "beach/dog.jpg"),
+        ("lead.jpg", " lead.jpg"),
     ],
 )
 def test_a_name_that_is_meant_to_be_a_file(name, file):

@@ -62,6 +62,18 @@ def test_a_file_that_is_not_there_names_the_near_ones(tmp_path):
         flagfiles.find(f"{tmp_path}/else/quickstart.flags")
 
 
+@pytest.mark.parametrize("line", ["--out = x", "--out x", "--out =x"])
+def test_blanks_behind_a_flag_are_told_with_file_and_line(tmp_path, line):
+    path = tmp_path / "my.flags"
+    path.write_text(f"# Mine.\n--alpha=3\n{line}\n")
+    with pytest.raises(ValueError) as caught:
+        parse(f"--flagfile={path}")
+    assert str(caught.value) == (
+        f"{path}:3: expected --flag=value; found '{line}'. Write no blanks "
+        "before the value."
+    )
+
+
 def test_a_file_that_names_itself_is_refused(tmp_path):
     path = tmp_path / "own.flags"
     path.write_text(f"--flagfile={path}\n")

@@ -140,8 +140,12 @@ def test_a_version_is_asked_by_its_number(server):
     assert Client.at(f"{server}/numbers/3").path == f"{server}/numbers"
     states = [(one["version"], one["state"]) for one in model.states()]
     assert states == [("3", "AVAILABLE")]
-    with pytest.raises(ValueError, match=r"`model` must be one that is served"):
-        Client(server, "numbers", 7)
+    for ask in (
+        lambda: Client(server, "numbers", 7),
+        lambda: Client.at(f"{server}/numbers/0"),
+    ):
+        with pytest.raises(ValueError, match="`model` must be one that is ser"):
+            ask()
     with pytest.raises(ValueError, match=r"model=none at .*colours, numbers"):
         Client(server, "none")
 

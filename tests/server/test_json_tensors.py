@@ -65,7 +65,7 @@ def test_rows_and_columns_say_the_same(document):
     [
         (TEXTS, {}, "Received: neither"),
         (TEXTS, {"inputs": [], "instances": []}, "instances and inputs"),
-        (TEXTS, {"instances": []}, "one row at least"),
+        (TEXTS, {"instances": []}, "one row at least. Received: an empty list"),
         (TEXTS, {"instances": "a"}, "Received: a string"),
         (TEXTS, {"inputs": [1]}, "values of string. Received: a number"),
         (TEXTS, {"inputs": [None]}, "Received: null"),

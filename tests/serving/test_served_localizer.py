@@ -53,8 +53,28 @@ def test_phrases_are_compared_with_boxes_and_features(model, folder):
     found = model.similarity(phrases, colours)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     embeddings = model.embed_phrases(phrases), model.embed_regions(colours)
-    np.testing.assert_allclose(model.compare(*embeddings), found, atol=1e-6)
+    lists = [rows.tolist() for rows in embeddings]
+    for sides in (embeddings, lists):
+        np.testing.assert_allclose(model.compare(*sides), found, atol=1e-6)
     assert model.localize(phrases, folder / "photo.png", []).shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "rows, received",
+    [
+        ([[1, 0]], r"shape=\(1, 2\)"),
+        ([1, 0, 0], r"shape=\(3,\)"),
+        ([[1, 0, 0], [1]], r"\[\[1, 0, 0\], \[1\]\]"),
+        (["red"], r"\['red'\]"),
+        (None, r"shape=\(\)"),
+    ],
+)
+def test_what_is_no_embedding_is_not_compared(model, rows, received):
+    good, wanted = [[1, 0, 0]], r"must be embeddings of shape \(None, 3\)"
+    with pytest.raises(ValueError, match=f"`first` {wanted}.*{received}"):
+        model.compare(rows, good)
+    with pytest.raises(ValueError, match=f"`second` {wanted}.*{received}"):
+        model.compare(good, rows)
 
 
 def test_the_best_box_of_each_phrase_is_found(model, folder):

@@ -93,6 +93,14 @@ def test_file_that_cannot_be_read(tmp_path):
     assert "Traceback" not in result.stderr
 
 
+def test_captions_that_are_not_there_are_named_by_their_flag(table, tmp_path):
+    result = describe(f"--captions={tmp_path / 'nope.csv'}")
+    assert result.stderr.strip() == (
+        "error: `--captions` must be an existing file. Received: --captions="
+        f"{tmp_path / 'nope.csv'}. {tmp_path} holds {table.name}."
+    )
+
+
 def test_help_shows_an_example():
     result = describe("--help")
     assert "python tools/describe_data.py --captions_format=" in result.stdout

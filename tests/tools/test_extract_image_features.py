@@ -69,6 +69,15 @@ def test_photos_of_a_folder(folder):
     assert list(store.failed) == ["broken.jpg"]
 
 
+def test_photos_whose_names_are_no_ids_are_left_out_and_told(folder):
+    (folder / "photos" / "a\nb.jpg").write_bytes(photo(3))
+    code, text = run(folder)
+    assert code == 0, text
+    odd = folder / "photos" / "a\ufffdb.jpg"
+    assert f"left out: {odd}, which has a name that is no line of Un" in text
+    assert open_store(folder / "store").ids == ("a.jpg", "b.png", "more/c.jpg")
+
+
 def test_all_layers_of_captioned_photos(folder):
     code, text = run(
         folder,

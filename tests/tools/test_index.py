@@ -94,6 +94,22 @@ def test_the_answers_are_those_of_the_folder(folder):
     assert answers[0] == ("green.png", 1.0) and len(answers) == 2
 
 
+def test_photos_whose_names_are_no_ids_are_left_out_and_told(folder):
+    photos = shutil.copytree(folder / "photos", folder / "odd")
+    shutil.copy(photos / "red.png", photos / "a\nb.png")
+    new = "3 rows of 3 float32: 3 added, 0 removed"
+    line = [photos, f"--model={folder}/bytes/1", f"--output={folder}/odd.index"]
+    out, error, failure = ask("index", *line)
+    assert not failure and out.strip().endswith(new)
+    assert (
+        f"left out: {photos}/a\ufffdb.png, which has a name that is no line of "
+        "Unicode text: rename it\n1 of 4 files left out\n"
+    ) in error
+    assert set(tbnets.open_index(folder / "odd.index").ids) == {
+        f"{name}.png" for name in COLORS
+    }
+
+
 def test_features_are_indexed_by_their_ids(folder):
     line = [f"--image_features={folder}/x_ims.npy", f"--output={folder}/x"]
     out, _, _ = ask("index", f"--model={folder}/features/1", *line)

@@ -92,6 +92,11 @@ class OwnPhotos:
             if likely := likely_name(name, files):
                 there = shown(likely)
                 advice = f"{there} is there: write the names as they are there."
+                if likely.strip() == name:
+                    advice = (
+                        f"{there} is there: a table's names are read without "
+                        "outer blanks, so rename it."
+                    )
         return (
             "`--images` must hold photos of every split. Received: --images="
             f"{self.folder}, which holds {len(files) or 'no'} files{some}, and "
@@ -167,7 +172,7 @@ class OwnPhotos:
             say(line)
         first = next((key for key, why in reasons if why == ABSENT), "")
         if first and (likely := likely_name(first, list_files(self.folder))):
-            say(f"{likely} is there: is that {first}?")
+            say(f"{shown(likely)} is there: is that {shown(first)}?")
 
     def notes(self):
         """Returns where the photos' features are; how many are left out."""

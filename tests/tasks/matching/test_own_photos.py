@@ -275,6 +275,16 @@ def test_captions_whose_names_are_not_those_of_the_photos(folder):
     assert "'0.jpg' is there: write the names as they are there." in text
 
 
+def test_photos_whose_names_begin_with_a_blank(folder):
+    for name in NAMES:
+        (folder / "photos" / name).rename(folder / "photos" / f" {name}")
+    write_captions("own.csv", [f" {name}" for name in NAMES])
+    with pytest.raises(own_photos.NoPhotos) as caught:
+        settings_for()
+    text = str(caught.value)
+    assert "' 0.jpg' is there: a table's names are read without outer" in text
+
+
 def test_photos_that_are_all_broken(folder):
     for name in NAMES:
         (folder / "photos" / name).write_bytes(b"GIF89a")
