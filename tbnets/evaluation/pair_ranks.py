@@ -188,3 +188,7 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
         for direction, ranks in directions.items()
         for name, value in summarize_direction(ranks).items()
     }
+
+
+NO_QUERIES = evaluate_region_phrase_ranking(np.zeros((0, 0)), [])
+"""What it returns where no region stands for a true one."""
