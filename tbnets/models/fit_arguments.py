@@ -55,7 +55,7 @@ class _Epochs(keras.callbacks.Callback):
         self.batches.epoch = epoch
 
 
-def prepare(arguments, text_encoder, strategy, own):
+def prepare(arguments, text_encoder, strategy, own=()):
     """Makes arguments of our `fit` those of Keras, in their place.
 
     Batches that are drawn anew each epoch (`data.batches.EpochBatches`) become
@@ -67,7 +67,7 @@ def prepare(arguments, text_encoder, strategy, own):
         arguments: dict, changed.
         text_encoder: layer that reads captions, or None.
         strategy: the `tf.distribute.Strategy` of the model.
-        own: list of callbacks that come first.
+        own: callbacks that come first.
 
     Raises:
         ValueError: as `check_arrays`; or there are targets or weights.
