@@ -120,6 +120,8 @@ MODELS = [
     ("ranking_loss", lambda: network().compile("adam", tbnets.TripletLoss)),
     ("ranking_loss", lambda: network().compile("adam", {"margin": 0.2})),
     ("gradient_clip_norm", lambda: network().compile("adam", LOSS, "2")),
+    ("metrics", lambda: network().compile("adam", LOSS, metrics=["mae"])),
+    ("loss", lambda: network().compile("adam", LOSS, loss="mse")),
     ("image_branch", lambda: tbnets.EmbeddingNetwork(512, 512)),
     ("image_branch", lambda: tbnets.EmbeddingNetwork(tbnets.Branch, None)),
     ("text_encoder", lambda: network("gru")),

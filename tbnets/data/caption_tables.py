@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import os
+import posixpath
 
 from tbnets.checked_files import shown
 from tbnets.data.caption_readers import ImageRecord
@@ -26,7 +27,7 @@ def read_table(file, _):
             f"`path` must end with one of {', '.join(_TABLES)}. Received: "
             f"path={file.path}. Rename the file to what it holds."
         )
-    has_split, records = None, {}
+    has_split, records, spelled = None, {}, {}
     for line, row in _TABLES[extension](file):
         image = row.get("image")
         image = image.strip() if isinstance(image, str) else image
@@ -40,13 +41,32 @@ def read_table(file, _):
             file.refuse("'split' in every row or in none", part, line, advice)
         elif not isinstance(part, str) or not part.strip():
             file.refuse("the name of a split", part, line)
-        elif None not in (name, caption):
+        elif None not in (name, caption) and _is_spelled(
+            file, line, name, spelled
+        ):
             key = (name, part.strip())
             record = ImageRecord(name, [], part.strip(), name)
             records.setdefault(key, record).captions.append(caption)
     if has_split is None:
         file.report("expected rows of image,caption; found none.")
     return list(records.values())
+
+
+def _is_spelled(file, line, name, spelled):
+    """Tells whether an image is called as before; reports it where not.
+
+    Args:
+        file: `CheckedFile`.
+        line: of the row.
+        name: of the image.
+        spelled: dict, path of an image -> its name in the rows before; gets
+            this one.
+    """
+    before = spelled.setdefault(posixpath.normpath(name), name)
+    if name != before:
+        advice = "They are one file: write its name alike in all rows."
+        file.refuse(f"{shown(before)}, as before", name, line, advice)
+    return name == before
 
 
 def _delimited_rows(file, delimiter):

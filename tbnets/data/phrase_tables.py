@@ -7,6 +7,7 @@ another size that `width` and `height` tell.
 """
 
 import collections
+import posixpath
 import re
 
 from tbnets.checked_files import CheckedFile, shown
@@ -38,7 +39,8 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
         images = {name: name for name in sorted(found)}
     records, nothing = [], _nothing((0, 0))
     for key, name in images.items():
-        image = found.get(name) or found.get(key) or nothing
+        paths = map(posixpath.normpath, (name, key))
+        image = next(filter(None, map(found.get, paths)), nothing)
         captions = [
             MarkedCaption(number, text, tuple(phrases))
             for number, (text, phrases) in enumerate(image.captions.items())
@@ -68,7 +70,7 @@ def _read_row(file, line, row, found):
     box = size and _box(file, line, row["box"], *size)
     if None in (name, text, caption, types, chain, box):
         return
-    entry = found.setdefault(name, _nothing(size))
+    entry = found.setdefault(posixpath.normpath(name), _nothing(size))
     if entry.size != size:
         wanted = f"all rows of an image to have one size, {entry.size}"
         file.refuse(wanted, size, line)

@@ -169,7 +169,8 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
     Args:
         scores: `[num_regions, num_phrases]` as for `pair_ranks`. Let each
             phrase stand once: equal phrases tie, and ties are lost.
-        pairs: int `[n, 2]`, rows of a region and of a phrase said of it.
+        pairs: int `[n, 2]`, rows of a region and of a phrase said of it; or
+            bool `[num_regions, num_phrases]`.
 
     Returns:
         Flat dict of floats.
@@ -177,7 +178,7 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
     Source: Niu et al. 2017, Sec. 5.2 and Table 4 (regions to phrases).
         Departures: the other direction too, ties.
     """
-    pairs = np.asarray(pairs)
+    pairs = pairs_of("pairs", pairs, scores.shape)
     directions = {
         "true_region_to_phrase": pair_ranks(scores, pairs),
         "phrase_to_true_region": pair_ranks(scores.T, pairs[..., ::-1]),
@@ -187,3 +188,7 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
         for direction, ranks in directions.items()
         for name, value in summarize_direction(ranks).items()
     }
+
+
+NO_QUERIES = evaluate_region_phrase_ranking(np.zeros((0, 0)), [])
+"""What it returns where no region stands for a true one."""

@@ -23,6 +23,16 @@ from tbnets.models.two_branch import IDS, INPUTS
 from tbnets.replicas import gather, num_replicas
 
 
+class _Solving(keras.callbacks.Callback):
+    """Solves at the end of the last epoch, before what looks at the model."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch + 1 == self.params["epochs"]:
+            loss = self.model.solve()
+            if logs is not None:
+                logs["loss"] = loss
+
+
 @keras.saving.register_keras_serializable(package="tbnets")
 class CCA(EmbeddingNetwork):
     """Linear branches by regularised canonical correlation analysis.
@@ -169,10 +179,32 @@ class CCA(EmbeddingNetwork):
             with self.distribute_strategy.scope():
                 self._start({})
         history = super().fit(*args, **kwargs)
-        self._solve()
+        if self.found is not None or self.correlations is None:
+            self.solve()  # A callback ended it before its last epoch.
         loss = float(1 - self.correlations.mean())
         history.history["loss"] = [loss] * len(history.history["loss"])
         return history
+
+    def own_callbacks(self) -> list[keras.callbacks.Callback]:
+        """Returns callbacks that come before all others in `fit`."""
+        return [*super().own_callbacks(), _Solving()]
+
+    def batch_loss(self, batch: Batch, training: bool = False) -> Any:
+        """Refuses: a batch has no loss.
+
+        Args:
+            batch: whatever it is.
+            training: likewise.
+
+        Raises:
+            ValueError: always.
+        """
+        raise InputError(
+            "CCA must be measured by what it retrieves: a batch has no loss. "
+            "Received: a batch to `evaluate`, or `validation_data`. Use "
+            "tbnets.evaluate_retrieval, or tbnets.RetrievalMetrics among "
+            "`callbacks`."
+        )
 
     def train_step(self, batch: Batch) -> Tensors:
         """Adds a batch to the covariances; nothing is learned as yet."""
@@ -207,8 +239,12 @@ class CCA(EmbeddingNetwork):
         if self.background:
             self.found_background = PairSums(sizes[0], 0)
 
-    def _solve(self):
-        """Puts what the covariances tell into the branches."""
+    def solve(self) -> float:
+        """Puts what the covariances tell into the branches.
+
+        Returns:
+            1 minus the mean correlation.
+        """
         found, self.found, self.train_function = self.found, None, None
         others, self.found_background = self.found_background, None
         count = int(found.count.numpy()) if found else 0
@@ -246,6 +282,7 @@ class CCA(EmbeddingNetwork):
         for branch, mean, directed in zip(self._branches, means, directions):
             branch.mean.assign(mean.astype(np.float32))
             branch.projection.assign((directed * weights).astype(np.float32))
+        return float(1 - self.correlations.mean())
 
 
 def _features(encoder, inputs):

@@ -55,7 +55,7 @@ class _Epochs(keras.callbacks.Callback):
         self.batches.epoch = epoch
 
 
-def prepare(arguments, text_encoder, strategy):
+def prepare(arguments, text_encoder, strategy, own=()):
     """Makes arguments of our `fit` those of Keras, in their place.
 
     Batches that are drawn anew each epoch (`data.batches.EpochBatches`) become
@@ -67,12 +67,13 @@ def prepare(arguments, text_encoder, strategy):
         arguments: dict, changed.
         text_encoder: layer that reads captions, or None.
         strategy: the `tf.distribute.Strategy` of the model.
+        own: callbacks that come first.
 
     Raises:
         ValueError: as `check_arrays`; or there are targets or weights.
     """
     _refuse_targets(arguments)
-    callbacks, own = arguments.get("callbacks"), [FiniteSteps()]
+    callbacks, own = arguments.get("callbacks"), [*own]
     reads = isinstance(text_encoder, TextEncoder)
     num_words = text_encoder.vocabulary_size if reads else None
     counted = {"x": "steps_per_epoch", "validation_data": "validation_steps"}
@@ -103,6 +104,25 @@ def _refuse_targets(arguments):
                 "loss is that of a whole batch. Received: "
                 f"{name} of type {type(arguments[name]).__name__}. Leave it "
                 "out; weigh terms of the loss by `term_weights`."
+            )
+
+
+def refuse_unheeded(arguments):
+    """Refuses what `compile` takes and no step would look at.
+
+    Args:
+        arguments: dict, of `keras.Model.compile`.
+
+    Raises:
+        ValueError: there is a loss or a metric of Keras.
+    """
+    for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
+        if arguments.get(name):
+            raise InputError(
+                f"`{name}` must be None: a network has no targets to compare "
+                f"outputs with. Received: {name}={arguments[name]!r}. Leave it "
+                "out; losses are `ranking_loss` or `pair_loss`, and "
+                "tbnets.RetrievalMetrics among `callbacks` measures recalls."
             )
 
 

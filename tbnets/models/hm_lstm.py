@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.annotations import Array, Batch, Integers, Tensors
-from tbnets.checked_numbers import checked_dict
+from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
 from tbnets.losses.positives import positive_masks
@@ -113,8 +113,10 @@ class HMLSTM(EmbeddingNetwork):
             **kwargs: as `EmbeddingNetwork.compile`.
         """
         super().compile(optimizer, ranking_loss, gradient_clip_norm, **kwargs)
-        self.phrase_weight = phrase_weight
-        self.region_mean_weight = region_mean_weight
+        self.phrase_weight = checked_number("phrase_weight", phrase_weight, 0)
+        self.region_mean_weight = checked_number(
+            "region_mean_weight", region_mean_weight, 0
+        )
 
     @staticmethod
     def reported_names() -> list[str]:
@@ -154,6 +156,7 @@ class HMLSTM(EmbeddingNetwork):
         """Returns unit vectors float32 `[n, embedding_dim]` of regions."""
         if self.region_branch is None:
             return self.embed_images(regions, training=training)
+        regions = self._checked("regions", regions, self.region_encoder)
         return embed_side(
             regions, self.region_encoder, self.region_branch, training
         )

@@ -168,10 +168,12 @@ class TwoBranchModel(keras.Model):
             optimizer: a Keras optimizer or its name.
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone. Vilalta et al. 2017 use 2.
-            **kwargs: as `keras.Model.compile`, for example `jit_compile`.
+            **kwargs: as `keras.Model.compile`, for example `jit_compile`;
+                losses and metrics of Keras are refused.
         """
         if gradient_clip_norm is not None:
             checked_number("gradient_clip_norm", gradient_clip_norm, 0)
+        fit_arguments.refuse_unheeded(kwargs)
         kwargs.setdefault("jit_compile", False)
         super().compile(optimizer=optimizer, **kwargs)
         self.gradient_clip_norm = gradient_clip_norm
@@ -247,7 +249,8 @@ class TwoBranchModel(keras.Model):
         """
         given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
         strategy = self.distribute_strategy
-        fit_arguments.prepare(given.arguments, self.text_encoder, strategy)
+        own, reader = self.own_callbacks(), self.text_encoder
+        fit_arguments.prepare(given.arguments, reader, strategy, own)
         optimizer = getattr(self, "optimizer", None)
         is_built = getattr(optimizer, "built", False)
         if self.built and hasattr(optimizer, "build") and not is_built:
@@ -257,6 +260,10 @@ class TwoBranchModel(keras.Model):
         if strategy.num_replicas_in_sync > 1:  # Keras' own can not do it.
             return worker_fit.fit(**given.arguments)
         return super().fit(*given.args[1:], **given.kwargs)
+
+    def own_callbacks(self) -> list[keras.callbacks.Callback]:
+        """Returns callbacks that come before all others in `fit`."""
+        return [fit_arguments.FiniteSteps()]
 
     def train_step(self, batch: Batch) -> Tensors:
         """Takes one step down the gradient; returns what it saw."""

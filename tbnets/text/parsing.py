@@ -8,10 +8,13 @@ trees that comes out is described in `tree_files`.
 import json
 import multiprocessing
 import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple
 
 from tbnets.checked_files import CheckedFile
 from tbnets.cores import usable_cores
+from tbnets.errors import InputError
 from tbnets.files import write_text
 from tbnets.text.parsers import RightBranchingParser, open_parser
 from tbnets.text.trees import read_tree
@@ -58,6 +61,7 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
         ValueError, ModuleNotFoundError, ConnectionError: there is no such
             parser, or not what it needs.
         ProblemError: a line of the cache is none.
+        InputError: a process was killed; what is in the cache stays.
     """
     progress = progress or (lambda count: None)
     wanted = list(dict.fromkeys(captions))
@@ -94,8 +98,20 @@ def _parsed(captions, name, processes):
         return
     # A fork of a process that runs TensorFlow may hang.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, _start, name) as pool:
-        yield from pool.imap_unordered(_parse, captions, CHUNK)
+    starts = range(0, len(captions), CHUNK)
+    pool = ProcessPoolExecutor(processes, context, _start, name)
+    try:
+        chunks = (captions[start : start + CHUNK] for start in starts)
+        for done in as_completed([pool.submit(_parse_all, x) for x in chunks]):
+            yield from done.result()
+    except BrokenProcessPool as error:
+        raise InputError(
+            "`processes` must have the memory that they need. Received: "
+            f"processes={processes}, one of which was killed. Parse again with "
+            "fewer: with a cache it goes on where it was."
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 _PARSER = []
@@ -121,6 +137,11 @@ def _parse(caption, parser=None):
         tree = RightBranchingParser().parse(caption)
         failure = " ".join(str(error).split())[:300] or type(error).__name__
     return {"caption": caption, "tree": tree, "failure": failure}
+
+
+def _parse_all(captions):
+    """Returns what `_parse` does of each caption, in a process of its own."""
+    return [_parse(caption) for caption in captions]
 
 
 def _read_cache(path, parser):

@@ -700,6 +700,14 @@ def test_half_a_letter_of_utf_16_is_told(tmp_path):
         read_captions("table", tmp_path / "own.csv", "all")
 
 
+def test_table_that_calls_one_file_by_two_names(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("image,caption\n./a.jpg,p\nb.jpg,q\na.jpg,r\n")
+    error, _ = fails("table", path, "all")
+    assert "own.csv:4: expected './a.jpg', as before; found 'a.jpg'" in error
+    assert read_captions("table", path, "all", []).captions == ("p", "q")
+
+
 def test_table_without_split_column(tmp_path):
     path = write(tmp_path / "train.csv", "image,caption\na.jpg,p\n")
     assert list_splits("table", path) == ("all",)

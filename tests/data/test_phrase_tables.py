@@ -120,6 +120,13 @@ def test_bad_rows_are_named_by_line_or_left_out(write, bad, message):
     assert [problem.line for problem in problems] == [2]
 
 
+def test_photos_are_found_however_their_path_is_written(write):
+    path = write(row("./a.jpg"), row("a.jpg", "a cat"), row("b//c.jpg"))
+    found = read_phrases(path, images_named("a.jpg", "./b/c.jpg"))
+    assert found.phrases == ("a red ball", "a cat", "a red ball")
+    assert found.phrase_to_image.tolist() == [0, 0, 1]
+
+
 def test_a_table_without_rows_is_refused(write):
     with pytest.raises(ValueError, match="expected rows of image, phrase, box"):
         read_phrases(write())

@@ -92,6 +92,17 @@ def test_region_phrase_ranking_literal():
     }
 
 
+def test_pairs_may_be_a_table_as_wide_as_high():
+    scores = np.array([[3.0, 2, 1], [3, 1, 2], [1, 2, 3]])
+    table = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
+    pairs = np.argwhere(table)
+    found, wanted = (
+        pair_ranks.evaluate_region_phrase_ranking(scores, given)
+        for given in (table, pairs)
+    )
+    assert found == wanted
+
+
 def test_a_collapsed_model_ranks_last():
     found = pair_ranks.pair_ranks(np.zeros((2, 5)), [[0, 1], [0, 3], [1, 0]])
     # Three wrong ones before region 0's, four before region 1's.

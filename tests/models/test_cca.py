@@ -1,5 +1,6 @@
 """CCA against the textbook's eigenproblem, on small random data."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -404,3 +405,42 @@ def test_keras_file_keeps_what_was_solved(tmp_path, more):
 def test_features_that_are_not_finite_are_told_as_such(value):
     with pytest.raises(ValueError, match="text features must hold finite"):
         cholesky_factor(np.diag([1.0, value]), 0.5, "text")
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_callbacks_see_what_was_solved(tmp_path, epochs):
+    batch = correlated()
+    sides = (tbnets.CanonicalProjection(2) for _ in range(2))
+    network = tbnets.CCA(*sides)
+    network.compile(run_eagerly=True)
+    path = tmp_path / "kept.keras"
+    watch = tbnets.RetrievalMetrics([batch])
+    callbacks = [keras.callbacks.ModelCheckpoint(path), watch]
+    data = tf.data.Dataset.from_tensors(batch)
+    told = network.fit(
+        data, epochs=epochs, callbacks=callbacks, shuffle=False, verbose=0
+    ).history
+    images = network.embed_images(batch["images"])
+    kept = tbnets.load_model(path).embed_images(batch["images"])
+    np.testing.assert_array_equal(kept, images)
+    texts = network.embed_text(batch["captions"])
+    owners = batch["caption_image_ids"] - 7
+    wanted = tbnets.evaluate_retrieval(images, texts, owners)
+    assert told["val_recall_sum"][-1] == wanted["recall_sum"]
+
+
+def test_it_is_solved_where_a_callback_ends_the_training():
+    batch, ends = correlated(), keras.callbacks.EarlyStopping("loss", 0, 1)
+    network = tbnets.CCA(*(tbnets.CanonicalProjection(2) for _ in range(2)))
+    network.compile(run_eagerly=True)
+    data = tf.data.Dataset.from_tensors(batch)
+    network.fit(data, epochs=9, callbacks=[ends], shuffle=False, verbose=0)
+    wanted, _ = fitted([batch])
+    np.testing.assert_allclose(network.correlations, wanted.correlations)
+
+
+def test_a_batch_has_no_loss():
+    network, _ = fitted([correlated()])
+    data = tf.data.Dataset.from_tensors(correlated())
+    with pytest.raises(ValueError, match="Use tbnets.evaluate_retrieval"):
+        network.evaluate(data, verbose=0)

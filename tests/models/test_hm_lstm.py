@@ -212,3 +212,26 @@ def test_a_batch_without_pairs_says_what_is_missing():
     batch = {k: tf.constant(v) for k, v in BATCH.items() if k != "region_of"}
     with pytest.raises(ValueError, match="`batch` must .*without region_of"):
         made.batch_loss(batch)
+
+
+@pytest.mark.parametrize(
+    "rows, message",
+    [
+        (
+            np.zeros((2, 7), "float32"),
+            r"`regions` must be of shape \(None, 5\)",
+        ),
+        (["a dog"], "`regions` must hold numbers. Received: text"),
+    ],
+)
+def test_what_are_no_regions_is_told(rows, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        network(True).embed_regions(rows)
+    assert network(True).embed_regions([[0.0] * 5]).shape == (1, 4)
+
+
+@pytest.mark.parametrize("name", ["phrase_weight", "region_mean_weight"])
+def test_weights_of_a_loss_are_finite_numbers(name):
+    for bad in (np.nan, -1, "1"):
+        with pytest.raises(ValueError, match=f"`{name}` must be a finite"):
+            network(True, **{name: bad})

@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 
 import pytest
 
@@ -51,6 +53,17 @@ def test_one_process_opens_one_parser(monkeypatch):
     assert opened == [("embedded", "")]
     parsing.parse_captions([], processes=1)
     assert len(opened) == 1
+
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_ends_the_parsing(monkeypatch):
+    monkeypatch.setattr(parsing, "_start", die)
+    captions = [f"a dog {number}" for number in range(2 * parsing.CHUNK)]
+    with pytest.raises(ValueError, match="=2, one of which was killed"):
+        parsing.parse_captions(captions, processes=2)
 
 
 def test_what_was_parsed_is_known_again(tmp_path):

@@ -90,6 +90,8 @@ class Matcher:
         candidates = [examples.regions.candidates(photo) for photo in photos]
         roles = proposal_roles(links.boxes, links.images, candidates)
         kept = np.flatnonzero(roles.best_iou >= SAME_THING)
+        if not len(kept):
+            return pair_ranks.NO_QUERIES
         texts = examples.phrases.texts[links.phrases[kept]]
         (first, things), (said, spoken) = (
             np.unique(each, return_index=True, return_inverse=True)[1:]

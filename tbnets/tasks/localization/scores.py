@@ -254,6 +254,8 @@ class RegionScorer:
         _, first = np.unique(chains, return_index=True)
         is_there = roles.best_iou[first] >= SAME_THING
         first = first[is_there]
+        if not len(first):
+            return pair_ranks.NO_QUERIES
         rows = roles.first_rows[first] + roles.best[first]
         cuts = range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
         parts = map(examples.features.take_regions, np.split(rows, cuts))

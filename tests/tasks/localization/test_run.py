@@ -1,6 +1,7 @@
 """Phrase localization as a tenant: trained, resumed, measured, exported."""
 
 import contextlib
+import dataclasses
 import json
 import types
 
@@ -189,6 +190,18 @@ def scores_of_true_regions(network, test):
         network.embed_text(said),
     )
     return found.numpy(), is_said
+
+
+def test_true_regions_that_nothing_was_proposed_for_are_no_queries(session):
+    opened = runs.open_run(session.run_dir)
+    test = opened.task.data.load("test", opened.state.fitted)
+    corner = np.tile([0.0, 0, 1, 1], (test.phrases.num_phrases, 1))
+    phrases = dataclasses.replace(test.phrases, boxes=corner)
+    test = dataclasses.replace(test, phrases=phrases)
+    scores = opened.task.scores(opened.network, test)
+    metrics = scores.metrics(region_phrase_ranking=True)
+    assert metrics["true_region_to_phrase/num_queries"] == 0
+    assert metrics["phrase_to_region/upper_bound"] == 0
 
 
 def test_true_regions_rank_all_phrases_and_back(session):
