@@ -413,7 +413,7 @@ def test_callbacks_see_what_was_solved(tmp_path, epochs):
     sides = (tbnets.CanonicalProjection(2) for _ in range(2))
     network = tbnets.CCA(*sides)
     network.compile(run_eagerly=True)
-    path = tmp_path / "kept.keras"
+    path = str(tmp_path / "kept.keras")
     watch = tbnets.RetrievalMetrics([batch])
     callbacks = [keras.callbacks.ModelCheckpoint(path), watch]
     data = tf.data.Dataset.from_tensors(batch)
