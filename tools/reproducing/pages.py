@@ -143,7 +143,8 @@ def _anew(columns, cells, shown_metrics, row):
             values = [min(values), max(values)] if is_range else values
             between = " to " if is_range else " "
             told = between.join(shown(metric, value) for value in values)
-            cell = told if len(row.runs) > 1 else ""
+            alone = "" if is_range or not cell else told
+            cell = told if len(row.runs) > 1 else alone
         elif numbers:
             seeds = [shown(metrics[0], run[metrics[0]]) for run in row.runs]
             several = "(" in cell and len(seeds) > 1
