@@ -213,6 +213,21 @@ def raise_if_interrupted():
         raise KeyboardInterrupt
 
 
+@contextlib.contextmanager
+def interrupts():
+    """Raises KeyboardInterrupt in the place of an error that one became.
+
+    TensorFlow tells of one that comes while it makes a tensor as of a
+    TypeError.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _interrupted.is_set():
+            raise KeyboardInterrupt from error
+        raise
+
+
 _TOOL = re.compile(r"(?:python )?tools/(\w+)\.py")
 
 
@@ -256,7 +271,8 @@ def run(work):
     logging.set_verbosity(logging.ERROR)
     py_logging.getLogger("tensorflow").setLevel(py_logging.ERROR)
     try:
-        code = work()
+        with interrupts():
+            code = work()
         sys.stdout.flush()
         sys.exit(code)
     except BrokenPipeError:  # Who reads has enough: `tbnets --help | head`.

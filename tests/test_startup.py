@@ -49,6 +49,13 @@ def work():
         except:  # A library that drops what it does not know.
             pass
         startup.raise_if_interrupted()
+    elif kind == "turned interrupt":
+        import os
+        import signal
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:  # So does a constructor of TensorFlow.
+            raise TypeError("no context")
     elif kind == "tool":
         raise InputError("`--flag` must be set.")
     elif kind == "kernels":
@@ -146,6 +153,7 @@ def tool(tmp_path_factory):
         ("interrupt", 130, "", False),
         ("nobody reads", 141, "", False),
         ("lost interrupt", 130, "", False),
+        ("turned interrupt", 130, "", False),
     ],
 )
 def test_a_program_ends_as_the_error_deserves(

@@ -163,7 +163,8 @@ def told_before(data):
 def fit(session, train, options):
     """Trains; a run that is stopped says how it goes on, on its devices."""
     try:
-        loop.fit(session, train)
+        with startup.interrupts():
+            loop.fit(session, train)
     except KeyboardInterrupt:
         if not session.workers.is_chief:
             raise
