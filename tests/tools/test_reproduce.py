@@ -121,6 +121,27 @@ def test_a_told_table_shows_kept_runs_anew(record, tmp_path):
     assert found.told.keys() == {"slow"}
 
 
+@pytest.mark.parametrize(
+    ("cell", "wanted"),
+    [("1.0", ["12.5", "", "3, 4", "3 min"]), ("", ["", "", "3, 4", "3 min"])],
+)
+def test_cells_of_one_kept_run(results, cell, wanted):
+    """A column by seed shows its one number where a row was told to."""
+    row = dataclasses.replace(
+        results.kept["quickstart"],
+        runs=({"test/recall_sum": 12.5},),
+        seeds=(3, 4),
+        train_seconds=(150.0, 186.0),
+    )
+    columns = ["recall sums", "its spread", "Seeds", "time"]
+    cells = [cell, cell, "0", "1 s"]
+    found = page_parts._anew(columns, cells, [[], [], [], []], row)
+    assert found == wanted
+    evaluated = dataclasses.replace(row, of="quickstart")
+    found = page_parts._anew(columns, cells, [[], [], [], []], evaluated)
+    assert found[-1] == "1 s"
+
+
 def test_a_row_tells_its_split():
     columns = ("NAME", "split", "image to text R@1")
     assert tables.of_split("test/a", columns, ("x", "dev", "")) == "dev/a"
