@@ -58,13 +58,11 @@ def commands_of(name, seeds):
     Raises:
         ValueError: there is no such row and no such configuration.
     """
-    row = known_row(name, measured.read())
-    lines = [
-        line
-        for seed in seeds
-        for trained in [row.of or name, *_combined(row.evaluation)]
-        for line in [_training(trained.format(seed=seed), seed)]
-    ]
+    known = measured.read()
+    row = known_row(name, known)
+    names = [row.of or name, *_combined(row.evaluation)]
+    trained = [known_row(one, known) for one in names]
+    lines = [_training(one, seed) for seed in seeds for one in trained]
     folders = ",".join(f"runs/{row.of or name}_{seed}" for seed in seeds)
     named = f" --name={name}" if row.flags or row.of else ""
     return [*lines, f"python tools/reproduce.py --record={folders}{named}"]
@@ -100,9 +98,8 @@ def _combined(evaluation):
     return re.findall(r"\bruns/(\w+)_(?:\{seed\}|\d+)", evaluation)
 
 
-def _training(name, seed):
-    row = known_row(name, measured.read())
-    words = [row.flags, f"--seed={seed}", f"--run_dir=runs/{name}_{seed}"]
+def _training(row, seed):
+    words = [row.flags, f"--seed={seed}", f"--run_dir=runs/{row.name}_{seed}"]
     if row.configuration:
         words.insert(0, f"--flagfile=configs/{row.configuration}.flags")
     return " ".join(["python tools/train.py", *filter(None, words)])

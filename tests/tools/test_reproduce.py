@@ -405,16 +405,29 @@ def test_a_flagfile_expects_what_was_kept(results):
     }
     row = dataclasses.replace(
         results.kept["quickstart"],
-        values=values | {"test/recall_sum": "301.3", "dev/recall_sum": "302.4"},
+        values=values
+        | {"test/recall_sum": "301.3", "dev/recall_sum": "302.4"}
+        | {
+            "test/correspondence_accuracy": "61.2",
+            "test/correspondence_chance": "11.2",
+            "test/correspondence_upper_bound": "91.2",
+        },
     )
     text = (
         "# Expected: test R@1/5/10 9.9/9.9/9.9 image to text, 8.8/8.8/8.8\n"
-        "#   text to image, recall sum 199.9, dev 177.7; mAP 6.6.\n"
+        "#   text to image, recall sum 199.9, dev 177.7; mAP 6.6. 50.0 % of\n"
+        "#   the phrases were right, 9.0 % by chance, 99.9 % at most.\n"
         "# Source: a paper, which has 5.5/5.5/5.5 image to text.\n"
     )
     wanted = text.replace("9.9/9.9/9.9", "1.0/5.0/10.0")
     wanted = wanted.replace("8.8/8.8/8.8", "1.1/5.1/10.1")
     wanted = wanted.replace("199.9, dev 177.7", "301.3, dev 302.4")
+    for told, found in (
+        ("50.0", "61.2"),
+        ("9.0 %", "11.2 %"),
+        ("99.9", "91.2"),
+    ):
+        wanted = wanted.replace(told, found)
     assert expecting(text, row) == wanted
 
 
