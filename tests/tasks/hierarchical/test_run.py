@@ -15,7 +15,7 @@ from tbnets.evaluation import tables
 from tbnets.evaluation.choices import Choice
 from tbnets.rounding import per_cent
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.hierarchical.matcher import Matcher
+from tbnets.tasks.hierarchical import matcher
 from tbnets.text import parsing, tree_files
 from tbnets.training import loop, summary
 from tests import reference, tiny, tiny_scenes
@@ -79,8 +79,8 @@ def test_it_learns_and_reports(run):
 def test_each_phrase_holds_its_most_similar_candidate(run):
     session, examples, _ = run
     network = session.network
-    matcher, choice = Matcher(network), Choice("expected_overlap", 0.3)
-    found, agreed = matcher.match(examples), matcher.match(examples, choice)
+    one, choice = matcher.Matcher(network), Choice("expected_overlap", 0.3)
+    found, agreed = one.match(examples), one.match(examples, choice)
     assert (found[CHOICE] != agreed[CHOICE]).any()
     assert len(found[CHOICE]) == len(examples.phrases.captions) > 50
     for row in (0, 7, len(found[CHOICE]) - 1):
@@ -166,6 +166,10 @@ def test_opened_run_measures_the_same(run):
     assert ranked["true_region_to_phrase/recall_at_10"] > 0
     table = tables.format_table(ranked, "test")
     assert "% by chance" in table and "phrase to true region: R@1" in table
+    with pytest.MonkeyPatch.context() as patch:  # None overlaps by so much.
+        patch.setattr(matcher, "SAME_THING", 1.1)
+        ranked = scores.metrics(region_phrase_ranking=True)
+    assert ranked["phrase_to_true_region/num_queries"] == 0
     assert (session.run_dir / runs.EXAMPLES).is_file()
     pictures = scores.pictures()
     assert sorted(pictures)[-5:] == [f"phrases_{i}" for i in range(1, 6)]
