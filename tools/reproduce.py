@@ -83,7 +83,7 @@ def known_row(name, known):
     if row is None and name in names:
         return measured.Row(name=name, configuration=name)
     if row is None:
-        rows = known.kept.keys() | known.told.keys() | known.made.keys()
+        rows = known.kept.keys() | known.made.keys()
         near = difflib.get_close_matches(name, names | rows, 1)
         advice = f"Did you mean {near[0]}?" if near else "See configs/."
         raise InputError(

@@ -1,11 +1,9 @@
 """Numbers of pages that nothing stands behind."""
 
-import re
-
 from reproducing import pages
 from reproducing.flagfiles import expecting
 from reproducing.measured import ROOT
-from reproducing.tables import is_result, metrics_of, numbers, tables
+from reproducing.tables import is_result, numbers, tables
 from tbnets.rounding import rounded
 
 
@@ -27,17 +25,15 @@ def findings(measured, root=ROOT):
                 "docs/measured make of it; found other text. Run python "
                 "tools/reproduce.py."
             )
-    names = {path.stem for path in (root / "configs").glob("*.flags")}
-    names |= measured.kept.keys() | measured.told.keys()
-    for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
-        for line, text in _of_page(path, measured, names):
+    for path in pages.all_pages(root):
+        for line, text in _unexplained(path):
             found.append(f"{path.relative_to(root)}:{line}: {text}")
-    return found
+    return [*found, *_not_published(measured)]
 
 
 def written(measured, root=ROOT):
     """Returns what is written from the files of rows: dict, path -> text."""
-    found = pages.written(measured, root / "docs")
+    found = pages.written(measured, root)
     for name, row in measured.kept.items():
         path = root / "configs" / f"{name}.flags"
         if path.exists():
@@ -45,46 +41,40 @@ def written(measured, root=ROOT):
     return found
 
 
-def _of_page(path, measured, names):
-    """Yields (line, what is wrong) of a page's tables."""
+def _unexplained(path):
+    """Yields (line, what is wrong) of tables that are not generated."""
     for table in tables(pages.without_parts(path.read_text("utf-8"))):
-        explained = table.has_command and path.name != "README.md"
+        if table.has_command and path.name != "README.md":
+            continue
         for line, cells in table.rows.items():
-            found = _results(table, cells, measured, names)
-            for column, cell, wanted in found:
-                if wanted or not explained:
-                    wanted = wanted or "a file, a mark or a command for it"
+            for column, cell in zip(table.columns, cells):
+                if is_result(cell):
                     yield (
                         line,
-                        f"expected {wanted}; found {cell}, column {column!r}, "
-                        f"row {cells[0]!r}",
+                        "expected a generated table, or a command; found "
+                        f"{cell}, column {column!r}, row {cells[0]!r}",
                     )
 
 
-def _results(table, cells, measured, names):
-    """Yields results of a row that are not those of a file.
-
-    They come as (column, cell, the file's numbers), None where no file has
-    any.
-    """
-    row, metrics = None, metrics_of(table.columns)
-    marks = {mark for cell in cells for mark in pages.NOT_OURS if mark in cell}
-    for name in re.findall(r"\w+", cells[0]):
-        row = row or measured.row(name)
-    for column, cell, keys in zip(table.columns, cells, metrics):
-        if cell in names:
-            row = measured.row(cell)
-        if not is_result(cell) or "as reported" in marks:
-            continue
-        if marks or column.lower().startswith("published"):
-            told = {n for n in numbers(cell) if "." in n}
-            if not any(told <= row for row in _published_rows(measured)):
-                yield column, cell, "numbers of a row of published.json"
-            continue
-        values = row.values if row else {}
-        wanted = [values[key] for key in keys if key in values]
-        if not wanted or numbers(cell) != wanted:
-            yield column, cell, " ".join(wanted) or None
+def _not_published(measured):
+    """Yields numbers of others, in generated tables, that no paper has."""
+    published = [*_published_rows(measured)]
+    for name, table in measured.parts.items():
+        for row in table["rows"]:
+            first, *_ = row["cells"]
+            if pages.AS_REPORTED in first:
+                continue
+            is_theirs = pages.AS_PUBLISHED in first
+            for column, cell in zip(table["columns"], row["cells"]):
+                is_theirs |= column.lower().startswith("published")
+                cell = cell.partition(" of ")[0]
+                found = {n for n in numbers(cell) if "." in n}
+                if is_theirs and not any(found <= row for row in published):
+                    yield (
+                        f"docs/measured/pages: expected numbers of a row of "
+                        f"published.json; found {cell}, column {column!r}, "
+                        f"row {first!r} of the table {name!r}"
+                    )
 
 
 def _published_rows(measured):

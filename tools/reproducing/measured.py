@@ -6,8 +6,7 @@
                   rows.json         how a row is made that is not just its
                                     configuration: NAME -> `_MADE_BY`
                   pages/PAGE.json   tables of the page PAGE, each the `part`
-                                    that is written anew, see `pages`; a row
-                                    may have a name, and be told with seeds
+                                    that is written from rows, see `pages`
                   published.json    tables of the papers
 """
 
@@ -15,7 +14,6 @@ import dataclasses
 import pathlib
 import statistics
 
-from reproducing import tables
 from tbnets.checked_files import CheckedFile
 from tbnets.rounding import per_cent, rounded
 
@@ -41,15 +39,14 @@ class Row:
             tells its numbers.
         evaluation: flags of tools/evaluate.py that they are evaluated by,
             as one string, {seed} for the run's.
-        seeds: tuple; () of a row that nobody has run yet.
+        seeds: tuple; like what follows empty where nobody has run it yet.
         cpu: in words.
-        date: of the last run; of a page's row, when it was written there.
-        source: `metrics.json`, or the page that told it.
+        date: of the last run.
         values: dict, metric -> number as it is shown: of several seeds the
             mean.
-        epochs: that were chosen on dev, by seed; () where nobody kept them.
-        runs: tuple, by seed a dict of metric -> number; () likewise.
-        train_seconds: by seed, of training alone; () likewise.
+        epochs: that were chosen on dev, by seed.
+        runs: tuple, by seed a dict of metric -> number.
+        train_seconds: by seed, of training alone.
     """
 
     name: str
@@ -60,7 +57,6 @@ class Row:
     seeds: tuple = ()
     cpu: str = ""
     date: str = ""
-    source: str = ""
     values: dict = dataclasses.field(default_factory=dict)
     epochs: tuple = ()
     runs: tuple = ()
@@ -73,46 +69,40 @@ class Measured:
 
     Args:
         kept: dict, name -> `Row`, from files of runs.
-        told: dict, name -> `Row`, from pages.
         made: dict, name -> `Row` without numbers, from rows.json.
-        parts: dict, name of a generated part of a page -> its table as told.
+        parts: dict, name of a generated part of a page -> its table, as its
+            file has it.
         published: list of tables of papers, as published.json has them.
     """
 
     kept: dict
-    told: dict
     made: dict
     parts: dict
     published: list
 
     def row(self, name):
-        """Returns the row of a name, the one that tells most, or None."""
-        known = (self.kept, self.told, self.made)
-        return next((rows[name] for rows in known if name in rows), None)
+        """Returns the row of a name, with numbers if there are any, or None."""
+        return self.kept.get(name) or self.made.get(name)
 
 
 def read(folder=FOLDER):
     """Returns what is `Measured`."""
-    kept, told, parts = {}, {}, {}
     made = {
         name: Row(name=name, **row)
         for name, row in CheckedFile(folder / "rows.json").json().items()
     }
-    for path in sorted(folder.glob("*.json")):
-        if path.stem not in ("published", "rows"):
-            kept[path.stem] = _kept(path.stem, CheckedFile(path).json())
-    for path in sorted((folder / "pages").glob("*.json")):
-        page = f"{path.stem}.md"
-        for table in CheckedFile(path).json():
-            columns = tuple(table["columns"])
-            parts[table["part"]] = table
-            for row in table["rows"]:
-                if "seeds" in row:
-                    found = _told(page, columns, row, made)
-                    first = told.setdefault(found.name, found)
-                    first.values.update(found.values | first.values)
+    kept = {
+        path.stem: _kept(path.stem, CheckedFile(path).json())
+        for path in sorted(folder.glob("*.json"))
+        if path.stem not in ("published", "rows")
+    }
+    parts = {
+        table["part"]: table
+        for path in sorted((folder / "pages").glob("*.json"))
+        for table in CheckedFile(path).json()
+    }
     published = CheckedFile(folder / "published.json").json()
-    return Measured(kept, told, made, parts, published)
+    return Measured(kept, made, parts, published)
 
 
 def _kept(name, report):
@@ -134,7 +124,6 @@ def _kept(name, report):
         **{key: report.get(key, "") for key in _MADE_BY},
         **{key: report[key] for key in ("cpu", "date")},
         seeds=tuple(map(int, seeds)),
-        source="metrics.json",
         values=values,
         epochs=tuple(run["best_epoch"] for run in seeds.values()),
         runs=runs,
@@ -148,17 +137,3 @@ def shown(key, value):
         return per_cent(value)
     is_count = any(part in key for part in _COUNTS)
     return rounded(value).removesuffix(".0" if is_count else "")
-
-
-def _told(page, columns, row, made):
-    values, cells, name = {}, row["cells"], row["name"]
-    for metrics, cell in zip(tables.metrics_of(columns), cells):
-        metrics = [tables.of_split(m, columns, cells) for m in metrics]
-        values |= dict(zip(metrics, tables.numbers(cell)))
-    return dataclasses.replace(
-        made.get(name) or Row(name=name, configuration=name),
-        **{key: row[key] for key in ("cpu", "date")},
-        seeds=tuple(row["seeds"]),
-        source=page,
-        values=values,
-    )

@@ -1,4 +1,4 @@
-"""The generated parts of pages in docs/: tables between two comments.
+"""The generated parts of README.md and docs/: tables between two comments.
 
 ::
 
@@ -7,9 +7,9 @@
     <!-- end -->
 
 What stands between is written anew; the rest is a page like any other. Tables
-of papers, and of all kept runs, stand on docs/reproduction*.md. A table of
-another page is as docs/measured/pages/ tells it, but for its rows of kept runs:
-what they show is what was kept, and others are marked.
+of papers, and of all rows, stand on docs/reproduction*.md. Those of other pages
+stand in docs/measured/pages/: their words and what others published as they are
+shown, and a blank where a row of ours has a number.
 """
 
 import re
@@ -20,10 +20,12 @@ from reproducing.tables import by_seed, metrics_of, of_split
 from tbnets.errors import InputError
 
 _PART = re.compile(r"(<!-- ([^\n]+?) -->\n).*?(<!-- end -->)", re.S)
-TOLD = "†"
-"""Marks a row whose runs were not kept: the numbers are those once told."""
-NOT_OURS = ("as published", "as reported", "not run")
-"""What marks a row of others, or none."""
+AS_PUBLISHED = "as published"
+"""Marks a row of a paper."""
+AS_REPORTED = "as reported"
+"""Marks a row of others that no paper of docs/measured/published.json has."""
+_BY_SEED = "by seed"
+"""Stands in a cell that shows its number for each seed too, or seeds."""
 _SHOWN = (
     "image to text R@1 R@5 R@10",
     "text to image R@1 R@5 R@10",
@@ -33,39 +35,49 @@ _SHOWN = (
 )
 
 
-def written(measured, docs):
+def written(measured, root):
     """Returns the pages with their generated parts anew.
 
     Args:
         measured: what is `Measured`.
-        docs: folder of the pages.
+        root: folder of README.md and docs/.
 
     Returns:
         dict, path -> text.
 
     Raises:
-        ValueError: a part is on no page, on two, or unknown.
+        ValueError: a part is on no page, on two, or unknown; or a row was
+            neither recorded nor is it marked as that of others.
     """
     parts = {
         f"{table['paper']}, {table['table']}": _of_paper(table, measured)
         for table in measured.published
     }
-    parts |= {"kept runs": _kept(measured), "flags": _flags(measured)}
-    parts |= {name: _told(t, measured) for name, t in measured.parts.items()}
-    pages = {p: p.read_text("utf-8") for p in sorted(docs.glob("*.md"))}
+    parts |= {"all rows": _rows(measured), "flags": _flags(measured)}
+    parts |= {
+        name: _of_page(table, measured.kept)
+        for name, table in measured.parts.items()
+    }
+    pages = {path: path.read_text("utf-8") for path in all_pages(root)}
     pages = {p: text for p, text in pages.items() if _PART.search(text)}
     found = [name for t in pages.values() for _, name, _ in _PART.findall(t)]
     if sorted(found) != sorted(parts):
         wrong = sorted(set(found) ^ set(parts)) or found
         raise InputError(
-            "docs/*.md must have each generated part once, between "
-            "<!-- NAME --> and <!-- end -->. Received: one too many or too "
-            f"few of {', '.join(wrong)}. Mend the comments."
+            "README.md and docs/*.md must have each generated part once, "
+            "between <!-- NAME --> and <!-- end -->. Received: one too many "
+            f"or too few of {', '.join(wrong)}. Mend the comments."
         )
     return {
         path: _PART.sub(lambda part: part[1] + parts[part[2]] + part[3], text)
         for path, text in pages.items()
     }
+
+
+def all_pages(root):
+    """Returns README.md, if there is one, and the pages of docs/."""
+    found = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [path for path in found if path.exists()]
 
 
 def without_parts(text):
@@ -78,40 +90,56 @@ def _of_paper(table, measured):
     columns = table["columns"]
     rows = []
     for row in table["rows"]:
-        told = [row["row"], *row["published"]]
+        theirs = [row["row"], *row["published"]]
         if "configuration" in row:
-            told[0] += f": {row['configuration']}"
+            theirs[0] += f": {row['configuration']}"
         for name in row.get("ours", ()):
-            ours = _named(name, measured)
-            rows.append([*told, name, *_cells(columns, ours), *_about(ours)])
-            told = [""] * len(told)
+            ours = _recorded(name, measured.kept)
+            rows.append([*theirs, name, *_cells(columns, ours), *_about(ours)])
+            theirs = [""] * len(theirs)
         if not row.get("ours"):
             reason = row.get("not_run") or table["not_run"]
-            blank = [""] * (len(columns) + 4)
-            rows.append([*told, f"not run: {reason}", *blank])
+            blank = [""] * (len(columns) + 3)
+            rows.append([*theirs, f"not run: {reason}", *blank])
     head = ["row", *(f"published {column}" for column in columns)]
-    head += ["ours", *columns, "seeds", "CPU", "date", "from"]
+    head += ["ours", *columns, "seeds", "CPU", "date"]
     text = f"\n{table['about']}\n\n{_table(head, rows)}\n"
     if others := table.get("others"):
         text += f"Rows of others, not built here: {others}.\n\n"
     return text
 
 
-def _told(table, measured):
-    """Returns a table of another page, its rows of kept runs anew."""
-    columns, rows = table["columns"], []
-    for row in table["rows"]:
-        kept = measured.kept.get(row.get("name"))
-        first, *others = row["cells"]
-        if kept:
-            rows.append(
-                _anew(columns, row["cells"], shown_by(table, row), kept)
-            )
-        elif any(mark in first for mark in NOT_OURS):
-            rows.append(row["cells"])
-        else:
-            rows.append([f"{first} {TOLD}".strip(), *others])
-    return f"\n{_table(columns, rows)}\n"
+def _of_page(table, kept):
+    """Returns a table of another page, with the numbers of our rows."""
+    rows = [_cells_of(table, row, kept) for row in table["rows"]]
+    return f"\n{_table(table['columns'], rows)}\n"
+
+
+def _cells_of(table, row, kept):
+    """Returns the cells of a row of a page.
+
+    It is that of a name, or of those that stand in its columns `NAME`, each
+    for what follows; or of others, and then has a mark. Blanks at its end may
+    be left out.
+    """
+    columns, found = table["columns"], []
+    cells = row["cells"] + [""] * (len(columns) - len(row["cells"]))
+    ours = _recorded(row["name"], kept) if "name" in row else None
+    for column, cell, metrics in zip(columns, cells, shown_by(table, row)):
+        if column.startswith("NAME"):
+            ours = kept.get(cell, ours)
+        elif ours:
+            split = of_split(by_seed(column)[0], columns, cells)
+            cell = _cell(column, cell, metrics or [split], ours)
+        found.append(cell)
+    marks = AS_PUBLISHED, AS_REPORTED
+    if not ours and not any(mark in cells[0] for mark in marks):
+        raise InputError(
+            "docs/measured/pages: expected the name of a row, or one of "
+            f"{', '.join(marks)}, in each row of the table "
+            f"{table['part']!r}; found {cells[0]!r}. Name it."
+        )
+    return found
 
 
 def shown_by(table, row):
@@ -122,39 +150,35 @@ def shown_by(table, row):
     `tables.metrics_of`; a column `split` says of what.
     """
     columns, cells = table["columns"], row["cells"]
-    told = row.get("metrics", table.get("metrics"))
-    if told:
-        return [cell.split() for cell in told]
+    named = row.get("metrics", table.get("metrics"))
+    if named:
+        return [cell.split() for cell in named]
     return [
         [of_split(metric, columns, cells) for metric in metrics]
         for metrics in metrics_of(columns)
     ]
 
 
-def _anew(columns, cells, shown_metrics, row):
-    """Returns cells of a kept row: what it has no number for stays."""
-    found = []
-    for column, cell, metrics in zip(columns, cells, shown_metrics):
-        metric, is_range = by_seed(column)
-        metric = of_split(metric, columns, cells)
-        numbers = [row.values[m] for m in metrics if m in row.values]
-        if metric:
-            values = [run[metric] for run in row.runs]
-            values = [min(values), max(values)] if is_range else values
-            between = " to " if is_range else " "
-            told = between.join(shown(metric, value) for value in values)
-            alone = "" if is_range or not cell else told
-            cell = told if len(row.runs) > 1 else alone
-        elif numbers:
-            seeds = [shown(metrics[0], run[metrics[0]]) for run in row.runs]
-            several = "(" in cell and len(seeds) > 1
-            cell = " ".join(numbers) + f" ({' '.join(seeds)})" * several
-        elif column.lower() == "seeds" and cell:
-            cell = ", ".join(map(str, row.seeds))
-        elif column == "time" and not row.of:
-            cell = _time(statistics.fmean(row.train_seconds))
-        found.append(cell)
-    return found
+def _cell(column, cell, metrics, row):
+    """Returns a cell of a row of ours: its numbers in place of a blank."""
+    metrics = [metric for metric in metrics if metric in row.values]
+    if column.lower() == "seeds" and cell:
+        return ", ".join(map(str, row.seeds))
+    if column == "time" and not row.of:
+        return _time(statistics.fmean(row.train_seconds))
+    if not metrics:
+        return cell
+    values = [run[metrics[0]] for run in row.runs]
+    seeds = " ".join(shown(metrics[0], value) for value in values)
+    is_by_seed, is_range = by_seed(column)
+    if is_range:
+        ends = [shown(metrics[0], end) for end in (min(values), max(values))]
+        return " to ".join(ends) if len(values) > 1 else ""
+    if is_by_seed:
+        return seeds if len(values) > 1 or cell else ""
+    several = cell == _BY_SEED and len(values) > 1
+    means = " ".join(row.values[metric] for metric in metrics)
+    return means + f" ({seeds})" * several
 
 
 def _time(seconds):
@@ -162,45 +186,34 @@ def _time(seconds):
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
-def _named(name, measured):
-    found = measured.row(name)
-    if found is None or not found.values:
+def _recorded(name, kept):
+    if name not in kept:
         raise InputError(
-            "docs/measured/published.json: expected names of rows as `ours`; "
-            f"found {name}, which no file has. Record it, or take it out."
+            f"docs/measured: expected {name}.json, of a row that a page has; "
+            f"found none. Run python tools/reproduce.py --run={name} | sh, or "
+            "take it out."
         )
-    return found
+    return kept[name]
 
 
-def _kept(measured):
-    """Returns all rows whose runs were kept, and what pages said before."""
+def _rows(measured):
+    """Returns the table of all rows."""
     shown = [column.replace("test ", "phrases ") for column in _SHOWN]
-    head = ["NAME", *shown, "seeds", "epochs", "CPU", "date", "told before"]
+    head = ["NAME", *shown, "seeds", "epochs", "CPU", "date"]
     rows = []
     for name, row in sorted(measured.kept.items()):
         epochs = ", ".join(map(str, row.epochs))
-        before = ""
-        if told := measured.told.get(name):
-            numbers = filter(None, _cells(_SHOWN, told))
-            before = f"{', '.join(numbers)} ({told.cpu})"
-        seeds, cpu, date, _ = _about(row)
-        found = _cells(_SHOWN, row)
-        rows.append([name, *found, seeds, epochs, cpu, date, before])
+        seeds, *about = _about(row)
+        rows.append([name, *_cells(_SHOWN, row), seeds, epochs, *about])
     return f"\n{_table(head, rows)}\n"
 
 
 def _flags(measured):
     """Returns what follows `--flagfile=` where a row has flags of its own."""
-    names = {
-        name
-        for table in measured.published
-        for row in table["rows"]
-        for name in row.get("ours", ())
-    }
     rows = [
         [name, _made_by(row)]
-        for name in sorted(names | measured.kept.keys())
-        if (row := _named(name, measured)).flags or row.of
+        for name, row in sorted(measured.kept.items())
+        if row.flags or row.of
     ]
     return f"\n{_table(['row', 'configuration and flags'], rows)}\n"
 
@@ -224,11 +237,8 @@ def _cells(columns, row):
 
 
 def _about(row):
-    """Returns seeds, processor, date and source as cells."""
-    source = row.source
-    if source.endswith(".md"):
-        source = f"[{source.removesuffix('.md')}]({source})"
-    return [", ".join(map(str, row.seeds)), row.cpu, row.date, source]
+    """Returns seeds, processor and date as cells."""
+    return [", ".join(map(str, row.seeds)), row.cpu, row.date]
 
 
 def _table(columns, rows):

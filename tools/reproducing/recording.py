@@ -85,7 +85,7 @@ def record(folders, name, cpu, target):
     seeds = before["seeds"] if before and same else {}
     seeds |= {str(run["seed"]): run["report"] for run in runs}
     date = max(run["date"] for run in runs)
-    about |= {"date": date, "seeds": seeds, "source": "metrics.json"}
+    about |= {"date": date, "seeds": seeds}
     write_json(path, about)
     return path
 
