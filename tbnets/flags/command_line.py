@@ -47,18 +47,19 @@ class CommandLine:
             if flag.choices:
                 define = functools.partial(absl_flags.DEFINE, _Choice(flag))
             define(flag.name, None, flag.help, flag_values=parser)
+        expanded = flagfiles.expand(words)
         try:
-            others = parser(["", *flagfiles.expand(words)])[1:]
+            others = parser(["", *expanded])[1:]
         except absl_flags.Error as error:
-            raise InputError(_in_our_words(str(error))) from error
+            raise InputError(_in_our_words(str(error), expanded)) from error
         self.given = {flag.name for flag in named if parser[flag.name].present}
         self.typed = _typed(words, named)
         self.values = {one.name: _value(one, parser[one.name]) for one in named}
         rest = {flag.name: others for flag in flags if flag.kind == "words"}
         if others and not rest:
             raise InputError(
-                "The command line must have flags only. Received: "
-                f"{' '.join(others)}. Write --flag=value."
+                f"{flagfiles.place_of(others[0])}The command line must have "
+                f"flags only. Received: {' '.join(others)}. Write --flag=value."
             )
         self.values |= rest
 
@@ -82,15 +83,31 @@ class _Choice(absl_flags.EnumParser):
         self.enum_values = flag.choices  # absl makes it a list of these.
 
 
-def _in_our_words(message):
+def _in_our_words(message, words):
     """Returns what absl says of a command line, on one line."""
     message = " ".join(message.split()).rstrip(".")
-    if flag := re.fullmatch(r"Missing value for flag (--\w+)", message):
+    message = _place(message, words) + message
+    if flag := re.fullmatch(r"(.*)Missing value for flag (--\w+)", message):
         return (
-            f"`{flag[1]}` must have a value. Received: none. Write {flag[1]}"
-            "=VALUE; see --help."
+            f"{flag[1]}`{flag[2]}` must have a value. Received: none. Write "
+            f"{flag[2]}=VALUE; see --help."
         )
     return f"{message}. See --help."
+
+
+def _place(message, words):
+    """Returns where the flagfile is wrong that absl complains of, or ""."""
+    named = re.search(r"flag (?:--|')([^':\s]+)", message)
+    if not named:
+        return ""
+    meant = {named[1], named[1].partition("=")[0]}
+    for word in words:
+        flag = word.lstrip("-")
+        if message.startswith("Unknown"):
+            flag = flag.partition("=")[0]
+        if flag in meant:
+            return flagfiles.place_of(word)
+    return ""
 
 
 def _typed(words, flags):

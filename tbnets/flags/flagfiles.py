@@ -14,18 +14,29 @@ _HAS_BLANKS = re.compile(r"-[^=\s]*\s")
 """How a line begins whose flag has blanks behind its name."""
 
 
+class FileWord(str):
+    """A word of a command line that stands in a flagfile.
+
+    Attributes:
+        place: where, `FILE:LINE: `.
+    """
+
+    place = ""
+
+
 def folder():
     """Returns the folder of the configurations that come with the package."""
     return shipped_folder("configs")
 
 
-def find(name):
+def find(name, place=""):
     """Returns the file that is meant: a path, or a configuration by name.
 
     Args:
         name: a path, from the current folder; where there is none,
             `quickstart`, `quickstart.flags` and `configs/quickstart.flags` are
             the same configuration; `features/lite0.flags` is one in a folder.
+        place: where the name stands, for the message.
 
     Raises:
         FileNotFoundError: it is neither; names the nearest ones.
@@ -37,9 +48,9 @@ def find(name):
     if wanted in known:
         return known[wanted]
     raise MissingFileError(
-        "`--flagfile` must be a file of flags, or the name of a configuration. "
-        f"Received: --flagfile={name}. {_nearest(wanted, known)}Check it; see "
-        "--help."
+        f"{place}`--flagfile` must be a file of flags, or the name of a "
+        f"configuration. Received: --flagfile={name}. "
+        f"{_nearest(wanted, known)}Check it; see --help."
     )
 
 
@@ -94,6 +105,9 @@ def expand(words, within=()):
         words: those behind the program's name.
         within: flagfiles that these stand in.
 
+    Returns:
+        list of strings, those of flagfiles `FileWord`s.
+
     Raises:
         ValueError, FileNotFoundError: a flagfile is not there, is no text, or
             names itself.
@@ -109,8 +123,13 @@ def expand(words, within=()):
             continue
         if not equals:
             name = words.pop(0) if words else ""
-        found += _read(find(name), within)
+        found += _read(find(name, place_of(word)), within)
     return found
+
+
+def place_of(word):
+    """Returns where a word stands, `FILE:LINE: `; "" if in no flagfile."""
+    return word.place if isinstance(word, FileWord) else ""
 
 
 def _read(path, within):
@@ -122,7 +141,8 @@ def _read(path, within):
         )
     file, lines = CheckedFile(path), []
     for place, line in enumerate(file.lines()[0], 1):
-        line = line.strip()
+        line = FileWord(line.strip())
+        line.place = f"{path}:{place}: "
         if not line or line.startswith(_COMMENTS):
             continue
         if _HAS_BLANKS.match(line):

@@ -100,6 +100,29 @@ def test_a_wrong_flag_is_told(words, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "line, typed, told",
+    [
+        ("--aplha=3", [], "Unknown command line flag 'aplha'"),
+        ("--alpha=many", [], "flag --alpha=many"),
+        ("--alpha", [], "`--alpha` must have a value"),
+        ("--flagfile=absent.flags", [], "`--flagfile` must be a file"),
+        ("out=x", [], "The command line must have flags only"),
+        ("--alpha=3", ["--alpha=many"], ""),
+    ],
+)
+def test_a_wrong_line_of_a_flagfile_is_named(tmp_path, line, typed, told):
+    """What the command line itself has is no matter of the file."""
+    path = tmp_path / "my.flags"
+    path.write_text(f"# Mine.\n{line}\n")
+    flags = [flag for flag in flags_of(Options) if flag.kind != "words"]
+    words = ["--out=x", *typed, f"--flagfile={path}"]
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
+        CommandLine(words, flags)
+    place = f"{path}:2: {told}" if told else "flag --alpha=many"
+    assert str(caught.value).startswith(place)
+
+
 def test_words_are_refused_where_none_are_taken():
     flags = [flag for flag in flags_of(Options) if flag.kind != "words"]
     with pytest.raises(ValueError, match="flags only. Received: a b. Write"):
