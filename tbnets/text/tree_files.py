@@ -32,17 +32,25 @@ def trees_of(path, captions) -> list[Tree]:
 
     Raises:
         FileNotFoundError: there is no such file, or none in the folder.
-        ValueError: a caption has no tree, or a row is bad, which is named by
-            file and line.
+        ValueError: a caption has no tree, or two different ones, or a row is
+            bad, which is named by file and line.
     """
     path, known, wanted = pathlib.Path(path), {}, set(captions)
     rows = gold_rows(path) if path.is_dir() else _parsed_rows(path)
     for file, line, name, caption, text in rows:
         if caption in wanted:
             try:
-                known[caption] = read_tree(text, name)
+                tree = read_tree(text, name)
             except ValueError as error:
                 file.report(f"expected a tree; {error}", line)
+            if tree != known.setdefault(caption, tree):
+                file.refuse(
+                    f"the tree that {shown(caption)} has before: "
+                    f"{known[caption].bracketed()}",
+                    text,
+                    line,
+                    "Trees are found by the text of a caption: keep one.",
+                )
     if missing := [one for one in captions if one not in known]:
         raise InputError(
             "`--trees` must hold a tree for every caption. Received: --trees="

@@ -122,6 +122,10 @@ GOOD = {"id": "1", "caption": "a dog", "tree": "(NP a dog)"}
         (json.dumps(GOOD | {"id": 2}), "expected a JSON object with the str"),
         (json.dumps(GOOD | {"id": "3", "tree": "(NP a"}), "of caption 3"),
         (json.dumps(GOOD), "each id once, as in line 1; found '1'. Remove"),
+        (
+            json.dumps(GOOD | {"id": "2", "tree": "(NP a (NN dog))"}),
+            "the tree that 'a dog' has before: (NP a dog); found",
+        ),
     ],
 )
 def test_bad_rows_are_named(tmp_path, row, wanted):
@@ -130,6 +134,13 @@ def test_bad_rows_are_named(tmp_path, row, wanted):
     with pytest.raises(ValueError, match="trees.jsonl:2: expected") as error:
         trees_of(path, ["a dog"])
     assert wanted in str(error.value)
+
+
+def test_a_caption_may_stand_twice_with_one_tree(tmp_path):
+    path = tmp_path / "trees.jsonl"
+    again = GOOD | {"id": "2", "tree": "(NP  a dog )"}
+    path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(again)}\n")
+    assert trees_of(path, ["a dog"])[0].bracketed() == "(NP a dog)"
 
 
 def test_gold_trees_of_endless_words_take_no_time(tmp_path):
