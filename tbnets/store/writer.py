@@ -285,11 +285,26 @@ def checked_arrays(manifest, ids, given):
         counts = _converted("counts", given["counts"], *kind, ids)
     owners = np.repeat(ids, counts), ids  # Of regions, and of images.
     kinds = manifest.array_kinds(len(ids), len(owners[0]))
-    return {
+    converted = {
         part: _converted(part, given[part], *kind, owners[part in _LEAST])
         for part, kind in kinds.items()
         if part in given
     }
+    if "boxes" in converted:
+        _check_boxes(converted["boxes"], owners[0])
+    return converted
+
+
+def _check_boxes(boxes, owners):
+    """Raises ValueError for a box that ends before it begins."""
+    is_reversed = np.any(boxes[:, 2:] < boxes[:, :2], axis=1)
+    for row in np.flatnonzero(is_reversed)[:1]:
+        raise InputError(
+            "`boxes` must be x_min, y_min, x_max, y_max with x_min <= x_max "
+            f"and y_min <= y_max. Received: {boxes[row].tolist()} for image "
+            f"{str(owners[row])!r}. Where these are width and height, add them "
+            "to the first corner."
+        )
 
 
 def _converted(part, array, shape, dtype, owners):
