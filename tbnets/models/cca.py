@@ -43,9 +43,9 @@ class CCA(EmbeddingNetwork):
         texts  -> [text_encoder  ->] (y - mean) W_y diag(s) -> unit vectors
 
     `W` are the directions in which matching images and texts correlate most,
-    `s = (1 + correlation) ** power` weighs each, and cosines compare. A row of an
-    image counts once for each of its texts in a batch, found by ids: where an
-    image stands on several rows, each counts with all of these texts.
+    `s = (1 + correlation) ** power` weighs each, and cosines compare. A row of
+    an image counts once for each of its texts in a batch, found by ids: where
+    an image stands on several rows, each counts with all of these texts.
 
     Where a text is compared with regions of one photo, most of these are
     named by nobody, and pairs do not tell what they look like. `background`

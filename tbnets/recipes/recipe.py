@@ -10,7 +10,7 @@ import os
 import pathlib
 import re
 
-from tbnets.checked_files import CheckedFile
+from tbnets.checked_files import shown
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
 from tbnets.flags import flagfiles
@@ -117,11 +117,13 @@ def read_recipe(flag, item, kind, sources):
     words = flagfiles.expand([f"--flagfile={path}"])
     flags = flags_of(kind.group)
     for word in words:
-        _check_known(path, word, kind, {each.name for each in flags})
+        _check_known(word, kind, {each.name for each in flags})
     try:
         values = CommandLine(words, flags).take(kind.group)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        text = str(error)
+        place = "" if text.startswith(f"{path}:") else f"{path}: "
+        raise InputError(f"{place}{text}") from error
     return Recipe(path, values).found(sources)
 
 
@@ -136,19 +138,15 @@ def _file(flag, value, sources):
     return path
 
 
-def _check_known(path, word, kind, known):
+def _check_known(word, kind, known):
     """Refuses a line that is no flag of what is made."""
     name = word.lstrip("-").partition("=")[0]
     if word.startswith("-") and (known & {name, name.removeprefix("no")}):
         return
-    file = CheckedFile(path)
-    lines = [line.strip() for line in file.lines()[0]]
-    line = lines.index(word) + 1 if word in lines else None
-    file.refuse(
-        f"flags of tools/{kind.verb}.py that say what is made "
-        f"({', '.join(f'--{each}' for each in sorted(known))})",
-        word,
-        line,
-        "Of what it is made, how and where to, the run knows: take it away, "
-        "or name a recipe of that tool.",
+    told = ", ".join(f"--{each}" for each in sorted(known))
+    raise InputError(
+        f"{flagfiles.place_of(word)}expected flags of tools/{kind.verb}.py "
+        f"that say what is made ({told}); found {shown(word)}. Of what it is "
+        "made, how and where to, the run knows: take it away, or name a "
+        "recipe of that tool."
     )

@@ -32,7 +32,7 @@ __all__ = ["folder", "tiny_is_known"]
         ("word", "tiny.flags:4: .*found 'word'"),
         ("--crops=three", "tiny.flags: .*--crops=three.*one of <one|ten>"),
         ("--image_size=-1", "tiny.flags: `--image_size` must"),
-        ("--cnn=absent", "tiny.flags: .*--cnn=absent"),
+        ("--cnn=absent", r"tiny.flags:\d: .*--cnn=absent"),
         ("--cnn_weights=absent.h5", "`--cnn_weights` must name a file"),
         ("--regions=boxes.flags", "tiny.flags: `--regions` must not be in a"),
         ("--flagfile=tiny.flags", "tiny.flags: expected a flagfile that does"),
