@@ -25,6 +25,10 @@ LEVEL = np.broadcast_to(np.float32(0), 1 << 40)
 """Levels that take nothing off, of as many rows as anybody has."""
 
 
+PAIRS_AT_ONCE = 8192
+"""Pairs that a learned similarity compares at once, where memory allows."""
+
+
 class PairScores(NamedTuple):
     """What scores the pairs of some images and texts; larger is closer.
 
@@ -129,6 +133,28 @@ def row_blocks(num_images, num_texts):
     images_of = blocks(num_images, TILE_IMAGES)
     texts_of = blocks(num_texts, TILE_TEXTS)
     return [(images, texts) for texts in texts_of for images in images_of]
+
+
+def compare_all(compare, first, second, pairs_at_once):
+    """Compares each row of one side with each of the other, a few at once.
+
+    Args:
+      compare: function ([a, dim], [b, dim]) -> float32 [a, b].
+      first: float32 [n, dim].
+      second: float32 [m, dim].
+      pairs_at_once: the largest a x b.
+
+    Returns:
+      float32 [n, m].
+    """
+    found = np.empty((len(first), len(second)), np.float32)
+    for column in range(0, len(second), pairs_at_once):
+        columns = slice(column, column + pairs_at_once)
+        step = max(1, pairs_at_once // len(second[columns]))
+        for row in range(0, len(first), step):
+            rows = slice(row, row + step)
+            found[rows, columns] = compare(first[rows], second[columns])
+    return found
 
 
 def _queries(best):

@@ -1,7 +1,7 @@
 """Two ways to a server, gRPC and REST, with the same three questions.
 
-A channel asks once, and raises a `Failure` where there is no answer; what is
-asked again, and what a user is told, is `client`'s to say.
+A channel asks once, and raises a `RequestError` where there is no answer; what
+is asked again, and what a user is told, is `client`'s to say.
 """
 
 import base64
@@ -16,14 +16,20 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from tbnets.errors import InputError, UserError
+from tbnets.errors import InputError
 from tbnets.server import json_tensors
-from tbnets.server.protocol import HTTP_STATUS, api, as_dict, to_proto
+from tbnets.server.protocol import (
+    HTTP_STATUS,
+    RequestError,
+    api,
+    as_dict,
+    to_proto,
+)
 
 PORTS = {"grpc": 8500, "http": 8501, "https": 443}
 """Scheme of an address -> the port that is meant where it names none."""
 OTHER_PROTOCOL = "OTHER_PROTOCOL"
-"""Code of a `Failure`: something answers, which speaks another protocol."""
+"""Code of a `RequestError`: something answers by another protocol."""
 _CODES = {status: code for code, status in reversed(HTTP_STATUS.items())}
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -33,19 +39,6 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-
-
-class Failure(UserError):
-    """A question without an answer.
-
-    Args:
-        code: one of `HTTP_STATUS`, or `OTHER_PROTOCOL`.
-        words: what the server says, or the machine.
-    """
-
-    def __init__(self, code, words):
-        super().__init__(code, words)
-        self.code, self.words = code, words
 
 
 def open_channel(server, model, version=None):
@@ -147,7 +140,7 @@ def _by_grpc(method, request, timeout):
         code, words = error.code().name, error.details() or ""
         if code == "UNAVAILABLE" and "HTTP/2" in words:
             code = OTHER_PROTOCOL
-        raise Failure(code, words) from error
+        raise RequestError(code, words) from error
 
 
 class RestChannel:
@@ -200,24 +193,26 @@ class RestChannel:
                 method, self._url + path, data=body, timeout=timeout
             )
         except requests.Timeout as error:
-            raise Failure("DEADLINE_EXCEEDED", str(error)) from error
+            raise RequestError("DEADLINE_EXCEEDED", str(error)) from error
         except requests.RequestException as error:
             reason = error.args[0] if error.args else error
             told = getattr(reason, "args", ())
             if told and isinstance(told[-1], http.client.BadStatusLine):
-                raise Failure(OTHER_PROTOCOL, "no HTTP") from error
+                raise RequestError(OTHER_PROTOCOL, "no HTTP") from error
             why = str(getattr(reason, "reason", reason)).rpartition(": ")[2]
-            raise Failure("UNAVAILABLE", why) from error
+            raise RequestError("UNAVAILABLE", why) from error
         try:
             # Strings of TensorFlow Serving are bytes, and may be no text.
             text = answer.content.decode("utf-8", "surrogateescape")
             found = json.loads(text)
             part = found[wanted] if answer.ok else found["error"]
         except (LookupError, TypeError, ValueError) as error:
-            raise Failure(OTHER_PROTOCOL, "HTTP of another kind") from error
+            raise RequestError(
+                OTHER_PROTOCOL, "HTTP of another kind"
+            ) from error
         if answer.ok:
             return part
-        raise Failure(_CODES.get(answer.status_code, "UNKNOWN"), str(part))
+        raise RequestError(_CODES.get(answer.status_code, "UNKNOWN"), str(part))
 
 
 def _to_json(name, array):

@@ -13,8 +13,8 @@ import tensorflow as tf
 from tbnets.annotations import Path
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, UnreachableError
-from tbnets.server.channels import OTHER_PROTOCOL, Failure, open_channel
-from tbnets.server.protocol import to_numpy
+from tbnets.server.channels import OTHER_PROTOCOL, open_channel
+from tbnets.server.protocol import RequestError, to_numpy
 from tbnets.serving import export, saved_files, zoo
 from tbnets.serving.served import Served
 from tbnets.short_repr import short_repr
@@ -143,7 +143,7 @@ class Client(Served):
             left = until - time.monotonic()
             try:
                 return question(*given, timeout=left)
-            except Failure as failure:
+            except RequestError as failure:
                 pause = PAUSE * 2**attempt * random.uniform(0.5, 1)
                 is_last = attempt == self.retries or pause >= left
                 if failure.code != "UNAVAILABLE" or is_last:
@@ -151,8 +151,8 @@ class Client(Served):
                 time.sleep(pause)
 
     def _error(self, failure):
-        """Returns the error for the user of a `Failure`."""
-        words = failure.words.rpartition("last error: ")[2].split("[[{{")[0]
+        """Returns the error for the user of a `RequestError`."""
+        words = str(failure).rpartition("last error: ")[2].split("[[{{")[0]
         words = " ".join(words.split())[:400].rstrip(".")
         at = f"Received: server={self.server}"
         tells = {

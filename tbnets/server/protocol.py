@@ -54,8 +54,10 @@ class RequestError(UserError):
     """What a request is refused with, by gRPC as by REST.
 
     Args:
-        code: one of `HTTP_STATUS`; gRPC's is `grpc.StatusCode[code]`.
-        message: what is wrong with the request, for whoever sent it.
+        code: one of `HTTP_STATUS`; gRPC's is `grpc.StatusCode[code]`. At a
+            client `channels.OTHER_PROTOCOL` too.
+        message: what is wrong with the request, for whoever sent it; or with
+            the way to the server.
     """
 
     def __init__(self, code, message):

@@ -10,10 +10,10 @@ import functools
 import tensorflow as tf
 
 from tbnets.errors import InputError
+from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.index import exact
 from tbnets.photo_head import require
 from tbnets.serving.entries import about
-from tbnets.serving.served import PAIRS_AT_ONCE
 from tbnets.store.arrays import check_finite
 
 

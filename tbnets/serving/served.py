@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Array, Path, Photos
 from tbnets.errors import InputError
+from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all
 from tbnets.images import KINDS, fault_of
 from tbnets.serving import finding, saved_files
 from tbnets.serving.served_inputs import (
@@ -36,8 +37,6 @@ SIDES = (
 )
 """The endpoints of the two sides that a model compares, in the order of its
 similarities -> what its endpoint `compare` calls their embeddings."""
-PAIRS_AT_ONCE = 8192
-"""Pairs that a learned comparison works on at once."""
 
 
 class Served:
@@ -276,19 +275,12 @@ class Served:
         if not self.has("compare"):
             return first @ second.T
         one, other = self._sides().values()
-        found = np.empty((len(first), len(second)), np.float32)
-        for column in range(0, len(second), PAIRS_AT_ONCE):
-            columns = slice(column, column + PAIRS_AT_ONCE)
-            step = max(1, PAIRS_AT_ONCE // len(second[columns]))
-            for row in range(0, len(first), step):
-                rows = slice(row, row + step)
-                pairs = {
-                    one: tf.constant(first[rows]),
-                    other: tf.constant(second[columns]),
-                }
-                answers = self._ask("compare", pairs)
-                found[rows, columns] = answers["similarities"]
-        return found
+
+        def compare(rows, columns):
+            pairs = {one: tf.constant(rows), other: tf.constant(columns)}
+            return self._ask("compare", pairs)["similarities"]
+
+        return compare_all(compare, first, second, PAIRS_AT_ONCE)
 
     def _sides(self):
         """Returns the entry of `SIDES` that the model has."""

@@ -16,6 +16,7 @@ import re
 import numpy as np
 
 from tbnets import files
+from tbnets.boxes import check_boxes
 from tbnets.checked_files import shown
 from tbnets.errors import InputError, check_choice
 from tbnets.store import manifest as manifests
@@ -291,20 +292,8 @@ def checked_arrays(manifest, ids, given):
         if part in given
     }
     if "boxes" in converted:
-        _check_boxes(converted["boxes"], owners[0])
+        check_boxes(converted["boxes"])
     return converted
-
-
-def _check_boxes(boxes, owners):
-    """Raises ValueError for a box that ends before it begins."""
-    is_reversed = np.any(boxes[:, 2:] < boxes[:, :2], axis=1)
-    for row in np.flatnonzero(is_reversed)[:1]:
-        raise InputError(
-            "`boxes` must be x_min, y_min, x_max, y_max with x_min <= x_max "
-            f"and y_min <= y_max. Received: {boxes[row].tolist()} for image "
-            f"{str(owners[row])!r}. Where these are width and height, add them "
-            "to the first corner."
-        )
 
 
 def _converted(part, array, shape, dtype, owners):

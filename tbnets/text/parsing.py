@@ -8,7 +8,7 @@ trees that comes out is described in `tree_files`.
 import json
 import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple
 
@@ -98,12 +98,9 @@ def _parsed(captions, name, processes):
         return
     # A fork of a process that runs TensorFlow may hang.
     context = multiprocessing.get_context("spawn")
-    starts = range(0, len(captions), CHUNK)
     pool = ProcessPoolExecutor(processes, context, _start, name)
     try:
-        chunks = (captions[start : start + CHUNK] for start in starts)
-        for done in as_completed([pool.submit(_parse_all, x) for x in chunks]):
-            yield from done.result()
+        yield from pool.map(_parse, captions, chunksize=CHUNK)
     except BrokenProcessPool as error:
         raise InputError(
             "`processes` must have the memory that they need. Received: "
@@ -137,11 +134,6 @@ def _parse(caption, parser=None):
         tree = RightBranchingParser().parse(caption)
         failure = " ".join(str(error).split())[:300] or type(error).__name__
     return {"caption": caption, "tree": tree, "failure": failure}
-
-
-def _parse_all(captions):
-    """Returns what `_parse` does of each caption, in a process of its own."""
-    return [_parse(caption) for caption in captions]
 
 
 def _read_cache(path, parser):

@@ -3,10 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets.evaluation.score_tiles import PairScores
-
-PAIRS_AT_ONCE = 8192
-"""Pairs that go through the head at once, where memory allows for them."""
+from tbnets.evaluation.score_tiles import (
+    PAIRS_AT_ONCE,
+    PairScores,
+    compare_all,
+)
 
 
 class PairScorer:
@@ -39,12 +40,8 @@ class PairScorer:
         """
 
         def tile(image_rows, text_rows):
-            texts = text_embeddings[text_rows]
-            parts = [
-                self._strip(image_embeddings[image_rows], part)
-                for part in _cut(texts, self.pairs_at_once)
-            ]
-            return np.concatenate(parts, axis=1)
+            sides = image_embeddings[image_rows], text_embeddings[text_rows]
+            return compare_all(self._tile, *sides, self.pairs_at_once)
 
         def pairs(image_rows, text_rows):
             sides = image_rows, text_rows
@@ -57,13 +54,6 @@ class PairScorer:
 
         sizes = len(image_embeddings), len(text_embeddings)
         return PairScores(*sizes, tile, pairs)
-
-    def _strip(self, images, texts):
-        """Returns the scores of all images with a few texts."""
-        texts = tf.constant(texts)
-        at_once = max(1, self.pairs_at_once // max(1, len(texts)))
-        parts = [self._tile(part, texts) for part in _cut(images, at_once)]
-        return np.concatenate(parts)
 
 
 def _cut(rows, size):

@@ -8,10 +8,10 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tbnets.errors import UnreachableError
 from tbnets.server import channels, client
-from tbnets.server.channels import Failure
 from tbnets.server.client import Client
 from tbnets.server.grpc_service import GrpcServer
 from tbnets.server.models import Models
+from tbnets.server.protocol import RequestError
 from tbnets.server.rest_service import RestService
 from tests import tiny_localizer
 from tests.server.tiny_models import write_version
@@ -201,7 +201,7 @@ class Failing:
     def signatures(self, timeout):
         self.waited.append(timeout)
         if self.codes:
-            raise Failure(self.codes.pop(0), "it says so")
+            raise RequestError(self.codes.pop(0), "it says so")
         return {}
 
 

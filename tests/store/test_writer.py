@@ -313,7 +313,10 @@ BOXES = np.ones((2, 4))
             r"`boxes` must be finite numbers of shape \(2, 4\)",
         ),
         ({"boxes": BOXES * np.nan}, "`boxes` must be finite.*nan.*image 'a'"),
-        ({"boxes": [[1, 1, 1, 1], [5, 1, 4, 9]]}, "x_max.*4.0.*image 'b'"),
+        (
+            {"boxes": [[1, 1, 1, 1], [5, 1, 4, 9]]},
+            r"boxes\[1\]=\[5.0, 1.0, 4.0",
+        ),
         ({"scores": [1]}, r"`scores` must be finite numbers of shape \(2,\)"),
         ({"sizes": [[4, 3]]}, "`sizes` must be whole numbers from 1"),
         ({"sizes": [[4, 3], [4, 0]]}, "`sizes` must be whole numbers from 1"),

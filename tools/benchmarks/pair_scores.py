@@ -13,7 +13,7 @@ from tbnets.evaluation import score_tiles
 from tbnets.layers.branch import Branch
 from tbnets.layers.pair_head import PairHead
 from tbnets.models.similarity_network import SimilarityNetwork
-from tbnets.training.pair_scorer import PAIRS_AT_ONCE, PairScorer
+from tbnets.training.pair_scorer import PairScorer
 
 UNITS = (512, 256)
 
@@ -58,8 +58,8 @@ def _unit(rows):
 def _matmuls(network, num_pairs):
     """Multiplies so many rows with the head's kernels."""
     layers = [*network.head.steps, network.head.last]
-    for start in range(0, num_pairs, PAIRS_AT_ONCE):
-        count = min(PAIRS_AT_ONCE, num_pairs - start)
+    for start in range(0, num_pairs, score_tiles.PAIRS_AT_ONCE):
+        count = min(score_tiles.PAIRS_AT_ONCE, num_pairs - start)
         values = tf.ones([count, network.embedding_dim])
         for layer in layers:
             values = tf.matmul(values, layer.kernel)
