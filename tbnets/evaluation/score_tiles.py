@@ -20,6 +20,11 @@ from tbnets.progress import progress_bar
 
 TIE = 1e-5
 """Of scores up to 1 in size; of larger ones this share."""
+SQUARED_ROUNDING = 1e-6
+"""What float32 knows of a squared distance of unit vectors: below it is 0.
+
+Of it the root would make some `TIE`s, and order embeddings that are equal.
+"""
 TILE_IMAGES, TILE_TEXTS = 64, 1024
 LEVEL = np.broadcast_to(np.float32(0), 1 << 40)
 """Levels that take nothing off, of as many rows as anybody has."""
@@ -184,7 +189,9 @@ def embedding_scores(image_embeddings, text_embeddings):
     """
 
     def scores(inner):
-        return -np.sqrt(np.maximum(2 - 2 * inner, 0), dtype=np.float32)
+        squared = 2 - 2 * inner
+        squared[squared < SQUARED_ROUNDING] = 0
+        return -np.sqrt(squared, dtype=np.float32)
 
     def tile(images, texts):
         return scores(image_embeddings[images] @ text_embeddings[texts].T)

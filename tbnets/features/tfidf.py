@@ -100,8 +100,7 @@ class TfidfFeatures(CaptionEncoder):
 
     def __init__(self, num_terms: int = 3000) -> None:
         super().__init__()
-        checked_number("num_terms", num_terms, 1)
-        self.num_terms = num_terms
+        self.num_terms = checked_number("num_terms", num_terms, 1, whole=True)
         self.columns_ = np.zeros(0, np.int32)
         self.idf_ = np.zeros(0, np.float32)
 

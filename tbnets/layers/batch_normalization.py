@@ -7,7 +7,7 @@ from tbnets import replicas
 from tbnets.annotations import Array
 
 
-def batch_normalization(name):
+def batch_normalization(name, dtype=None):
     """Returns the layer that keeps 90 % of its history a step.
 
     Made in the scope of a strategy of several replicas it normalises by the
@@ -17,7 +17,7 @@ def batch_normalization(name):
     layer = keras.layers.BatchNormalization
     if replicas.are_statistics_shared():
         layer = _SharedNormalization
-    return layer(momentum=0.9, name=name)
+    return layer(momentum=0.9, name=name, dtype=dtype)
 
 
 def share_statistics(network):

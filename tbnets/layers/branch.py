@@ -75,19 +75,23 @@ class Branch(configured.ConfiguredLayer):
         self.steps = self._make_steps()
 
     def _make_steps(self):
-        steps = []
+        steps, policy = [], self.dtype_policy
         if self.input_dropout:
-            steps.append(SeededDropout(self.input_dropout, self.seed))
+            rate = self.input_dropout
+            steps.append(SeededDropout(rate, self.seed, dtype=policy))
         last = len(self.units) - 1
         for i, size in enumerate(self.units):
-            steps.append(keras.layers.Dense(size, name=f"fc{i + 1}"))
+            name = f"fc{i + 1}"
+            steps.append(keras.layers.Dense(size, name=name, dtype=policy))
             where = {"first": 0, "last": last, "none": -1}
             if i == where[self.batch_normalization]:
-                steps.append(batch_normalization("bn"))
+                steps.append(batch_normalization("bn", policy))
             if i < last:
-                steps.append(keras.layers.ReLU(name=f"relu{i + 1}"))
+                name = f"relu{i + 1}"
+                steps.append(keras.layers.ReLU(name=name, dtype=policy))
                 if self.dropout:
-                    steps.append(SeededDropout(self.dropout, self.seed + i + 1))
+                    rate, seed = self.dropout, self.seed + i + 1
+                    steps.append(SeededDropout(rate, seed, dtype=policy))
         return steps
 
     def build(self, input_shape: Sequence[int | None]) -> None:

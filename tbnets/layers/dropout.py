@@ -11,6 +11,9 @@ from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_number
 from tbnets.layers.configured import ConfiguredLayer
 
+_APART = 1 << 30
+"""What a seed differs in that is drawn apart."""
+
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SeededDropout(ConfiguredLayer):
@@ -27,7 +30,9 @@ class SeededDropout(ConfiguredLayer):
     Args:
         rate: fraction of units set to 0, in [0, 1); the rest is scaled by
             `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
-        seed: integer; layers of one model need different seeds.
+        seed: integer; layers of one side of a model need different seeds.
+            Where one of the other side has the same, the model has it
+            `draw_apart`.
 
     Example:
         drop = tbnets.SeededDropout(0.5, seed=1)
@@ -39,6 +44,11 @@ class SeededDropout(ConfiguredLayer):
         checked_number("rate", rate, 0, most=1, below=True)
         self.rate, self.seed = rate, seed
         self.supports_masking = True
+        self.stream = seed
+
+    def draw_apart(self) -> None:
+        """Has it draw other masks than another layer of the same seed."""
+        self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the counter of draws."""
@@ -54,7 +64,7 @@ class SeededDropout(ConfiguredLayer):
             return inputs
         draws = tf.convert_to_tensor(self.draws)
         self.draws.assign(draws + 1)
-        seed = tf.stack([tf.constant(self.seed, tf.int32), draws])
+        seed = tf.stack([tf.constant(self.stream, tf.int32), draws])
         if replicas.num_replicas() == 1:
             return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed)
 

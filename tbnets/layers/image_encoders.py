@@ -46,11 +46,13 @@ class SmallConvNet(ConfiguredLayer):
         self.channels = checked_units(channels, "channels")
         self.stages = []
         for i, size in enumerate(self.channels):
+            policy = self.dtype_policy
             options = {"strides": 2, "padding": "same", "use_bias": False}
+            options |= {"name": f"conv{i + 1}", "dtype": policy}
             # Flat: Keras 2 saves no layers of a list inside a list.
             self.stages += [
-                keras.layers.Conv2D(size, 3, name=f"conv{i + 1}", **options),
-                batch_normalization(f"bn{i + 1}"),
+                keras.layers.Conv2D(size, 3, **options),
+                batch_normalization(f"bn{i + 1}", policy),
             ]
 
     def _pairs(self):

@@ -51,12 +51,13 @@ class PairHead(configured.ConfiguredLayer):
         super().__init__(**kwargs)
         self.units = configured.checked_units(units)
         self.dropout, self.scale, self.seed = dropout, scale, seed
-        self.steps = []
+        self.steps, policy = [], self.dtype_policy
         for i, size in enumerate(self.units):
             options = {"activation": "relu", "name": f"fc{i + 1}"}
-            self.steps.append(keras.layers.Dense(size, **options))
+            self.steps.append(keras.layers.Dense(size, dtype=policy, **options))
             if dropout:
-                self.steps.append(SeededDropout(dropout, seed + i))
+                drop = SeededDropout(dropout, seed + i, dtype=policy)
+                self.steps.append(drop)
         self.last = keras.layers.Dense(1, dtype="float32", name="logit")
 
     def build(self, input_shape: Sequence[int | None]) -> None:

@@ -86,10 +86,11 @@ class TextEncoder(ConfiguredLayer):
         self.word_dropout, self.seed = word_dropout, seed
         check_choice("word_training", word_training, TRAININGS)
         self.word_training = word_training
+        options = {"name": "words", "dtype": self.dtype_policy}
         self.embedding = keras.layers.Embedding(
-            *sizes, trainable=word_training == "trained", name="words"
+            *sizes, trainable=word_training == "trained", **options
         )
-        self.drop = SeededDropout(word_dropout, seed)
+        self.drop = SeededDropout(word_dropout, seed, dtype=self.dtype_policy)
         self.output_dim: int = embedding_dim
 
     @classmethod
@@ -197,11 +198,13 @@ class RecurrentEncoder(TextEncoder):
         checked_number("units", units, 1, whole=True)
         self.cell, self.units, self.bidirectional = cell, units, bidirectional
         self.pooling, self.mean_beside = pooling, mean_beside
+        options = {"name": cell, "dtype": self.dtype_policy}
         layer = CELLS[cell](
-            units, return_sequences=pooling != "last", name=cell
+            units, return_sequences=pooling != "last", **options
         )
         if bidirectional:
-            layer = keras.layers.Bidirectional(layer, name="both_directions")
+            options["name"] = "both_directions"
+            layer = keras.layers.Bidirectional(layer, **options)
         self.recurrence = layer
         self.output_dim = units * (1 + bidirectional)
         self.output_dim += embedding_dim * mean_beside

@@ -56,7 +56,9 @@ class TreeEncoder(TextEncoder):
     ) -> None:
         super().__init__(vocabulary_size, embedding_dim, **kwargs)
         self.units, self.tied, self.mean_beside = units, tied, mean_beside
-        self.tree_lstm = TreeLSTM(units, tied, name="tree_lstm")
+        self.tree_lstm = TreeLSTM(
+            units, tied, name="tree_lstm", dtype=self.dtype_policy
+        )
         self.output_dim = units + embedding_dim * mean_beside
 
     def build(self, input_shape: Sequence[int | None]) -> None:

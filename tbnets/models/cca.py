@@ -102,6 +102,7 @@ class CCA(EmbeddingNetwork):
                 "Received: a LogitScale. Leave it out."
             )
         checked_number("regularization", regularization, 0)
+        checked_number("power", power, 0)
         checked_number("background", background, 0)
         if background and not self.text_branch.use_bias:
             raise InputError(

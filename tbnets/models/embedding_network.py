@@ -108,6 +108,8 @@ class EmbeddingNetwork(TwoBranchModel):
             check_kind("ranking_loss", ranking_loss, InfoNCELoss, advice)
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("structure_steps", structure_steps, 0)
+        if structure_end is not None:
+            checked_number("structure_end", structure_end, 0)
         self.ranking_loss, self.structure_steps = ranking_loss, structure_steps
         self.structure_end = structure_end
 

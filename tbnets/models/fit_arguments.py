@@ -74,14 +74,12 @@ def prepare(arguments, text_encoder, strategy, own=()):
     """
     _refuse_targets(arguments)
     callbacks, own = arguments.get("callbacks"), [*own]
-    reads = isinstance(text_encoder, TextEncoder)
-    num_words = text_encoder.vocabulary_size if reads else None
     counted = {"x": "steps_per_epoch", "validation_data": "validation_steps"}
     for name, steps in counted.items():
-        data = arguments.get(name)
-        check_arrays(name, data, num_words)
+        data = prepare_data(arguments, name, text_encoder)
         if isinstance(data, EpochBatches):
-            arguments[name] = data.dataset
+            if name == "x":
+                _check_steps(arguments.get(steps), data.num_batches)
             if strategy.num_replicas_in_sync > 1:
                 arguments[name] = distributed(strategy, data)
                 arguments.setdefault(steps, data.num_batches)
@@ -93,6 +91,40 @@ def prepare(arguments, text_encoder, strategy, own=()):
     callbacks = tf.nest.flatten(callbacks or [])
     callbacks.sort(key=lambda one: not isinstance(one, RetrievalMetrics))
     arguments["callbacks"] = own + callbacks
+
+
+def prepare_data(arguments, name, text_encoder):
+    """Looks at an argument that holds data; of `EpochBatches` Keras gets data.
+
+    Args:
+        arguments: dict, changed.
+        name: of the argument.
+        text_encoder: layer that reads captions, or None.
+
+    Returns:
+        What it was.
+
+    Raises:
+        TypeError, ValueError: as `check_arrays`.
+    """
+    reads = isinstance(text_encoder, TextEncoder)
+    num_words = text_encoder.vocabulary_size if reads else None
+    data = arguments.get(name)
+    inputs = data[0] if isinstance(data, tuple) and data else data
+    check_arrays(name, inputs, num_words)
+    if isinstance(data, EpochBatches):
+        arguments[name] = data.dataset
+    return data
+
+
+def _check_steps(steps, num_batches):
+    """Refuses epochs that would begin among the batches of another."""
+    if steps not in (None, num_batches):
+        raise InputError(
+            "`steps_per_epoch` must be the batches of an epoch, or None, with "
+            f"EpochBatches. Received: steps_per_epoch={steps}, {num_batches} "
+            "batches. Leave it out, or draw from fewer examples."
+        )
 
 
 def _refuse_targets(arguments):

@@ -3,6 +3,7 @@
 import keras
 
 from tbnets.errors import InputError, check_kind
+from tbnets.layers.dropout import SeededDropout
 
 SIDES = {
     "image_branch": "tbnets.Branch((512, 256))",
@@ -20,6 +21,23 @@ def check_sides(model):
         advice = f"Give for example {example}."
         if part is not None or name.endswith("branch"):
             check_kind(name, part, keras.layers.Layer, advice)
+
+
+def draw_apart(image_branch, text_branch):
+    """Lets the branches drop by different masks where seeds are the same.
+
+    Row i of either may be that of one pair: of equal masks a network learns
+    to find the pair by its mask.
+    """
+    seeds = {layer.seed for layer in _dropouts(image_branch)}
+    for layer in _dropouts(text_branch):
+        if layer.seed in seeds:
+            layer.draw_apart()
+
+
+def _dropouts(branch):
+    steps = getattr(branch, "steps", ())
+    return [step for step in steps if isinstance(step, SeededDropout)]
 
 
 def _output_dim(layer):

@@ -65,7 +65,9 @@ def fit(self, **arguments):
     if model.train_function is None:
         model.train_function = _step_function(model)
     callbacks.on_train_begin()
-    for epoch in range(arguments.get("initial_epoch", 0), epochs):
+    # BackupAndRestore tells where it goes on as Keras' own `fit` reads it.
+    told = getattr(model, "_initial_epoch", None)
+    for epoch in range(told or arguments.get("initial_epoch", 0), epochs):
         model.reset_metrics()
         callbacks.on_epoch_begin(epoch)
         if batches is None or not is_endless:
@@ -100,6 +102,12 @@ def _check(model, arguments):
         )
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     # Keras 3 has it clip what one replica gives, before that is summed.
+    if getattr(optimizer, "gradient_accumulation_steps", None):
+        raise InputError(
+            "`gradient_accumulation_steps` of an optimizer must be None where "
+            "several replicas train. Received: "
+            f"{optimizer.gradient_accumulation_steps}. Use larger batches."
+        )
     for name in CLIPPING:
         limit = getattr(optimizer, name, None)
         if limit is not None:

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.annotations import Array
+from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.short_repr import of_fields
 from tbnets.text.padded_rows import PaddedRows
@@ -122,6 +123,8 @@ def tree_arrays(
         arrays = tbnets.tree_arrays(trees, vocabulary)
         arrays[0].shape  # (3, 6): two words and their phrase
     """
+    if max_words is not None:
+        max_words = checked_number("max_words", max_words, 1, whole=True)
     check_kind("trees", trees, (list, tuple), "Put a single tree into a list.")
     advice = "Read it by tbnets.read_tree."
     for row, tree in enumerate(trees):

@@ -98,9 +98,9 @@ class Vocabulary:
         Raises:
             ValueError: as `build`.
         """
-        for name, value in (("min_count", min_count), ("max_words", max_words)):
-            if value is not None:
-                checked_number(name, value, 1, whole=True)
+        checked_number("min_count", min_count, 1, whole=True)
+        if max_words is not None:
+            max_words = checked_number("max_words", max_words, 1, whole=True)
         kept = [word for word in counts if counts[word] >= min_count]
         kept.sort(key=lambda word: (-counts[word], word))
         if not kept:
@@ -176,7 +176,7 @@ class Tokenizer(tf.Module):
     ) -> None:
         super().__init__(name="tokenizer")
         if max_tokens is not None:
-            checked_number("max_tokens", max_tokens, 1, whole=True)
+            max_tokens = checked_number("max_tokens", max_tokens, 1, whole=True)
         advice = "Make one by tbnets.Vocabulary.build(captions)."
         check_kind("vocabulary", vocabulary, Vocabulary, advice)
         self.vocabulary = vocabulary

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets.checked_numbers import check_finite
 from tbnets.data.batches import read_images
 from tbnets.data.examples import refuse_broken_images
 
@@ -55,6 +56,9 @@ class Embedder:
     def batch(self, images, captions):
         """Returns the embeddings of a batch's images and captions."""
         sides = (self._images, images), (self._texts, captions)
+        # A kernel that multiplies and cuts off at once makes 0 of a NaN.
+        for name, rows in (("images", images), ("captions", captions)):
+            check_finite(name, np.asarray(rows))
         return [embed(tf.convert_to_tensor(x)).numpy() for embed, x in sides]
 
 

@@ -79,6 +79,17 @@ def test_distances_rank_as_inner_products_do():
     assert score_tiles.evaluate_scores(scores, rows) == pytest.approx(wanted)
 
 
+def test_a_collapsed_model_scores_nothing():
+    """All distances are 0, whatever float32 makes of the inner products."""
+    row = unit(np.random.default_rng(0), 1)
+    noise = np.random.default_rng(1).normal(size=(300, 5)).astype("float32")
+    rows = row + 1e-7 * noise
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    scores = score_tiles.embedding_scores(rows[:60], rows[60:])
+    found = score_tiles.evaluate_scores(scores, np.arange(240) // 4)
+    assert found["recall_sum"] == 0
+
+
 def test_folds_are_those_of_the_protocol():
     rng = np.random.default_rng(0)
     images, texts = unit(rng, 5000), unit(rng, 5000)

@@ -170,6 +170,8 @@ def test_damaged_files_are_errors_that_name_them(tmp_path, what):
 def test_bad_arguments():
     with pytest.raises(ValueError, match="num_terms=0"):
         TfidfFeatures(0)
+    with pytest.raises(ValueError, match="num_terms=2.5"):
+        TfidfFeatures(2.5)
 
 
 @pytest.mark.parametrize(

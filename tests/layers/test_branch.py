@@ -6,6 +6,10 @@ import tensorflow as tf
 from tbnets.layers.branch import Branch
 from tbnets.layers.dropout import SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
+from tbnets.layers.image_encoders import SmallConvNet
+from tbnets.layers.pair_head import PairHead
+from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
+from tbnets.layers.tree_encoder import TreeEncoder
 
 
 def test_linear_branch_is_a_normalised_matrix_product():
@@ -62,6 +66,25 @@ def test_output_is_float32_under_mixed_precision():
     output = branch(tf.ones((2, 5)), training=True)
     assert output.dtype == tf.float32
     assert np.isfinite(output).all()
+
+
+def test_what_a_layer_is_made_of_computes_as_it_does():
+    """By its own policy, not by that of whoever loads it."""
+    made = [
+        Branch((4, 3), "first", dtype="mixed_bfloat16", input_dropout=0.1),
+        PairHead((4,), dropout=0.1, dtype="mixed_bfloat16"),
+        SmallConvNet((4,), dtype="mixed_bfloat16"),
+    ]
+    made += [
+        kind(9, 4, dtype="mixed_bfloat16")
+        for kind in (MeanOfWords, TreeEncoder)
+    ]
+    made.append(RecurrentEncoder(9, dtype="mixed_bfloat16", bidirectional=True))
+    for layer in made:
+        again = type(layer).from_config(layer.get_config())
+        for one in again._flatten_layers(include_self=False):
+            wanted = "float32" if one.name == "logit" else "bfloat16"
+            assert one.compute_dtype == wanted, (layer, one)
 
 
 @pytest.mark.parametrize(

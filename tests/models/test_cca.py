@@ -232,6 +232,12 @@ def test_power_weighs_directions():
     )
 
 
+def test_power_is_a_number():
+    for power in (np.nan, "x", -1):
+        with pytest.raises(ValueError, match=f"power={power!r}"):
+            fitted([correlated()], power=power)
+
+
 def test_one_dimension_by_hand():
     # Covariances 4, 1 and 1 (already centred): correlation 1 / (2 * 1).
     left, right = [

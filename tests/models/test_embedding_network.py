@@ -3,13 +3,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.data.batches import EpochBatches
+from tbnets.data.examples import Examples
 from tbnets.layers.branch import Branch
+from tbnets.layers.dropout import SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models import fit_arguments, two_branch
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.training.optimizers import current_learning_rate
+from tbnets.training.retrieval_metrics import RetrievalMetrics
 
 SHAPES = {"images": (None, 6), "captions": (None, None)}
 
@@ -409,6 +413,74 @@ def test_fit_ends_after_the_epoch_that_was_not_finite(eagerly):
     assert ends.epochs == [0, 1]
 
 
+def test_evaluate_and_predict_name_the_row_that_is_not_finite(eagerly):
+    """A kernel may make 0 of a NaN, and a number of 0."""
+    good = arrays_of(make_batch(3, (1, 1, 1)))
+    bad = {**good, "images": good["images"].copy()}
+    bad["images"][2, 4] = np.nan
+    network = compiled_network()
+    asked = {
+        "validation_data": lambda: network.fit(
+            good, validation_data=(bad, None), verbose=0
+        ),
+        "x": lambda: network.evaluate(bad, verbose=0),
+    }
+    asked["inputs"] = lambda: network.predict(x=bad, verbose=0)
+    for name, ask in asked.items():
+        name = "x" if name == "inputs" else name
+        expected = rf"`{name}\['images'\]` must hold finite .* nan in row 2"
+        with pytest.raises(ValueError, match=expected):
+            ask()
+    with pytest.raises(ValueError, match="`images` must hold finite .* row 2"):
+        network.fit(good, callbacks=RetrievalMetrics([bad]), verbose=0)
+    assert network.evaluate(good, verbose=0, return_dict=True)["loss"] >= 0
+
+
+def test_epoch_batches_are_evaluated_and_an_epoch_is_all_of_them(eagerly):
+    rows = np.random.default_rng(0).normal(size=(6, 6)).astype("float32")
+    words = np.arange(1, 7)[:, None]
+    examples = Examples.from_arrays(rows, words, np.arange(6))
+    batches = EpochBatches(examples, 3, 1, seed=0)
+    network = compiled_network()
+    told = network.evaluate(batches, verbose=0, return_dict=True)
+    again = network.evaluate(batches.dataset, verbose=0, return_dict=True)
+    assert told["loss"] == pytest.approx(again["loss"])
+    assert len(network.predict(batches, verbose=0)["text_embeddings"]) == 6
+    expected = "`steps_per_epoch` must be the batches .*=1, 2 batches. Leave"
+    with pytest.raises(ValueError, match=expected):
+        network.fit(batches, steps_per_epoch=1, epochs=2, verbose=0)
+    network.fit(batches, steps_per_epoch=2, verbose=0)
+
+
+def test_a_pair_does_not_share_its_mask():
+    """Or a network would find the pair by its mask: both have a row i."""
+    ones, units = tf.ones((16, 8)), (8, 8, 4)
+    options = {"dropout": 0.5, "input_dropout": 0.5}
+    branches = [Branch(units, **options), Branch(units, **options)]
+    network = EmbeddingNetwork(*branches)
+    drops = [
+        [step(ones, training=True) for step in branch.steps if _drops(step)]
+        for branch in branches
+    ]
+    assert len(drops[0]) == 3
+    for one, other in zip(*drops):
+        assert np.mean(one.numpy() == other.numpy()) < 0.7  # 0.5 by chance.
+    other = EmbeddingNetwork.from_config(network.get_config())
+    for step, same in zip(branches[1].steps, other.text_branch.steps):
+        if _drops(step):
+            same.draws.assign(0) if same.built else same.build((16, 8))
+            step.draws.assign(0)
+            again = same(ones, training=True)
+            np.testing.assert_array_equal(step(ones, training=True), again)
+    drawn = Branch(units, seed=7, **options)
+    EmbeddingNetwork(branches[0], drawn)
+    assert [s.stream for s in drawn.steps if _drops(s)] == [7, 8, 9]
+
+
+def _drops(step):
+    return isinstance(step, SeededDropout)
+
+
 def test_large_finite_numbers_are_no_error():
     batch = {"images": np.array([[3e38, 3e38]], "f4").repeat(9, 0)}
     fit_arguments.check_arrays("x", batch)
@@ -433,6 +505,8 @@ def test_words_must_be_integers_whatever_their_value(dtype):
     [
         ({"structure_steps": np.nan}, "structure_steps=nan"),
         ({"gradient_clip_norm": -1}, "gradient_clip_norm=-1"),
+        ({"gradient_clip_norm": 0}, "gradient_clip_norm=0"),
+        ({"structure_end": "x"}, "structure_end='x'"),
     ],
 )
 def test_bad_numbers_of_compile_are_named(arguments, named):

@@ -82,6 +82,33 @@ def test_an_endless_data_set_goes_on_and_others_begin_anew():
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
+def test_a_callback_may_tell_where_it_goes_on():
+    """As BackupAndRestore does, whose weights have had the epochs before."""
+    network, seen = make_network(), []
+    network.optimizer.use_ema = False
+    network.train_function = lambda batches: {}
+
+    class Restored(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            self.model._initial_epoch = 2
+
+        def on_epoch_begin(self, epoch, logs=None):
+            seen.append(epoch)
+
+    options = {"epochs": 4, "steps_per_epoch": 1, "verbose": 0}
+    data = tf.data.Dataset.range(3)
+    worker_fit.fit(network, x=data, callbacks=[Restored()], **options)
+    assert seen == [2, 3]
+
+
+def test_an_optimizer_that_accumulates_is_refused():
+    network = make_network()
+    network.optimizer.gradient_accumulation_steps = 2
+    data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
+    with pytest.raises(ValueError, match="must be None where several .*: 2. "):
+        worker_fit.fit(network, x=data, verbose=0)
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("name", worker_fit.CLIPPING)
 def test_an_optimizer_that_clips_is_refused(name, scaled):

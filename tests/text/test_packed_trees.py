@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tbnets.text.packed_trees import (
@@ -51,6 +52,8 @@ def test_long_captions_are_cut():
     assert array[-1, -1] == 3
     (array,) = arrays_of(text, max_words=2)  # The verb phrase is gone.
     assert array[:, 0].tolist() == [2, 3, 0, 0]
+    with pytest.raises(ValueError, match="max_words=0"):
+        arrays_of(text, max_words=0)
 
 
 def batch(*texts):

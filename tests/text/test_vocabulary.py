@@ -23,6 +23,12 @@ def test_build_min_count_and_max_words():
     assert Vocabulary.build(CAPTIONS, max_words=99).words == WORDS
 
 
+def test_whole_numbers_may_be_floats():
+    vocabulary = Vocabulary.build(["a b b"], max_words=1.0)
+    assert vocabulary.words == Vocabulary.build(["b"]).words
+    assert Tokenizer(vocabulary, max_tokens=2.0)(["b b b"]).shape == (1, 2)
+
+
 def test_build_counts_across_batches(monkeypatch):
     monkeypatch.setattr(words_lib, "_SPLIT_BATCH", 1)
     assert Vocabulary.build(CAPTIONS).words == WORDS
