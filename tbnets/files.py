@@ -77,7 +77,8 @@ def _partial(path, make):
 def write_atomically(path, write):
     """Writes a file so that `path` holds the old or the new one, never half.
 
-    The new content is written beside it, flushed to the disk and renamed.
+    The new content is written beside it, flushed to the disk and renamed;
+    what is there and no file, such as /dev/null or a pipe, is written to.
 
     Args:
         path: file to write; its folder must exist.
@@ -88,6 +89,10 @@ def write_atomically(path, write):
             permission). What was at `path` is still there.
     """
     path = pathlib.Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with open(path, "wb") as file:
+            write(file)
+        return
     remove_abandoned(path.parent)
     try:
         with _partial(path, lambda new: new.touch(exist_ok=False)) as partial:

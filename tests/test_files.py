@@ -120,6 +120,16 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert called == ["fsync", "replace"]
 
 
+def test_what_is_there_and_no_file_is_written_to(tmp_path):
+    """A device or a pipe, which a rename would replace."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_text(pipe, "hello")
+    assert os.read(reader, 9) == b"hello" and pipe.is_fifo()
+    os.close(reader)
+
+
 def test_a_folder_is_there_when_it_is_whole(tmp_path):
     model = tmp_path / "model"
     with pytest.raises(KeyError), files.new_folder(model):

@@ -6,16 +6,47 @@ import pathlib
 import sys
 
 from tbnets import files
+from tbnets.commands.asking import STDOUT
+from tbnets.data.photos import is_listed
+from tbnets.errors import InputError
 from tbnets.pictures import montage, page
+
+ANSWERS = "answers.png"
+"""How the contact sheet is called where nobody says."""
+OUTPUTS = ("montage", "html", "json")
+"""Flags that name a file to write."""
+MOST_ROWS, MOST_ANSWERS = 40, 50
+"""Of a contact sheet: more are too many to look at, and for the memory."""
+
+
+def check_outputs(options):
+    """Refuses files to write that are photos, or each other."""
+    places = {name: getattr(options, name) for name in OUTPUTS}
+    if options.cache and options.images and options.montage is None:
+        places["cache"] = os.path.join(options.cache, ANSWERS)
+    taken = dict.fromkeys(map(os.path.realpath, options.like), "a photo")
+    for name, path in places.items():
+        real = pathlib.Path(os.path.realpath(path or STDOUT))
+        if path in (None, "", STDOUT) or (real.exists() and not real.is_file()):
+            continue
+        if options.images and is_listed(real, options.images):
+            taken[str(real)] = "among the photos of --images"
+        if found := taken.get(str(real)):
+            raise InputError(
+                f"`--{name}` must be a file of its own. Received: --{name}="
+                f"{getattr(options, name)}, which is {found}. Choose another."
+            )
+        taken[str(real)] = f"that of --{name}"
 
 
 def write_montage(options, ids, order, similarities):
     """Writes the contact sheet to --montage, or beside the embeddings."""
     folder = files.folder_beside(options.images, options.cache)
-    path = pathlib.Path(options.montage or folder / "answers.png")
+    path = pathlib.Path(options.montage or folder / ANSWERS)
     asked = [*options.queries, *map(pathlib.Path, options.like)]
+    best = order[:MOST_ROWS, :MOST_ANSWERS]
     sheet = montage.draw_montage(
-        asked, ids, order, similarities, options.images
+        asked[:MOST_ROWS], ids, best, similarities, options.images
     )
     try:
         if not options.montage:
@@ -31,7 +62,9 @@ def write_montage(options, ids, order, similarities):
             file=sys.stderr,
         )
     else:
-        print(f"\nThe best images side by side: {path}")
+        drawn = f" (the first {MOST_ROWS} questions)"
+        drawn *= len(asked) > MOST_ROWS
+        print(f"\nThe best images side by side: {path}{drawn}")
 
 
 def write_page(options, notes, ids, order, similarities):

@@ -56,9 +56,19 @@ import re
 import sys
 
 from tbnets.checked_files import CheckedFile
-from tbnets.commands.asking import JSON, Asked, alone, check_text, write_json
+from tbnets.commands.asking import (
+    JSON,
+    Asked,
+    alone,
+    check_text,
+    write_json,
+)
 from tbnets.commands.checks import check_place
-from tbnets.commands.pictures_of_answers import write_montage, write_page
+from tbnets.commands.pictures_of_answers import (
+    check_outputs,
+    write_montage,
+    write_page,
+)
 from tbnets.data.caption_tables import read_table
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
@@ -284,6 +294,8 @@ def check_flags(options, is_typed=False):
             needed = "sentences and --images, the folder of the photos"
             raise must_come_with(options, name, needed, "Add --images=FOLDER.")
         check_place(name, path)
+    if not by_image:
+        check_outputs(options)
 
 
 def check_images(options, model):

@@ -34,6 +34,15 @@ def list_photos(folder):
     return [pathlib.Path(entry) for entry in sort_files(folder)[0].values()]
 
 
+def is_listed(path, folder):
+    """Tells whether a file, there or not, would be a photo of a folder."""
+    path, folder = (pathlib.Path(os.path.realpath(x)) for x in (path, folder))
+    below = path.is_relative_to(folder) and path.relative_to(folder).parts
+    if not below or not below[-1][1:].lower().endswith(PHOTO_SUFFIXES):
+        return False
+    return not any(part.endswith(BESIDE_SUFFIX) for part in below[:-1])
+
+
 def sort_files(folder):
     """Finds the photos and the other files of a folder, as `list_photos`.
 

@@ -63,7 +63,7 @@ def build(path):
     rng = np.random.default_rng(0)
     count = min(len(index), cells * _LEARNED_FROM)
     some = np.sort(rng.choice(len(index), count, replace=False))
-    made.train(index.store.take(some))
+    made.train(index.take(some))
     for shard in index.shards:
         made.add(np.ascontiguousarray(shard, np.float32))
     content = faiss.serialize_index(made).tobytes()
@@ -75,14 +75,13 @@ class ApproximateIndex(SearchIndex):
     """A `SearchIndex` that finds nearly all of the best; `open_approximate`.
 
     Args:
-        store: the `store.shards.FeatureStore`.
+        index: the `SearchIndex`.
         cells: what FAISS made of it.
     """
 
-    def __init__(self, store, cells):
-        super().__init__(store)
+    def __init__(self, index, cells):
+        super().__init__(index.store, index.shards)
         self._cells = cells
-        self._firsts = np.cumsum([0, *(len(one) for one in self.shards)])
 
     def search(self, queries, k, similarities=None):
         """Finds the rows that are closest to each query, as `SearchIndex`.
@@ -110,19 +109,10 @@ class ApproximateIndex(SearchIndex):
             if len(some) < count:
                 [rows[place]], [values[place]] = super().search([query], k)
                 continue
-            found = self._take(some) @ query
+            found = self.take(some) @ query
             order = np.argsort(-found, kind="stable")[:count]
             rows[place], values[place] = some[order], found[order]
         return rows, values
-
-    def _take(self, rows):
-        """Returns some rows, ascending, as float32."""
-        parts = np.split(rows, np.searchsorted(rows, self._firsts[1:-1]))
-        taken = [
-            np.float32(shard[part - first])
-            for shard, part, first in zip(self.shards, parts, self._firsts)
-        ]
-        return np.concatenate(taken)
 
 
 def open_approximate(path):
@@ -153,4 +143,4 @@ def open_approximate(path):
         wanted = f"{len(index)} rows of {index.dim}"
         file.refuse(wanted, (cells.ntotal, cells.d))
     cells.nprobe = min(CELLS_LOOKED_INTO, cells.nlist)
-    return ApproximateIndex(index.store, cells)
+    return ApproximateIndex(index, cells)

@@ -43,6 +43,7 @@ class SearchIndex:
 
     Args:
         store: the `store.shards.FeatureStore`.
+        shards: the attribute, where they are open; None to open them.
 
     Attributes:
         ids: tuple of n strings.
@@ -53,13 +54,17 @@ class SearchIndex:
         notes: dict of strings, for people.
     """
 
-    def __init__(self, store: FeatureStore) -> None:
+    def __init__(
+        self, store: FeatureStore, shards: list[np.ndarray] | None = None
+    ) -> None:
         self.store, self.path = store, store.path
         self.ids, self.dim = store.ids, store.dim
         self.dtype = store.manifest.dtype
         self.embedded_by = store.extraction[EMBEDDED_BY]
         self.notes = store.extraction[NOTES]
-        self.shards: list[np.ndarray] = [x.map() for x in store.row_files]
+        # Once: who writes the index takes files away that are not open.
+        shards = shards or [file.map() for file in store.row_files]
+        self.shards: list[np.ndarray] = shards
 
     __repr__ = short_repr("path", "dim", "dtype", rows=len)
 
@@ -102,6 +107,16 @@ class SearchIndex:
             )
         check_finite("queries", queries)
         return queries
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Returns some rows: of int `[n]`, ascending, float32 `[n, dim]`."""
+        firsts = np.cumsum([0, *(len(one) for one in self.shards)])
+        parts = np.split(rows, np.searchsorted(rows, firsts[1:-1]))
+        taken = [
+            np.float32(shard[part - first])
+            for shard, part, first in zip(self.shards, parts, firsts)
+        ]
+        return np.concatenate(taken)
 
     def search(
         self,
@@ -168,24 +183,23 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
             "`index` must be the folder of a search index. Received: index="
             f"{path}, without {MANIFEST}. Make one by tbnets index."
         )
-    index = SearchIndex(_open_unchanged(place))
+    index = _open_unchanged(place)
     if model is not None:
         index.check_embedded_by(model)
     return index
 
 
 def _open_unchanged(place):
-    """Opens the store as it is; once more where it was changed meanwhile."""
+    """Opens the index as it is; once more where it was changed meanwhile."""
     while True:
         before = place.read_bytes()
         try:
             store = open_store(place.parent)
-        except UserError:
+            check_is_index(store)
+            return SearchIndex(store)
+        except (UserError, FileNotFoundError):
             if place.read_bytes() == before:
                 raise
-            continue
-        check_is_index(store)
-        return store
 
 
 def check_is_index(store):

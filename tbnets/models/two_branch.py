@@ -15,6 +15,7 @@ from tbnets.errors import InputError
 from tbnets.layers.configured import parameters_of, repr_of
 from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments, worker_fit
+from tbnets.models.checked_model import CheckedModel
 from tbnets.models.sides import (
     build_side,
     check_sides,
@@ -34,7 +35,7 @@ def ids_of(batch):
     return *(batch[name] for name in IDS), batch.get("text_ids")
 
 
-class TwoBranchModel(keras.Model):
+class TwoBranchModel(CheckedModel):
     """An image side and a text side, trained by a loss over whole batches.
 
     ::
@@ -268,42 +269,6 @@ class TwoBranchModel(keras.Model):
         if strategy.num_replicas_in_sync > 1:  # Keras' own can not do it.
             return worker_fit.fit(**given.arguments)
         return super().fit(*given.args[1:], **given.kwargs)
-
-    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Measures the loss as `keras.Model.evaluate`, on finite numbers.
-
-        Args:
-            *args: as of `keras.Model.evaluate`; `x` may be `EpochBatches`.
-            **kwargs: likewise.
-
-        Returns:
-            The loss and what else `report` tells, as Keras does.
-
-        Raises:
-            TypeError, ValueError: as `fit`.
-        """
-        given = self._on_finite(keras.Model.evaluate, args, kwargs)
-        return super().evaluate(*given.args[1:], **given.kwargs)
-
-    def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns what `call` does, as `keras.Model.predict`; see `evaluate`.
-
-        Args:
-            *args: as of `keras.Model.predict`; `x` may be `EpochBatches`.
-            **kwargs: likewise.
-
-        Returns:
-            NumPy arrays, of a whole data set at once.
-        """
-        given = self._on_finite(keras.Model.predict, args, kwargs)
-        return super().predict(*given.args[1:], **given.kwargs)
-
-    def _on_finite(self, method, args, kwargs):
-        """Returns what a method of Keras is given, once it was looked at."""
-        given = inspect.signature(method).bind(self, *args, **kwargs)
-        if not kwargs.get("_use_cached_eval_dataset"):  # As `fit` asks.
-            fit_arguments.prepare_data(given.arguments, "x", self.text_encoder)
-        return given
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:
         """Returns callbacks that come before all others in `fit`."""

@@ -7,6 +7,7 @@ to some photos and sentences. The first use puts the networks of the extra
 `photos` before it, asks the same, and keeps the whole::
 
     CACHE/zoo/DIGEST/NAME/1/            the SavedModel
+                         /identity.txt  what it was made of
                          /sha256.txt    as in the zoo
 
 `CACHE` is `$TBNETS_CACHE`, else `tbnets` in the user's folder for such files.
@@ -28,7 +29,7 @@ import tbnets
 from tbnets.checked_files import CheckedFile
 from tbnets.errors import FileError, InputError, UserError
 from tbnets.features.photo_features import open_photo_features
-from tbnets.files import new_folder
+from tbnets.files import new_folder, write_text
 from tbnets.locks import FolderLock
 from tbnets.photo_head import MAX_PIXELS
 from tbnets.progress import say
@@ -38,8 +39,10 @@ from tbnets.serving.checksums import (
     check_files,
     write_checksums,
 )
+from tbnets.serving.entries import IDENTITY
 from tbnets.serving.image_endpoints import begin_with_photos
 from tbnets.serving.reexport import reexport
+from tbnets.serving.saved_files import hash_files
 from tbnets.serving.served import load_saved_model
 
 TOLERANCE = 1e-3
@@ -153,7 +156,7 @@ def assembled(folder):
         OSError: it can not be kept.
     """
     folder = folder.absolute()
-    told = (folder / CHECKSUMS).read_bytes(), tbnets.__version__, tf.__version__
+    told = (folder / CHECKSUMS).read_bytes(), *_versions()
     digest = hashlib.sha256(repr(told).encode()).hexdigest()[:12]
     path = cache_folder() / "zoo" / digest / folder.name
     if _is_whole(path):
@@ -188,6 +191,16 @@ def _is_whole(path):
     return True
 
 
+def _versions():
+    return tbnets.__version__, tf.__version__
+
+
+def _identity(folder):
+    """Returns the digest of the part, without what is there for people."""
+    told = repr((hash_files(folder / "1"), *_versions()))
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
 def _make(folder, path):
     """Puts a model together in a folder, which appears once it is whole."""
     say(f"putting {folder.name} together, once; it is kept in {path}")
@@ -195,6 +208,7 @@ def _make(folder, path):
     shutil.rmtree(path, ignore_errors=True)  # What was there is damaged.
     with new_folder(path) as partial:
         put_together(folder, partial / "1")
+        write_text(partial / IDENTITY, f"{_identity(folder)}\n")
         write_checksums(partial)
         check_answers(load_saved_model(partial), folder / ANSWERS)
     say(f"that took {time.monotonic() - start:.0f} s")

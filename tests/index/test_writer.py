@@ -12,6 +12,7 @@ from tbnets.index.search_index import open_index
 from tbnets.index.writer import IndexWriter
 from tbnets.locks import FolderLock
 from tbnets.store.opening import open_features
+from tbnets.store.row_file import RowFile
 from tbnets.store.writer import FeatureWriter
 
 MODEL = {"model": "1f00", "embedding_dim": 3}
@@ -186,6 +187,20 @@ def test_a_change_between_manifest_and_shards_is_met(tmp_path, monkeypatch):
 
     monkeypatch.setattr(search_index, "open_store", changed)
     assert open_index(tmp_path).ids == ("d", "e", "f")
+
+
+def test_a_change_while_the_shards_are_mapped_is_met(tmp_path, monkeypatch):
+    """What is gone then belonged to the index of a moment ago."""
+    path, mapped = tmp_path / "i", RowFile.map
+    write(path, put="ab")
+
+    def after_a_change(file):
+        monkeypatch.setattr(RowFile, "map", mapped)
+        write(path, put="cd", remove="ab")
+        return mapped(file)
+
+    monkeypatch.setattr(RowFile, "map", after_a_change)
+    assert open_index(path).ids == ("c", "d")
 
 
 def test_one_process_at_a_time_writes(tmp_path):

@@ -16,7 +16,7 @@ from tbnets import runs
 from tbnets.commands import zoo as zoo_verb
 from tbnets.features.photo_features import open_photo_features
 from tbnets.images import read_content
-from tbnets.serving import assembled, zoo
+from tbnets.serving import assembled, entries, zoo
 from tbnets.serving.checksums import ANSWERS, write_checksums
 from tbnets.serving.served import load_saved_model
 from tbnets.store.opening import open_features
@@ -189,6 +189,27 @@ def test_another_part_is_another_whole(part):
     (part / "README.md").write_text("# Tiny\n")
     write_checksums(part)
     assert zoo.locate("tiny") != first
+
+
+def test_made_anew_it_is_the_same_model_to_an_index(part, first):
+    """Another making writes other bytes; another part is another model."""
+
+    def about(path):
+        return entries.about(
+            types.SimpleNamespace(path=path / "1", embedding_dim=3)
+        )
+
+    path = zoo.locate("tiny")
+    known = about(path)
+    assert known == entries.about(first.model) | {"embedding_dim": 3}
+    damage(path)
+    write_checksums(path)
+    (part / "README.md").write_text("# Tiny\n")
+    write_checksums(part)
+    assert about(zoo.locate("tiny")) == known
+    damage(part)
+    write_checksums(part)
+    assert about(zoo.locate("tiny")) != known
 
 
 @pytest.mark.parametrize("told", ["[]", '{"photos": 1}', None])

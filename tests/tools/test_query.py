@@ -462,6 +462,49 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
 
 
 @pytest.mark.parametrize(
+    "flags, told",
+    [
+        ({"montage": "photos/a.png"}, "--montage=.* among the photos"),
+        ({"json": "photos/more/a.JPG"}, "--json=.* among the photos"),
+        ({"cache": "photos"}, "`--cache` must .* among the photos"),
+        ({"html": "like.png"}, "--html=.* which is a photo"),
+        ({"html": "a", "json": "./a"}, "--json=.* that of --html"),
+        ({"html": "/dev/null", "json": "/dev/null"}, ""),
+        ({"cache": "photos/a.tbnets", "montage": "photos.png"}, ""),
+    ],
+)
+def test_files_to_write_are_no_photos_and_no_other_file(
+    tmp_path, monkeypatch, flags, told
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    given = {"images": "photos", "queries": ["a"], "like": ["like.png"]}
+    options = query.Options(**given, **flags)
+    if not told:
+        pictures_of_answers.check_outputs(options)
+        return
+    with pytest.raises(ValueError, match=told):
+        pictures_of_answers.check_outputs(options)
+
+
+def test_of_many_questions_some_are_drawn(tmp_path, monkeypatch):
+    sizes = []
+
+    def draw(queries, ids, order, *_):
+        sizes.append((len(queries), *order.shape))
+        return PIL.Image.new("RGB", (1, 1))
+
+    monkeypatch.setattr(pictures_of_answers.montage, "draw_montage", draw)
+    options = types.SimpleNamespace(
+        **{"images": str(tmp_path), "cache": None, "like": []},
+        **{"montage": f"{tmp_path}/a.png", "queries": ["red"] * 300},
+    )
+    order = np.zeros([300, 90], int)
+    pictures_of_answers.write_montage(options, ["a.png"], order, order)
+    assert sizes == [(40, 40, 50)]
+
+
+@pytest.mark.parametrize(
     ("question", "message"),
     [
         ("cut photo", "cut.png', which does not decode"),
