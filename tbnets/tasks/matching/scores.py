@@ -137,7 +137,9 @@ class RetrievalScores(Scores):
         with a better match, so it takes the place of a distance, and then both
         sides are divided by their standard deviation over 65536 random pairs
         of the split, always the same ones: `weight` is then a share of what
-        tells pairs apart. The paper combines no logits.
+        tells pairs apart. The paper combines no logits. A sum is no distance
+        either: a third model is added in the same way, so that it counts a
+        little otherwise than one that was added before.
 
         Args:
             other: scores of the same images and captions by another model.
