@@ -48,7 +48,7 @@ def main(options):
     if not options.export:
         print(zoo.describe())
         return
-    zoo.check_name(options.export)
+    zoo.check_name(options.export, "--export")
     print(f"SavedModel  {write(options.export, options.folder[0])}")
 
 

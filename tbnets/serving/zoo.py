@@ -15,13 +15,14 @@ A model is loaded from there when each of its files is the one that
 downloaded, and TensorFlow is not imported before a model is asked for.
 """
 
+import os
 import pathlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from tbnets import startup
 from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile
-from tbnets.errors import InputError, MissingFileError
+from tbnets.errors import InputError, MissingFileError, check_kind
 from tbnets.rounding import per_cent
 from tbnets.serving.checksums import ANSWERS, CHECKSUMS, check_files, list_files
 from tbnets.shipped import shipped_folder
@@ -138,12 +139,12 @@ def load(name: str) -> "Served":
     return open_model(name)
 
 
-def check_name(name: str) -> None:
-    """Refuses what is no name of a model."""
+def check_name(name: str, argument: str = "name") -> None:
+    """Refuses what is no name of a model; the argument is what gave it."""
     if name not in names():
         raise InputError(
-            f"`name` must be one of the zoo's. Received: name={name!r}. "
-            f"{_known()}"
+            f"`{argument}` must be one of the zoo's. Received: {argument}="
+            f"{name!r}. {_known()}"
         )
 
 
@@ -153,7 +154,8 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
     Args:
         name_or_path: one of `names()`; or the folder of a run, of a SavedModel
             or of its versions. A name of the zoo is taken as such: write
-            `./NAME` for a folder that is called the same.
+            `./NAME`, or give a `pathlib.Path`, for a folder that is called the
+            same.
         trust: as of `served.load_saved_model`.
 
     Returns:
@@ -175,9 +177,12 @@ def locate(name_or_path: Path) -> pathlib.Path:
     One of the zoo is checked before, file by file; where it holds a part, the
     folder is that of the whole, which is put together first if need be.
     """
-    is_name = str(name_or_path) in names()
+    advice = "Give a name of the zoo, or a folder."
+    check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
+    # A path is none: pathlib makes of ./NAME the same as of NAME.
+    is_name = isinstance(name_or_path, str) and name_or_path in names()
     path = pathlib.Path(folder() if is_name else "", name_or_path)
-    if not path.is_dir():
+    if not (os.fspath(name_or_path) and path.is_dir()):
         raise MissingFileError(
             "`model` must be a name of the zoo, or a folder with a SavedModel. "
             f"Received: model={name_or_path}, where there is none. {_known()} "

@@ -29,6 +29,7 @@ def test_a_model_is_written_as_a_server_finds_it(tmp_path):
         (["served"], "--export= and 1 folders"),
         (["--export=scenes_hm_lstm", "a", "b"], "and 2 folders"),
         (["--export=scenes", "a"], "There are: entities_localization"),
+        (["--export=scenes", "a"], "`--export` must be one of the zoo's"),
     ],
 )
 def test_what_can_not_be_written_is_refused(line, said, tmp_path, monkeypatch):

@@ -70,7 +70,8 @@ def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own.parent.rename(tmp_path / "tiny")  # A name of the zoo is the zoo's.
     assert zoo.open_model("tiny").path == folder / "tiny" / "1"
-    assert zoo.open_model("./tiny").path == pathlib.Path("tiny/1")
+    for path in ("./tiny", pathlib.Path("./tiny"), pathlib.Path("tiny")):
+        assert zoo.open_model(path).path == pathlib.Path("tiny/1")
 
 
 @pytest.mark.parametrize("name", ["tinny", "", "../model_zoo/tiny", "tiny/1"])
