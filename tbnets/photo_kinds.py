@@ -96,11 +96,13 @@ def png_of(picture) -> tuple[bytes, str]:
         picture: a `PIL.Image.Image`, left as it is.
 
     Returns:
-        (content, reason): b"" and a few words after "which" where it has too
-        many pixels, or such that no colour is known of.
+        (content, reason): b"" and a few words after "which" where it has no
+        pixels, too many, or such that no colour is known of.
     """
     width, height = picture.size
     most = photo_head.MAX_PIXELS
+    if not width * height:
+        return b"", f"has {width} x {height} pixels"
     if width * height > most:
         return b"", f"has {width} x {height} pixels, more than {most}"
     try:

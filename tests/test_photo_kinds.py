@@ -40,6 +40,13 @@ def encoded(format, mode="RGB", **options):
     return file_of(PICTURE.convert(mode), format, **options)
 
 
+@pytest.mark.parametrize("mode", ["RGB", "I", "L"])
+def test_a_picture_without_pixels_is_told_so(mode):
+    for size in ((0, 0), (0, 5)):
+        with pytest.raises(BrokenImageError, match=r"has 0 x \d pixels\."):
+            read_content(PIL.Image.new(mode, size))
+
+
 @pytest.mark.parametrize(
     "content",
     [
