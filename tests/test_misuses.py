@@ -331,7 +331,10 @@ MODEL = "--model={root}/run "
 QUERY = [
     ("", ["must be asked by sentences", "Write for example"]),
     (MODEL + "dog", ["a folder of photos before the sentences", "Write for"]),
-    ("--model={root}/photos {root}/photos dog", ["saved_model.pb", "Give the"]),
+    (
+        "--model={root}/photos {root}/photos dog",
+        ["`--model` must be", "saved_model.pb"],
+    ),
     ("--model={root}/half {root}/photos dog", ["whole SavedModel", "export"]),
     (MODEL + "{root}/photos dog", ["`--image_features` must be given", "Add"]),
     (MODEL + "--images={root}/photos dog", ["`--image_features` must be"]),
@@ -350,9 +353,13 @@ QUERY = [
         MODEL + "--images={root}/photos --html={root}/absent/m.html dog",
         ["`--html` must be a file in a folder", "Make the folder"],
     ),
+    ("--model= {root}/photos dog", ["`--model` must be a name", "--model=,"]),
     ("--model=flickr {root}/photos dog", ["a name of the zoo", "flickr"]),
     (MODEL + "--image=a.png", ["must be asked by sentences"]),
-    (MODEL + "--image=a --captions={root}/no.txt", ["no.txt", "existing file"]),
+    (
+        MODEL + "--image=a --captions={root}/no.txt",
+        ["`--captions` must be an existing"],
+    ),
     (MODEL + "--image=a --captions={root}/i.npy", ["UTF-8", "Convert"]),
 ]
 

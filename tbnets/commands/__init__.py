@@ -134,5 +134,6 @@ def call(verb, words):
         return module.main(options, line) if groups else module.main(options)
     except UserError as error:
         if len(error.args) == 1:  # Those of the system have more.
-            error.args = (as_flags(str(error), line.values, line.values),)
+            names = [flag.name for flag in known if flag.kind != "words"]
+            error.args = (as_flags(str(error), names, line.values),)
         raise

@@ -1,5 +1,6 @@
 """How an error of the library, which names arguments, comes to name flags."""
 
+import os
 import re
 
 _FLAGS = {
@@ -27,7 +28,8 @@ def as_flags(text, names, values=None):
 
     The library speaks of arguments, as its callers know them. One whose value
     it tells, `name=value`, is the flag of this name; where several flags may
-    be meant, it is those whose value stands in the text.
+    be meant, it is those whose value stands in the text. A `path` is the flag
+    whose value it is.
 
     Args:
         text: of a `UserError`.
@@ -35,8 +37,9 @@ def as_flags(text, names, values=None):
         values: name -> value of those that were read.
     """
     renamed, values = {}, values or {}
+    path = [name for name in names if _is_path(values.get(name), text)]
     told = {name: (name,) for _, name in _TOLD.findall(text) if name in names}
-    for argument, flags in {**_FLAGS, **told}.items():
+    for argument, flags in {**_FLAGS, "path": path, **told}.items():
         flags = [flag for flag in flags if flag in names]
         meant = [flag for flag in flags if _stands_in(values.get(flag), text)]
         found = [f"--{flag}" for flag in meant or flags]
@@ -47,6 +50,17 @@ def as_flags(text, names, values=None):
             renamed[argument] = found[0]
     return _TOLD.sub(
         lambda told: f"{told[1]}{renamed.get(told[2], told[2])}=", text
+    )
+
+
+def _is_path(value, text):
+    """Tells whether a value, or one of a list, is the path an error tells."""
+    given = value if isinstance(value, list) else [value]
+    given = {one for one in given if one and isinstance(one, str)}
+    given |= {os.path.normpath(one) for one in given}  # As pathlib has it.
+    return any(
+        re.search(rf" path=('?){re.escape(one)}\1(?=[,.:;]?(?:\s|$))", text)
+        for one in given
     )
 
 

@@ -92,6 +92,35 @@ def test_of_arguments_that_are_flags_an_error_speaks_as_such():
     )
 
 
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("path='a.jpg', which is none.", "`--like`: --like='a.jpg', which is"),
+        ("path=q, which holds b.", "`--output`: --output=q, which holds b."),
+        ("path=./q.", "`--output`: --output=./q."),
+        ("path=q", "`--output`: --output=q"),
+        ("path=q/b.jpg, which is none.", "`path`: path=q/b.jpg, which is none"),
+        ("path=qu, which is none.", "`path`: path=qu, which is none."),
+        ("path='q, which is none.", "`path`: path='q, which is none."),
+        ("path=x y. Name", "`--image` or `--html`: path=x y. Name"),
+    ],
+)
+def test_a_path_is_the_flag_whose_value_it_is(text, told):
+    values = {"like": ["b.jpg", "a.jpg"], "output": "./q", "top": 5}
+    values |= {"image": "x y", "html": "x y", "montage": None, "json": ""}
+    found = commands.as_flags(f"`path`: {text}", values, values)
+    assert found.startswith(told)
+
+
+def test_words_are_no_flags(tmp_path, monkeypatch):
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q" / "note.txt").touch()
+    monkeypatch.chdir(tmp_path)
+    failure = ask("index", "q", "--output=q", "--model=scenes_embedding")[2]
+    assert failure.startswith("`--output` must be a new folder")
+    assert "Received: --output=q, which holds note.txt" in failure
+
+
 def test_steps_that_left_the_finite_numbers_speak_of_no_other_flag():
     with pytest.raises(ValueError) as caught:
         FiniteSteps().on_epoch_end(0, {"loss": 0.5, "gradient_norm": math.nan})

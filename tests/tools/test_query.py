@@ -509,6 +509,7 @@ def test_of_many_questions_some_are_drawn(tmp_path, monkeypatch):
     [
         ("cut photo", "cut.png', which does not decode"),
         ("unknown id", "'cow'"),
+        ("like nothing", "`--like` must name a whole photo"),
         ("like nothing", "none.png', which is not there"),
         ("nothing", "`tools/query.py` must be asked by sentences"),
         ("both", "`tools/query.py` must be asked by sentences"),
