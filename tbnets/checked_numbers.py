@@ -1,11 +1,14 @@
 """Numbers and arrays that a user gives, checked where they come in."""
 
 import math
+import os
 from collections.abc import Mapping
 
 import numpy as np
+import PIL.Image
 
 from tbnets.errors import InputError
+from tbnets.short_repr import shown
 
 
 def checked_number(
@@ -61,6 +64,59 @@ def checked_array(name, values):
             f"`{name}` must be rows of one length. Received: {len(values)} "
             "rows of different lengths. Give an array."
         ) from error
+
+
+def as_numbers(name, values, what, shape, advice, dtype=np.float32):
+    """Converts numbers; says what is wrong with them or with their shape.
+
+    Args:
+        name: what the argument is called.
+        values: array or nested lists.
+        what: the message calls them, such as "embeddings".
+        shape: tuple that it must have, None for any size; or None for any.
+        advice: what to change.
+        dtype: of the array.
+
+    Returns:
+        A NumPy array.
+
+    Raises:
+        ValueError: they are no numbers, or of another shape.
+    """
+    try:
+        array = np.asarray(values, dtype)
+        received = f"shape={array.shape}"
+        fits = shape is None or len(shape) == array.ndim
+    except (TypeError, ValueError, OverflowError):  # Words, or ragged rows.
+        received, fits = f"{name}={shown(values)}", False
+    if fits and all(
+        size in (None, own) for size, own in zip(shape or (), array.shape)
+    ):
+        return array
+    raise InputError(
+        f"`{name}` must be {what} of shape {shape}. Received: {received}. "
+        f"{advice}"
+    )
+
+
+def refuse_single(name, values):
+    """Refuses a string, a path, bytes, a photo or what has no order.
+
+    Args:
+        name: what the argument is called.
+        values: list, array or the like.
+
+    Raises:
+        ValueError: it is a single one, a dict, a set or a generator.
+    """
+    single = str | bytes | os.PathLike | PIL.Image.Image | Mapping
+    is_one = isinstance(values, np.ndarray) and values.ndim in (0, 2, 3)
+    is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+    if is_one or isinstance(values, single) or not is_list:
+        raise InputError(
+            f"`{name}` must be a list. Received: one {type(values).__name__}. "
+            "Give a list, of a single one too."
+        )
 
 
 def checked_rows(name, values, num_rows, count=None):

@@ -98,7 +98,7 @@ class ApproximateIndex(SearchIndex):
                 f"have cosines. Received: {self.path} of one that learned to "
                 "compare. Leave it out."
             )
-        queries = self.checked(queries, k)
+        queries, k = self.checked(queries, k)
         count = min(k, len(self))
         wanted = min(CANDIDATES * count, len(self))
         _, candidates = self._cells.search(queries, wanted)

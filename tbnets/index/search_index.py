@@ -20,7 +20,7 @@ import numpy as np
 
 from tbnets.annotations import Array, Path
 from tbnets.checked_files import is_kind, shown
-from tbnets.checked_numbers import check_finite, checked_number
+from tbnets.checked_numbers import as_numbers, check_finite, checked_number
 from tbnets.errors import (
     InputError,
     MissingFileError,
@@ -96,17 +96,21 @@ class SearchIndex:
                 f"{shown(model)}. Ask that model, or make another index."
             )
 
-    def checked(self, queries: Array, k: int) -> np.ndarray:
-        """Returns queries as float32; refuses what can not be searched by."""
-        checked_number("k", k, 1, whole=True)
-        queries = np.asarray(queries, np.float32)
-        if queries.ndim != 2 or queries.shape[1] != self.dim:
-            raise InputError(
-                f"`queries` must be embeddings [m, {self.dim}]. Received: "
-                f"shape {queries.shape}. Ask the model that made the index."
-            )
+    def checked(self, queries: Array, k: int) -> tuple[np.ndarray, int]:
+        """Returns what is searched by; refuses what nothing can be.
+
+        Args:
+            queries: float array `[m, dim]`.
+            k: answers for each, from 1.
+
+        Returns:
+            `(queries, k)`: float32, and an int of at most n.
+        """
+        k = checked_number("k", k, 1, whole=True)
+        shape, advice = (None, self.dim), "Ask the model that made the index."
+        queries = as_numbers("queries", queries, "embeddings", shape, advice)
         check_finite("queries", queries)
-        return queries
+        return queries, min(k, len(self))
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """Returns some rows: of int `[n]`, ascending, float32 `[n, dim]`."""
@@ -141,17 +145,21 @@ class SearchIndex:
         Raises:
             ValueError: the queries are no embeddings, or the index is damaged.
         """
-        queries = self.checked(queries, k)
+        queries, k = self.checked(queries, k)
 
         def learned(some, rows):
             return similarities(np.float32(rows), some).T
 
         compare = exact.cosines if similarities is None else learned
         size = exact.QUERIES_AT_ONCE
-        found = [
-            exact.top_k(queries[at : at + size], self.shards, k, compare)
-            for at in range(0, max(len(queries), 1), size)
-        ]
+        try:
+            found = [
+                exact.top_k(queries[at : at + size], self.shards, k, compare)
+                for at in range(0, max(len(queries), 1), size)
+            ]
+        except InputError:  # Of what a model will not compare.
+            self.store.verify()
+            raise
         rows, values = (np.concatenate(part) for part in zip(*found))
         if not np.isfinite(values).all():
             self.store.verify()

@@ -13,7 +13,12 @@ import tensorflow as tf
 
 from tbnets.annotations import Boxes, Path, Photo, Photos
 from tbnets.boxes import check_boxes, clip_boxes, non_maximum_suppression
-from tbnets.checked_numbers import check_finite, checked_array, checked_number
+from tbnets.checked_numbers import (
+    check_finite,
+    checked_array,
+    checked_number,
+    refuse_single,
+)
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import choices
 from tbnets.features.proposals import proposer_of
@@ -28,7 +33,7 @@ from tbnets.index.search_index import SearchIndex
 from tbnets.serving import index
 from tbnets.serving import search as searching
 from tbnets.serving.entries import about
-from tbnets.serving.served_inputs import IMAGE_BYTES, Texts, refuse_single
+from tbnets.serving.served_inputs import IMAGE_BYTES, Texts
 
 SUPPRESSION = 0.5
 """A region that overlaps a better one by more is no answer of its own."""
@@ -76,7 +81,7 @@ def search(
         model.search(["a dog in the snow"], "photos", top=3)
         model.search(images="photos", like=["dog.jpg"])
     """
-    checked_number("top", top, 1, whole=True)
+    top = checked_number("top", top, 1, whole=True)
     # Its own index is searched by a model that was exported with that alone.
     needed = (
         "search" if images is None and model.has("search") else "embed_image"
@@ -94,14 +99,14 @@ def search(
             "embeddings. Received: None. Name for example images='photos'."
         )
     for name, values in (("queries", queries), ("like", like)):
-        if not isinstance(values, np.ndarray):
+        if not (isinstance(values, np.ndarray) and values.ndim):
             refuse_single(name, values)
     if cache:
         advice = "Name a folder; without one there is that beside the photos."
         check_kind("cache", cache, (str, os.PathLike), advice)
     if images is not None:
         names, embeddings = _gallery(model, images, cache)
-    sentences = [one for one in queries if isinstance(one, str)]
+    sentences = _sentences(queries)
     notes = searching.notes_on(model, sentences)
     for query, (_, note) in zip(sentences, notes):
         if note == searching.NO_WORD:
@@ -119,10 +124,21 @@ def search(
     ]
 
 
+def _sentences(queries):
+    """Returns those of the queries that are text, bytes of it as strings."""
+    some = [one.numpy() if tf.is_tensor(one) else one for one in queries]
+    return [
+        one.decode(errors="replace") if isinstance(one, bytes) else one
+        for one in some
+        if isinstance(one, str | bytes)
+    ]
+
+
 def _search_held(model, queries, top):
     """Searches the index that the model has in its graph."""
     inputs = model._input("embed_text", queries)
-    found = model._ask("search", {**inputs, "k": tf.constant(top)})
+    k = tf.constant(min(top, tf.int32.max))  # More rows no graph has.
+    found = model._ask("search", {**inputs, "k": k})
     return [
         [(name.decode(), float(value)) for name, value in zip(ids, values)]
         for ids, values in zip(found["ids"], found["similarities"])
@@ -256,7 +272,7 @@ def find(  # noqa: PLR0913  (a choice is three of them)
             'Load tbnets.zoo.load("entities_localization"); this one has '
             "`search`."
         )
-    checked_number("top", top, 1, whole=True)
+    top = checked_number("top", top, 1, whole=True)
     given = choice, choice_temperature, choice_area_exponent
     told = own_choice(model) if choice is None else {}
     told |= {k: v for k, v in zip(choices.CHOOSING, given) if v is not None}

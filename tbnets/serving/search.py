@@ -6,13 +6,12 @@ would.
 
 import numpy as np
 
-from tbnets.checked_numbers import check_finite
+from tbnets.checked_numbers import check_finite, refuse_single
 from tbnets.errors import InputError
 from tbnets.files import readable
 from tbnets.images import BrokenImageError
 from tbnets.index.search_index import SearchIndex
 from tbnets.progress import progress_bar
-from tbnets.serving.served_inputs import refuse_single
 from tbnets.text.words import split_words
 
 BATCH_SIZE = 256

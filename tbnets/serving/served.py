@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.annotations import Array, Path, Photos
+from tbnets.checked_numbers import as_numbers, check_finite, refuse_single
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all
 from tbnets.images import KINDS, fault_of
@@ -19,10 +20,8 @@ from tbnets.serving.served_inputs import (
     IMAGE_BYTES,
     Inputs,
     Texts,
-    as_embeddings,
     as_input,
     is_trees,
-    refuse_single,
 )
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.short_repr import short_repr
@@ -270,10 +269,17 @@ class Served:
         Raises:
             ValueError: they are no embeddings of this model.
         """
-        first = as_embeddings("first", first, self.embedding_dim)
-        second = as_embeddings("second", second, self.embedding_dim)
-        if not self.has("compare"):
-            return first @ second.T
+        wanted = "embeddings", (None, self.embedding_dim)
+        advice = "Give what this model embeds."
+        first = as_numbers("first", first, *wanted, advice)
+        second = as_numbers("second", second, *wanted, advice)
+        found = None if self.has("compare") else first @ second.T
+        # Whatever is not finite makes a product so; of these there are fewer.
+        if found is None or not np.isfinite(found.sum(dtype=np.float64)):
+            check_finite("first", first)
+            check_finite("second", second)
+        if found is not None:
+            return found
         one, other = self._sides().values()
 
         def compare(rows, columns):

@@ -1,17 +1,17 @@
 """What a user gives -> what a signature takes."""
 
-import os
-
-import numpy as np
-import PIL.Image
 import tensorflow as tf
 
 from tbnets.annotations import Photos, Strings
-from tbnets.checked_numbers import check_finite, checked_number
+from tbnets.checked_numbers import (
+    as_numbers,
+    check_finite,
+    checked_number,
+    refuse_single,
+)
 from tbnets.errors import InputError, check_kind
 from tbnets.images import read_content
 from tbnets.serving.tree_reader import TreeReader
-from tbnets.short_repr import shown
 from tbnets.text.trees import Tree
 
 IMAGE_BYTES = "image_bytes"
@@ -42,7 +42,7 @@ def as_input(argument, spec, values):
 
     Raises:
         TypeError: one of its strings or photos is none.
-        ValueError: it is no list, or of another shape.
+        ValueError: it is no list, holds no numbers, or is of another shape.
     """
     if spec.dtype == tf.string and spec.shape.rank == 0:
         value = read_content(values) if spec.name == IMAGE_BYTES else values
@@ -55,42 +55,15 @@ def as_input(argument, spec, values):
             values = _encoded(argument, values)
         return tf.constant(values, tf.string, [len(values)])
     if spec.dtype == tf.int32 and not spec.shape.rank:
-        return tf.constant(checked_number(argument, values, 1, whole=True))
-    values = np.asarray(values, spec.dtype.as_numpy_dtype)
-    if not spec.shape.is_compatible_with(values.shape):
-        raise InputError(
-            f"`{argument}` must be of shape {tuple(spec.shape)}. Received: "
-            f"shape={values.shape}. Use such features as it was trained on."
-        )
+        most = spec.dtype.max
+        number = checked_number(argument, values, 1, whole=True, most=most)
+        return tf.constant(number, spec.dtype)
+    advice = "Use such features as it was trained on."
+    dtype, shape = spec.dtype.as_numpy_dtype, spec.shape
+    shape = None if shape.rank is None else tuple(shape)
+    values = as_numbers(argument, values, "numbers", shape, advice, dtype)
     check_finite(argument, values)
     return tf.constant(values)
-
-
-def as_embeddings(argument, rows, dim):
-    """Converts embeddings; says what is wrong with their shape.
-
-    Args:
-        argument: how the message calls them.
-        rows: float array or nested lists `[n, dim]`.
-        dim: numbers in an embedding.
-
-    Returns:
-        float32 NumPy array `[n, dim]`.
-
-    Raises:
-        ValueError: they are no numbers, or of another shape.
-    """
-    try:
-        values = np.asarray(rows, np.float32)
-        found = f"shape={values.shape}"
-    except (TypeError, ValueError):  # As NumPy refuses words, or other lists.
-        values, found = None, shown(rows)
-    if values is None or values.ndim != 2 or values.shape[1] != dim:
-        raise InputError(
-            f"`{argument}` must be embeddings of shape (None, {dim}). "
-            f"Received: {found}. Give what this model embeds."
-        )
-    return values
 
 
 def _encoded(argument, values):
@@ -114,15 +87,3 @@ def _encoded(argument, values):
 def is_trees(spec):
     """Tells whether an input takes trees as `TreeReader.read` makes them."""
     return spec.name == TreeReader.spec.name
-
-
-def refuse_single(argument, values):
-    """Refuses a string, a path, bytes, a photo or no list at all."""
-    single = str | bytes | os.PathLike | PIL.Image.Image
-    is_pixels = isinstance(values, np.ndarray) and values.ndim in (2, 3)
-    is_one = isinstance(values, single) or is_pixels
-    if is_one or not hasattr(values, "__len__"):
-        raise InputError(
-            f"`{argument}` must be a list. Received: one "
-            f"{type(values).__name__}. Give a list, of a single one too."
-        )

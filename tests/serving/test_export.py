@@ -306,7 +306,7 @@ def test_a_caption_embeds_the_same_alone_and_beside_longer_ones(
         (
             "embed_images",
             np.ones([2, 6]),
-            r"`images` must be of shape \(None, 5",
+            r"`images` must be numbers of shape \(None, 5",
         ),
     ],
 )

@@ -234,6 +234,6 @@ def test_a_model_of_another_kind_is_called_by_its_signatures(tmp_path):
         model.call("triple")
     with pytest.raises(ValueError, match="`inputs` must be those of double"):
         model.call("double", captions=[])
-    with pytest.raises(ValueError, match="must be of shape"):
+    with pytest.raises(ValueError, match="must be numbers of shape"):
         model.call("double", numbers=[1])
     assert not model.takes_captions and model.vocabulary is None

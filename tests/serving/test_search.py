@@ -101,6 +101,17 @@ def test_all_sentences_are_split_at_once(model, monkeypatch):
     assert search.notes_on(model, ["x"]) == [([], "")]
 
 
+@pytest.mark.parametrize(
+    "queries", [[b"\xff\xfe"], [b"ring"], np.array(["ring"]), ["ring"]]
+)
+def test_bytes_without_a_known_word_are_warned_of_too(model, queries):
+    model.has, model.takes_photos = lambda *names: True, False
+    model.embed_images = np.array
+    model.embed_text = lambda queries: np.eye(len(queries), 2)
+    with pytest.warns(UserWarning, match='no word of ".*" is known'):
+        finding.search(model, queries, np.eye(2), 1)
+
+
 def test_a_learned_comparison_knows_no_images_side_by_side():
     model = types.SimpleNamespace(has=lambda name: True, path="x/1")
     with pytest.raises(ValueError, match="`like` must be asked of a network"):

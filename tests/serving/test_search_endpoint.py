@@ -125,10 +125,21 @@ def test_its_signature_is_as_it_is_told(made):
     }
 
 
-@pytest.mark.parametrize("k", [0, -3])
+@pytest.mark.parametrize("top", [99.0, np.int64(99), 2**31, 2**40])
+def test_any_whole_number_of_answers_will_do(made, top):
+    model, index, compare = made
+    wanted = model.search(QUERIES, top=len(ROWS))
+    assert model.search(QUERIES, top=top) == wanted
+    rows, _ = index.search(QUERIES, top, compare)
+    assert rows.shape == (len(QUERIES), len(ROWS))
+
+
+@pytest.mark.parametrize("k", [0, -3, 2**31, 2**40])
 def test_a_number_of_answers_below_one_is_refused(made, k):
-    with pytest.raises(ValueError, match="`k` must be a whole number from 1"):
+    with pytest.raises(ValueError, match="`k` must lie from 1 to 2147483647, "):
         made[0].call("search", text_features=QUERIES, k=k)
+    if k > 0:
+        return
     search = made[0].signatures["search"]
     with pytest.raises(tf.errors.InvalidArgumentError, match="at least 1"):
         search(text_features=tf.constant(QUERIES), k=tf.constant(k))

@@ -67,6 +67,7 @@ def test_phrases_are_compared_with_boxes_and_features(model, folder):
         ([[1, 0, 0], [1]], r"\[\[1, 0, 0\], \[1\]\]"),
         (["red"], r"\['red'\]"),
         (None, r"shape=\(\)"),
+        ([[10**400, 0, 0]], "first=|second="),
     ],
 )
 def test_what_is_no_embedding_is_not_compared(model, rows, received):
@@ -75,6 +76,31 @@ def test_what_is_no_embedding_is_not_compared(model, rows, received):
         model.compare(rows, good)
     with pytest.raises(ValueError, match=f"`second` {wanted}.*{received}"):
         model.compare(good, rows)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_not_compared(model, bad):
+    good, wanted = [[0, 0, 1]], "must hold finite numbers.*in row 1"
+    rows = [[1, 0, 0], [0, bad, 0]]
+    with pytest.raises(ValueError, match=f"`first` {wanted}"):
+        model.compare(rows, good)
+    with pytest.raises(ValueError, match=f"`second` {wanted}"):
+        model.compare(good, rows)
+    assert model.compare(good, np.zeros([0, 3])).shape == (1, 0)
+
+
+@pytest.mark.parametrize("rows", [[[1, 2, 3], [1]], [["a", "b", "c"]]])
+def test_features_that_are_no_numbers_are_shown(model, rows):
+    wanted = r"`features` must be numbers of shape \(None, 3\).*features=\[\["
+    with pytest.raises(ValueError, match=wanted):
+        model.embed_regions(rows)
+
+
+def test_any_whole_number_of_regions_will_do(model, folder):
+    photo = folder / "photo.png"
+    for top in (1.0, np.float32(1), np.int64(1)):
+        [found] = model.find(["red"], photo, top, BOXES)
+        assert len(found) == 1
 
 
 def test_the_best_box_of_each_phrase_is_found(model, folder):
@@ -165,7 +191,7 @@ def test_what_is_no_photo_is_named(model, folder):
         model.find(["red"], folder / "cut.png", boxes=BOXES)
     with pytest.raises(ValueError, match="`phrases` must be a list"):
         model.localize("red", folder / "photo.png", BOXES)
-    with pytest.raises(ValueError, match=r"`features` must be of shape \(None"):
+    with pytest.raises(ValueError, match="`features` must be numbers of"):
         model.embed_regions([[1, 2]])
 
 
