@@ -11,6 +11,7 @@ by what is in it and never changed: `writer.IndexWriter` puts other shards in
 its place, and who has it open still has what was there.
 """
 
+import json
 import os
 import pathlib
 from collections.abc import Callable
@@ -87,7 +88,8 @@ class SearchIndex:
         Raises:
             ValueError: another one made the embeddings.
         """
-        if model != self.embedded_by:
+        # As it was kept: a tuple is a list there, a key a string.
+        if _as_json(model) != self.embedded_by:
             name = self.notes.get("model")
             raise InputError(
                 "`index` must hold embeddings of the model that is asked. "
@@ -165,6 +167,14 @@ class SearchIndex:
             self.store.verify()
             check_finite(f"similarities in {self.path}", values)
         return rows.astype(np.int64), values
+
+
+def _as_json(value):
+    """Returns what JSON keeps of a value; what it can not keep as it is."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        return value
 
 
 def open_index(path: Path, model: Any = None) -> SearchIndex:

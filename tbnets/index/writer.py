@@ -5,17 +5,20 @@ manifest: whoever searches meanwhile, and whenever the process dies, the index
 is whole. One process at a time writes.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import os
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from tbnets.annotations import Array, Path
+from tbnets.checked_files import is_kind
+from tbnets.checked_numbers import refuse_single
 from tbnets.errors import InputError, check_kind
 from tbnets.index import approximate
 from tbnets.index.search_index import (
@@ -25,7 +28,7 @@ from tbnets.index.search_index import (
     check_is_index,
 )
 from tbnets.locks import FolderLock
-from tbnets.short_repr import short_repr
+from tbnets.short_repr import short_repr, shown
 from tbnets.store.manifest import MANIFEST, Shard, write_manifest
 from tbnets.store.row_file import RowFile
 from tbnets.store.shards import open_array, open_store
@@ -60,11 +63,18 @@ class _Part:
     left: np.ndarray
 
 
+def _listed(ids):
+    """Returns ids as a list; refuses a single one, whose letters are none."""
+    if not isinstance(ids, Iterator):
+        refuse_single("ids", ids)
+    return list(ids)
+
+
 class IndexWriter:
     """Makes a search index, or changes one, in a `with` block.
 
     The lock ends with the block; where the block raises, the index is as it
-    was.
+    was: there is none where there was none.
 
     Args:
         path: the folder; made if it is not there.
@@ -98,10 +108,19 @@ class IndexWriter:
         self.path = pathlib.Path(path)
         extraction = {EMBEDDED_BY: model, NOTES: notes or {}}
         manifest = new_manifest(extraction, dim, dtype or "float32", "images")
+        extraction = manifest.extraction
+        if not is_kind(extraction[NOTES], dict[str, str]):
+            raise InputError(
+                "`notes` must be a dict of strings. Received: notes="
+                f"{shown(notes)}. Write its values as text."
+            )
+        has_folder = self.path.exists()
         if not (self.path / MANIFEST).exists():
             make_folder(self.path, known=[_LOCK])
         self._lock = FolderLock.take(self.path, _LOCK, "path", is_alone=True)
-        if not (self.path / MANIFEST).exists():
+        self._is_new = not (self.path / MANIFEST).exists()
+        self._makes_folder = self._is_new and not has_folder
+        if self._is_new:
             write_manifest(self.path, manifest)
         self._store = store = open_store(self.path, incomplete=True)
         check_is_index(store)
@@ -130,9 +149,13 @@ class IndexWriter:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is None:
-            self.finish()
-        self._lock = None
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            if self._is_new:  # `finish` did not come to its end.
+                self._undo()
+            self._lock = None
 
     @property
     def removed(self) -> int:
@@ -162,7 +185,7 @@ class IndexWriter:
             ValueError: an id is put twice or is no line of text, or a number
                 is not finite; none of these rows is put.
         """
-        ids = list(ids)
+        ids = _listed(ids)
         check_ids(ids, self._seen, f"what is put into {self.path}")
         given = {"features": rows}
         rows = checked_arrays(self._manifest, ids, given)["features"]
@@ -186,7 +209,7 @@ class IndexWriter:
         Raises:
             ValueError: an id was not there, or a row is put for it.
         """
-        ids = list(ids)
+        ids = _listed(list(ids) if isinstance(ids, Set) else ids)
         if put := self._seen.intersection(ids):
             raise InputError(
                 "`ids` must be of rows that are not put. Received: "
@@ -213,11 +236,22 @@ class IndexWriter:
         shards = tuple(map(self._joined, groups))
         self._manifest = dataclasses.replace(self._manifest, shards=shards)
         write_manifest(self.path, self._manifest)
+        self._is_new = False
         named = {name for shard in shards for name in shard.sha256}
         named.add(approximate.file_of(self.path, shards).name)
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()
+
+    def _undo(self):
+        """Removes an index that was to be a new one."""
+        (self.path / MANIFEST).unlink(missing_ok=True)
+        for name in filter(_OURS.fullmatch, os.listdir(self.path)):
+            (self.path / name).unlink()
+        with contextlib.suppress(OSError):  # A lock that is held may stay.
+            (self.path / _LOCK).unlink()
+            if self._makes_folder:
+                self.path.rmdir()
 
     def _old(self):
         """Yields what stays of the shards that there were."""

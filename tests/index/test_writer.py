@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_rows_are_added_replaced_and_removed(tmp_path):
     )
     with IndexWriter(path, MODEL, 3) as writer:
         writer.put(["b", "c", "k"], np.float32([[0, 0, 2], *rows_of("ck")]))
-        writer.remove("ij")
+        writer.remove(["i", "j"])
     assert (writer.added, writer.removed) == (2, 3)
     found = content_of(path)
     assert "".join(found) == "acdefghbk"
@@ -248,6 +249,63 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_changed(tmp_path):
     assert state(tmp_path) == before
 
 
+@pytest.mark.parametrize("ids", ["ab", b"ab", pathlib.Path("ab"), None, 2])
+def test_a_single_id_is_no_list(tmp_path, ids):
+    write(tmp_path, "ab")
+    with IndexWriter(tmp_path, MODEL, 3) as writer:
+        with pytest.raises(ValueError, match="`ids` must be a list"):
+            writer.put(ids, rows_of("cd"))
+        with pytest.raises(ValueError, match="`ids` must be a list"):
+            writer.remove(ids)
+        with pytest.raises(ValueError, match="`ids` must be a list"):
+            writer.put({"c", "d"}, rows_of("cd"))  # Which has no order.
+        writer.put((key for key in "cd"), rows_of("cd"))
+        writer.remove({"a", "b"})
+    assert "".join(content_of(tmp_path)) == "cd"
+
+
+def test_notes_are_refused_before_anything_is_written(tmp_path):
+    for notes in ({"photos": 3}, {"photos": None}, ["photos"]):
+        with pytest.raises(ValueError, match="`notes` must be a dict of str"):
+            IndexWriter(tmp_path / "index", MODEL, 3, notes=notes)
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_block_that_raises_leaves_no_index_where_none_was(
+    tmp_path, monkeypatch, is_there
+):
+    path = tmp_path / "index"
+    if is_there:
+        path.mkdir()
+    with pytest.raises(ValueError, match="`features` must be"):
+        with IndexWriter(path, MODEL, 3) as writer:
+            writer.put(list("abcde"), rows_of("abcde"))  # A shard of four.
+            assert len(list(path.iterdir())) > 2
+            writer.put(["f"], [[1, 2]])
+    assert path.exists() == is_there
+    assert not is_there or not list(path.iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "write_shard", None)  # As where a disk is full.
+        with pytest.raises(TypeError):
+            write(path, "ab")
+    assert path.exists() == is_there
+    write(path, "ab")
+    with pytest.raises(KeyError), IndexWriter(path, MODEL, 3):
+        raise KeyError
+    assert "".join(content_of(path)) == "ab"
+
+
+@pytest.mark.parametrize("model", [("a", 1), {1: ("a", 2.5)}, [1, {"b": ()}]])
+def test_a_model_is_told_by_what_json_keeps_of_it(tmp_path, model):
+    for key in "ab":
+        with IndexWriter(tmp_path, model, 3) as writer:
+            writer.put([key], rows_of(key))
+    assert len(open_index(tmp_path, model)) == 2
+    with pytest.raises(ValueError, match="must hold embeddings of the model"):
+        open_index(tmp_path, object())
+
+
 def test_one_writer_at_a_time_in_one_process_too(tmp_path):
     with IndexWriter(tmp_path, MODEL, 3) as writer:
         writer.put(["a"], rows_of("a"))
@@ -284,6 +342,12 @@ def test_a_damaged_index_is_named(tmp_path):
         index.search(np.ones([1, 2]), 1)
     with pytest.raises(ValueError, match="queries"):
         index.search([[np.nan, 0, 0]], 1)
+    for queries in ([["a"] * 3], "abc", [[1, 2, 3], [1]], None):
+        with pytest.raises(ValueError, match="`queries` must be embeddings"):
+            index.search(queries, 1)
+    for k in (2.0, np.float32(2), np.int64(2)):
+        assert index.search(np.ones([1, 3]), k)[0].shape == (1, 2)
+    assert index.search(np.ones([1, 3]), 2**40)[0].shape == (1, 5)
     path = min(tmp_path.glob("*.npy"))
     content = bytearray(path.read_bytes())
     content[-4:] = np.float32(np.inf).tobytes()

@@ -130,6 +130,9 @@ def test_what_can_not_be_done_is_said(folder):
     assert "one folder of photos, or --image_features" in told(folder, "photos")
     assert "`--dtype` must be that of the" in told(folder, "--dtype=bfloat16")
     assert "new folder, an empty one" in told(folder, output="photos")
+    (folder / "none").mkdir()
+    assert "which has none" in told(folder, photos="none", output="none.index")
+    assert not (folder / "none.index").exists()
 
 
 def test_nearly_all_are_found_by_cells(folder):
