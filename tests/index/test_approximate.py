@@ -40,6 +40,13 @@ def test_what_is_found_in_all_cells_is_what_there_is(path):
     assert (rows.dtype, values.dtype) == (np.int64, np.float32)
 
 
+@pytest.mark.parametrize("k", [np.int64(2), 2.0, 2**40])
+def test_any_whole_number_of_answers_will_do(path, k):
+    index = open_approximate(path)
+    rows, _ = index.search(rows_of(3, seed=1), k)
+    assert rows.shape == (3, min(int(k), len(index)))
+
+
 def test_fewer_cells_lose_some_and_too_few_rows_lose_none(path, monkeypatch):
     monkeypatch.setattr(approximate, "CELLS_LOOKED_INTO", 1)
     index, exact = open_approximate(path), open_index(path)
