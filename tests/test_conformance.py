@@ -368,7 +368,8 @@ def test_no_public_class_is_missing():
     tested = {type(part.make()).__name__ for part in PARTS.values()}
     public = public_classes(tbnets.layers) | public_classes(tbnets.models)
     # What gives no `batch_loss`, or no `call`, of its own.
-    bases = {"TwoBranchModel", "TextEncoder", "ConfiguredLayer", "FittedLayer"}
+    bases = {"CheckedModel", "TwoBranchModel", "TextEncoder"}
+    bases |= {"ConfiguredLayer", "FittedLayer"}
     parts = {"TreeLSTM"}  # Two inputs: under test inside TreeEncoder.
     # No layers: they take strings, sum, watch; or one that presets make.
     others = {"CaptionReader", "PairSums", "FiniteSteps", "StepMean"}

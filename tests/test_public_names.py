@@ -46,7 +46,8 @@ def test_every_layer_model_and_loss_is_there():
     public = public_classes(tbnets.layers) | public_classes(tbnets.models)
     public |= public_classes(triplet) | public_classes(infonce)
     helpers = {"LossOutput", "PairSums", "FiniteSteps", "StepMean"}
-    helpers |= {"ConfiguredLayer", "FittedLayer"}  # What layers begin with.
+    # What layers and models begin with.
+    helpers |= {"ConfiguredLayer", "FittedLayer", "CheckedModel"}
     # These are made of a preset, which flags open.
     helpers |= {"HubTextEncoder", "PresetEncoder"}
     assert public - helpers <= set(tbnets.__all__)
