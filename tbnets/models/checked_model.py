@@ -14,7 +14,7 @@ class CheckedModel(keras.Model):
     A kernel may make 0 of a NaN, and what comes out is a number.
     """
 
-    text_encoder: keras.layers.Layer | None = None
+    text_encoder: keras.layers.Layer | None
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Measures the loss as `keras.Model.evaluate`, on finite numbers.
