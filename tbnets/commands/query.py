@@ -56,13 +56,7 @@ import re
 import sys
 
 from tbnets.checked_files import CheckedFile
-from tbnets.commands.asking import (
-    JSON,
-    Asked,
-    alone,
-    check_text,
-    write_json,
-)
+from tbnets.commands.asking import JSON, Asked, alone, check_text, write_json
 from tbnets.commands.checks import check_place
 from tbnets.commands.pictures_of_answers import (
     check_outputs,
@@ -99,8 +93,9 @@ class Options(Asked):
     top: Count = flag(5, "Answers per query.")
     montage: str | None = flag(
         None,
-        "PNG to write: a row per query with its best images; by default "
-        "answers.png in the folder of --cache, empty for none.",
+        "PNG to write: a row per query with its best images, of 40 queries and "
+        "50 images at most; by default answers.png in the folder of --cache, "
+        "empty for none.",
     )
     html: str = flag(
         "", "HTML page to write: the best images of each query, with links."

@@ -28,8 +28,6 @@ Of it the root would make some `TIE`s, and order embeddings that are equal.
 TILE_IMAGES, TILE_TEXTS = 64, 1024
 LEVEL = np.broadcast_to(np.float32(0), 1 << 40)
 """Levels that take nothing off, of as many rows as anybody has."""
-
-
 PAIRS_AT_ONCE = 8192
 """Pairs that a learned similarity compares at once, where memory allows."""
 

@@ -101,13 +101,13 @@ def _check(model, arguments):
             "`build` first."
         )
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    # Keras 3 has it clip what one replica gives, before that is summed.
     if getattr(optimizer, "gradient_accumulation_steps", None):
         raise InputError(
             "`gradient_accumulation_steps` of an optimizer must be None where "
             "several replicas train. Received: "
             f"{optimizer.gradient_accumulation_steps}. Use larger batches."
         )
+    # Keras 3 has it clip what one replica gives, before that is summed.
     for name in CLIPPING:
         limit = getattr(optimizer, name, None)
         if limit is not None:

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile, parse_json
+from tbnets.checked_files import parse_json
 from tbnets.errors import InputError
+from tbnets.serving.checksums import CHECKSUMS
 from tbnets.serving.saved_files import GRAPH_FILE, hash_files
+from tbnets.store.manifest import file_sha256
 
 FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"
@@ -60,9 +62,9 @@ def about(model):
             f"Received: model={model.path}, of which there are none here. Name "
             "its folder, or that of the zoo."
         )
-    identity = pathlib.Path(model.path).parent / IDENTITY
-    if identity.is_file():
-        digest = CheckedFile(identity).lines()[0][0]
+    beside = pathlib.Path(model.path).parent
+    if (beside / IDENTITY).is_file() and (beside / CHECKSUMS).is_file():
+        digest = file_sha256(beside / IDENTITY)
     else:
         hashes = hash_files(model.path)
         lines = [
