@@ -80,14 +80,17 @@ def test_distances_rank_as_inner_products_do():
 
 
 def test_a_collapsed_model_scores_nothing():
-    """All distances are 0, whatever float32 makes of the inner products."""
-    row = unit(np.random.default_rng(0), 1)
-    noise = np.random.default_rng(1).normal(size=(300, 5)).astype("float32")
-    rows = row + 1e-7 * noise
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    """Distances that float32 can not tell from 0 are 0, and tie."""
+    angles = np.linspace(0, 8e-4, 300)
+    rows = np.stack([np.cos(angles), np.sin(angles)], 1).astype("float32")
     scores = score_tiles.embedding_scores(rows[:60], rows[60:])
+    assert not scores.tile(np.arange(60), np.arange(240)).any()
     found = score_tiles.evaluate_scores(scores, np.arange(240) // 4)
     assert found["recall_sum"] == 0
+    apart = np.array([[np.cos(2e-3), np.sin(2e-3)]], "float32")
+    scores = score_tiles.embedding_scores(rows[:1], apart)
+    distance = -scores.tile(np.arange(1), np.arange(1))[0, 0]
+    assert distance == pytest.approx(2e-3, rel=0.1)
 
 
 def test_folds_are_those_of_the_protocol():
