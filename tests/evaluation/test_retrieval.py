@@ -220,7 +220,7 @@ def test_nearly_collapsed_model_is_ranked_by_what_is_left():
 
 
 def test_result_does_not_depend_on_the_memory_limit():
-    # More rows than one tile (2040), duplicates across tiles, noise in the
+    # More rows than one tile, duplicates across tiles, noise in the
     # last bit of scores; 300 rows of image 5 fill strips with positives.
     generator = np.random.default_rng(1)
     images = unit(generator.standard_normal((2100, 16)))
@@ -229,6 +229,7 @@ def test_result_does_not_depend_on_the_memory_limit():
     images[2050:] = images[:50]
     texts[2250:] = texts[:50]
     whole = retrieval.retrieval_ranks(images, texts, rows)
+    assert ranking.MAX_BLOCK < 2050
     assert ranking.block_size(16, 2) < 700
     parts = retrieval.retrieval_ranks(images, texts, rows, memory_limit_mb=2)
     assert oracle.as_lists(parts) == oracle.as_lists(whole)
@@ -239,6 +240,25 @@ def test_result_does_not_depend_on_the_memory_limit():
     near = 1 + np.sum((scores > own - 1e-7) & ~positive, axis=0)
     found = whole["text_to_image"].ranks
     assert np.all((clear <= found) & (found <= near))
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_few_and_many_undecided_pairs_are_ranked_alike(monkeypatch, share):
+    # 0: a strip with any is scored exactly; 1: no strip is.
+    monkeypatch.setattr(ranking, "DENSE_SHARE", share)
+    case = random_case(0, levels=2)
+    found = retrieval.retrieval_ranks(*case)
+    assert oracle.as_lists(found) == oracle.ranks(*case)
+
+
+def test_rare_pairs_of_wide_blocks_are_found():
+    mask = np.zeros((255, ranking.MAX_BLOCK), bool)
+    places = [0, 0, 3, 254], [0, 1279, 64, 1000]
+    mask[places] = True
+    i, j = ranking._few_places(mask)
+    assert [i.tolist(), j.tolist()] == list(places)
+    mask[:] = True
+    assert ranking._few_places(mask) is None
 
 
 def test_block_size_keeps_the_limit():
