@@ -25,8 +25,8 @@ from tbnets.evaluation.ranks import Queries
 WORD = 64
 MAX_STRIP = 255
 MAX_BLOCK = 20 * WORD
-# A strip is done in float64 where more of its words have undecided pairs.
-DENSE_SHARE = 0.75
+# A strip with more undecided pairs than one in so many is done in float64.
+DENSE_SHARE = 32
 NO_PAIRS = np.empty((2, 0), np.int64)
 FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
@@ -113,9 +113,8 @@ class _Counter:
             at_least, above = self._compare(axis, scores, low, high)
             better, ties = _totals(axis, above, scores.shape[1]), False
             between = np.not_equal(at_least, above, out=at_least)
-            found = _few_places(between)
-            if found is not None:
-                pairs.append(np.add(found, starts))
+            if np.count_nonzero(between) * DENSE_SHARE <= scores.size:
+                pairs.append(np.add(_true_places(between), starts))
             else:
                 if exact is None:
                     exact = strip_scores(*self._sides, *places)
@@ -174,16 +173,14 @@ def _totals(axis, mask, num_columns):
     return counts[:num_columns]
 
 
-def _few_places(mask):
-    """Returns the indices (i, j) of what is True; None where that is much.
+def _true_places(mask):
+    """Returns the indices (i, j) of what is True, which is little.
 
     Bits of 64 columns are one number, of which most are 0: of bytes alone
     NumPy takes twice as long to find them.
     """
     bits = np.packbits(mask).reshape(-1, WORD // 8)
     words = np.flatnonzero(bits.view(np.uint64))
-    if len(words) > DENSE_SHARE * len(bits):
-        return None
     places = np.flatnonzero(np.unpackbits(bits[words]).view(bool))
     words = words[places // WORD]
     return np.divmod(words * WORD + places % WORD, mask.shape[1])

@@ -242,11 +242,18 @@ def test_result_does_not_depend_on_the_memory_limit():
     assert np.all((clear <= found) & (found <= near))
 
 
-@pytest.mark.parametrize("share", [0, 1])
+@pytest.mark.parametrize("share", [0, 1e9])
 def test_few_and_many_undecided_pairs_are_ranked_alike(monkeypatch, share):
-    # 0: a strip with any is scored exactly; 1: no strip is.
+    # 0: no strip is scored exactly; 1e9: each with an undecided pair is.
     monkeypatch.setattr(ranking, "DENSE_SHARE", share)
     case = random_case(0, levels=2)
+    found = retrieval.retrieval_ranks(*case)
+    assert oracle.as_lists(found) == oracle.ranks(*case)
+
+
+def test_rows_are_scored_a_few_at_once_by_all_threads(monkeypatch):
+    monkeypatch.setattr(exact, "NUMBERS_AT_ONCE", 1)
+    case = random_case(1, levels=2)
     found = retrieval.retrieval_ranks(*case)
     assert oracle.as_lists(found) == oracle.ranks(*case)
 
@@ -255,10 +262,8 @@ def test_rare_pairs_of_wide_blocks_are_found():
     mask = np.zeros((255, ranking.MAX_BLOCK), bool)
     places = [0, 0, 3, 254], [0, 1279, 64, 1000]
     mask[places] = True
-    i, j = ranking._few_places(mask)
+    i, j = ranking._true_places(mask)
     assert [i.tolist(), j.tolist()] == list(places)
-    mask[:] = True
-    assert ranking._few_places(mask) is None
 
 
 def test_block_size_keeps_the_limit():
