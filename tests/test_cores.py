@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from tbnets.cores import in_threads, usable_cores
+from tbnets.cores import usable_cores
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -28,15 +28,6 @@ def test_a_system_without_affinity(monkeypatch, number, expected):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: number)
     assert usable_cores() == expected
-
-
-@pytest.mark.parametrize("cores", [1, 2])
-def test_threads_return_in_order_and_raise(monkeypatch, cores):
-    monkeypatch.setattr("tbnets.cores.usable_cores", lambda: cores)
-    assert in_threads(str, range(5)) == list("01234")
-    assert in_threads(str, []) == []
-    with pytest.raises(ZeroDivisionError):
-        in_threads(lambda item: 1 / item, [1, 0, 2])
 
 
 def test_nothing_else_counts_cores():

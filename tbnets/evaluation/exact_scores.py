@@ -8,29 +8,13 @@ import math
 
 import numpy as np
 
-from tbnets.cores import in_threads
-
-NUMBERS_AT_ONCE = 2**19
-"""Of embeddings, by a thread: few enough to stay in its cache."""
 FLOAT64_ROUNDOFF = 2.0**-53
 
 
 def row_norms(embeddings):
     """Returns float64 [n]: norms of float32 rows, non-finite where they are."""
-
-    def squares(rows):
-        numbers = embeddings[rows].astype(np.float64)
-        return np.einsum("ij,ij->i", numbers, numbers)
-
-    return np.sqrt(by_rows(squares, *embeddings.shape))
-
-
-def by_rows(function, num_rows, dim):
-    """Joins what a function returns of slices of rows, a few at once."""
-    step = max(1, NUMBERS_AT_ONCE // dim)
-    starts = range(0, max(num_rows, 1), step)
-    slices = [slice(start, start + step) for start in starts]
-    return np.concatenate(in_threads(function, slices))
+    both = embeddings, embeddings
+    return np.sqrt(np.einsum("ij,ij->i", *both, dtype=np.float64))
 
 
 def _round_scores(products, norms, dim):

@@ -12,22 +12,21 @@ is computed again in float64, whose error decides all but a vanishing share.
 Ranks therefore do not depend on the tile size, and equal embeddings tie.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import threadpoolctl
 
-from tbnets.cores import in_threads, usable_cores
+from tbnets.cores import usable_cores
 from tbnets.evaluation.exact_scores import pair_scores, strip_scores
 from tbnets.evaluation.ranks import Queries
 
 # Counts are summed in the eight byte lanes of a 64-bit word: neither a strip's
-# rows nor a block's words (eight columns each) may be more than 255. Masks are
-# searched by words of 64 columns, of which a block has whole ones.
-WORD = 64
+# rows nor a block's words (eight columns each) may be more than 255.
 MAX_STRIP = 255
-MAX_BLOCK = 20 * WORD
+MAX_BLOCK = 8 * 255
 # A strip with more undecided pairs than one in so many is done in float64.
 DENSE_SHARE = 32
-NO_PAIRS = np.empty((2, 0), np.int64)
 FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
 
@@ -76,7 +75,7 @@ class _Counter:
     def __init__(self, block, sides, queries):
         self._sides, self._queries = sides, queries
         self._scores = np.empty(block * block, np.float32)
-        self._masks = np.empty((2, MAX_STRIP * _whole_words(block)), bool)
+        self._masks = np.zeros((2, MAX_STRIP * block), bool)
 
     def count(self, row_slice, column_slice):
         """Scores one block and counts it in both directions."""
@@ -87,35 +86,29 @@ class _Counter:
         order = np.argsort(columns.groups[column_slice], kind="stable")
         groups = columns.groups[column_slice][order]
         mirrored = rows is columns and row_slice == column_slice
-        doubtful = [[] for _ in range(1 if mirrored else 2)]
         for start in range(0, len(x), MAX_STRIP):
             part = scores[start : start + MAX_STRIP]
             first = row_slice.start + start
             places = slice(first, first + len(part)), column_slice
             part[_positives(rows.groups[places[0]], groups, order)] = -np.inf
-            self._count_strip(places, part, doubtful)
-        for axis, pairs in enumerate(doubtful):
-            self._count_pairs(axis, *np.concatenate([NO_PAIRS, *pairs], 1))
+            self._count_strip(places, part, 1 if mirrored else 2)
 
-    def _count_strip(self, places, scores, doubtful):
+    def _count_strip(self, places, scores, num_directions):
         """Counts approximate scores, -inf at positives, where they decide.
 
         Args:
           places: slices of the rows and of the columns.
           scores: float32 [rows, columns], at most `MAX_STRIP` rows.
-          doubtful: a list for each axis whose rows are queries here, to which
-            come the indices [2, n] of pairs whose exact scores decide.
+          num_directions: 1 if the rows alone are queries here.
         """
-        exact, starts = None, [[place.start] for place in places]
-        for axis, pairs in enumerate(doubtful):
+        exact = None
+        for axis in range(num_directions):
             queries, place = self._queries[axis], places[axis]
             low, high = queries.low[place], queries.high[place]
             at_least, above = self._compare(axis, scores, low, high)
-            better, ties = _totals(axis, above, scores.shape[1]), False
-            between = np.not_equal(at_least, above, out=at_least)
-            if np.count_nonzero(between) * DENSE_SHARE <= scores.size:
-                pairs.append(np.add(_true_places(between), starts))
-            else:
+            found = np.count_nonzero(at_least) - np.count_nonzero(above)
+            is_dense = found * DENSE_SHARE > scores.size
+            if is_dense:
                 if exact is None:
                     exact = strip_scores(*self._sides, *places)
                     exact[np.isneginf(scores)] = -np.inf
@@ -123,14 +116,21 @@ class _Counter:
                 at_least, above = self._compare(axis, exact, best, best)
                 better = _totals(axis, at_least, scores.shape[1])
                 ties = better != _totals(axis, above, scores.shape[1])
+            else:
+                better, ties = _totals(axis, above, scores.shape[1]), False
             with queries.lock:
                 queries.better[place] += better
                 queries.tied[place] |= ties
+            if found and not is_dense:
+                np.not_equal(at_least, above, out=at_least)
+                pairs = np.divmod(np.flatnonzero(at_least), at_least.shape[1])
+                self._count_pairs(axis, places, pairs)
 
-    def _count_pairs(self, axis, i, j):
-        """Counts single pairs by their exact scores."""
-        scores = pair_scores(*self._sides, i, j)
-        queries, rows = self._queries[axis], (i, j)[axis]
+    def _count_pairs(self, axis, places, pairs):
+        """Counts single pairs of a block by their exact scores."""
+        pairs = [one + place.start for one, place in zip(pairs, places)]
+        scores = pair_scores(*self._sides, *pairs)
+        queries, rows = self._queries[axis], pairs[axis]
         best = queries.best[rows]
         with queries.lock:
             np.add.at(queries.better, rows[scores >= best], 1)
@@ -146,11 +146,11 @@ class _Counter:
           high: float32, one a query.
 
         Returns:
-          Two bool [rows, columns and more], whole words a row, False behind
-          the columns.
+          Two bool [rows, columns and more], whole 64-bit words a row, False
+          behind the columns.
         """
         num_rows, num_columns = scores.shape
-        width = _whole_words(num_columns)
+        width = -(-num_columns // 8) * 8
         masks = self._masks[:, : num_rows * width].reshape(2, num_rows, width)
         masks[:, :, num_columns:] = False
         at_least, above = masks[:, :, :num_columns]
@@ -160,10 +160,6 @@ class _Counter:
         return masks
 
 
-def _whole_words(num_columns):
-    return -(-num_columns // WORD) * WORD
-
-
 def _totals(axis, mask, num_columns):
     """Counts what is True of each query, see `_Counter._compare`."""
     if axis == 0:
@@ -171,19 +167,6 @@ def _totals(axis, mask, num_columns):
         return lanes[:, None].view(np.uint8).sum(axis=1, dtype=np.int64)
     counts = np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.uint8)
     return counts[:num_columns]
-
-
-def _true_places(mask):
-    """Returns the indices (i, j) of what is True, which is little.
-
-    Bits of 64 columns are one number, of which most are 0: of bytes alone
-    NumPy takes twice as long to find them.
-    """
-    bits = np.packbits(mask).reshape(-1, WORD // 8)
-    words = np.flatnonzero(bits.view(np.uint64))
-    places = np.flatnonzero(np.unpackbits(bits[words]).view(bool))
-    words = words[places // WORD]
-    return np.divmod(words * WORD + places % WORD, mask.shape[1])
 
 
 def block_size(dim, memory_limit_mb):
@@ -231,4 +214,6 @@ def count_better(sides, queries, memory_limit_mb):
             counter.count(*slices)
 
     with threadpoolctl.threadpool_limits(1, "blas"):
-        in_threads(count, range(min(num_threads, len(blocks))))
+        with ThreadPoolExecutor(num_threads) as threads:
+            # Reading the results raises what a thread raised.
+            list(threads.map(count, range(min(num_threads, len(blocks)))))

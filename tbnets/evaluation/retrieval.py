@@ -141,13 +141,8 @@ def _ranks(arrays, memory_limit_mb, text_to_text, positives=None):
 
 def _exact_ranks(images, texts, memory_limit_mb):
     """Returns the `Ranks` of images and captions, two `Side`s."""
-    own = np.arange(len(texts.groups))
-
-    def score(some):
-        pairs = texts.groups[some], own[some]
-        return exact_scores.pair_scores(images, texts, *pairs)
-
-    positives = exact_scores.by_rows(score, *texts.embeddings.shape)
+    pairs = texts.groups, np.arange(len(texts.groups))
+    positives = exact_scores.pair_scores(images, texts, *pairs)
     best = np.full(len(images.groups), -np.inf, np.float32)
     np.maximum.at(best, texts.groups, positives)
     by_image = ranking.queries_of(images, best, texts)

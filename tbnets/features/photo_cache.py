@@ -13,6 +13,7 @@ know its sum, as version control does it; a folder that did not change costs
 one look at each file's entry.
 """
 
+import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -21,7 +22,7 @@ import re
 import time
 
 from tbnets.checked_files import parse_json
-from tbnets.cores import in_threads
+from tbnets.cores import usable_cores
 from tbnets.errors import FileError, InputError
 from tbnets.features import extraction
 from tbnets.files import make_folder_of, write_json
@@ -66,7 +67,8 @@ def photo_sums(folder, names, index):
         except OSError as error:
             return f"can not be read: {error.strerror}"
 
-    entries = in_threads(entry, names)
+    with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
+        entries = list(pool.map(entry, names))
     sums = {name: x for name, x in zip(names, entries) if isinstance(x, list)}
     # A later change of one that is older shows in its time.
     latest = (time.time() - _SETTLED_SECONDS) * 1e9
