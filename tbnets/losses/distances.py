@@ -26,20 +26,6 @@ def similarities(queries, candidates):
     )
 
 
-def sparse_product(left, right, transpose_a=False):
-    """Multiplies a matrix that is almost all zeros with a dense one.
-
-    The product that skips zeros exists on CPUs alone; XLA compiles it as a
-    dense one. Beside an accelerator the dense product stays on its device.
-    """
-    devices = tf.config.list_physical_devices()
-    if any(device.device_type != "CPU" for device in devices):
-        return tf.matmul(left, right, transpose_a=transpose_a)
-    return tf.raw_ops.SparseMatMul(
-        a=left, b=right, transpose_a=transpose_a, a_is_sparse=True
-    )
-
-
 def euclidean(similarities):
     r"""Turns inner products of unit vectors into Euclidean distances.
 

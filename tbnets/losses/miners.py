@@ -69,11 +69,15 @@ def hardest_negatives(
 
 
 def padded(rows, value, axes=(0, 1)):
-    """Pads axes of a matrix to sizes that groups divide, see `largest`."""
-    sizes = _shape(rows)
+    """Pads axes of a matrix to sizes that groups divide, see `largest`.
+
+    None of them is left empty, which `slopes` cannot do with.
+    """
     paddings = [
-        [0, -size % _GROUP if axis in axes else 0]
-        for axis, size in enumerate(sizes)
+        [0, -_at_least_one(size) % _GROUP + _at_least_one(size) - size]
+        if axis in axes
+        else [0, 0]
+        for axis, size in enumerate(_shape(rows))
     ]
     return tf.pad(rows, paddings, constant_values=value)
 
@@ -99,16 +103,23 @@ def largest(values, count, turned=False):
     else:
         grouped = tf.reshape(values, [num_rows, num_groups, _GROUP])
         best = tf.reduce_max(grouped, axis=2)
-    _, groups = tf.math.top_k(best, _minimum(count, num_groups), sorted=False)
-    columns = _columns(groups, _GROUP)
+    best, groups = tf.math.top_k(
+        best, _minimum(count, num_groups), sorted=False
+    )
     if turned:
+        columns = _flat_rows(groups[:, :, None] * _GROUP + tf.range(_GROUP))
         places = tf.cast(columns, tf.int64) * tf.cast(num_rows, tf.int64)
         places += tf.range(num_rows, dtype=tf.int64)[:, None]
         members = tf.gather(tf.reshape(values, [-1]), places)
     else:
         members = _flat_rows(tf.gather(grouped, groups, batch_dims=1))
+    # Of as many groups as are asked for, each has one that is no less than
+    # the least of their maxima: below it, a search is spared its work.
+    least = tf.reduce_min(best, axis=1, keepdims=True)
+    least = tf.where(count <= num_groups, least, float("-inf"))
+    members = tf.where(members < least, float("-inf"), members)
     found, places = tf.math.top_k(members, _minimum(count, num_columns))
-    columns = tf.gather(columns, places, batch_dims=1)
+    columns = _columns(groups, places, _GROUP)
     return found, tf.where(tf.not_equal(found, float("-inf")), columns, 0)
 
 
@@ -143,9 +154,8 @@ def first_positives(positive_mask, limit):
     values, places = tf.math.top_k(
         tf.cast(members, tf.int32), _minimum(limit, num_columns)
     )
-    columns = _columns(words, _WORD)
     valid = tf.greater(values, 0)
-    return tf.where(valid, tf.gather(columns, places, batch_dims=1), 0), valid
+    return tf.where(valid, _columns(words, places, _WORD), 0), valid
 
 
 def first_true(mask):
@@ -175,9 +185,20 @@ def _minimum(count, size):
     return tf.minimum(count, size)
 
 
-def _columns(groups, size):
-    """Returns the columns of groups of so many neighbours, row by row."""
-    return _flat_rows(groups[:, :, None] * size + tf.range(size))
+def _at_least_one(size):
+    return max(size, 1) if isinstance(size, int) else tf.maximum(size, 1)
+
+
+def _columns(groups, places, size):
+    """Returns the columns of members of groups of so many neighbours.
+
+    Args:
+        groups: int32 `[rows, a]`, groups of columns.
+        places: int32 `[rows, b]`, places among the members of those.
+        size: Members of a group.
+    """
+    groups = tf.gather(groups, places // size, batch_dims=1)
+    return groups * size + places % size
 
 
 def _flat_rows(values):

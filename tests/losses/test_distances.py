@@ -55,17 +55,3 @@ def test_similarities_keep_small_differences_of_half_precision_inputs():
     row = tf.cast([[1.0, 2.0**-8]], tf.bfloat16)
     ones = tf.cast([[1.0, 1.0]], tf.bfloat16)
     assert distances.similarities(row, ones) == 1.0 + 2.0**-8
-
-
-@pytest.mark.parametrize("transposed", [False, True])
-def test_the_sparse_product_is_that_of_the_dense_matrix(compiled, transposed):
-    rng = np.random.default_rng(0)
-    left = rng.normal(size=(3, 5)) * (rng.random((3, 5)) < 0.3)
-    right = rng.normal(size=(3 if transposed else 5, 4)).astype("f4")
-
-    def product(left, right):
-        return distances.sparse_product(left, right, transposed)
-
-    found = compiled(product)(tf.constant(left, tf.float32), right)
-    wanted = (left.T if transposed else left) @ right
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

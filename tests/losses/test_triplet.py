@@ -141,7 +141,7 @@ def in_modes(run):
     mask = tf.TensorSpec([None, None], tf.bool)
     signature = [rows, rows, mask, mask, mask]
     graph = tf.function(run, input_signature=signature)
-    xla = tf.function(graph, input_signature=signature, jit_compile=True)
+    xla = tf.function(run, input_signature=signature, jit_compile=True)
     return {"eager": run, "graph": graph, "xla": xla}
 
 
