@@ -105,25 +105,32 @@ class _Counter:
         for axis in range(num_directions):
             queries, place = self._queries[axis], places[axis]
             low, high = queries.low[place], queries.high[place]
-            at_least, above = self._compare(axis, scores, low, high)
-            found = np.count_nonzero(at_least) - np.count_nonzero(above)
-            is_dense = found * DENSE_SHARE > scores.size
+            masks = self._compare(axis, scores, low, high)
+            most, better = (_totals(axis, m, scores.shape[1]) for m in masks)
+            undecided = most - better
+            num_pairs = undecided.sum()
+            is_dense = num_pairs * DENSE_SHARE > scores.size
+            ties = False
             if is_dense:
                 if exact is None:
                     exact = strip_scores(*self._sides, *places)
                     exact[np.isneginf(scores)] = -np.inf
                 best = queries.best[place]
-                at_least, above = self._compare(axis, exact, best, best)
-                better = _totals(axis, at_least, scores.shape[1])
-                ties = better != _totals(axis, above, scores.shape[1])
-            else:
-                better, ties = _totals(axis, above, scores.shape[1]), False
+                masks = self._compare(axis, exact, best, best)
+                better, above = (
+                    _totals(axis, m, scores.shape[1]) for m in masks
+                )
+                ties = better != above
             with queries.lock:
                 queries.better[place] += better
                 queries.tied[place] |= ties
-            if found and not is_dense:
-                np.not_equal(at_least, above, out=at_least)
-                pairs = np.divmod(np.flatnonzero(at_least), at_least.shape[1])
+            if num_pairs and not is_dense:
+                # Of the queries in doubt alone: they are few.
+                doubtful = np.flatnonzero(undecided)
+                at_least, above = (m.take(doubtful, axis) for m in masks)
+                found = np.flatnonzero(at_least != above)
+                pairs = [*np.divmod(found, at_least.shape[1])]
+                pairs[axis] = doubtful[pairs[axis]]
                 self._count_pairs(axis, places, pairs)
 
     def _count_pairs(self, axis, places, pairs):
@@ -209,6 +216,9 @@ def count_better(sides, queries, memory_limit_mb):
     left = iter(blocks)
 
     def count(_):
+        # Of this thread. A row's threshold is copied over as many numbers,
+        # twice as long as the comparison itself, if they are a row's or more.
+        np.setbufsize(1024)
         counter = _Counter(size, sides, queries)
         for slices in left:
             counter.count(*slices)
