@@ -5,16 +5,39 @@ to float32, whatever library, machine or place in a matrix computed it.
 """
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+
+from tbnets.cores import usable_cores
 
 FLOAT64_ROUNDOFF = 2.0**-53
 
 
 def row_norms(embeddings):
     """Returns float64 [n]: norms of float32 rows, non-finite where they are."""
-    both = embeddings, embeddings
-    return np.sqrt(np.einsum("ij,ij->i", *both, dtype=np.float64))
+    squares = np.empty(len(embeddings))
+
+    def square(part):
+        rows = embeddings[part].astype(np.float64)
+        squares[part] = np.einsum("ij,ij->i", rows, rows)
+
+    by_threads(square, len(embeddings), embeddings.shape[1])
+    return np.sqrt(squares)
+
+
+def by_threads(work, count, dim):
+    """Does a work on so many rows, by all threads.
+
+    Args:
+      work: function of a slice of rows.
+      count: how many rows there are.
+      dim: how many numbers each has.
+    """
+    step = max(1, 2**17 // dim)
+    parts = [slice(start, start + step) for start in range(0, count, step)]
+    with ThreadPoolExecutor(usable_cores()) as threads:
+        list(threads.map(work, parts))
 
 
 def _round_scores(products, norms, dim):

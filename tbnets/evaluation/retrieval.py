@@ -142,7 +142,13 @@ def _ranks(arrays, memory_limit_mb, text_to_text, positives=None):
 def _exact_ranks(images, texts, memory_limit_mb):
     """Returns the `Ranks` of images and captions, two `Side`s."""
     pairs = texts.groups, np.arange(len(texts.groups))
-    positives = exact_scores.pair_scores(images, texts, *pairs)
+    positives = np.empty(len(texts.groups), np.float32)
+
+    def score(part):
+        own = (rows[part] for rows in pairs)
+        positives[part] = exact_scores.pair_scores(images, texts, *own)
+
+    exact_scores.by_threads(score, len(positives), texts.embeddings.shape[1])
     best = np.full(len(images.groups), -np.inf, np.float32)
     np.maximum.at(best, texts.groups, positives)
     by_image = ranking.queries_of(images, best, texts)
