@@ -48,7 +48,11 @@ from tbnets.recipes.image_features import ImageFeatures, make
 class Options(ImageFeatures, Photos):
     """Which features are made, and by which network."""
 
-    batch_size: Count = flag(extraction.BATCH_SIZE, "Photos a step.")
+    batch_size: Count = flag(
+        extraction.BATCH_SIZE,
+        "Photos a step. On CPUs two steps are at work at once, unless each "
+        "photo is cut into ten.",
+    )
 
 
 def main(options):

@@ -5,12 +5,14 @@ cross shards, so what a shard holds does not depend on where an extraction
 was stopped: killed and continued, it writes the same bytes.
 """
 
+import collections
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import tensorflow as tf
 
-from tbnets.cores import usable_cores
+from tbnets.cores import no_accelerator, usable_cores
 from tbnets.images import faults, read_file
 from tbnets.pipelines import untuned
 
@@ -91,6 +93,34 @@ def decoded_by_shard(shards, decode, batch_size):
         yield shard, of_shard(number)
 
 
+def _computed(features, batches):
+    """Yields features of batches, in order; on CPUs two are at work at once.
+
+    One alone leaves cores without work wherever a layer is not cut for all.
+    Of ten crops one at a time takes memory enough, and keeps all cores busy.
+
+    Args:
+        features: a `PhotoFeatures`.
+        batches: of a shard, as `decoded_by_shard` yields them.
+
+    Yields:
+        (positions, features): float32 `[b, dim]`.
+    """
+
+    def compute(positions, photos):
+        return positions, features.compiled_forward(photos).numpy()
+
+    at_once = 2 if no_accelerator() and features.crops == "one" else 1
+    waiting = collections.deque()
+    with ThreadPoolExecutor(at_once) as threads:
+        for batch in batches:
+            waiting.append(threads.submit(compute, *batch))
+            if len(waiting) == at_once:
+                yield waiting.popleft().result()
+        for last in waiting:
+            yield last.result()
+
+
 def extract(
     photos,
     features,
@@ -120,8 +150,8 @@ def extract(
     failures = []
     for shard, batches in decoded_by_shard(shards, features.decode, batch_size):
         done, parts = [], [np.zeros((0, features.dim), np.float32)]
-        for positions, decoded in batches:
-            parts.append(features.compiled_forward(decoded).numpy())
+        for positions, found in _computed(features, batches):
+            parts.append(found)
             done += positions
             progress(len(positions))
         failed = failed_photos(shard, set(done))

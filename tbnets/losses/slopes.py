@@ -11,6 +11,8 @@ G is put together first.
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
+from tbnets.cores import no_accelerator
+
 
 def by_pairs():
     """Tells whether products of single pairs run here: on CPUs without XLA.
@@ -18,11 +20,9 @@ def by_pairs():
     A function that was traced without XLA keeps them: to compile it, let
     `jit_compile` trace it.
     """
-    devices = tf.config.list_physical_devices()
     graph = tf.compat.v1.get_default_graph()
-    return all(
-        device.device_type == "CPU" for device in devices
-    ) and not control_flow_util.GraphOrParentsInXlaContext(graph)
+    by_xla = control_flow_util.GraphOrParentsInXlaContext(graph)
+    return no_accelerator() and not by_xla
 
 
 class PairSlopes:
