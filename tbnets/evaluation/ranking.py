@@ -216,8 +216,9 @@ def count_better(sides, queries, memory_limit_mb):
     left = iter(blocks)
 
     def count(_):
-        # Of this thread. A row's threshold is copied over as many numbers,
-        # twice as long as the comparison itself, if they are a row's or more.
+        # For this thread alone. Where NumPy's buffer holds a row or more, it
+        # is filled with the row's threshold before each comparison, which
+        # then takes twice as long.
         np.setbufsize(1024)
         counter = _Counter(size, sides, queries)
         for slices in left:

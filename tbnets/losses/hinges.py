@@ -217,12 +217,11 @@ class _Triplets:
         sums = []
         for turned, view in enumerate(self.views):
             anchors = pairs[:, turned]
+            # Where there is none it is -inf, and its distance inf.
             counts = tf.not_equal(negatives[turned], float("-inf"))
-            reached = self.distance(negatives[turned])
-            reached = tf.where(counts, reached, float("inf"))
-            reached = tf.gather(reached, anchors)
             counts = tf.reduce_sum(tf.cast(counts, tf.float32), axis=1)
             kept = tf.where(match, tf.gather(counts, anchors), 0.0)
+            reached = tf.gather(self.distance(negatives[turned]), anchors)
             hinges = bounds[:, None] - reached
             # Asked this way round, a NaN counts as a loss and is seen; the
             # negation of a comparison is rewritten by TensorFlow's graph
@@ -253,7 +252,8 @@ class _Triplets:
             sides: As `slopes` takes them.
         """
         is_few = self.places is not None and slopes.by_pairs()
-        found = (slopes.PairSlopes if is_few else slopes.MatrixSlopes)(sides)
+        kind = slopes.PairSlopes if is_few else slopes.MatrixSlopes
+        products = kind(sides)
 
         def visit(pairs, match):
             """Returns what positives give, and the slopes of all negatives."""
@@ -264,7 +264,7 @@ class _Triplets:
                 sums = self._sums(picked[0], picked[1:], pairs, match)
             by_picked = tape.gradient(sums, picked, upstream)
             values, *away = (tf.convert_to_tensor(one) for one in by_picked)
-            return *found.of_pairs(pairs, values), *away
+            return *products.of_pairs(pairs, values), *away
 
         def later(pairs, match, state):
             return _added(state, visit(pairs, match))
@@ -276,9 +276,9 @@ class _Triplets:
                 added = [tf.transpose(values) if turned else values]
             else:
                 values = tf.reshape(values, [-1])
-                added = found.of_pairs(self.places[turned], values, turned)
+                added = products.of_pairs(self.places[turned], values, turned)
             state = _added(state, added)
-        return found.of_sides(list(state))
+        return products.of_sides(list(state))
 
 
 def _added(state, more):

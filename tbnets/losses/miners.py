@@ -73,11 +73,11 @@ def padded(rows, value, axes=(0, 1)):
 
     None of them is left empty, which `slopes` cannot do with.
     """
+    sizes = _shape(rows)
+    groups = [-(-_at_least_one(size) // _GROUP) for size in sizes]
     paddings = [
-        [0, -_at_least_one(size) % _GROUP + _at_least_one(size) - size]
-        if axis in axes
-        else [0, 0]
-        for axis, size in enumerate(_shape(rows))
+        [0, groups[axis] * _GROUP - size if axis in axes else 0]
+        for axis, size in enumerate(sizes)
     ]
     return tf.pad(rows, paddings, constant_values=value)
 

@@ -241,6 +241,15 @@ def test_result_does_not_depend_on_the_memory_limit():
     assert np.all((clear <= found) & (found <= near))
 
 
+@pytest.mark.parametrize("share", [1, 10**9])
+def test_few_and_many_undecided_pairs_are_ranked_alike(monkeypatch, share):
+    # 1: no strip is scored exactly as a whole; 10**9: any with such a pair.
+    monkeypatch.setattr(ranking, "DENSE_SHARE", share)
+    case = random_case(0, levels=2)
+    found = retrieval.retrieval_ranks(*case)
+    assert oracle.as_lists(found) == oracle.ranks(*case)
+
+
 def test_block_size_keeps_the_limit():
     assert ranking.block_size(512, 512) == ranking.MAX_BLOCK
     assert 8 < ranking.block_size(512, 4) < 500

@@ -1,6 +1,8 @@
 """Tests of the extraction of features into a store."""
 
 import hashlib
+import threading
+import types
 
 import numpy as np
 import pytest
@@ -61,6 +63,36 @@ def test_rows_are_the_features_of_the_photos(tmp_path, photos, features):
     )
     # Shards of 4, 4 and 3.
     assert [shard.images for shard in store.manifest.shards] == [4, 4, 3]
+
+
+@pytest.mark.parametrize(
+    ("cpus_alone", "crops", "most"),
+    [(True, "one", 2), (True, "ten", 1), (False, "one", 1)],
+)
+def test_how_many_passes_are_at_work_at_once(
+    monkeypatch, tmp_path, photos, features, cpus_alone, crops, most
+):
+    monkeypatch.setattr(extraction, "no_accelerator", lambda: cpus_alone)
+    at_work, second, told = [], threading.Event(), []
+
+    def forward(batch):
+        at_work.append(batch)
+        told.append(len(at_work))
+        second.set() if len(told) > 1 else second.wait(10 if most > 1 else 0.3)
+        at_work.pop()
+        return features.compiled_forward(batch)
+
+    spied = types.SimpleNamespace(
+        description=features.description,
+        dim=features.dim,
+        decode=features.decode,
+        crops=crops,
+        compiled_forward=forward,
+    )
+    run(photos, spied, tmp_path / "spied")
+    run(photos, features, tmp_path / "plain")
+    assert max(told) == most
+    assert content_of(tmp_path / "spied") == content_of(tmp_path / "plain")
 
 
 def test_broken_photos_are_told_and_the_rest_goes_on(

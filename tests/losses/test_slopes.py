@@ -68,6 +68,34 @@ def test_nothing_is_multiplied_by_pairs_where_xla_compiles():
     assert slopes.by_pairs()
 
 
+def test_nothing_is_multiplied_by_pairs_beside_an_accelerator(monkeypatch):
+    devices = [
+        tf.config.PhysicalDevice("/device:0", kind) for kind in ("CPU", "GPU")
+    ]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda: devices)
+    assert not slopes.by_pairs()
+
+
+@pytest.mark.parametrize("reduction", ["mean_active", "sum"])
+def test_a_loss_has_one_gradient_by_pairs_and_by_a_matrix(
+    monkeypatch, reduction
+):
+    images = tf.math.l2_normalize(tf.random.stateless_normal([9, 5], (0, 1)), 1)
+    texts = tf.math.l2_normalize(tf.random.stateless_normal([33, 5], (2, 3)), 1)
+    ids = tf.range(9), tf.constant([0] * 9 + [*range(9)] * 2 + [3] * 6)
+    loss = triplet.TripletLoss(0.5, 3, reduction=reduction)
+    gradients = []
+    for by_pairs in (True, False):
+        monkeypatch.setattr(slopes, "by_pairs", lambda chosen=by_pairs: chosen)
+        with tf.GradientTape() as tape:
+            tape.watch([images, texts])
+            total = loss(images, texts, *ids).total
+        gradients.append(tape.gradient(total, [images, texts]))
+    for one, other in zip(*gradients):
+        assert np.any(one)
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
 def test_a_tape_goes_round_a_compiled_loss():
     images = tf.math.l2_normalize(tf.random.stateless_normal([4, 3], (0, 1)), 1)
     texts = tf.math.l2_normalize(tf.random.stateless_normal([5, 3], (2, 3)), 1)
