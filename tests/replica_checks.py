@@ -226,7 +226,10 @@ def embedding_network(
 
 @check("top_k", "all", "hardest")
 def triplets(negatives):
-    compare(lambda: embedding_network(negatives=negatives), made_batch())
+    loss = {"negatives": negatives}
+    if negatives != "top_k":
+        loss["num_negatives"] = None
+    compare(lambda: embedding_network(**loss), made_batch())
 
 
 @check("fixed", "learned")

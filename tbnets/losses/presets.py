@@ -1,8 +1,8 @@
 """The losses of the papers, as arguments of their classes.
 
 Plain numbers: the command line reads them before TensorFlow is there. A term
-without a weight is not part of the loss. Where negatives are not "top_k",
-`num_negatives` has no use.
+without a weight is not part of the loss. `num_negatives` comes only with the
+negatives "top_k".
 """
 
 from typing import Any

@@ -13,14 +13,12 @@ the pairs that survive, and the gradient is assembled from those alone.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import tensorflow as tf
-from typing_extensions import Self
 
 from tbnets.checked_numbers import checked_number
-from tbnets.errors import check_choice
+from tbnets.errors import InputError, check_choice
 from tbnets.losses import distances, hinges, presets
 from tbnets.losses.ranking import RankingLoss
 
@@ -59,8 +57,9 @@ class TripletLoss(RankingLoss):
     Args:
         margin: Required gap m, in units of the distance; not negative (0.1
             in Wang 2016, 0.05 in Wang 2018 for image-sentence matching).
-        num_negatives: Negatives K kept for an anchor, at least 1; used by
-            `negatives="top_k"` (50 in Wang 2016, 10 in Wang 2018).
+        num_negatives: Negatives K kept for an anchor, at least 1 (50 in Wang
+            2016, 10 in Wang 2018). Only for `negatives="top_k"`, where None
+            means 10; otherwise it must be None.
         term_weights: Mapping of a term in `TERMS` to its weight, not
             negative; a term left out has weight 0 and is not computed.
         distance: A key of `distances.DISTANCES`.
@@ -76,7 +75,7 @@ class TripletLoss(RankingLoss):
     """
 
     margin: float = _DEFAULTS["margin"]
-    num_negatives: int = _DEFAULTS["num_negatives"]
+    num_negatives: int | None = None
     term_weights: Mapping[str, float] = dataclasses.field(
         default_factory=_DEFAULTS["term_weights"].copy
     )
@@ -86,27 +85,31 @@ class TripletLoss(RankingLoss):
 
     def __post_init__(self):
         self.margin = checked_number("margin", self.margin, 0)
-        self.num_negatives = checked_number(
-            "num_negatives", self.num_negatives, 1, whole=True
-        )
         check_choice("distance", self.distance, distances.DISTANCES)
         check_choice("reduction", self.reduction, REDUCTIONS)
         check_choice("negatives", self.negatives, NEGATIVES)
+        self.num_negatives = self._checked_num_negatives()
         self._check_terms()
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes a loss of its config, or of one of earlier versions."""
-        if config.get("negatives") == "all_to_hardest":
-            config = {**config, "negatives": "hardest"}
-        config = {k: v for k, v in config.items() if k != "max_positives"}
-        return super().from_config(config)
+    def _checked_num_negatives(self):
+        """Returns `num_negatives`: an int for "top_k", otherwise None."""
+        number = self.num_negatives
+        if self.negatives == "top_k":
+            number = _DEFAULTS["num_negatives"] if number is None else number
+            return checked_number("num_negatives", number, 1, whole=True)
+        if number is not None:
+            raise InputError(
+                "`num_negatives` must be None unless negatives='top_k'. "
+                f"Received: num_negatives={number!r}, negatives="
+                f"{self.negatives!r}. Remove `num_negatives`, or set "
+                "negatives='top_k'."
+            )
+        return None
 
     @property
     def kept_negatives(self) -> int | None:
         """Negatives that any anchor keeps at most; None for all."""
-        by_choice = {"hardest": 1, "all": None}
-        return by_choice.get(self.negatives, self.num_negatives)
+        return 1 if self.negatives == "hardest" else self.num_negatives
 
     def _sums(self, views):
         """Returns `hinges.sums` of some views."""

@@ -193,9 +193,15 @@ def build_loss(settings):
         )
     if settings.loss == "infonce":
         return InfoNCELoss(settings.temperature, weights)
-    names = "margin", "num_negatives", "distance", "reduction", "negatives"
-    given = {name: getattr(settings, name) for name in names}
-    return TripletLoss(**given, term_weights=weights)
+    is_top_k = settings.negatives == "top_k"
+    return TripletLoss(
+        margin=settings.margin,
+        num_negatives=settings.num_negatives if is_top_k else None,
+        term_weights=weights,
+        distance=settings.distance,
+        reduction=settings.reduction,
+        negatives=settings.negatives,
+    )
 
 
 def first_hard_epoch(settings):

@@ -92,7 +92,7 @@ def test_values_and_gradients_are_those_of_the_loops(number, name):
     for place, negatives in enumerate(KEPT):
         options = REDUCED[(number + place) % 3]
         loss = triplet.TripletLoss(
-            num_negatives=3,
+            num_negatives=3 if negatives == "top_k" else None,
             term_weights=ALL_TERMS,
             negatives=negatives,
             **options,
@@ -254,7 +254,7 @@ def test_an_image_drawn_twice_is_not_its_own_negative():
 @pytest.mark.parametrize("negatives", ["top_k", "all"])
 def test_the_diagonal_of_a_view_with_itself_is_never_looked_at(negatives):
     images, texts, (cross, within, others) = batch("ragged")
-    loss = triplet.TripletLoss(0.3, 3, ALL_TERMS, negatives=negatives)
+    loss = triplet.TripletLoss(0.3, term_weights=ALL_TERMS, negatives=negatives)
     wanted = loss.with_masks(images, texts, (cross, within, others))
     bare = [mask & ~np.eye(len(mask), dtype=bool) for mask in (within, others)]
     found = loss.with_masks(images, texts, (cross, *bare))
@@ -332,6 +332,12 @@ def test_presets_are_read_without_tensorflow():
     assert found.stdout.strip() == "False"
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_num_negatives_is_none_where_it_is_not_used(preset):
+    config = triplet.TripletLoss(**PRESETS[preset]).get_config()
+    assert (config["num_negatives"] is None) == (config["negatives"] != "top_k")
+
+
 def test_a_loss_by_default_is_that_of_wang_2018():
     config = triplet.TripletLoss().get_config()
     assert config == triplet.TripletLoss(**PRESETS["wang2018"]).get_config()
@@ -355,6 +361,8 @@ def test_a_loss_by_default_is_that_of_wang_2018():
         ({"distance": "l1"}, "euclidean, cosine"),
         ({"reduction": "max"}, "mean_active"),
         ({"negatives": "semi"}, "top_k, hardest, all"),
+        ({"negatives": "all", "num_negatives": 10}, "num_negatives=10"),
+        ({"negatives": "hardest", "num_negatives": 1}, "num_negatives=1"),
         ({"term_weights": {"i2t": 1.0}}, "image_to_text.*'i2t'"),
         ({"term_weights": {"text_to_text": -1.0}}, "text_to_text"),
     ],
@@ -381,9 +389,3 @@ def test_hardest_hinge_agrees_with_tensorflow_addons():
     )
     found = loss(texts[:4], texts, labels[:4], labels)
     np.testing.assert_allclose(found.total, wanted, rtol=1e-4)
-
-
-def test_a_config_of_before_is_that_of_the_nearest_negatives():
-    config = {"negatives": "all_to_hardest", "max_positives": 2}
-    loss = triplet.TripletLoss.from_config(config)
-    assert loss.negatives == "hardest"

@@ -18,7 +18,7 @@ def compiled(optimizer=tbnets.FusedAdam):
     network = make()
     network.compile(
         optimizer(schedule()),
-        tbnets.TripletLoss(0.5, 2, negatives="hardest", reduction="sum"),
+        tbnets.TripletLoss(0.5, negatives="hardest", reduction="sum"),
         gradient_clip_norm=0.5,
         structure_steps=3,
     )

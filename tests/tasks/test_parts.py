@@ -61,7 +61,7 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "image_to_image_weight": 0.25,
         "distance": "cosine",
         "reduction": "sum",
-        "negatives": "hardest",
+        "negatives": "top_k",
     }
     loss = parts.build_loss(tiny.settings(folder, tmp_path, **changes))
     assert loss.get_config() == {
@@ -70,8 +70,11 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "term_weights": dict(zip(TERMS, (1.0, 2.5, 0.05, 0.25))),
         "distance": "cosine",
         "reduction": "sum",
-        "negatives": "hardest",
+        "negatives": "top_k",
     }
+    hardest = changes | {"negatives": "hardest"}
+    loss = parts.build_loss(tiny.settings(folder, tmp_path, **hardest))
+    assert loss.num_negatives is None
 
 
 def test_a_softmax_loss_follows_its_flags(folder, tmp_path):
