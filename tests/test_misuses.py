@@ -249,10 +249,8 @@ TRAIN = [
     ),
 ]
 
-ARRAYS = (
-    "--image_embeddings={root}/i.npy --text_embeddings={root}/t.npy "
-    "--caption_to_image={root}/rows.npy "
-)
+MATCHES = "--image_embeddings={root}/i.npy --text_embeddings={root}/t.npy "
+ARRAYS = MATCHES + "--caption_to_image={root}/rows.npy "
 BOTH = (
     "--data_root={root}/data --captions=. --captions_format=precomputed "
     "--image_features={{split}}_ims.npy --text_features={{split}}_texts.npy "
@@ -288,11 +286,15 @@ EVALUATE = [
     (ARRAYS + "--image_embeddings={root}/wide.npy", ["(3, 4)"]),
     (ARRAYS + "--text_embeddings={root}/own.csv", ["own.csv"]),
     (
-        ARRAYS + "--positive_pairs={root}/rows.npy",
+        MATCHES + "--positive_pairs={root}/rows.npy",
         ["`--positive_pairs`", "[n, 2]"],
     ),
     (
-        ARRAYS + "--positive_pairs={root}/rows.npy --protocol=coco_5k",
+        ARRAYS + "--positive_pairs={root}/rows.npy",
+        ["`--positive_pairs`", "without --caption_to_image"],
+    ),
+    (
+        MATCHES + "--positive_pairs={root}/rows.npy --protocol=coco_5k",
         ["`--positive_pairs` must come with --protocol=full"],
     ),
     (ARRAYS + "--caption_to_image={root}/far.npy", ["caption_to_image"]),

@@ -69,7 +69,7 @@ from tbnets.commands import checks, evaluate_flags
 from tbnets.commands.evaluate_flags import Options, help_sections
 from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError
-from tbnets.evaluation import arrays, protocols, tables
+from tbnets.evaluation import arrays, protocols, retrieval, tables
 from tbnets.flags.flag import changed, must_come_with
 from tbnets.pictures import space_map
 
@@ -204,38 +204,58 @@ def save_arrays(options, embeddings):
 
 
 def evaluate_arrays(options):
-    """Measures the arrays of the three file flags."""
-    names = ("image_embeddings", "text_embeddings", "caption_to_image")
-    missing = [f"--{name}" for name in names if not getattr(options, name)]
+    """Measures the arrays that the file flags name."""
+    matches = "positive_pairs" if options.positive_pairs else "caption_to_image"
+    paths = {
+        "image_embeddings": options.image_embeddings,
+        "text_embeddings": options.text_embeddings,
+        matches: options.positive_pairs or options.caption_to_image,
+    }
+    missing = [f"--{name}" for name, path in paths.items() if not path]
     if missing:
-        others = [f"--{way}" for way in evaluate_flags.WAYS if way not in names]
+        others = [f"--{way}" for way in evaluate_flags.WAYS if way not in paths]
         raise InputError(
             f"{', '.join(others)} or {', '.join(missing)} must be given. "
             "Received: none. `python tools/evaluate.py --help` shows an "
             "example."
         )
-    sides = [arrays.read_array(getattr(options, name)) for name in names[:2]]
-    rows = arrays.read_caption_to_image(options.caption_to_image)
+    sides = [
+        arrays.read_array(options.image_embeddings),
+        arrays.read_array(options.text_embeddings),
+    ]
     if options.normalize:
         sides = [arrays.unit_rows(side) for side in sides]
-    given = {}
-    if options.positive_pairs:
-        if options.protocol != "full":
-            must = "--protocol=full, whose rows are not cut into folds"
-            raise must_come_with(options, "positive_pairs", must)
-        given["positives"] = arrays.read_array(options.positive_pairs)
-    metrics = protocols.evaluate_protocol(
-        options.protocol,
-        *sides,
-        rows,
-        memory_limit_mb=options.memory_limit_mb,
-        text_to_text=options.text_to_text,
-        **given,
-    )
+    metrics = _metrics_of_arrays(options, sides)
     tell(options, metrics, f"protocol: {options.protocol}")
-    for name, side in zip(names, sides):
+    for name, side in zip(paths, sides):
         if note := arrays.lengths_note(side):
             print(f"warning  --{name} has {note}")
+
+
+def _metrics_of_arrays(options, sides):
+    """Returns the metrics of image and text embeddings."""
+    limit = options.memory_limit_mb
+    if not options.positive_pairs:
+        return protocols.evaluate_protocol(
+            options.protocol,
+            *sides,
+            arrays.read_caption_to_image(options.caption_to_image),
+            memory_limit_mb=limit,
+            text_to_text=options.text_to_text,
+        )
+    if options.caption_to_image:
+        raise InputError(
+            "`--positive_pairs` must come without --caption_to_image. "
+            "Received: both. Leave one of them out."
+        )
+    if options.protocol != "full":
+        must = "--protocol=full, whose rows are not cut into folds"
+        raise must_come_with(options, "positive_pairs", must)
+    return retrieval.evaluate_retrieval(
+        *sides,
+        positives=arrays.read_array(options.positive_pairs),
+        memory_limit_mb=limit,
+    )
 
 
 def main(options):

@@ -1,5 +1,7 @@
 """What evaluation is given, checked before anything is computed."""
 
+import warnings
+
 import numpy as np
 
 from tbnets.checked_numbers import checked_array, checked_rows
@@ -75,6 +77,7 @@ def finite_side(name, values, groups):
       values: [n, dim].
       groups: int64 [n], as of `Side`.
     """
+    _warn_of_bfloat16(name, values.dtype)
     with np.errstate(over="ignore"):  # Reported below as non-finite.
         embeddings = np.ascontiguousarray(values, np.float32)
     norms = exact_scores.row_norms(embeddings)
@@ -86,6 +89,19 @@ def finite_side(name, values, groups):
             f"a Euclidean norm {norms.max():.3g}. L2-normalise the rows."
         )
     return Side(embeddings, norms, groups)
+
+
+def _warn_of_bfloat16(name, dtype):
+    """Warns that ranks of bfloat16 numbers are not those of the float32 ones.
+
+    They have 8 significant bits: scores tie, and ties count against the model.
+    """
+    if dtype.name == "bfloat16":
+        warnings.warn(
+            f"`{name}` is bfloat16: scores of rounded rows tie and change "
+            "their order, which moves the ranks. Pass the float32 embeddings.",
+            stacklevel=2,
+        )
 
 
 def finite_scores(values, rows=None, name="scores"):
@@ -100,6 +116,7 @@ def finite_scores(values, rows=None, name="scores"):
         ValueError: one is not finite in float32.
     """
     values = np.asarray(values)
+    _warn_of_bfloat16(name, values.dtype)
     with np.errstate(over="ignore"):  # Reported below as non-finite.
         scores = values.astype(np.float32, copy=False)
     bad = np.argwhere(~np.isfinite(scores))

@@ -14,7 +14,7 @@ from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
 def evaluate_retrieval(
     image_embeddings: Array,
     text_embeddings: Array,
-    caption_to_image: Integers,
+    caption_to_image: Integers | None = None,
     *,
     recall_at: Sequence[int] = RECALL_AT,
     memory_limit_mb: float = 512,
@@ -38,15 +38,16 @@ def evaluate_retrieval(
     prints; it differs from the plain median for an even number of queries.
     A direction without queries has `num_queries` 0 and no other key.
 
-    Where `positives` tell what matches, of a query any number, the first two
-    directions are measured by these, and have two numbers more, means over
-    queries, of a query with R positives: `r_precision`, the share of them
-    among the first R, and `map_at_r`::
+    Pass either `caption_to_image` or `positives`. With `positives` a query may
+    have any number of matches. `text_to_text` is not measured then, and the
+    other two directions have two more keys. For a query with R positives,
+    `r_precision` is the share of positives among the first R candidates, and
+    `map_at_r` is::
 
         1/R sum_{i=1}^{R} P(i) [the i-th is a positive]
 
-    with P(i) the share of positives among the first i. What ties with a
-    positive and is none comes before it here too.
+    with P(i) the share of positives among the first i. Both are means over
+    queries. A negative that ties with a positive comes before it here too.
 
     Example:
       metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
@@ -58,22 +59,23 @@ def evaluate_retrieval(
       text_embeddings: [num_captions, dim], L2-normalised.
       caption_to_image: int [num_captions], row of the image of each caption.
         Rows come in any order; an image without captions is a candidate but
-        no query.
+        no query. None where `positives` is given.
       recall_at: the cut-offs k.
       memory_limit_mb: MiB for tiles and their temporaries, beside the
         embeddings in float32. The result does not depend on it.
-      text_to_text: measure captions against captions too.
+      text_to_text: measure captions against captions too; only with
+        `caption_to_image`.
       positives: bool [num_images, num_captions], True where an image and a
-        caption match, or int [n, 2], the rows of both for each match. None:
-        those that `caption_to_image` tells, which always tells what captions
-        of one image are. Scores of 4 million pairs are held at once.
+        caption match, or int [n, 2], the image row and caption row of each
+        match. Scores of 4 million pairs are held at once.
 
     Returns:
       Flat dict of floats.
 
     Raises:
-      ValueError: A dtype or shape is wrong, a row number is out of range, or
-        an embedding is not finite.
+      ValueError: A dtype or shape is wrong, a row number is out of range, an
+        embedding is not finite, or not exactly one of `caption_to_image` and
+        `positives` is given.
 
     Source: Wang et al. 2018, Sec. 5 (recall at k, both directions; captions
       against captions as in Sec. 5.2). Departures: ties, any number of
@@ -82,9 +84,26 @@ def evaluate_retrieval(
       recalls as Parekh et al. 2021 (Crisscrossed Captions) count them.
     """
     recall_at = checks.checked_recall_at(recall_at)
-    arrays = image_embeddings, text_embeddings, caption_to_image
-    ranks, precise = _ranks(arrays, memory_limit_mb, text_to_text, positives)
-    return summarize_ranks(ranks, recall_at) | precise
+    if (caption_to_image is None) == (positives is None):
+        received = "neither" if positives is None else "both"
+        raise InputError(
+            "`caption_to_image` or `positives` must be given, not both. "
+            f"Received: {received}. Pass exactly one of them."
+        )
+    if positives is None:
+        ranks = retrieval_ranks(
+            image_embeddings,
+            text_embeddings,
+            caption_to_image,
+            memory_limit_mb=memory_limit_mb,
+            text_to_text=text_to_text,
+        )
+        return summarize_ranks(ranks, recall_at)
+    checked_number("memory_limit_mb", memory_limit_mb, 0, above=True)
+    ranks, precisions = _precise_ranks(
+        image_embeddings, text_embeddings, positives
+    )
+    return summarize_ranks(ranks, recall_at) | precisions
 
 
 def retrieval_ranks(
@@ -117,26 +136,19 @@ def retrieval_ranks(
       ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)
       ranks["text_to_image"].ranks  # (num_captions,), 1 is best
     """
-    arrays = image_embeddings, text_embeddings, caption_to_image
-    return _ranks(arrays, memory_limit_mb, text_to_text)[0]
-
-
-def _ranks(arrays, memory_limit_mb, text_to_text, positives=None):
-    """Returns the `Ranks` of each direction, and precisions of `positives`."""
     checked_number("memory_limit_mb", memory_limit_mb, 0, above=True)
-    images, texts, groups = checks.checked_arrays(*arrays)
+    images, texts, groups = checks.checked_arrays(
+        image_embeddings, text_embeddings, caption_to_image
+    )
     own = np.arange(len(images))
     images = checks.finite_side("image_embeddings", images, own)
     texts = checks.finite_side("text_embeddings", texts, groups)
-    if positives is None:
-        ranks, precise = _exact_ranks(images, texts, memory_limit_mb), {}
-    else:
-        ranks, precise = _precise_ranks(images, texts, positives)
+    ranks = _exact_ranks(images, texts, memory_limit_mb)
     if text_to_text:
         by_text = ranking.queries_of(texts, _best_other_caption(texts), texts)
         ranking.count_better([texts] * 2, [by_text] * 2, memory_limit_mb)
         ranks["text_to_text"] = by_text.result()
-    return ranks, precise
+    return ranks
 
 
 def _exact_ranks(images, texts, memory_limit_mb):
@@ -161,17 +173,25 @@ def _exact_ranks(images, texts, memory_limit_mb):
 
 
 def _precise_ranks(images, texts, positives):
-    """Returns the same where `positives` tell what matches, and precisions."""
-    scores = pair_ranks.EmbeddingScores(images.embeddings, texts.embeddings)
+    """Returns the `Ranks` and the mean precisions of both directions."""
+    named = {"image_embeddings": images, "text_embeddings": texts}
+    rows = checks.checked_embeddings(**named)
+    sides = [
+        checks.finite_side(name, each, np.arange(len(each)))
+        for name, each in zip(named, rows)
+    ]
+    scores = pair_ranks.EmbeddingScores(*(side.embeddings for side in sides))
     pairs = pair_ranks.pairs_of("positives", positives, scores.shape, least=1)
-    both = {"image_to_text": (scores, pairs)}
-    both["text_to_image"] = scores.T, pairs[:, ::-1]
-    ranks, precise = {}, {}
-    for direction, given in both.items():
-        ranks[direction], found = pair_ranks.precise_ranks(*given)
-        for name, values in found.items():
-            precise[f"{direction}/{name}"] = float(np.mean(values))
-    return ranks, precise
+    directions = {
+        "image_to_text": (scores, pairs),
+        "text_to_image": (scores.T, pairs[:, ::-1]),
+    }
+    ranks, means = {}, {}
+    for direction, queries in directions.items():
+        ranks[direction], precisions = pair_ranks.precise_ranks(*queries)
+        for name, values in precisions.items():
+            means[f"{direction}/{name}"] = float(np.mean(values))
+    return ranks, means
 
 
 def _best_other_caption(side):

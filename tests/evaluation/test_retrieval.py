@@ -1,11 +1,14 @@
 import itertools
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.evaluation import exact_scores as exact
-from tbnets.evaluation import ranking, retrieval
+from tbnets.evaluation import pair_ranks, ranking, retrieval
 from tbnets.evaluation.ranks import Ranks, Side
 from tests.evaluation import oracle
 
@@ -297,6 +300,7 @@ def test_other_dtypes_are_scored_in_float32(dtype):
     )
 
 
+@pytest.mark.filterwarnings("ignore:.* is bfloat16")
 def test_bfloat16_is_read():
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     images = np.eye(3).astype(bfloat16)
@@ -356,15 +360,39 @@ def test_bad_arrays_are_refused(images, texts, rows, message):
 @pytest.mark.parametrize("seed", range(4))
 def test_positives_of_captions_give_the_numbers_without(seed):
     images, texts, rows = random_case(seed, levels=2)
-    plain = retrieval.evaluate_retrieval(images, texts, rows)
+    plain = retrieval.evaluate_retrieval(
+        images, texts, rows, text_to_text=False
+    )
     mask = rows == np.arange(len(images))[:, None]
     for positives in mask, np.argwhere(mask)[::-1]:
         metrics = retrieval.evaluate_retrieval(
-            images, texts, rows, positives=positives
+            images, texts, positives=positives
         )
         assert {name: metrics[name] for name in plain} == plain
         more = {"r_precision", "map_at_r"}
         assert {one.split("/")[1] for one in metrics.keys() - plain} == more
+
+
+def test_matches_are_given_exactly_once():
+    images, texts, rows = np.eye(2), np.eye(2), [0, 1]
+    with pytest.raises(InputError):
+        retrieval.evaluate_retrieval(images, texts)
+    with pytest.raises(InputError):
+        retrieval.evaluate_retrieval(images, texts, rows, positives=np.eye(2))
+
+
+def test_bfloat16_embeddings_are_warned_of():
+    images = np.eye(3)
+    rounded = tf.constant(images, tf.bfloat16)
+    with pytest.warns(UserWarning, match="`image_embeddings` is bfloat16"):
+        retrieval.evaluate_retrieval(rounded, images, range(3))
+    with pytest.warns(UserWarning, match="`text_embeddings` is bfloat16"):
+        retrieval.evaluate_retrieval(images, rounded, positives=images > 0)
+    with pytest.warns(UserWarning, match="`scores` is bfloat16"):
+        pair_ranks.pair_ranks(rounded.numpy(), np.argwhere(images))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        retrieval.evaluate_retrieval(images, images, range(3))
 
 
 def test_positives_literal():
@@ -373,9 +401,7 @@ def test_positives_literal():
     metrics = retrieval.evaluate_retrieval(
         images,
         texts,
-        [0, 1, 1],
         recall_at=(1,),
-        text_to_text=False,
         positives=[[0, 0], [0, 2], [1, 0], [1, 2], [0, 0]],
     )
     # Image 0 finds both; image 1 finds 2 behind 1: 1/2, and (1/2) / 2.
@@ -404,7 +430,7 @@ def test_positives_literal():
 def test_bad_positives_are_refused(positives):
     with pytest.raises(ValueError, match=r"`positives` must be bool \(2, 3\)"):
         retrieval.evaluate_retrieval(
-            np.eye(2), np.eye(3, 2) + 1, [0, 1, 1], positives=positives
+            np.eye(2), np.eye(3, 2) + 1, positives=positives
         )
 
 
