@@ -179,6 +179,7 @@ class CheckedFile:
                 row = parse_json(text)
             except ValueError as error:
                 cut = line == len(rows) and not ends_well
+                cut = cut and text.lstrip().startswith("{")
                 advice = " The file looks truncated: copy it again." * cut
                 self.refuse("a JSON object", text, line, f"{error}.{advice}")
                 continue
@@ -311,6 +312,7 @@ def _broken_json(error):
         return "expected JSON; found an empty file."
     message = f"expected JSON; found at column {error.colno}: {error.msg}."
     cut = error.pos >= len(end) or end[-1] not in "}]"
+    cut = cut and end.lstrip()[0] in "{["  # Else it is of another format.
     if cut and error.msg != "Extra data":
         end = shown(end[-30:])
         message += f" It ends with {end}, looks truncated: copy it again."

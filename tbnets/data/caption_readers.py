@@ -162,7 +162,9 @@ def _token_captions(file):
         cut = line == len(rows) and not ends_well
         match = _TOKEN_ROW.fullmatch(row)
         if row.strip() and (cut or not match):
-            advice = "The file looks truncated: copy it, or end the line." * cut
+            advice = ""
+            if cut and captions:  # Else it may be of another format.
+                advice = "The file looks truncated: copy it, or end the line."
             file.refuse("'<image>#<number><TAB><caption>'", row, line, advice)
         elif match and file.file_name(match[1], line):
             texts = captions.setdefault(match[1], {})

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tbnets.annotations import Integers, Path
-from tbnets.checked_files import CheckedFile, ProblemError
+from tbnets.checked_files import CheckedFile, ProblemError, shown
 from tbnets.checked_numbers import checked_rows
 from tbnets.data import caption_readers, caption_tables
 from tbnets.data import splits as split_names
@@ -316,31 +316,47 @@ def usual_format(path):
     return "table" if is_table else "karpathy"
 
 
-def _guess_formats(path):
-    """Returns the formats that a path may be of, by how it begins."""
+def _first_characters(path):
+    """Returns how a file begins, without blanks before; "" for a folder."""
+    try:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
+            return file.read(_NUM_CHARACTERS).lstrip()
+    except OSError:
+        return ""
+
+
+def _guess_formats(path, start):
+    """Returns the formats that a path may have, by its first characters."""
     if os.path.isdir(path):
         has_captions = any(n.endswith("_caps.txt") for n in os.listdir(path))
         return ("precomputed",) if has_captions else ()
-    try:
-        with open(path, encoding="utf-8-sig", errors="replace") as file:
-            head = file.read(_NUM_CHARACTERS).lstrip()
-    except OSError:
-        return ()
-    first = head.partition("\n")[0]
-    if re.match(r"[^\t]+#\d+ *\t", first):
+    if re.match(r"[^\t\n]+#\d+ *\t", start):
         return ("flickr",)
-    if first.startswith("{") and not path.lower().endswith(".jsonl"):
+    if start.startswith("{") and not path.lower().endswith(".jsonl"):
         return _JSON_FORMATS
     return ("table",) if path.lower().endswith(_TABLES) else ()
 
 
 def _refuse_other_format(format, file):
-    """Reports a file that seems to be of another format; tells whether."""
-    found = _guess_formats(file.path)
-    if not found or format in found:
+    """Reports a file that seems to have another format; returns whether."""
+    start = _first_characters(file.path)
+    formats = _guess_formats(file.path, start)
+    if format in formats:
         return False
+    expected = f"expected captions of format {format}; found"
+    if formats:
+        names = " or ".join(formats)
+        file.report(
+            f"{expected} what looks like {names}. Set `format` to {names}."
+        )
+        return True
+    if not start or start[0] in "{[" or format == "precomputed":
+        return False  # The reader reports what is wrong.
     file.report(
-        f"expected captions of format {format}; found what looks like "
-        f"{' or '.join(found)}. Set `format` to {' or '.join(found)}."
+        f"{expected} {shown(start.partition(chr(10))[0])}. The file begins "
+        f"neither as JSON ({', '.join(_JSON_FORMATS)}) nor as flickr "
+        "(<image>#<number><TAB><caption>), and its name does not end as a "
+        f"table's ({', '.join(_TABLES)}). If it is a table, rename it and set "
+        "`format` to table."
     )
     return True

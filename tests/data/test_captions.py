@@ -297,6 +297,19 @@ def test_json_cut_in_half_names_line_and_column(karpathy_file, tmp_path):
         list_splits("karpathy", path)
 
 
+@pytest.mark.parametrize("format", ["karpathy", "flickr", "table"])
+@pytest.mark.parametrize(
+    "content", ["image,caption\na.jpg,A dog\na.jpg,A ca", "A dog", "<html>"]
+)
+def test_a_file_of_another_format_is_not_called_truncated(
+    tmp_path, format, content
+):
+    path = write(tmp_path / "captions.txt", content)
+    message, problems = fails(format, path)
+    assert len(problems) == 1 and "truncated" not in message
+    assert all(name in message for name in READERS if name != "precomputed")
+
+
 def test_json_cut_anywhere_is_noticed(karpathy_file):
     text = karpathy_file.read_text()
     for end in range(len(text)):
@@ -306,9 +319,8 @@ def test_json_cut_anywhere_is_noticed(karpathy_file):
 
 
 def test_json_that_is_none(tmp_path):
-    path = write(tmp_path / "d.json", "A dog\n")
-    message, _ = fails("karpathy", path)
-    assert "expected JSON" in message
+    path = write(tmp_path / "list.json", "[1")
+    assert "expected JSON" in fails("karpathy", path)[0]
     path = write(tmp_path / "deep.json", "[" * 200_000)
     assert "expected JSON" in fails("karpathy", path)[0]
     path = write(tmp_path / "other.json", '{"annotations": []}')
