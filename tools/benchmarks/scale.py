@@ -5,6 +5,7 @@ would take more than a minute or two, as the one before tells, is left out;
 so is one that wants more memory. Both are said.
 """
 
+import math
 import pathlib
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ import numpy as np
 
 from benchmarks import peers, peers_process
 from tbnets.errors import check_choice
-from tbnets.files import write_json
+from tbnets.files import write_atomically, write_json
 
 
 class Part(NamedTuple):
@@ -189,9 +190,41 @@ def _row(part, size, options):
 
 def keep(found, folder):
     """Adds a part to `scale.json`, and draws all that is there."""
-    from benchmarks import scale_picture
-
     path, known = peers.kept(folder, "scale.json", {})
     known |= found
     write_json(path, known)
-    scale_picture.draw(known, path.with_suffix(".png"))
+    _draw(known, path.with_suffix(".png"))
+
+
+def _draw(rows_of_parts, path):
+    """Draws a panel for each part, both axes logarithmic.
+
+    Args:
+        rows_of_parts: dict of rows by part.
+        path: PNG file to write.
+    """
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        math.ceil(len(rows_of_parts) / 3), 3, figsize=(13, 7), squeeze=False
+    )
+    for axis in axes.flat[len(rows_of_parts) :]:
+        axis.set_axis_off()
+    for axis, (name, rows) in zip(axes.flat, rows_of_parts.items()):
+        part = PARTS[name]
+        sizes = [row["size"] for row in rows]
+        floor = [row["floor"] for row in rows]
+        own = [row["seconds"] for row in rows]
+        axis.loglog(sizes, own, "o-", label="tbnets")
+        axis.loglog(sizes, floor, "s--", color="tab:green", label=part.floor)
+        axis.set_title(name)
+        axis.set_xlabel(part.of)
+        axis.set_ylabel("seconds")
+        axis.grid(alpha=0.3, which="both")
+        axis.legend(fontsize=8)
+    figure.tight_layout()
+    write_atomically(
+        pathlib.Path(path),
+        lambda file: figure.savefig(file, format="png", dpi=80),
+    )
+    pyplot.close(figure)
