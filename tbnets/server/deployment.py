@@ -15,8 +15,8 @@ from tbnets.serving import saved_files
 from tbnets.serving.export import is_batchable
 from tbnets.serving.photo_reader import AT_ONCE
 
-IMAGE = "tensorflow/serving:2.21.0"
-"""The server's image. It must not be older than what exports."""
+IMAGE = "tensorflow/serving:2.20.0"
+"""The newest image of TensorFlow Serving, as of 2026-11-26."""
 MOST_ROWS = 32
 """Rows that a server puts together: photos a second are as many beyond."""
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")

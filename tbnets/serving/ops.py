@@ -32,10 +32,10 @@ TF_TEXT_SERVING_OPS = frozenset(
     WordpieceTokenizeWithOffsets
     """.split()
 )
-"""The ops of TF Text 2.12.1.
+"""The ops of TF Text 2.12.1, which TensorFlow Serving includes up to 2.19.1.
 
-TensorFlow Serving's binaries carry that version, long after newer ones were
-released, and refuse a graph with any op they do not know.
+A server refuses a graph with an op that it does not know. TensorFlow Serving
+2.20.0 includes TF Text 2.20.0, which has all of these.
 """
 KEEPING_OPS = frozenset(
     """

@@ -5,8 +5,8 @@ training captions is counted for the vocabulary, and the exported model's
 `Tokenizer` splits by it. There is no second tokeniser on the host that could
 come to disagree with the one being served.
 
-The tf-text op in use is among those of TF Text 2.12.1, the version built into
-TensorFlow Serving.
+The one op of TF Text in use is in TF Text 2.12.1, the version in TensorFlow
+Serving up to 2.19.1.
 """
 
 import collections

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import tensorflow as tf
 from google.protobuf import (
     descriptor_pb2,
     descriptor_pool,
@@ -132,9 +131,3 @@ def test_the_manifests_are_what_docker_and_kubernetes_read(tmp_path):
 def test_a_name_that_no_url_has_is_refused(name):
     with pytest.raises(ValueError, match="`output` must be a folder called"):
         deployment.check_name(name)
-
-
-def test_the_server_is_not_older_than_what_exports():
-    server = deployment.IMAGE.partition(":")[2].split(".")
-    ours = tf.__version__.split(".")
-    assert [int(n) for n in server[:2]] >= [int(n) for n in ours[:2]]
