@@ -1,47 +1,48 @@
-r"""Tells which models come along, or writes one as a whole SavedModel.
+r"""Lists the models that come with tbnets, or exports one for a server.
 
   python tools/zoo.py
 
-prints a line a model: its task, its language, the size of what comes along,
-and its recalls. Each is loaded by its name, --model=NAME, of other tools.
+prints one line for each model: task, language, size and recalls. Pass a name as
+--model=NAME to other commands.
 
   python tools/zoo.py --export=flickr8k_photos served
 
-writes served/flickr8k_photos/1, or the next version: a SavedModel for
-TensorFlow Serving, or for any program with TensorFlow and TF Text. A model of
-which the branches alone come along is put together first, which needs
-pip install "tbnets[photos]" once; what is written needs neither it nor tbnets.
-It is kept below $TBNETS_CACHE, by default ~/.cache/tbnets.
+writes served/flickr8k_photos with everything that TensorFlow Serving needs: the
+SavedModel as version 1 (or the next one) with warm-up requests, models.config,
+docker-compose.yml and kubernetes.yaml. It needs pip install "tbnets[serving]".
+A model of which only the branches come with tbnets needs "tbnets[photos]" too.
+It is the same as
 
-tools/export.py --model=NAME writes a model with fewer signatures, with an
-index, or with what a server warms up by. docs/zoo.md tells more.
+  python tools/export.py --model=flickr8k_photos \
+      --output=served/flickr8k_photos --serving
+
+which also selects signatures and adds an index. See docs/zoo.md.
 """
 
 import dataclasses
 import pathlib
-import shutil
 
+from tbnets import startup
 from tbnets.errors import InputError
-from tbnets.files import new_folder
 from tbnets.flags.flag import flag
 from tbnets.serving import zoo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Which model is written, and where."""
+    """The model to export, and where to."""
 
-    export: str = flag("", "Name of a model to write.")
+    export: str = flag("", "Name of the model to export.")
     folder: list[str] = flag(
-        [], "Folder to write it below, as FOLDER/NAME/1.", kind="words"
+        [], "Folder to write to, as FOLDER/NAME/1.", kind="words"
     )
 
 
 def main(options):
-    """Prints the table, or writes a model."""
+    """Prints the table, or exports a model."""
     if bool(options.export) + len(options.folder) not in (0, 2):
         raise InputError(
-            "`--export` must come with one folder to write below. Received: "
+            "`--export` must come with one folder to write to. Received: "
             f"--export={options.export} and {len(options.folder)} folders. "
             "Write for example tools/zoo.py --export=flickr8k_photos served."
         )
@@ -49,17 +50,13 @@ def main(options):
         print(zoo.describe())
         return
     zoo.check_name(options.export, "--export")
-    print(f"SavedModel  {write(options.export, options.folder[0])}")
-
-
-def write(name, folder):
-    """Writes a model as the next version below a folder; returns its path."""
-    source = zoo.locate(name) / "1"
-    from tbnets.serving.export import next_version
-
-    folder = pathlib.Path(folder, name)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / str(next_version(folder))
-    with new_folder(path) as partial:
-        shutil.copytree(source, partial, dirs_exist_ok=True)
-    return path
+    # Imported late: the table needs neither TensorFlow nor Keras.
+    with startup.quiet_tensorflow():
+        from tbnets.commands import export
+    export.main(
+        export.Options(
+            model=options.export,
+            output=str(pathlib.Path(options.folder[0], options.export)),
+            serving=True,
+        )
+    )

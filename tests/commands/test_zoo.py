@@ -3,6 +3,7 @@
 import pytest
 
 import tbnets
+from tbnets.server import warmup
 from tbnets.serving.served import load_saved_model
 from tests.verbs import ask
 
@@ -11,12 +12,19 @@ def test_without_flags_the_table_is_printed():
     assert ask("zoo") == (f"{tbnets.zoo.describe()}\n", "", "")
 
 
-def test_a_model_is_written_as_a_server_finds_it(tmp_path):
+def test_a_model_is_exported_with_what_a_server_starts_with(tmp_path):
+    pytest.importorskip("tensorflow_serving.apis")
     name = "scenes_hm_lstm"
+    folder = tmp_path / "served" / name
     for version in (1, 2):
-        path = tmp_path / "served" / name / str(version)
-        line = f"--export={name}", tmp_path / "served"
-        assert ask("zoo", *line) == (f"SavedModel  {path}\n", "", "")
+        path = folder / str(version)
+        out, err, failure = ask("zoo", f"--export={name}", tmp_path / "served")
+        assert out.startswith(f"SavedModel  {path}\n")
+        assert (err, failure) == ("", "")
+    assert (folder / "models.config").is_file()
+    requests = warmup.read_requests(path)
+    names = {request.model_spec.signature_name for request in requests}
+    assert names == {*load_saved_model(path).signatures}
     [own] = load_saved_model(path).embed_text(["(NP red ball)"])
     [wanted] = tbnets.zoo.load(name).embed_text(["(NP red ball)"])
     assert own.tolist() == wanted.tolist()
