@@ -67,7 +67,20 @@ def _converted(content):
         return b"", f"has more than {photo_head.MAX_PIXELS} pixels"
     except Exception:  # Of a damaged head Pillow raises any.
         return b"", f"is no whole {kinds[0]} file"
+    if content[12:16] == b"VP8 " and _is_too_short(content, *picture.size):
+        return b"", f"is no whole {kinds[0]} file"
     return png_of(picture)
+
+
+def _is_too_short(content, width, height):
+    """Returns whether a lossy WebP file has too few bytes for its size.
+
+    A key frame codes the prediction modes of each block of 16 x 16 pixels with
+    fixed probabilities (RFC 6386, Sec. 11), which takes more than 3 bits.
+    Pillow would allocate the whole picture first.
+    """
+    num_bytes = int.from_bytes(content[16:20], "little")
+    return 8 * num_bytes < 3 * (width // 16) * (height // 16)
 
 
 def _is_read(name):

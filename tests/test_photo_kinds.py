@@ -40,6 +40,15 @@ def encoded(format, mode="RGB", **options):
     return file_of(PICTURE.convert(mode), format, **options)
 
 
+def test_a_webp_too_short_for_its_size_is_not_decoded(monkeypatch):
+    blank = PIL.Image.new("RGB", (1600, 1600))
+    content = bytearray(file_of(blank, "WEBP"))
+    assert fault_of(bytes(content)) is None
+    content[26:30] = (8000).to_bytes(2, "little") * 2  # Its width and height.
+    monkeypatch.setattr(PIL.ImageOps, "exif_transpose", None)  # Would decode.
+    assert fault_of(bytes(content)) == "is no whole WebP file"
+
+
 @pytest.mark.parametrize("mode", ["RGB", "I", "L"])
 def test_a_picture_without_pixels_is_told_so(mode):
     for size in ((0, 0), (0, 5)):
