@@ -1,18 +1,16 @@
-"""Named streams of random numbers: no two parts of a network share one.
+"""Named streams of random numbers: no two parts of a run share one.
 
     Branch(units, seed=seed_of(settings.seed, "image_branch", len(units)))
 
-A run has one seed. It gives each part of its network that draws random
-numbers while it learns a block of integers, and the part's layers count up
-from the first one. Two layers with one integer would drop the same units.
+A run has one seed. Each part of its network that draws random numbers during
+training gets a block of integers from `seed_of`, and its layers count up from
+the first one. Two layers with the same integer would drop the same units.
 
-What is drawn on the host comes from `generator_of`, by the seed and numbers
-that count, such as the epoch. There NumPy takes what a key lacks for 0, so
-streams meet: vectors of words that have none are drawn by (seed), numbers
-appended to words by (seed, 1), an epoch by (seed, epoch), and the pairs of its
-first batch by (seed, epoch, 0). They draw other things than the order of
-epochs 0, 1 and this one does, and a run's numbers depend on them.
+What is drawn on the host comes from `generator_of`, by the seed, the name of
+the stream and numbers that count, such as the epoch.
 """
+
+import zlib
 
 import numpy as np
 
@@ -27,13 +25,8 @@ STREAMS = {
 }
 """The place of each part's block among those of a run, from 1: to change one
 is to change what every run draws."""
-HOST_STREAMS = {
-    "missing_vectors": (),
-    "new_dims": (1,),
-    "epoch": (),
-    "pairs": (),
-}
-"""What stands behind the seed in the key of each stream of the host."""
+HOST_STREAMS = ("missing_vectors", "new_dims", "epoch", "pairs")
+"""Streams of the host. To rename one is to change what every run draws."""
 PER_STREAM = 100
 PER_RUN = 1000
 
@@ -66,14 +59,26 @@ def seed_of(run_seed, stream, num_layers=1):
 
 
 def generator_of(run_seed, stream, *places):
-    """Returns the random numbers of a stream of the host.
+    """Returns a generator for one stream of random numbers on the host.
 
     Args:
         run_seed: integer of the run, not negative.
-        stream: key of `HOST_STREAMS`.
-        *places: integers that count in it, such as the epoch.
+        stream: one of `HOST_STREAMS`.
+        *places: integers that count in the stream, such as the epoch; each
+            from 0 to 2**32 - 1.
 
     Returns:
-        `numpy.random.Generator`; the same for the same arguments.
+        `numpy.random.Generator`; equal arguments give equal numbers, any other
+        arguments give independent ones.
+
+    Raises:
+        ValueError: the stream is unknown.
     """
-    return np.random.default_rng([run_seed, *HOST_STREAMS[stream], *places])
+    advice = "Add a new stream to `HOST_STREAMS`."
+    check_choice("stream", stream, HOST_STREAMS, advice)
+    # Not `default_rng([run_seed, *places])`: NumPy pads that list with zeros,
+    # so [7] and [7, 0] would be one stream.
+    key = zlib.crc32(stream.encode()), *places
+    return np.random.default_rng(
+        np.random.SeedSequence(run_seed, spawn_key=key)
+    )
