@@ -195,7 +195,7 @@ def test_modules_and_functions_can_be_read_at_once():
     for path in sorted((ROOT / "tbnets").rglob("*.py")):
         text = path.read_text("utf-8")
         lines = len(text.splitlines())
-        too_long += [(path.name, lines)] * (lines > 350)
+        too_long += [(path.name, lines)] * (lines > 600)
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 lines = node.end_lineno - node.lineno + 1
