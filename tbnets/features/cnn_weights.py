@@ -15,6 +15,47 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.store.npy import ERRORS
 
 MOST_LISTED = 5
+MOST_UNPACKED = 20
+"""Times the size of a file that its content may have once it is unpacked."""
+_FREE = 1 << 20
+"""Bytes that a file may unpack to, however small it is."""
+
+
+def check_unpacked_size(name, unpacked, packed):
+    """Raises an InputError if a compressed file would fill the memory.
+
+    Weights hardly compress: untrained ones with the zeros of Adam's moments to
+    a third of their size.
+
+    Args:
+        name: of the file, or of a part of it, for the message.
+        unpacked: bytes that it says it holds.
+        packed: bytes that it takes on disk.
+    """
+    if unpacked > MOST_UNPACKED * packed + _FREE:
+        raise InputError(
+            f"`path` must hold at most {MOST_UNPACKED} times its own size. "
+            f"Received: {name} with {unpacked} bytes in {packed}. Save the "
+            "weights again without compression."
+        )
+
+
+def check_datasets(name, file, packed):
+    """Raises an InputError if the arrays of an open HDF5 file are too large.
+
+    Args:
+        name: of the file, for the message.
+        file: an open `h5py.File`; HDF5 compresses and omits parts of arrays.
+        packed: its bytes on disk.
+    """
+    sizes = []
+
+    def note(_, item):
+        if isinstance(item, h5py.Dataset):
+            sizes.append(item.size * item.dtype.itemsize)
+
+    file.visititems(note)
+    check_unpacked_size(name, sum(sizes), packed)
 
 
 def weights_sha256(network) -> str:
@@ -46,6 +87,7 @@ def load_weights(network, path):
     require_weights_file(path)
     try:
         with h5py.File(path, "r") as file:
+            check_datasets(path, file, pathlib.Path(path).stat().st_size)
             root = file.get("model_weights", file)
             is_old = "layer_names" in root.attrs
             stored = _stored_layers(root) if is_old else {}

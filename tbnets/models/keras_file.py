@@ -1,13 +1,17 @@
 """Whole models as Keras saves them: one `.keras` file."""
 
+import contextlib
 import importlib
 import pkgutil
+import zipfile
 from typing import Any
 
+import h5py
 import keras
 
 from tbnets import layers, losses, models
 from tbnets.annotations import Path
+from tbnets.features.cnn_weights import check_datasets, check_unpacked_size
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.training import fused_optimizers  # noqa: F401
 
@@ -35,8 +39,27 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
     Returns:
         The model.
 
+    Raises:
+        ValueError: the file would unpack to more than 20 times its size.
+
     Example:
         network.save("network.keras")
         network = tbnets.load_model("network.keras")
     """
+    with contextlib.suppress(OSError, zipfile.BadZipFile):  # Keras reports it.
+        _check_sizes(path)
     return keras.models.load_model(path, **options)
+
+
+def _check_sizes(path):
+    """Raises an InputError if a part of a `.keras` file would fill the memory.
+
+    Keras unpacks the parts whole before it reads them.
+    """
+    with zipfile.ZipFile(path) as archive:
+        for part in archive.infolist():
+            name, packed = f"{part.filename} of {path}", part.compress_size
+            check_unpacked_size(name, part.file_size, packed)
+            if part.filename.endswith(".h5"):
+                with archive.open(part) as stream, h5py.File(stream) as file:
+                    check_datasets(name, file, packed)

@@ -133,6 +133,13 @@ def test_networks_have_the_size_they_were_made_for():
     assert build_cnn("MobileNetV2", image_size=32, top=False).image_size == 32
 
 
+def test_weights_that_would_fill_the_memory_are_refused(tmp_path):
+    with h5py.File(tmp_path / "net.h5", "w") as file:
+        file.create_dataset("w", (10**9,), "f4", chunks=True)  # 4 GB, unwritten
+    with pytest.raises(InputError):
+        load_weights(tiny_network(), tmp_path / "net.h5")
+
+
 def test_weights_hash_tells_weights_apart():
     first, again, other = (tiny_cnn(seed=seed).network for seed in (0, 0, 1))
     assert weights_sha256(first) == weights_sha256(again)

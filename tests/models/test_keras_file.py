@@ -1,9 +1,14 @@
+import io
+import zipfile
+
+import h5py
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tbnets
+from tbnets.errors import InputError
 from tests import fresh
 from tests.models.test_embedding_network import make, make_batch
 
@@ -116,3 +121,41 @@ def test_a_loss_of_before_compiles():
     network.compile_from_config(config)
     assert network.structure_steps == 3
     assert network.ranking_loss.negatives == "hardest"
+
+
+def bomb(path, **options):
+    """Writes a `.keras` file whose weights unpack to 50 MB."""
+    weights = io.BytesIO()
+    with h5py.File(weights, "w") as file:
+        zeros = np.zeros(50_000_000 // 4, np.float32)
+        file.create_dataset("0", data=zeros, **options)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", "{}")
+        method = None if options else zipfile.ZIP_DEFLATED
+        archive.writestr("model.weights.h5", weights.getvalue(), method)
+    return path
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "gzip"}])
+def test_a_file_that_would_fill_the_memory_is_not_unpacked(
+    tmp_path, options, monkeypatch
+):
+    path = bomb(tmp_path / "bomb.keras", **options)
+    monkeypatch.setattr(keras.models, "load_model", None)
+    with pytest.raises(InputError, match="`path`"):
+        tbnets.load_model(path)
+
+
+def test_a_compressed_copy_of_a_saved_network_loads(tmp_path):
+    network = compiled()
+    steps(network, BATCHES[:1])
+    network.save(tmp_path / "a.keras")
+    with (
+        zipfile.ZipFile(tmp_path / "a.keras") as plain,
+        zipfile.ZipFile(tmp_path / "b.keras", "w", zipfile.ZIP_LZMA) as packed,
+    ):
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    again = tbnets.load_model(tmp_path / "b.keras")
+    for one, other in zip(again.get_weights(), network.get_weights()):
+        np.testing.assert_array_equal(one, other)
