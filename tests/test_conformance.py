@@ -19,6 +19,7 @@ import tensorflow as tf
 
 import tbnets.layers
 import tbnets.models
+from tbnets.errors import UserError
 from tbnets.layers.branch import Branch
 from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.dropout import SeededDropout
@@ -442,6 +443,13 @@ def test_graph_of_a_model_equals_eager(name):
     inputs = map_arrays(one_row, part.inputs)
     assert_close(function(inputs), made(inputs))
     assert function.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_export_of_keras_names_the_one_of_tbnets(name, tmp_path):
+    model, _ = whole(name)
+    with pytest.raises(UserError, match="tbnets.export_saved_model"):
+        model.export(tmp_path / "model")
 
 
 # What is not here does less than one that is, or is made of layers that are,

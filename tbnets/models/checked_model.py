@@ -1,10 +1,11 @@
 """What a model is asked beside `fit`, looked at as `fit` does."""
 
 import inspect
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 
+from tbnets.errors import InputTypeError
 from tbnets.models import fit_arguments
 
 
@@ -44,6 +45,25 @@ class CheckedModel(keras.Model):
         """
         given = self._on_finite(keras.Model.predict, args, kwargs)
         return super().predict(*given.args[1:], **given.kwargs)
+
+    def export(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises an error that names `tbnets.export_saved_model`.
+
+        Keras exports a model of tensors. A served network also takes captions
+        and photos, so it needs a vocabulary.
+
+        Args:
+            *args: as of `keras.Model.export`.
+            **kwargs: likewise.
+
+        Raises:
+            TypeError: always.
+        """
+        raise InputTypeError(
+            "`export` must be `tbnets.export_saved_model`. Received: "
+            f"{type(self).__name__}.export. Call tbnets.export_saved_model("
+            "network, vocabulary, path, image_shape=...)."
+        )
 
     def _on_finite(self, method, args, kwargs):
         """Returns what a method of Keras is given, once it was looked at."""
