@@ -4,6 +4,8 @@ import contextlib
 import ctypes
 import errno
 import gc
+import importlib.abc
+import importlib.util
 import logging as py_logging
 import os
 import pathlib
@@ -49,6 +51,30 @@ def quiet_tensorflow():
     hidden = contextlib.nullcontext() if heard else _hidden()
     with _importing, _uncollected(), hidden:
         yield
+
+
+class _QuietTensorFlow(importlib.abc.MetaPathFinder):
+    """Imports TensorFlow within `quiet_tensorflow`, whoever imports it first.
+
+    A command may import it in any function, so that no list of places would
+    stay complete.
+    """
+
+    def find_spec(self, fullname, path, target=None):
+        """Finds TensorFlow as usual; its loader then runs quietly."""
+        if fullname != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None:
+            execute = spec.loader.exec_module
+
+            def execute_quietly(module):
+                with quiet_tensorflow():
+                    execute(module)
+
+            spec.loader.exec_module = execute_quietly
+        return spec
 
 
 @contextlib.contextmanager
@@ -264,6 +290,7 @@ def run(work):
     """
     keep_freed_memory()
     choose_kernels()
+    sys.meta_path.insert(0, _QuietTensorFlow())
     sys.excepthook = _print_bug
     signal.signal(signal.SIGINT, _interrupt)
     # TensorFlow and Keras inform and warn through these two; a tool's own

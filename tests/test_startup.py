@@ -60,6 +60,10 @@ def work():
         raise InputError("`--flag` must be set.")
     elif kind == "kernels":
         print(startup.kernels())
+    elif kind == "tensorflow":  # Late, as in a function of a command.
+        import tensorflow
+        import tensorflow.inner
+        assert tensorflow.loaded
     print("done")
 
 
@@ -345,3 +349,18 @@ def test_kernels_are_chosen_by_the_processor(
     monkeypatch.setitem(sys.modules, "tensorflow", object())
     startup.choose_kernels(processor)  # Too late.
     assert KERNELS not in os.environ
+
+
+def test_a_late_import_of_tensorflow_prints_nothing(tool, tmp_path):
+    noisy = "import os; os.write(2, b'cudart_stub.cc'); loaded = True"
+    for name in ("__init__", "inner"):
+        path = tmp_path / f"tensorflow/{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(noisy if name == "__init__" else "")
+    ended = subprocess.run(
+        [sys.executable, str(tool), "tensorflow"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")

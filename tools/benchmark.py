@@ -38,7 +38,7 @@ import functools
 import importlib
 import sys
 
-from tbnets import commands, startup
+from tbnets import commands
 from tbnets.flags.flag import Count, Whole, flag
 from tbnets.serving import zoo
 
@@ -123,8 +123,7 @@ class Options:
 
 def main(options):
     """Runs the benchmark that was asked for."""
-    with startup.quiet_tensorflow():
-        benchmark = importlib.import_module(f"benchmarks.{options.benchmark}")
+    benchmark = importlib.import_module(f"benchmarks.{options.benchmark}")
     dim, hidden = options.embedding_dim, options.hidden_dim
     images, captions = options.num_images, options.captions_per_image
     often, seldom = options.repeats or 15, options.repeats or 3

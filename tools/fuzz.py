@@ -32,7 +32,7 @@ import importlib
 import pathlib
 import sys
 
-from tbnets import commands, startup
+from tbnets import commands
 from tbnets.errors import InputError
 from tbnets.flags.flag import Whole, flag
 
@@ -70,11 +70,10 @@ HARNESSES = {
 
 def read_broken_files(given):
     """Runs --mutations or --only; returns the number of faults."""
-    with startup.quiet_tensorflow():
-        from tests.fuzz import child, table
-        from tests.fuzz.readers import READERS
+    from tests.fuzz import child, table
+    from tests.fuzz.readers import READERS
 
-        child.start_server()
+    child.start_server()
     if given.only:
         return table.show_one(READERS, given.only, given.seed)
     readers = table.chosen(READERS, given.readers)
@@ -95,9 +94,7 @@ def main(given):
         faults += read_broken_files(given)
     for name, count in asked.items():
         if count:
-            with startup.quiet_tensorflow():
-                name = f"tests.fuzz.{HARNESSES[name]}"
-                module = importlib.import_module(name)
+            module = importlib.import_module(f"tests.fuzz.{HARNESSES[name]}")
             faults += module.run(count, given.seed)
     return int(faults > 0)
 

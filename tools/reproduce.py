@@ -29,7 +29,7 @@ import sys
 
 from reproducing import checks, measured
 
-from tbnets import commands, startup
+from tbnets import commands
 from tbnets.errors import InputError
 from tbnets.files import write_text
 from tbnets.flags import flagfiles
@@ -116,8 +116,7 @@ def main(options):
         print("\n".join(commands_of(options.run, options.seeds)))
         return 0
     if options.record:
-        with startup.quiet_tensorflow():
-            from reproducing import recording
+        from reproducing import recording
 
         cpu = options.cpu or recording.this_cpu()
         print(

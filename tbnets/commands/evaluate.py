@@ -64,7 +64,7 @@ import pathlib
 
 import numpy as np
 
-from tbnets import files, startup
+from tbnets import files
 from tbnets.commands import checks, evaluate_flags
 from tbnets.commands.evaluate_flags import Options, help_sections
 from tbnets.data.splits import NoSuchSplit
@@ -79,9 +79,9 @@ MAP_CAPTIONS = 5
 
 def evaluate_split(options):
     """Measures a split by what a run or others learned, and draws --map."""
-    with startup.quiet_tensorflow():
-        from tbnets import runs
-        from tbnets.commands import zero_shot
+    from tbnets import runs
+    from tbnets.commands import zero_shot
+
     title = what = options.run_dir or zero_shot.title(options)
     if options.run_dir:
         found = run_scores(options, runs, options.run_dir)

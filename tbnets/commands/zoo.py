@@ -22,7 +22,6 @@ which also selects signatures and adds an index. See docs/zoo.md.
 import dataclasses
 import pathlib
 
-from tbnets import startup
 from tbnets.errors import InputError
 from tbnets.flags.flag import flag
 from tbnets.serving import zoo
@@ -51,8 +50,8 @@ def main(options):
         return
     zoo.check_name(options.export, "--export")
     # Imported late: the table needs neither TensorFlow nor Keras.
-    with startup.quiet_tensorflow():
-        from tbnets.commands import export
+    from tbnets.commands import export
+
     export.main(
         export.Options(
             model=options.export,
