@@ -279,6 +279,7 @@ EVALUATE = [
     ),
     (ARRAYS + "--split=dev", ["`--split`", "read with --run_dir"]),
     (ARRAYS + "--json={root}/absent/m.json", ["`--json`", "Make the folder"]),
+    ("--run_dir={root}/run --map=out", ["`--map` must be a file that ends"]),
     (ARRAYS + "--memory_limit_mb=0", ["`--memory_limit_mb` must be a finite"]),
     (ARRAYS + "--protocol=best", ["--protocol=best", "--help"]),
     (ARRAYS + "--protocol=coco_5k", ["5000 rows"]),
@@ -354,6 +355,10 @@ QUERY = [
     (
         MODEL + "--images={root}/photos --html={root}/absent/m.html dog",
         ["`--html` must be a file in a folder", "Make the folder"],
+    ),
+    *(
+        (f"--images={{root}}/photos --{name}=out dog", [f"`--{name}` must be"])
+        for name in ("montage", "html")
     ),
     ("--model= {root}/photos dog", ["`--model` must be a name", "--model=,"]),
     ("--model=flickr {root}/photos dog", ["a name of the zoo", "flickr"]),

@@ -83,8 +83,8 @@ class Options:
     )
     output: str = flag(
         "",
-        "File to write: of embed .npy, float32 [n, dim]; of localize PNG, or a "
-        "folder for several photos.",
+        "Where to write: of embed a .npy file, float32 [n, dim]; of localize a "
+        ".png file, or a folder for the pictures.",
     )
     json: str = flag("", JSON)
     timeout: Amount = flag(30, "Seconds that an answer may take.")
@@ -245,7 +245,7 @@ def main(options):
             dataclasses.replace(options, words=texts, top=options.top or 1)
         )
     check_text("tools/ask.py", texts)
-    check_place("output", options.output)
+    check_place("output", options.output, ".npy")
     check_place("json", options.json)
     with alone(options.json):
         found = QUESTIONS[question](options, texts)

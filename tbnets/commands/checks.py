@@ -61,10 +61,32 @@ def chosen(options):
     return {name: getattr(options, name) for name in CHOOSING}
 
 
-def check_place(name, path):
-    """Refuses a file to write, the value of a flag, where no folder is."""
+def check_place(name, path, ending=""):
+    """Raises an InputError if a flag names a file that can not be written.
+
+    Args:
+        name: of the flag.
+        path: its value; "" is left alone.
+        ending: that the file must have, such as ".png"; "" for any.
+    """
+    check_ending(name, path, ending)
     if path and not pathlib.Path(path).absolute().parent.is_dir():
         raise InputError(
             f"`--{name}` must be a file in a folder that is there. Received: "
             f"--{name}={path}. Make the folder, or choose another."
+        )
+
+
+def check_ending(name, path, ending):
+    """Raises an InputError if the file of a flag has another ending.
+
+    Args:
+        name: of the flag.
+        path: its value; "" is left alone.
+        ending: such as ".png".
+    """
+    if path and not path.lower().endswith(ending):
+        raise InputError(
+            f"`--{name}` must be a file that ends with {ending}. Received: "
+            f"--{name}={path}. Write --{name}={path}{ending}."
         )

@@ -233,7 +233,7 @@ def check_flags(options):
             f"{options.query_bank} with --split={options.split}. Name the "
             "training split."
         )
-    for name in ("json", "map"):
-        checks.check_place(name, getattr(options, name))
+    checks.check_place("json", options.json)
+    checks.check_place("map", options.map, ".png")
     if options.map:  # Refused before anything is computed.
         space_map.import_tsne()

@@ -14,7 +14,7 @@ learned from photos; --model=scenes_localization knows the rendered scenes.
 asks for the same in several photos: the first word is a photo, and so is each
 that ends as one, such as .jpg; the others are phrases. The photos are drawn
 with their boxes, as PHOTO.localized.png in the folder drawn; --output=found.png
-draws a single one. Nothing is written that no flag asks for.
+draws a single one to that file. Nothing is written that no flag asks for.
 
   python tools/localize.py --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"
@@ -84,8 +84,8 @@ class Options(Asked, Choosing):
     )
     output: str = flag(
         "",
-        "PNG to draw the boxes to; of several photos, a folder for "
-        "PHOTO.localized.png of each.",
+        "Where to draw the boxes: a file that ends with .png, or a folder, "
+        "which gets PHOTO.localized.png for each photo.",
     )
     json: str = flag(
         "",
@@ -111,10 +111,24 @@ def read_words(options):
 
 
 def places_of_pictures(options, photos):
-    """Returns where each photo is drawn: a path each, "" for nowhere."""
+    """Returns the path of each photo's picture; "" where none is drawn.
+
+    Raises:
+        ValueError: `--output` is neither a folder nor a PNG, or two photos
+            have one name.
+    """
     output = options.output
-    if not output or (len(photos) == 1 and not os.path.isdir(output)):
-        return [output] * len(photos)
+    is_folder = os.path.isdir(output) or not pathlib.Path(output).suffix
+    if not output:
+        return [""] * len(photos)
+    if not is_folder:
+        if len(photos) > 1:
+            raise InputError(
+                "`--output` must be a folder for several photos. Received: "
+                f"--output={output}. Leave out the ending."
+            )
+        check_place("output", output, ".png")
+        return [output]
     stems = [pathlib.Path(photo).stem for photo in photos]
     if (twice := first_twice(stems)) is not None:
         raise InputError(

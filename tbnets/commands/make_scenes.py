@@ -25,6 +25,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from tbnets import startup
+from tbnets.commands.checks import check_ending
 from tbnets.flags.flag import REQUIRED, Whole, flag
 from tbnets.pictures.boxes import PhraseBox, draw_boxes
 from tbnets.progress import progress_bar
@@ -135,6 +136,7 @@ def print_summary(summary):
 
 def main(options):
     """Writes the scenes, the contact sheet, and what to do next."""
+    check_ending("contact_sheet", options.contact_sheet, ".png")
     names = [field.name for field in dataclasses.fields(SceneSettings)]
     settings = SceneSettings(*(getattr(options, name) for name in names))
     with progress_bar(settings.num_scenes, "drawing", "scene") as bar:

@@ -283,12 +283,12 @@ def check_flags(options, is_typed=False):
     check_pairs(options, {"approximate": "index"})
     check_text("tools/query.py", options.queries)
     check_place("json", options.json)
-    for name in ("montage", "html"):
+    for name, ending in (("montage", ".png"), ("html", ".html")):
         path = getattr(options, name)
         if path and (by_image or not options.images):
             needed = "sentences and --images, the folder of the photos"
             raise must_come_with(options, name, needed, "Add --images=FOLDER.")
-        check_place(name, path)
+        check_place(name, path, ending)
     if not by_image:
         check_outputs(options)
 

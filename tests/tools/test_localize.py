@@ -44,7 +44,10 @@ def answers(folder):
                 "a thing, red",
             ),
         ],
-        "mean boxes": [model, "--choice=mean_box", photo, "red"],
+        "mean boxes": [
+            *(model, "--choice=mean_box", f"--output={folder}/out"),
+            *(photo, "red"),
+        ],
         "no size": [model, "--choice_area_exponent=1", photo, "red"],
         "no warmth": [model, "--choice_temperature=0.2", photo, "red"],
         "too cold": [
@@ -65,6 +68,8 @@ def answers(folder):
         "no text": [model, photo, "a \udcff"],
         "no photo": [model, f"{folder}/none.jpg", "red"],
         "cut photo": [model, f"{folder}/cut.png", "red"],
+        "no ending": [model, f"--output={folder}/a.out", photo, "red"],
+        "one for two": [model, "--output=a.png", photo, photo, "red"],
         "over the photo": [model, f"--output={photo}", photo, "red"],
         "no folder": [model, f"--json={folder}/none/a.json", photo, "red"],
         "no model": [f"--model={folder}/none", photo, "red"],
@@ -95,6 +100,13 @@ def test_each_phrase_has_its_box(answers, folder):
         assert first["similarity"] > second["similarity"]
         printed = "".join(f"{edge:8.1f}" for edge in first["box"])
         assert printed in out
+
+
+def test_a_name_without_ending_is_a_folder(answers, folder):
+    assert answers["mean boxes"][2] == ""
+    assert [path.name for path in (folder / "out").iterdir()] == [
+        "photo.localized.png"
+    ]
 
 
 def test_mean_boxes_are_found(answers):
@@ -140,7 +152,8 @@ def test_the_boxes_are_drawn(answers, folder):
     # What no flag asks for is not written.
     assert "drawn" not in answers["unknown"][0]
     names = ["black.PNG", "black.png", "cut.png", "drawn", "drawn.png"]
-    names += ["features", "found.json", "model", "photo.png", "several.json"]
+    names += ["features", "found.json", "model", "out", "photo.png"]
+    names += ["several.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
 
 
@@ -189,6 +202,8 @@ def test_a_photo_without_proposals_is_told(answers):
         ("no text", "`localize` must be asked in UTF-8"),
         ("no photo", "none.jpg', which is not there"),
         ("cut photo", "cut.png', which does not decode"),
+        ("no ending", "`--output` must be a file that ends with .png"),
+        ("one for two", "`--output` must be a folder for several photos"),
         ("over the photo", "`--output` must not be a photo"),
         ("two of one name", "two photos called photo. Draw them one by one"),
         ("no folder", "`--json` must be a file in a folder that is there"),
