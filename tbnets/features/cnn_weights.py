@@ -16,46 +16,35 @@ from tbnets.store.npy import ERRORS
 
 MOST_LISTED = 5
 MOST_UNPACKED = 20
-"""Times the size of a file that its content may have once it is unpacked."""
+"""Largest ratio of the memory that weights take to the size of their file."""
 _FREE = 1 << 20
-"""Bytes that a file may unpack to, however small it is."""
+"""Bytes of memory that are allowed at any ratio."""
 
 
-def check_unpacked_size(name, unpacked, packed):
-    """Raises an InputError if a compressed file would fill the memory.
+def check_datasets(name, file, size):
+    """Raises an InputError if the arrays of an HDF5 file would fill the memory.
 
-    Weights hardly compress: untrained ones with the zeros of Adam's moments to
-    a third of their size.
-
-    Args:
-        name: of the file, or of a part of it, for the message.
-        unpacked: bytes that it says it holds.
-        packed: bytes that it takes on disk.
-    """
-    if unpacked > MOST_UNPACKED * packed + _FREE:
-        raise InputError(
-            f"`path` must hold at most {MOST_UNPACKED} times its own size. "
-            f"Received: {name} with {unpacked} bytes in {packed}. Save the "
-            "weights again without compression."
-        )
-
-
-def check_datasets(name, file, packed):
-    """Raises an InputError if the arrays of an open HDF5 file are too large.
+    HDF5 can compress an array, or leave out parts of it; Keras does neither.
 
     Args:
-        name: of the file, for the message.
-        file: an open `h5py.File`; HDF5 compresses and omits parts of arrays.
-        packed: its bytes on disk.
+        name: the file, for the message.
+        file: path of the HDF5 file, or an open binary file.
+        size: number of bytes of the file.
     """
     sizes = []
 
-    def note(_, item):
+    def add_size(_, item):
         if isinstance(item, h5py.Dataset):
-            sizes.append(item.size * item.dtype.itemsize)
+            sizes.append(item.nbytes)
 
-    file.visititems(note)
-    check_unpacked_size(name, sum(sizes), packed)
+    with h5py.File(file, "r") as opened:
+        opened.visititems(add_size)
+    if sum(sizes) > MOST_UNPACKED * size + _FREE:
+        raise InputError(
+            f"Weights must take at most {MOST_UNPACKED} times the size of the "
+            f"file. Received: {name} with arrays of {sum(sizes)} bytes in "
+            f"{size}. Save them again without compression."
+        )
 
 
 def weights_sha256(network) -> str:
@@ -86,8 +75,8 @@ def load_weights(network, path):
     """
     require_weights_file(path)
     try:
+        check_datasets(path, path, pathlib.Path(path).stat().st_size)
         with h5py.File(path, "r") as file:
-            check_datasets(path, file, pathlib.Path(path).stat().st_size)
             root = file.get("model_weights", file)
             is_old = "layer_names" in root.attrs
             stored = _stored_layers(root) if is_old else {}

@@ -30,6 +30,7 @@ from tbnets.errors import (
 )
 from tbnets.features import preset_files
 from tbnets.features.cnn import in_float32
+from tbnets.features.cnn_weights import check_datasets
 
 PREFIX = "hub:"
 """What stands before a preset where a flag may also name other networks."""
@@ -242,9 +243,12 @@ def open_preset(name, side=None, image_size=None, weights=True):
     if side:
         preset.require(side)
     if own and weights:
-        file = preset_files.weights_files(source, name)[0]
+        files = preset_files.weights_files(source, name)
         with _damage_told(told):
-            backbone.load_weights(str(file))
+            for file in files:
+                if file.suffix == ".h5":  # Shards come with a JSON file.
+                    check_datasets(file, file, file.stat().st_size)
+            backbone.load_weights(str(files[0]))
     return preset
 
 

@@ -1,17 +1,17 @@
 """Whole models as Keras saves them: one `.keras` file."""
 
-import contextlib
 import importlib
+import io
 import pkgutil
 import zipfile
 from typing import Any
 
-import h5py
 import keras
 
 from tbnets import layers, losses, models
 from tbnets.annotations import Path
-from tbnets.features.cnn_weights import check_datasets, check_unpacked_size
+from tbnets.errors import InputError
+from tbnets.features.cnn_weights import check_datasets
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.training import fused_optimizers  # noqa: F401
 
@@ -40,26 +40,35 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
         The model.
 
     Raises:
-        ValueError: the file would unpack to more than 20 times its size.
+        ValueError: the file holds no model, is compressed, or its weights
+            would take more than 20 times the memory of the file.
 
     Example:
         network.save("network.keras")
         network = tbnets.load_model("network.keras")
     """
-    with contextlib.suppress(OSError, zipfile.BadZipFile):  # Keras reports it.
+    if zipfile.is_zipfile(path):  # Keras reports any other file.
         _check_sizes(path)
     return keras.models.load_model(path, **options)
 
 
 def _check_sizes(path):
-    """Raises an InputError if a part of a `.keras` file would fill the memory.
+    """Raises an InputError if a `.keras` file would fill the memory.
 
-    Keras unpacks the parts whole before it reads them.
+    Keras stores the parts of the archive uncompressed, and unpacks any other
+    one whole, whatever size it states.
     """
-    with zipfile.ZipFile(path) as archive:
-        for part in archive.infolist():
-            name, packed = f"{part.filename} of {path}", part.compress_size
-            check_unpacked_size(name, part.file_size, packed)
-            if part.filename.endswith(".h5"):
-                with archive.open(part) as stream, h5py.File(stream) as file:
-                    check_datasets(name, file, packed)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for part in archive.infolist():
+                if part.compress_type != zipfile.ZIP_STORED:
+                    raise InputError(f"{part.filename} is compressed")
+            weights = archive.read("model.weights.h5")  # HDF5 seeks a lot.
+        check_datasets(
+            f"the weights of {path}", io.BytesIO(weights), len(weights)
+        )
+    except Exception as error:  # Of zip archives and HDF5, of several kinds.
+        raise InputError(
+            "`path` must be a `.keras` file as `model.save` writes it. "
+            f"Received: path={path} ({error}). Save the model again."
+        ) from error

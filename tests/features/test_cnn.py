@@ -8,6 +8,7 @@ import PIL.Image
 import pytest
 
 from tbnets.errors import InputError
+from tbnets.features import cnn_weights
 from tbnets.features.cnn import (
     NETWORKS,
     Network,
@@ -133,11 +134,17 @@ def test_networks_have_the_size_they_were_made_for():
     assert build_cnn("MobileNetV2", image_size=32, top=False).image_size == 32
 
 
-def test_weights_that_would_fill_the_memory_are_refused(tmp_path):
-    with h5py.File(tmp_path / "net.h5", "w") as file:
+def test_weights_that_would_fill_the_memory_are_not_read(tmp_path, monkeypatch):
+    path = write_old_layout(tmp_path / "net.h5", tiny_network())
+    with h5py.File(path, "a") as file:
         file.create_dataset("w", (10**9,), "f4", chunks=True)  # 4 GB, unwritten
+
+    def read(_):
+        pytest.fail("the weights are read")
+
+    monkeypatch.setattr(cnn_weights, "_stored_layers", read)
     with pytest.raises(InputError):
-        load_weights(tiny_network(), tmp_path / "net.h5")
+        load_weights(tiny_network(), path)
 
 
 def test_weights_hash_tells_weights_apart():

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 
+import h5py
 import pytest
 
 from tbnets.errors import (
@@ -183,6 +184,20 @@ def test_a_full_disk_tells_where_the_files_of_a_hub_go(monkeypatch):
     monkeypatch.setitem(preset_files._FETCH, "hf", fetch)
     with pytest.raises(FileError, match="No space left.*set HF_HOME to"):
         hub.open_preset("hf://someone/something")
+
+
+def test_weights_that_would_fill_the_memory_are_not_read(copy, monkeypatch):
+    import keras_hub
+
+    with h5py.File(copy / WEIGHTS, "a") as file:
+        file.create_dataset("w", (10**9,), "f4", chunks=True)  # 4 GB, unwritten
+
+    def read(*_):
+        pytest.fail("the weights are read")
+
+    monkeypatch.setattr(keras_hub.models.Backbone, "load_weights", read)
+    with pytest.raises(InputError):
+        hub.open_preset(str(copy))
 
 
 def test_weights_of_another_network_are_refused_in_one_error(copy, recwarn):
