@@ -32,7 +32,6 @@ import re
 import signal
 import sys
 import tempfile
-import threading
 from typing import Annotated
 
 from tbnets import files
@@ -52,8 +51,6 @@ from tbnets.server.demo_photos import Photos
 from tbnets.serving import search
 
 NUM_SCENES = 250
-POLL = 0.1
-"""Seconds after which the server sees that it ends."""
 ADVICE = "Leave --model out, or name one like flickr8k_photos."
 WHOLE = ("be a network for whole images", ADVICE)
 _PHOTOS = ("flickr8k_photos", "entities_localization", "a man, a dog, the ball")
@@ -165,10 +162,7 @@ def serve(options, shown):
         )
     app = loopback.LocalApp(Demo(shown), options.host, MOST_BYTES)
     server = loopback.server_of(app, options.host, options.port)
-    thread = threading.Thread(
-        target=server.serve_forever, args=(POLL,), daemon=True
-    )
-    thread.start()
+    server.start()
     name = loopback.in_url(options.host)
     print(f"The page: http://{name}:{server.port}/  (Ctrl-C ends)", flush=True)
     try:
@@ -177,8 +171,7 @@ def serve(options, shown):
     except KeyboardInterrupt:
         print()
     finally:
-        server.shutdown()
-        server.server_close()
+        server.end()
 
 
 def main(options):

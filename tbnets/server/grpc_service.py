@@ -6,17 +6,22 @@ are those of tensorflow-serving-api, the extra `serving`.
 """
 
 import os
+import threading
+import time
 import traceback
 from concurrent import futures
 
 from tbnets.errors import InputError
 from tbnets.server import models, protocol
-from tbnets.server.loopback import in_url
+from tbnets.server.loopback import GRACE, in_url
 from tbnets.server.protocol import HTTP_STATUS, RequestError, invalid
 from tbnets.serving import export
 
 _SPARE_THREADS = 4
 """That send clients away while all others work."""
+_PAUSE, _MOST_PAUSES = 0.1, 10
+"""The server stops after a pause of these seconds without a request, or after
+this number of pauses."""
 _SIGNATURES = "signature_def"
 _MOST_LETTERS = 1000
 """Of an error: more than some 8 KB of it would not reach the client."""
@@ -58,7 +63,7 @@ class GrpcServer:
             # What waits for a thread is not read yet.
             maximum_concurrent_rpcs=4 * threads,
         )
-        service = _Service(served, tell, grpc.StatusCode)
+        service = self._service = _Service(served, tell, grpc.StatusCode)
         predictions.add_PredictionServiceServicer_to_server(service, server)
         states.add_ModelServiceServicer_to_server(service, server)
         try:
@@ -72,13 +77,26 @@ class GrpcServer:
             ) from error
         server.start()
 
-    def close(self, grace=None):
-        """Takes no more requests, and ends when those in work are answered.
+    def close(self, grace=GRACE):
+        """Answers the requests that have arrived, then stops.
+
+        gRPC cancels a request that arrives while its server stops. So new
+        requests wait for their answers until no more arrive and gRPC has
+        told the clients to leave.
 
         Args:
-            grace: seconds after which they are cut off; None for at once.
+            grace: seconds after which the remaining requests are cut off.
         """
-        self._server.stop(grace).wait()
+        service = self._service
+        service.may_answer.clear()
+        for _ in range(_MOST_PAUSES):
+            arrived = service.num_arrived
+            time.sleep(_PAUSE)
+            if service.num_arrived == arrived:
+                break
+        stopped = self._server.stop(grace)
+        service.may_answer.set()
+        stopped.wait()
 
 
 class _Service:
@@ -88,10 +106,17 @@ class _Service:
         served: `Models`.
         tell: as of `GrpcServer`.
         codes: `grpc.StatusCode`.
+
+    Attributes:
+        may_answer: `threading.Event`; while it is cleared, requests wait.
+        num_arrived: number of requests so far.
     """
 
     def __init__(self, served, tell, codes):
         self._models, self._tell, self._codes = served, tell, codes
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.num_arrived = 0
         for name, method in {
             "Predict": self._predict,
             "GetModelMetadata": self._metadata,
@@ -107,6 +132,8 @@ class _Service:
         """Returns a method whose errors are gRPC's."""
 
         def call(request, context):
+            self.num_arrived += 1
+            self.may_answer.wait()
             try:
                 return method(request, context)
             except RequestError as error:

@@ -6,25 +6,47 @@ from the app's own page; what goes out may not be framed, sniffed or scripted
 by others.
 """
 
+import array
+import contextlib
 import ipaddress
 import json
 import os
 import socket
+import struct
+import sys
+import threading
 import time
 import traceback
 import urllib.parse
 
 from werkzeug.exceptions import Forbidden, HTTPException, LengthRequired
-from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from werkzeug.wrappers import Request, Response
 
 from tbnets.errors import InputError, UserError
 
 HOST = "127.0.0.1"
 PATIENCE = 30
-"""Seconds that a client may be silent in the middle of a request."""
+"""Seconds that a client may be silent before and in a request."""
+GRACE = 30
+"""Seconds that the last requests have when a server ends."""
 _WAKES = 0.5
 """Seconds after which a signal is heeded that another thread has got."""
+_SILENCE = 0.5
+"""Seconds that a silent client may keep a server from ending."""
+_POLL = 0.05
+_MOST_UNREAD = 1000
+"""Reads, of up to 64 KB, after which a client must not send any more."""
+_ATTACH_FILTER = 26
+"""Linux's SO_ATTACH_FILTER, which `socket` lacks."""
+_DROP_SYN = struct.pack(
+    4 * "HBBI",
+    *(0x30, 0, 0, 13),  # Load the flags of TCP.
+    *(0x45, 0, 1, 0x02),  # Without SYN, skip an instruction.
+    *(0x06, 0, 0, 0),  # Drop the packet.
+    *(0x06, 0, 0, 2**32 - 1),  # Keep the packet.
+)
+"""A BPF program that drops packets which open connections."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -152,6 +174,29 @@ class _Handler(WSGIRequestHandler):
     def log_request(self, code="-", size="-"):
         pass
 
+    def handle_one_request(self):
+        if self._has_request():
+            super().handle_one_request()
+        else:
+            self.close_connection = True
+
+    def _has_request(self):
+        """Waits for a request, and less long while the server ends.
+
+        Browsers open connections that they may never use.
+        """
+        self.connection.settimeout(_SILENCE)
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                has_request = bool(self.connection.recv(1, socket.MSG_PEEK))
+            except TimeoutError:
+                if self.server.is_ending or time.monotonic() > end:
+                    return False
+            else:
+                self.connection.settimeout(PATIENCE)
+                return has_request
+
     def run_wsgi(self):
         try:
             urllib.parse.urlsplit(self.path)
@@ -159,6 +204,94 @@ class _Handler(WSGIRequestHandler):
             self.send_error(400)
         else:
             super().run_wsgi()
+
+
+class Server(ThreadedWSGIServer):
+    """Answers every client that has connected before the server ends.
+
+    Attributes:
+        port: where the server listens.
+        is_ending: whether `end` was called.
+    """
+
+    is_ending = False
+    _clients = ()
+
+    def start(self):
+        """Starts to answer, in another thread."""
+        self._accepting = threading.Thread(
+            target=self.serve_forever, args=(_POLL,), daemon=True
+        )
+        self._accepting.start()
+
+    def end(self, grace=GRACE):
+        """Closes the port and waits until all clients are answered.
+
+        Args:
+            grace: seconds after which the remaining clients are cut off.
+        """
+        self.is_ending = True
+        end = time.monotonic() + grace
+        self.shutdown()
+        self._accepting.join()
+        for client in self._clients:
+            client.join(max(0, end - time.monotonic()))
+
+    def process_request(self, request, client_address):
+        """Answers a client in a thread that `end` waits for."""
+        client = threading.Thread(
+            target=self.process_request_thread,
+            args=(request, client_address),
+            daemon=True,
+        )
+        self._clients = [*filter(threading.Thread.is_alive, self._clients)]
+        client.start()
+        self._clients.append(client)
+
+    def shutdown_request(self, request):
+        """Closes a connection after reading what the client still sends.
+
+        A connection that is closed with unread bytes is reset, and its client
+        may lose the answer.
+        """
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_WR)
+            request.settimeout(_SILENCE)
+            for _ in range(_MOST_UNREAD):
+                if not request.recv(2**16):
+                    break
+        self.close_request(request)
+
+    def server_close(self):
+        """Closes the port after accepting the clients that have connected.
+
+        The kernel resets the connections that nobody has accepted by then.
+        """
+        with contextlib.suppress(OSError):  # Nobody waits, or it is closed.
+            self.socket.settimeout(_POLL if _ignore_new(self.socket) else 0)
+            while True:
+                self.process_request(*self.get_request())
+        super().server_close()
+
+
+def _ignore_new(listening):
+    """Makes the kernel ignore new connections to a socket, if it can.
+
+    A client that is ignored tries again after a second. The port is closed by
+    then, so the client is refused and not reset.
+
+    Returns:
+        bool, whether they are ignored: Linux can, other systems can not.
+    """
+    if sys.platform != "linux":
+        return False
+    code = array.array("B", _DROP_SYN)
+    program = struct.pack("HP", len(code) // 8, code.buffer_info()[0])
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+    except OSError:
+        return False
+    return True
 
 
 def server_of(app, host=HOST, port=0, flag="port"):
@@ -171,7 +304,7 @@ def server_of(app, host=HOST, port=0, flag="port"):
         flag: what users call the port.
 
     Returns:
-        A `werkzeug.serving.BaseWSGIServer` with `port` and `serve_forever`.
+        A `Server`, not started.
 
     Raises:
         ValueError: the port can not be opened.
@@ -179,12 +312,7 @@ def server_of(app, host=HOST, port=0, flag="port"):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family) as opened:
-            return make_server(
-                *(host, port, app),
-                threaded=True,
-                request_handler=_Handler,
-                fd=opened.fileno(),
-            )
+            return Server(host, port, app, _Handler, fd=opened.fileno())
     except (OSError, OverflowError) as error:
         number = getattr(error, "errno", None) or 0
         reason = os.strerror(number) if number > 0 else error

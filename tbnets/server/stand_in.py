@@ -9,20 +9,15 @@ It is for trying and for tests. In production TensorFlow Serving does this.
 """
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 from werkzeug.wrappers import Response
 from werkzeug.wsgi import ClosingIterator
 
 from tbnets.server.grpc_service import GrpcServer
-from tbnets.server.loopback import HOST, server_of
+from tbnets.server.loopback import GRACE, HOST, server_of
 from tbnets.server.models import MOST_REQUESTS
 from tbnets.server.rest_service import RestService
-
-GRACE = 30
-"""Seconds that requests in work have when the server ends."""
-_POLL = 0.05
 
 
 class StandIn:
@@ -98,17 +93,8 @@ class _Rest:
         self._in_work = 0
         self._server = server_of(self._answer, host, port, "rest_api_port")
         self.port = self._server.port
-        threading.Thread(
-            target=self._server.serve_forever, args=(_POLL,), daemon=True
-        ).start()
-
-    def close(self, grace):
-        """As `GrpcServer.close`."""
-        self._server.shutdown()
-        self._server.server_close()
-        end = time.monotonic() + grace
-        while self._in_work and time.monotonic() < end:
-            time.sleep(_POLL)
+        self.close = self._server.end
+        self._server.start()
 
     def _answer(self, environ, start_response):
         """Answers a request, unless too many are in work: unread."""

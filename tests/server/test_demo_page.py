@@ -1,7 +1,5 @@
 """The page of `tbnets demo` in a browser: by keyboard, narrow, and escaped."""
 
-import threading
-
 import pytest
 
 from tbnets.server import demo, loopback
@@ -23,12 +21,9 @@ def address(tmp_path_factory):
     made = shown_colours.app(tmp_path_factory.mktemp("page"))
     app = loopback.LocalApp(made.demo, most_bytes=demo.MOST_BYTES)
     server = loopback.server_of(app)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
+    server.start()
     yield f"http://127.0.0.1:{server.port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    server.end()
 
 
 @pytest.fixture(scope="module")

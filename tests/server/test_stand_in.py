@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -140,6 +140,34 @@ def test_what_is_in_work_is_answered_before_the_end(folder):
         channel.close()
     with pytest.raises(urllib.error.URLError):
         by_rest(server)
+
+
+def test_clients_are_answered_or_refused_when_it_ends_under_load(folder):
+    def by_rest_until_refused():
+        try:
+            while True:
+                answers.append(by_rest(server))
+        except urllib.error.URLError as error:
+            assert isinstance(error.reason, ConnectionRefusedError)
+
+    def by_grpc_until_refused():
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            try:
+                while True:
+                    answers.append(by_grpc(server, channel))
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.UNAVAILABLE
+
+    answers = []
+    with ThreadPoolExecutor(8) as pool:
+        with open_stand_in(folder, []) as server:
+            clients = [pool.submit(by_rest_until_refused) for _ in range(4)]
+            clients += [pool.submit(by_grpc_until_refused) for _ in range(4)]
+            while len(answers) < 100 and not any(map(Future.done, clients)):
+                time.sleep(0.01)
+        for client in clients:
+            client.result()
+    assert set(answers) == {1}
 
 
 def test_rest_ends_when_what_is_in_work_is_answered(folder):
