@@ -36,15 +36,14 @@ from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks.fitted import check_same_words, write_fitted
 from tbnets.tasks.trained import open_trained
 from tbnets.training import checkpoints
+from tbnets.training.checkpoints import SAVED_MODEL, checkpoint_path
 from tbnets.training.distribution import Workers
 from tbnets.training.loop import Session
 from tbnets.training.optimizers import create_optimizer_variables
 from tbnets.training.run_folder import (
-    SAVED_MODEL,
     check_run_folder,
     check_same_run,
     check_untrained,
-    checkpoint_path,
     lock_run,
 )
 from tbnets.training.summary import results

@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 
-from tbnets.flags.flag import reads
-from tbnets.flags.table import ALL, GROUPS
+from tbnets.flags.flag import reads, written
+from tbnets.flags.table import ALL, GROUPS, complete
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,6 +59,37 @@ class Settings:
     def flags_read(self):
         """Returns those that are read under the values of the others."""
         return [flag for flag in self.flags() if reads(flag, self)]
+
+    def as_table(self):
+        """Returns the settings that are read as a Markdown table.
+
+        A row a flag: its value, its default and its help. Flags that have not
+        their default come first.
+        """
+        defaults = complete({"loss": getattr(self, "loss", None)})
+        rows = {True: [], False: []}
+        for flag in self.flags_read():
+            both = getattr(self, flag.name), defaults[flag.name]
+            changed = both[0] != both[1]
+            mark = "**" if changed else ""
+            cells = (f"`{text}`" if text else "" for text in map(written, both))
+            cells = (f"{mark}{flag.name}{mark}", *cells, flag.help)
+            cells = (cell.replace("|", "\\|") for cell in cells)
+            rows[changed].append(f"| {' | '.join(cells)} |")
+        head = ["| flag | value | default | what it is |", "|---|---|---|---|"]
+        return "\n".join([*head, *rows[True], *rows[False]])
+
+    def comparable(self):
+        """Returns the settings by which two runs may be compared.
+
+        Those that are read, without files and folders: name -> number, bool
+        or string.
+        """
+        read = [flag.name for flag in self.flags_read() if not flag.is_place]
+        values = {name: getattr(self, name) for name in read}
+        return {
+            k: written(v) if type(v) is list else v for k, v in values.items()
+        }
 
 
 @functools.cache

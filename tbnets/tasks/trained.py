@@ -24,7 +24,7 @@ from tbnets.store.manifest import file_sha256
 from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
-from tbnets.training.run_folder import checkpoint_path
+from tbnets.training.checkpoints import checkpoint_path
 
 OF_NETWORK = (
     *("task", "model", "image_encoder", "image_size", "cnn"),

@@ -24,8 +24,6 @@ import tensorflow as tf
 import tqdm
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
-from tbnets.flags.flag import written
-from tbnets.flags.table import complete
 from tbnets.training.projector import write_points
 
 FOLDER = "tensorboard"
@@ -69,40 +67,6 @@ def describe(key):
     name = key.rpartition("/")[2]
     ending = name.rpartition("_")[2]
     return DESCRIPTIONS.get(name) or DESCRIPTIONS.get(ending, "")
-
-
-def settings_table(settings):
-    """Returns the settings that are read as Markdown, changed ones first.
-
-    Args:
-        settings: the run's settings.
-
-    Returns:
-        str, one table with a row a flag: its value, its default and its help.
-    """
-    defaults = complete({"loss": getattr(settings, "loss", None)})
-    rows = {True: [], False: []}
-    for flag in settings.flags_read():
-        both = getattr(settings, flag.name), defaults[flag.name]
-        changed = both[0] != both[1]
-        mark = "**" if changed else ""
-        shown = (f"`{text}`" if text else "" for text in map(written, both))
-        cells = (f"{mark}{flag.name}{mark}", *shown, flag.help)
-        cells = (cell.replace("|", "\\|") for cell in cells)
-        rows[changed].append(f"| {' | '.join(cells)} |")
-    head = ["| flag | value | default | what it is |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows[True], *rows[False]])
-
-
-def comparable_settings(settings):
-    """Returns the settings that two runs may be compared by.
-
-    Those that are read, but for files and folders: name -> number, bool or
-    string.
-    """
-    read = [flag.name for flag in settings.flags_read() if not flag.is_place]
-    values = {name: getattr(settings, name) for name in read}
-    return {k: written(v) if type(v) is list else v for k, v in values.items()}
 
 
 def _unless_lost(method):
@@ -180,12 +144,12 @@ class Board:
             epoch: where it starts, above 0 when it is continued.
             about: Markdown that stands before the table.
         """
-        text = "\n\n".join(filter(None, [about, settings_table(settings)]))
+        text = "\n\n".join(filter(None, [about, settings.as_table()]))
         with self._run.as_default():
             tf.summary.text("settings", text, step=epoch)
         with self._best.as_default():
             # By its folder: runs of equal settings stay two in the table.
-            values = comparable_settings(settings)
+            values = settings.comparable()
             hparams.hparams(values, trial_id=str(self._run_dir))
         self.flush()
 

@@ -20,8 +20,15 @@ from tbnets.training.fused_optimizers import optimizer_variables
 
 FORMAT = "tbnets-checkpoint-2"
 BEFORE = "tbnets-checkpoint-1"
+SAVED_MODEL = "saved_model"
+"""Name of the folder of a run that its network is exported to."""
 _GONE = ("words/first", "first:0")
 """How weights of earlier versions end, by both Keras' names."""
+
+
+def checkpoint_path(run_dir, name):
+    """Returns the path of a run's checkpoint `best` or `last`."""
+    return pathlib.Path(run_dir) / "checkpoints" / f"{name}.npz"
 
 
 @dataclasses.dataclass

@@ -16,8 +16,8 @@ from tbnets.progress import progress_bar
 from tbnets.startup import raise_if_interrupted
 from tbnets.training import checkpoints, health, summary
 from tbnets.training.board import Board
+from tbnets.training.checkpoints import checkpoint_path
 from tbnets.training.distribution import LOST, Workers
-from tbnets.training.run_folder import checkpoint_path
 
 READ_BY_ALL = tf.VariableSynchronization.ON_READ
 

@@ -9,15 +9,10 @@ from tbnets.flags import records
 from tbnets.flags.records import SETTINGS_FILE
 from tbnets.locks import FolderLock
 from tbnets.training import checkpoints
+from tbnets.training.checkpoints import checkpoint_path
 
-SAVED_MODEL = "saved_model"
 LOCK = "training.lock"
 """Names the process that trains, and is locked as long as it does."""
-
-
-def checkpoint_path(run_dir, name):
-    """Returns where a run keeps its checkpoint `best` or `last`."""
-    return pathlib.Path(run_dir) / "checkpoints" / f"{name}.npz"
 
 
 def check_run_folder(run_dir, resume):

@@ -11,7 +11,7 @@ from tbnets import startup
 from tbnets.checked_files import CheckedFile
 from tbnets.serving.export import next_version
 from tbnets.training import checkpoints
-from tbnets.training.run_folder import SAVED_MODEL, checkpoint_path
+from tbnets.training.checkpoints import SAVED_MODEL, checkpoint_path
 
 
 def describe(session, train):

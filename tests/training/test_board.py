@@ -105,7 +105,7 @@ def test_charts_are_explained(key, words):
 
 def test_settings_stand_in_a_table_with_the_changed_ones_first(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run", margin=0.3)
-    lines = board.settings_table(settings).splitlines()
+    lines = settings.as_table().splitlines()
     assert lines[0].startswith("| flag | value | default |")
     cells = re.compile(r"(?<!\\)\|")
     assert {len(cells.findall(line)) for line in lines} == {5}
@@ -119,7 +119,7 @@ def test_settings_stand_in_a_table_with_the_changed_ones_first(tmp_path):
 
 def test_runs_are_compared_by_settings_without_places(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
-    found = board.comparable_settings(settings)
+    found = settings.comparable()
     assert found["image_units"] == "8,4" and found["learning_rate"] == 0.01
     # Nor those of other tasks and models.
     assert "cca_dim" not in found and "head_units" not in found
