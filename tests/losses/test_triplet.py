@@ -120,7 +120,7 @@ def test_num_negatives_is_that_of_the_loops(num_negatives):
 
 # The ways of summing hinges: of picked pairs, over all negatives.
 COMPILED = {
-    "picked": {"reduction": "mean"},
+    "picked": {"num_negatives": 3, "reduction": "mean"},
     "all": {"negatives": "all", "distance": "cosine", "reduction": "sum"},
 }
 # What of it is compiled: a view and itself; two views in both directions.
@@ -147,7 +147,8 @@ def in_modes(run):
 
 @functools.cache
 def loss_in_modes(kind):
-    loss = triplet.TripletLoss(0.3, 3, SOME_TERMS[kind], **COMPILED[kind])
+    terms = SOME_TERMS[kind]
+    loss = triplet.TripletLoss(0.3, term_weights=terms, **COMPILED[kind])
     return in_modes(with_gradients(loss))
 
 

@@ -39,7 +39,7 @@ def settings(folder, run_dir, **changes):
         "text_encoder": "h_lstm",
         "trees": "trees.jsonl",
         "rnn_units": 5,
-        "epochs": 2,
+        "epochs": 8,
         **changes,
     }
     return tiny.settings(folder, run_dir, **given)
