@@ -33,8 +33,8 @@ VERSION = re.search(
 SHIPPED = ("model_zoo", "configs")
 SHIPPED_FILES = [
     *("__init__.pyi", "py.typed"),
-    *("pictures/page.html", "scenes/README.txt"),
-    *("server/demo/*", "server/deployment/*"),
+    *("visualization/page.html", "data/scenes/README.txt"),
+    *("extras/demo/page/*", "serving/deployment/*"),
 ]
 
 
@@ -83,7 +83,7 @@ setuptools.setup(
     # comes last: in a folder that holds the clone, `import tbnets` finds that.
     package_dir={"": "."},
     cmdclass={"build_py": BuildWithFolders},
-    entry_points={"console_scripts": ["tbnets = tbnets.commands:main"]},
+    entry_points={"console_scripts": ["tbnets = tbnets.cli:main"]},
     python_requires=">=3.10",
     install_requires=[
         "tensorflow>=2.15",

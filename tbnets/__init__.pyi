@@ -12,17 +12,17 @@ from .layers.canonical_projection import (
     CanonicalProjection as CanonicalProjection,
 )
 from .layers.feature_transform import FeatureTransform as FeatureTransform
-from .layers.image_encoders import ApplicationEncoder as ApplicationEncoder
-from .layers.image_encoders import SmallConvNet as SmallConvNet
+from .features.image_encoders import ApplicationEncoder as ApplicationEncoder
+from .features.image_encoders import SmallConvNet as SmallConvNet
 from .layers.text_encoders import TextEncoder as TextEncoder
 from .layers.text_encoders import MeanOfWords as MeanOfWords
 from .layers.text_encoders import RecurrentEncoder as RecurrentEncoder
 from .layers.tree_encoder import TreeEncoder as TreeEncoder
 from .layers.tree_lstm import TreeLSTM as TreeLSTM
-from .layers.fisher_vectors import TfidfVectors as TfidfVectors
-from .layers.fisher_vectors import MeanVectors as MeanVectors
-from .layers.fisher_vectors import FisherVectors as FisherVectors
-from .layers.fisher_vectors import CaptionReader as CaptionReader
+from .features.fisher_vectors import TfidfVectors as TfidfVectors
+from .features.fisher_vectors import MeanVectors as MeanVectors
+from .features.fisher_vectors import FisherVectors as FisherVectors
+from .features.fisher_vectors import CaptionReader as CaptionReader
 from .layers.pair_head import PairHead as PairHead
 from .layers.logit_scale import LogitScale as LogitScale
 from .layers.dropout import SeededDropout as SeededDropout
@@ -48,10 +48,10 @@ from .data.phrases import PhraseRegions as PhraseRegions
 from .data.phrases import read_phrases as read_phrases
 from .data.examples import Examples as Examples
 from .data.batches import EpochBatches as EpochBatches
-from .images import decode_images as decode_images
-from .store.opening import open_features as open_features
-from .index.search_index import open_index as open_index
-from .index.writer import IndexWriter as IndexWriter
+from .data.images import decode_images as decode_images
+from .data.store.opening import open_features as open_features
+from .serving.search_index import open_index as open_index
+from .serving.writer import IndexWriter as IndexWriter
 from .text.vocabulary import Tokenizer as Tokenizer
 from .text.vocabulary import Vocabulary as Vocabulary
 from .text.words import split_words as split_words
@@ -84,6 +84,6 @@ from .evaluation.tables import format_table as format_table
 from .serving.export import export_saved_model as export_saved_model
 from .serving.served import load_saved_model as load_saved_model
 from .serving import zoo as zoo
-from .server.client import Client as Client
+from .extras.server.client import Client as Client
 
 __version__: str

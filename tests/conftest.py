@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 FIRST = (
     "test_conformance.py",
     "tasks/matching/test_presets.py",
-    "test_replicas.py",
+    "losses/test_replicas.py",
     "fuzz/test_kills.py",
     "training/test_loop.py",
     "features/test_hub_texts.py",
@@ -34,12 +34,12 @@ FIRST = (
     "tools/test_run_tools.py",
     "models/test_embedding_network.py",
     "features/test_hub_vision.py",
-    "layers/test_image_encoders.py",
+    "features/test_image_encoders.py",
     "tasks/hierarchical/test_run.py",
     "serving/test_photo_export.py",
     "tools/test_benchmark.py",
     "tasks/localization/test_run.py",
-    "test_runs.py",
+    "tasks/test_runs.py",
     "tasks/matching/test_own_photos.py",
     "test_library_page.py",
     "test_page_blocks.py",
@@ -55,12 +55,12 @@ FIRST = (
     "tasks/test_texts.py",
     "test_misuses.py",
 )
-# Rooms that compute little: with their small files no worker waits long.
-LAST = {"data", "evaluation", "flags", "pictures", "scenes", "store", "text"}
+# Packages that compute little: with their small files no worker waits long.
+LAST = {"data", "evaluation", "settings", "visualization", "text"}
 
 
 def pytest_collection_modifyitems(items):
-    """Begins with the files of `FIRST`, ends with the rooms of `LAST`."""
+    """Begins with the files of `FIRST`, ends with the packages of `LAST`."""
     places = {f"tests/{name}": place for place, name in enumerate(FIRST)}
 
     def place(item):
@@ -97,7 +97,7 @@ def curves_of_a_kind_drawn_once():
 
     The others get that picture: their values are for the tests of drawing.
     """
-    runs = sys.modules.get("tbnets.runs")
+    runs = sys.modules.get("tbnets.tasks.runs")
     if runs is None:
         yield
         return

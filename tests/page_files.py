@@ -7,12 +7,12 @@ import numpy as np
 import PIL.Image
 
 import tbnets
-from tbnets import runs
+from tbnets.data.scenes.dataset import ensure_scenes
+from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import caption_features
-from tbnets.scenes.dataset import ensure_scenes
-from tbnets.scenes.settings import SceneSettings
 from tbnets.serving.entries import about
-from tbnets.store.writer import FeatureWriter
+from tbnets.tasks import runs
 from tbnets.text.words import count_words
 from tbnets.training.checkpoints import save_checkpoint
 from tests import tiny, tiny_phrases

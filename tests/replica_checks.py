@@ -1,4 +1,4 @@
-"""What tests/test_replicas.py asks, in a process of logical devices.
+"""What tests/losses/test_replicas.py asks, in a process of logical devices.
 
 They can only be made before TensorFlow starts: so all checks run in one
 process, which prints what each of them raised. Tracing a step of two replicas
@@ -17,7 +17,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets import replicas
 from tbnets.data.shares import Share, distributed
 from tbnets.layers.batch_normalization import batch_normalization
 from tbnets.layers.branch import Branch
@@ -27,6 +26,7 @@ from tbnets.layers.logit_scale import LARGEST, LogitScale
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.losses import replicas
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.ranking import TERMS

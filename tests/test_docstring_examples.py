@@ -12,12 +12,12 @@ import tensorflow as tf
 from PIL import Image
 
 import tbnets
-from tbnets.scenes.dataset import ensure_scenes
-from tbnets.scenes.settings import SceneSettings
-from tbnets.store.writer import FeatureWriter
+from tbnets.data.scenes.dataset import ensure_scenes
+from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.store.writer import FeatureWriter
 
 NAMES = [name for name in tbnets.__all__ if callable(getattr(tbnets, name))]
-NAMES.remove("Client")  # A server has to answer; tests/server asks one.
+NAMES.remove("Client")  # A server has to answer; tests/extras/server asks one.
 NEEDS = {"FisherFeatures": "sklearn", "FisherVectors": "sklearn"}
 NEEDS |= {name: "simplemma" for name in ("TfidfFeatures", "TfidfVectors")}
 NEEDS["CaptionReader"] = "simplemma"

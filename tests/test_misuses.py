@@ -13,7 +13,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tbnets import runs
+from tbnets.tasks import runs
 from tbnets.training import checkpoints
 from tests import fresh, tiny
 

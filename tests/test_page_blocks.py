@@ -18,8 +18,8 @@ import pytest
 import tensorflow as tf
 
 import tbnets
+from tbnets.extras.server.models import Models
 from tbnets.features import fisher
-from tbnets.server.models import Models
 from tests import page_files
 from tests.features.test_regions import vgg_like
 
@@ -143,7 +143,7 @@ GIVEN = {
 @pytest.fixture(scope="module")
 def grpc_port():
     """Returns the port of a server of the zoo's model."""
-    from tbnets.server.grpc_service import GrpcServer
+    from tbnets.extras.server.grpc_service import GrpcServer
 
     name = "flickr8k_photos"
     models = Models({name: tbnets.zoo.folder() / name}, tell=lambda line: None)

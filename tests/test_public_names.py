@@ -11,9 +11,9 @@ import pytest
 import tbnets
 import tbnets.layers
 import tbnets.models
+from tbnets.data.store.arrays import Features
 from tbnets.losses import infonce, triplet
 from tbnets.serving.served import Served
-from tbnets.store.arrays import Features
 from tests.test_conformance import public_classes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -49,9 +49,9 @@ def test_the_built_package_has_the_zoo_and_every_configuration(installed):
         zoo.check_files(built / name)
     for name in (
         *("__init__.pyi", "py.typed"),
-        *("pictures/page.html", "scenes/README.txt"),
-        *("server/demo/page.html", "server/demo/captions.txt"),
-        "server/deployment/kubernetes.yaml",
+        *("visualization/page.html", "data/scenes/README.txt"),
+        *("extras/demo/page/page.html", "extras/demo/page/captions.txt"),
+        "serving/deployment/kubernetes.yaml",
     ):
         original = (ROOT / "tbnets" / name).read_bytes()
         assert (installed / "tbnets" / name).read_bytes() == original
@@ -63,7 +63,7 @@ def test_the_built_package_has_the_zoo_and_every_configuration(installed):
 def test_the_built_package_is_whole_by_itself(installed):
     code = (
         "import tbnets\n"
-        "from tbnets.flags.flagfiles import find\n"
+        "from tbnets.tasks.settings.flagfiles import find\n"
         "print(tbnets.__version__, tbnets.zoo.folder(), find('quickstart'))"
     )
     told = subprocess.run(

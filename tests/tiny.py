@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.commands import run_line, train
+from tbnets.cli import run_line, train
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.flags.command_line import CommandLine
-from tbnets.flags.flag import flags_of
-from tbnets.flags.table import ALL
+from tbnets.tasks.settings.command_line import CommandLine
+from tbnets.tasks.settings.flag import flags_of
+from tbnets.tasks.settings.table import ALL
 from tbnets.text.padded_rows import PaddedRows
 from tbnets.training import checkpoints
 

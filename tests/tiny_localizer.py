@@ -9,9 +9,9 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
+from tbnets.data.images import decode_photo
 from tbnets.features.cutting import roi_average
 from tbnets.features.proposals import Proposer
-from tbnets.images import decode_photo
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.text.vocabulary import Tokenizer, Vocabulary

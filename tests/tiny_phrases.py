@@ -5,12 +5,12 @@ import json
 import numpy as np
 import PIL.Image
 
-from tbnets import boxes
 from tbnets.data.captions import read_captions
+from tbnets.data.localization.examples import PhraseExamples
 from tbnets.data.phrases import read_phrases
-from tbnets.localization.examples import PhraseExamples
-from tbnets.store.shards import open_store
-from tbnets.store.writer import FeatureWriter
+from tbnets.data.store.shards import open_store
+from tbnets.data.store.writer import FeatureWriter
+from tbnets.evaluation import boxes
 from tbnets.text.padded_rows import PaddedRows
 from tests import tiny
 

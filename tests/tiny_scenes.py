@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 
-from tbnets import boxes
-from tbnets.scenes.dataset import ensure_scenes
-from tbnets.scenes.settings import SceneSettings
-from tbnets.store.writer import FeatureWriter
+from tbnets.data.scenes.dataset import ensure_scenes
+from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.store.writer import FeatureWriter
+from tbnets.evaluation import boxes
 from tests import tiny
 
 SCENES = (16, 6, 6)

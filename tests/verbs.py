@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tbnets import commands
+from tbnets import cli
 from tbnets.errors import UserError
 
 
@@ -46,12 +46,12 @@ def train(*words):
 
 def _called(verb, words):
     called = verb
-    if verb not in commands.VERBS:
+    if verb not in cli.VERBS:
         called = importlib.import_module(verb)
     out, err, code, failure = io.StringIO(), io.StringIO(), None, ""
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = commands.call(called, [str(word) for word in words])
+            code = cli.call(called, [str(word) for word in words])
         except UserError as error:
             failure = str(error)
     return code, out.getvalue(), err.getvalue(), failure

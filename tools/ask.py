@@ -1,6 +1,6 @@
-"""Asks a model on a server: see tbnets/commands/ask.py."""
+"""Asks a model on a server: see tbnets/cli/ask.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("ask")
+    cli.run_tool("ask")

@@ -38,9 +38,9 @@ import functools
 import importlib
 import sys
 
-from tbnets import commands
-from tbnets.flags.flag import Count, Whole, flag
+from tbnets import cli
 from tbnets.serving import zoo
+from tbnets.tasks.settings.flag import Count, Whole, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -215,4 +215,4 @@ def run_extraction(options, benchmark, repeats):
 
 
 if __name__ == "__main__":
-    commands.run_tool(sys.modules[__name__])
+    cli.run_tool(sys.modules[__name__])

@@ -16,11 +16,11 @@ import sys
 
 import numpy as np
 
-from tbnets import commands
+from tbnets import cli
+from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
-from tbnets.flags.flag import flag
 from tbnets.rounding import per_cent
-from tbnets.store.opening import open_features
+from tbnets.tasks.settings.flag import flag
 
 BLOCK = 1024
 
@@ -92,4 +92,4 @@ def main(options):
 
 
 if __name__ == "__main__":
-    commands.run_tool(sys.modules[__name__])
+    cli.run_tool(sys.modules[__name__])

@@ -19,13 +19,13 @@ import sys
 
 from measuring import tree_comparison
 
-from tbnets import commands
+from tbnets import cli
 from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
-from tbnets.flags.flag import Whole, flag
 from tbnets.progress import progress_bar
 from tbnets.rounding import per_cent
+from tbnets.tasks.settings.flag import Whole, flag
 from tbnets.text import parsing
 from tbnets.text.parsers import DEFAULT_URL, PARSERS
 from tbnets.text.tree_files import gold_rows
@@ -138,4 +138,4 @@ def main(options):
 
 
 if __name__ == "__main__":
-    commands.run_tool(sys.modules[__name__])
+    cli.run_tool(sys.modules[__name__])

@@ -23,9 +23,9 @@ import tempfile
 
 import numpy as np
 
-from tbnets import commands
+from tbnets import cli
 from tbnets.errors import InputError
-from tbnets.flags.flag import Count, flag
+from tbnets.tasks.settings.flag import Count, flag
 
 DEVICES = {
     "replicas": "--distribute=mirrored --num_replicas={}",
@@ -113,4 +113,4 @@ def main(options):
 
 
 if __name__ == "__main__":
-    commands.run_tool(sys.modules[__name__])
+    cli.run_tool(sys.modules[__name__])

@@ -1,6 +1,6 @@
-"""Serves a page to look at what networks know: see tbnets/commands/demo.py."""
+"""Serves a page to look at what networks know: see tbnets/cli/demo.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("demo")
+    cli.run_tool("demo")

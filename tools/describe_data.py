@@ -1,6 +1,6 @@
-"""Tells what data hold: see tbnets/commands/describe_data.py."""
+"""Tells what data hold: see tbnets/cli/describe_data.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("describe_data")
+    cli.run_tool("describe_data")

@@ -1,6 +1,6 @@
-"""Measures a run or saved embeddings: see tbnets/commands/evaluate.py."""
+"""Measures a run or saved embeddings: see tbnets/cli/evaluate.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("evaluate")
+    cli.run_tool("evaluate")

@@ -1,6 +1,6 @@
-"""Exports a trained network: see tbnets/commands/export.py."""
+"""Exports a trained network: see tbnets/cli/export.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("export")
+    cli.run_tool("export")

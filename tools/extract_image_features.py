@@ -1,6 +1,6 @@
-"""Features of photos: see tbnets/commands/extract_image_features.py."""
+"""Features of photos: see tbnets/cli/extract_image_features.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("extract_image_features")
+    cli.run_tool("extract_image_features")

@@ -1,6 +1,6 @@
-"""Features of captions: see tbnets/commands/extract_text_features.py."""
+"""Features of captions: see tbnets/cli/extract_text_features.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("extract_text_features")
+    cli.run_tool("extract_text_features")

@@ -32,9 +32,9 @@ import importlib
 import pathlib
 import sys
 
-from tbnets import commands
+from tbnets import cli
 from tbnets.errors import InputError
-from tbnets.flags.flag import Whole, flag
+from tbnets.tasks.settings.flag import Whole, flag
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
@@ -100,4 +100,4 @@ def main(given):
 
 
 if __name__ == "__main__":
-    commands.run_tool(sys.modules[__name__])
+    cli.run_tool(sys.modules[__name__])

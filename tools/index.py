@@ -1,6 +1,6 @@
-"""Makes and changes a search index: see tbnets/commands/index.py."""
+"""Makes and changes a search index: see tbnets/cli/index.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("index")
+    cli.run_tool("index")

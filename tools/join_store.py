@@ -1,6 +1,6 @@
-"""Joins the shares of a work: see tbnets/commands/join_store.py."""
+"""Joins the shares of a work: see tbnets/cli/join_store.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("join_store")
+    cli.run_tool("join_store")

@@ -1,6 +1,6 @@
-"""Finds the boxes that phrases name: see tbnets/commands/localize.py."""
+"""Finds the boxes that phrases name: see tbnets/cli/localize.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("localize")
+    cli.run_tool("localize")

@@ -1,6 +1,6 @@
-"""Draws the embedded data set: see tbnets/commands/make_scenes.py."""
+"""Draws the embedded data set: see tbnets/cli/make_scenes.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("make_scenes")
+    cli.run_tool("make_scenes")

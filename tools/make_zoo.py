@@ -59,19 +59,20 @@ from zoo_making import again, cards, measures, served_alike
 from zoo_making.replacing import replaced_folder
 from zoo_making.served import phrase_scores, served_scores
 
-from tbnets import commands, runs
-from tbnets.commands.checks import Choosing, check_choosing, chosen
+from tbnets import cli
+from tbnets.cli.checks import Choosing, check_choosing, chosen
+from tbnets.data.store.side_by_side import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import write_json, write_text
-from tbnets.flags import flagfiles
-from tbnets.flags.flag import Amount, changed, flag, must_come_with
-from tbnets.flags.records import flagfile_lines
 from tbnets.rounding import rounded
 from tbnets.serving import assembled, checksums, zoo
 from tbnets.serving.served import load_saved_model
-from tbnets.store.side_by_side import SIDE_BY_SIDE
+from tbnets.tasks import runs
 from tbnets.tasks.matching.phrase_regions import with_regions
 from tbnets.tasks.readers import start_at_photo
+from tbnets.tasks.settings import flagfiles
+from tbnets.tasks.settings.flag import Amount, changed, flag, must_come_with
+from tbnets.tasks.settings.records import flagfile_lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -341,4 +342,4 @@ def main(options):
 
 
 if __name__ == "__main__":
-    commands.run_tool(sys.modules[__name__])
+    cli.run_tool(sys.modules[__name__])

@@ -1,6 +1,6 @@
-"""Parses captions: see tbnets/commands/parse_captions.py."""
+"""Parses captions: see tbnets/cli/parse_captions.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("parse_captions")
+    cli.run_tool("parse_captions")

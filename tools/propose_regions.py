@@ -1,6 +1,6 @@
-"""Proposes boxes in photos: see tbnets/commands/propose_regions.py."""
+"""Proposes boxes in photos: see tbnets/cli/propose_regions.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("propose_regions")
+    cli.run_tool("propose_regions")

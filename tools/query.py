@@ -1,6 +1,6 @@
-"""Searches photos by sentences: see tbnets/commands/query.py."""
+"""Searches photos by sentences: see tbnets/cli/query.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("query")
+    cli.run_tool("query")

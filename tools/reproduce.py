@@ -29,11 +29,11 @@ import sys
 
 from reproducing import checks, measured
 
-from tbnets import commands
+from tbnets import cli
 from tbnets.errors import InputError
 from tbnets.files import write_text
-from tbnets.flags import flagfiles
-from tbnets.flags.flag import flag, must_come_with
+from tbnets.tasks.settings import flagfiles
+from tbnets.tasks.settings.flag import flag, must_come_with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,4 +141,4 @@ def _check(found):
 
 
 if __name__ == "__main__":
-    commands.run_tool(sys.modules[__name__])
+    cli.run_tool(sys.modules[__name__])

@@ -16,14 +16,14 @@ import sys
 
 from measuring import ambiguity
 
-from tbnets import commands
+from tbnets import cli
 from tbnets.checked_files import CheckedFile
+from tbnets.data.scenes.files import RECORDS
+from tbnets.data.scenes.layout import SPLITS
 from tbnets.errors import InputError
-from tbnets.flags.flag import flag
 from tbnets.progress import progress_bar
 from tbnets.rounding import per_cent
-from tbnets.scenes.files import RECORDS
-from tbnets.scenes.layout import SPLITS
+from tbnets.tasks.settings.flag import flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,4 +92,4 @@ def main(options):
 
 
 if __name__ == "__main__":
-    commands.run_tool(sys.modules[__name__])
+    cli.run_tool(sys.modules[__name__])

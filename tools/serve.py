@@ -1,6 +1,6 @@
-"""Serves models as TensorFlow Serving does: see tbnets/commands/serve.py."""
+"""Serves models as TensorFlow Serving does: see tbnets/cli/serve.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("serve")
+    cli.run_tool("serve")

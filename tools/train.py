@@ -1,6 +1,6 @@
-"""Trains a network: see tbnets/commands/train.py."""
+"""Trains a network: see tbnets/cli/train.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("train")
+    cli.run_tool("train")

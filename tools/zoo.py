@@ -1,6 +1,6 @@
-"""Tells which models come along: see tbnets/commands/zoo.py."""
+"""Tells which models come along: see tbnets/cli/zoo.py."""
 
-from tbnets import commands
+from tbnets import cli
 
 if __name__ == "__main__":
-    commands.run_tool("zoo")
+    cli.run_tool("zoo")

@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from tbnets.checked_numbers import checked_number
 from tbnets.data.examples import Examples
+from tbnets.data.images import decode_images, read_file
+from tbnets.data.pipelines import untuned
 from tbnets.data.shares import WHOLE, Share
 from tbnets.errors import InputError, check_kind
-from tbnets.images import decode_images, read_file
-from tbnets.pipelines import untuned
 from tbnets.seeds import generator_of
 from tbnets.short_repr import short_repr
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from tbnets.checked_files import CheckedFile, require_file, shown
 from tbnets.data import splits as split_names
 from tbnets.data.splits import WHOLE_FILE
+from tbnets.data.store.arrays import first_equal_rows, open_array
 from tbnets.errors import InputError, MissingFileError
 from tbnets.identity import first_twice
-from tbnets.store.arrays import first_equal_rows, open_array
 
 _TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from tbnets.checked_files import CheckedFile, Problem, listed, shown
 from tbnets.data.captions import CaptionedImages, common_images
+from tbnets.data.images import KINDS, faults
 from tbnets.data.phrases import PhraseRegions
 from tbnets.data.splits import fill_split
+from tbnets.data.store.arrays import check_finite
+from tbnets.data.store.opening import open_features
 from tbnets.identity import text_ids
-from tbnets.images import KINDS, faults
 from tbnets.rounding import per_cent
-from tbnets.store.arrays import check_finite
-from tbnets.store.opening import open_features
 from tbnets.text.words import count_words
 
 

@@ -1,8 +1,8 @@
 """Reads Flickr30K Entities: `Annotations/<id>.xml` with `Sentences/<id>.txt`.
 
 Annotations count pixels from 1 and name the last one; boxes leave here in the
-convention of `tbnets.boxes`. Documents with a DTD are refused, so that no
-entity is ever expanded.
+convention of `tbnets.evaluation.boxes`. Documents with a DTD are refused, so
+that no entity is ever expanded.
 """
 
 import collections

@@ -13,8 +13,8 @@ from tbnets.annotations import Array, Integers
 from tbnets.checked_files import listed
 from tbnets.checked_numbers import check_finite, checked_array
 from tbnets.data.captions import CaptionedImages
+from tbnets.data.images import KINDS, faults
 from tbnets.errors import InputError, InputTypeError
-from tbnets.images import KINDS, faults
 from tbnets.short_repr import short_repr
 
 SAMPLED_PHOTOS = 1000
@@ -140,7 +140,7 @@ class FeatureRows:
     """Rows of features, which stay on the disk.
 
     Args:
-        features: a `store.arrays.Features`.
+        features: a `data.store.arrays.Features`.
         rows: int `[n]`; the row of the features for each row of the records.
     """
 

@@ -20,9 +20,9 @@ from tbnets.data.photos import find_photos, photos_there, read_listed
 from tbnets.data.sources import Sources
 from tbnets.data.split_data import SplitData
 from tbnets.data.splits import WHOLE_FILE, NoSuchSplit
+from tbnets.data.store.manifest import extraction_differences
+from tbnets.data.store.opening import load_features, read_made_by
 from tbnets.errors import InputError, MissingFileError
-from tbnets.store.manifest import extraction_differences
-from tbnets.store.opening import load_features, read_made_by
 
 
 class NoPhotos(MissingFileError):
@@ -40,8 +40,8 @@ class Data:
         of_phrases: whether the texts of a split are its phrases, not its
             sentences.
         plan: function (flag, data) -> {recipe that the flag names: the
-            `recipes.thing.Thing` that it makes}; None where flags name files
-            alone.
+            `tasks.recipes.thing.Thing` that it makes}; None where flags name
+            files alone.
         photos_of: names of the splits of whose photos recipes make things; ()
             for all that the captions tell.
 

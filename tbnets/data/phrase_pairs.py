@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tbnets import boxes
 from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples, sampled
 from tbnets.data.noun_phrases import NounPhrases, ranges
 from tbnets.data.shares import WHOLE
+from tbnets.evaluation import boxes
 from tbnets.identity import SAME_THING
 from tbnets.seeds import generator_of
 
@@ -33,7 +33,7 @@ class PhotoRegions:
     The candidates of a photo are numbered: its regions, then the photo.
 
     Args:
-        store: `store.shards.FeatureStore` of regions.
+        store: `data.store.shards.FeatureStore` of regions.
         rows: int `[num_images]`, the row of each photo in the store.
         limit: regions of a photo that are taken. Niu et al. 2017: 19.
         most_overlap: regions that overlap an earlier one of their photo by

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from tbnets.annotations import Path
-from tbnets.boxes import check_boxes
 from tbnets.checked_files import Problem
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.entities import read_entities
 from tbnets.data.phrase_tables import read_phrase_table
 from tbnets.errors import InputError, check_kind
+from tbnets.evaluation.boxes import check_boxes
 from tbnets.identity import first_twice, numbered, text_ids
 from tbnets.short_repr import short_repr
 
@@ -51,8 +51,8 @@ class PhraseRegions:
             with one chain name the same thing; names of two images tell
             nothing of each other.
         boxes: `[num_phrases, 4]` float64, x_min, y_min, x_max, y_max in
-            pixels, continuous as in `tbnets.boxes`: one box, around all that
-            the phrase names.
+            pixels, continuous as in `tbnets.evaluation.boxes`: one box, around
+            all that the phrase names.
         left_out: reason -> int `[num_images]`, how many phrases have no box.
 
     Raises:

@@ -6,13 +6,13 @@ import os
 import pathlib
 
 from tbnets.data import splits
+from tbnets.data.scenes.dataset import ensure_scenes
+from tbnets.data.scenes.files import DATASET
+from tbnets.data.scenes.settings import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
+from tbnets.data.store.manifest import MANIFEST
 from tbnets.errors import InputError, MissingFileError
 from tbnets.progress import progress_bar
-from tbnets.scenes.dataset import ensure_scenes
-from tbnets.scenes.files import DATASET
-from tbnets.scenes.settings import SceneSettings
-from tbnets.store.manifest import MANIFEST
 
 _SCENES = "Set it, or --scenes for the embedded data set."
 _PHOTOS = (

@@ -99,7 +99,7 @@ class SplitData:
     def regions(self):
         """The regions of the photos: (store, rows).
 
-        A `store.shards.FeatureStore`, which tells the sizes of photos, and
+        A `data.store.shards.FeatureStore`, which tells the sizes of photos, and
         int64 `[num_images]`, the row of each photo.
         """
         store = self._data.open_features("regions", self.name)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets import boxes as box_math
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_choice, check_kind
+from tbnets.evaluation import boxes as box_math
 from tbnets.evaluation import checks
 from tbnets.identity import SAME_THING
 

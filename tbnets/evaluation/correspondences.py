@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets import boxes
+from tbnets.evaluation import boxes
 from tbnets.identity import SAME_THING, rows_by
 
 NO_SIZE = 1 << 30

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets import boxes
 from tbnets.annotations import Array, Boxes, Integers
 from tbnets.checked_numbers import checked_array
 from tbnets.errors import InputError, check_kind
-from tbnets.evaluation import checks
+from tbnets.evaluation import boxes, checks
 from tbnets.evaluation.average_precision import mean_average_precision
 from tbnets.evaluation.choices import DEFAULT, MOST_SIMILAR, Choice, answers
 from tbnets.evaluation.ranks import RECALL_AT, best_ranks

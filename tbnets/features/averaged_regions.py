@@ -11,13 +11,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.boxes import check_boxes
+from tbnets.data.images import decode_photo
+from tbnets.data.photo_head import read_upright_sides
 from tbnets.errors import InputError
+from tbnets.evaluation.boxes import check_boxes
 from tbnets.features.cnn import LAST, SQUEEZED, in_float32
 from tbnets.features.cutting import BOXES, roi_average
 from tbnets.features.folding import fold_batch_normalization
-from tbnets.images import decode_photo
-from tbnets.photo_head import read_upright_sides
 
 GEOMETRY_DIM = 5
 

@@ -2,7 +2,7 @@
 
 A `CaptionEncoder` is fitted on training captions and then gives each caption
 a vector. It knows a fixed list of words and reads captions by `split_words`,
-as the layers of `layers.fisher_vectors` do inside a SavedModel.
+as the layers of `features.fisher_vectors` do inside a SavedModel.
 
 The file is an `.npz` without pickle: the fitted arrays, and a JSON text with
 the kind, the parameters and the words.
@@ -18,9 +18,9 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.annotations import Path
+from tbnets.data.store.npy import write_npz
 from tbnets.errors import InputError, check_kind, import_extra
 from tbnets.short_repr import short_repr
-from tbnets.store.npy import write_npz
 from tbnets.text.vocabulary import (
     PADDING_WORD,
     UNKNOWN_WORD,

@@ -11,8 +11,8 @@ import pathlib
 import h5py
 import numpy as np
 
+from tbnets.data.store.npy import ERRORS
 from tbnets.errors import InputError, MissingFileError
-from tbnets.store.npy import ERRORS
 
 MOST_LISTED = 5
 MOST_UNPACKED = 20

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.cores import no_accelerator, usable_cores
-from tbnets.images import faults, read_file
-from tbnets.pipelines import untuned
+from tbnets.data.images import faults, read_file
+from tbnets.data.pipelines import untuned
 
 SHARD_IMAGES = 256
 BATCH_SIZE = 32

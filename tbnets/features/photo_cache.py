@@ -23,15 +23,15 @@ import time
 
 from tbnets.checked_files import parse_json
 from tbnets.cores import usable_cores
+from tbnets.data.images import faults
+from tbnets.data.store.manifest import MANIFEST, file_sha256
+from tbnets.data.store.opening import load_features
+from tbnets.data.store.shards import open_store
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import FileError, InputError
 from tbnets.features import extraction
 from tbnets.files import make_folder_of, write_json
-from tbnets.images import faults
 from tbnets.progress import progress_bar
-from tbnets.store.manifest import MANIFEST, file_sha256
-from tbnets.store.opening import load_features
-from tbnets.store.shards import open_store
-from tbnets.store.writer import FeatureWriter
 
 INDEX = "photos.json"
 _SETTLED_SECONDS = 2
@@ -167,7 +167,7 @@ class PhotoCache:
             names: n of its paths.
 
         Returns:
-            (features, rows): see `store.opening.load_features`.
+            (features, rows): see `data.store.opening.load_features`.
 
         Raises:
             ValueError: the store is damaged.

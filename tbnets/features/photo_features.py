@@ -7,6 +7,8 @@ trained on is what is served.
 import keras
 import tensorflow as tf
 
+from tbnets.data.images import decode_image, decode_images
+from tbnets.data.store.side_by_side import SIDE_BY_SIDE
 from tbnets.errors import InputError, check_choice
 from tbnets.features import hub
 from tbnets.features.cnn import (
@@ -21,8 +23,6 @@ from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.full_network import FULL_NETWORK, full_network_outputs
 from tbnets.features.hub_vision import build_hub_cnn
 from tbnets.features.several_networks import SeveralNetworks
-from tbnets.images import decode_image, decode_images
-from tbnets.store.side_by_side import SIDE_BY_SIDE
 
 CROPS = ("one", "ten")
 RANDOM = "random"

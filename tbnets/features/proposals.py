@@ -3,17 +3,17 @@
 EdgeBoxes scores windows by the contours that lie wholly inside of them;
 selective search joins similar neighbouring segments, and each join is a box.
 Both come from OpenCV's `ximgproc` (the extra `regions`). Boxes are those of
-`tbnets.boxes`, in pixels of the upright photo.
+`tbnets.evaluation.boxes`, in pixels of the upright photo.
 """
 
 import dataclasses
 
 import numpy as np
 
-from tbnets import boxes as box_math
 from tbnets.checked_files import shown
 from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_choice, import_extra
+from tbnets.evaluation import boxes as box_math
 
 MOST_CANDIDATES = 2000
 IOU_THRESHOLDS = {"edge_boxes": 0.6, "selective_search": 0.8}

@@ -9,7 +9,7 @@ import concurrent.futures
 
 import numpy as np
 
-from tbnets import images
+from tbnets.data import images
 from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.features.proposals import import_opencv

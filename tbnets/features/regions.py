@@ -4,15 +4,15 @@
 runs all of the network on it (R-CNN). `RoiFeatures` runs the convolutions
 once for the photo, pools each box from their last map and runs only the
 fully-connected layers on it (Fast R-CNN). `averaged_regions` averages boxes
-from maps of several depths. Boxes are those of `tbnets.boxes`.
+from maps of several depths. Boxes are those of `tbnets.evaluation.boxes`.
 """
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.boxes import check_boxes
 from tbnets.errors import InputError, check_choice
+from tbnets.evaluation.boxes import check_boxes
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.cnn import LAST, in_float32, pooled_network
 from tbnets.features.cutting import BOXES, roi_pool, warped_crops

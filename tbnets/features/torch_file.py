@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.data.store.npy import ERRORS
 from tbnets.errors import InputError
-from tbnets.store.npy import ERRORS
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001

@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from tbnets import replicas
 from tbnets.annotations import Array
+from tbnets.losses import replicas
 
 
 def batch_normalization(name, dtype=None):

@@ -6,10 +6,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets import replicas
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_number
 from tbnets.layers.configured import ConfiguredLayer
+from tbnets.losses import replicas
 
 _APART = 1 << 30
 """What a seed differs in that is drawn apart."""

@@ -7,10 +7,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets import replicas
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_number
 from tbnets.layers.configured import ConfiguredLayer
+from tbnets.losses import replicas
 
 LARGEST = 100.0
 """What similarities are multiplied by at most. CLIP: 100."""

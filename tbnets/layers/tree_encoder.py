@@ -6,10 +6,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets import replicas
 from tbnets.annotations import Array
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.layers.tree_lstm import TreeLSTM
+from tbnets.losses import replicas
 from tbnets.text.packed_trees import PackedTrees, pack_trees
 
 

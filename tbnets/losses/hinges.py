@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets import replicas
-from tbnets.losses import distances, miners, slopes
+from tbnets.losses import distances, miners, replicas, slopes
 from tbnets.losses.presets import TERMS
 
 # Terms that read one matrix of similarities: along its rows, its columns.

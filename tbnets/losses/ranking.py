@@ -17,7 +17,7 @@ from tbnets.checked_numbers import checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import checks, hinges
 from tbnets.losses.positives import PositiveMasks, positive_masks
-from tbnets.replicas import gather, summed
+from tbnets.losses.replicas import gather, summed
 from tbnets.short_repr import of_fields
 
 TERMS = hinges.TERMS

@@ -16,11 +16,11 @@ from tbnets.annotations import Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.losses.positives import positive_masks
+from tbnets.losses.replicas import gather, num_replicas
 from tbnets.models import cca_solution as solution
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.pair_sums import PairSums
 from tbnets.models.two_branch import IDS, INPUTS
-from tbnets.replicas import gather, num_replicas
 
 
 class _Solving(keras.callbacks.Callback):
@@ -50,9 +50,9 @@ class CCA(EmbeddingNetwork):
     Where a text is compared with regions of one photo, most of these are
     named by nobody, and pairs do not tell what they look like. `background`
     adds them as rows without a text: the candidates that each batch brings
-    (`localization.candidates`), all of them, since a few that are named after
-    all change little. A direction more tells such rows from pairs, and texts
-    get a bias on it.
+    (`data.localization.candidates`), all of them, since a few that are named
+    after all change little. A direction more tells such rows from pairs, and
+    texts get a bias on it.
 
     Args:
         image_branch: `CanonicalProjection` of the images.

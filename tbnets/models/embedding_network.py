@@ -8,16 +8,16 @@ import tensorflow as tf
 
 from tbnets.annotations import Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
+from tbnets.data.localization import candidates
 from tbnets.errors import check_kind
 from tbnets.layers.logit_scale import LogitScale
-from tbnets.localization import candidates
 from tbnets.losses import hinges
 from tbnets.losses.distances import similarities
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
+from tbnets.losses.replicas import Shares, gather
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
-from tbnets.replicas import Shares, gather
 
 WITHIN_VIEWS = TERMS[2:]
 
@@ -38,7 +38,7 @@ class EmbeddingNetwork(TwoBranchModel):
     belong together (optionally `text_ids` `[m]`, equal for equal texts). `n`
     and `m` need not have a fixed ratio, and any of these may vary from batch
     to batch. A batch that brings candidates of each caption
-    (`localization.candidates`) has its texts ranked against these.
+    (`data.localization.candidates`) has its texts ranked against these.
 
     Args:
         image_branch: `Branch` of the images.

@@ -12,10 +12,10 @@ from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import LossOutput, RankingLoss
+from tbnets.losses.replicas import Shares, gather
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.sides import build_side, embed_side
 from tbnets.models.two_branch import IDS, INPUTS, ids_of
-from tbnets.replicas import Shares, gather
 
 _TOLD = "region_images", "region_of", "is_contrast", "weights"
 PAIRS = "regions", "phrase_nodes", *_TOLD

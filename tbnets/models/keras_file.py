@@ -11,14 +11,17 @@ import keras
 from tbnets import layers, losses, models
 from tbnets.annotations import Path
 from tbnets.errors import InputError
+from tbnets.features import fisher_vectors, hub_text_encoder, image_encoders  # noqa: F401
 from tbnets.features.cnn_weights import check_datasets
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.training import fused_optimizers  # noqa: F401
 
 # Keras finds the classes that a file names once they are registered, and they
 # are when their modules are imported.
-for room in (layers, losses, models):
-    for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+for package in (layers, losses, models):
+    for module in pkgutil.iter_modules(
+        package.__path__, f"{package.__name__}."
+    ):
         importlib.import_module(module.name)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets import replicas
+from tbnets.losses import replicas
 
 
 class PairSums:

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from tbnets.annotations import Array, Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
+from tbnets.data.localization import candidates
 from tbnets.errors import check_choice, check_kind
 from tbnets.layers.pair_head import PairHead
-from tbnets.localization import candidates
 from tbnets.losses.logistic import (
     PAIR_LOSSES,
     LogisticOutput,
@@ -20,8 +20,8 @@ from tbnets.losses.logistic import (
 )
 from tbnets.losses.pairs import own_images, random_columns, sample_pairs
 from tbnets.losses.positives import positive_masks
+from tbnets.losses.replicas import Shares, gather, own_rows
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
-from tbnets.replicas import Shares, gather, own_rows
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -36,7 +36,7 @@ class SimilarityNetwork(TwoBranchModel):
 
     Inner products of its embeddings mean nothing: only the head compares. A
     batch is that of the `EmbeddingNetwork`; one that brings candidates of each
-    caption (`localization.candidates`) has its negatives among these.
+    caption (`data.localization.candidates`) has its negatives among these.
 
     Args:
         image_branch: `Branch` of the images.

@@ -8,11 +8,11 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets import replicas
 from tbnets.annotations import Array, Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.layers.configured import parameters_of, repr_of
+from tbnets.losses import replicas
 from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments, worker_fit
 from tbnets.models.checked_model import CheckedModel

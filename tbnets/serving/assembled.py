@@ -27,11 +27,11 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.checked_files import CheckedFile
+from tbnets.data.photo_head import MAX_PIXELS
 from tbnets.errors import FileError, InputError, UserError
 from tbnets.features.photo_features import open_photo_features
 from tbnets.files import new_folder, write_text
 from tbnets.locks import FolderLock
-from tbnets.photo_head import MAX_PIXELS
 from tbnets.progress import say
 from tbnets.serving.checksums import (
     ANSWERS,

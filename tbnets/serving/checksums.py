@@ -5,9 +5,9 @@ import re
 
 from tbnets.annotations import Path
 from tbnets.checked_files import CheckedFile
+from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
 from tbnets.files import write_text
-from tbnets.store.manifest import file_sha256
 
 CHECKSUMS = "sha256.txt"
 ANSWERS = "answers.json"

@@ -8,7 +8,7 @@ every function that is exported goes through it.
 
 import tensorflow as tf
 
-from tbnets.photo_head import require
+from tbnets.data.photo_head import require
 from tbnets.text.vocabulary import Tokenizer
 
 MOST_WORDS = 200

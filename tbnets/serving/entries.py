@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.checked_files import parse_json
+from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
 from tbnets.serving.checksums import CHECKSUMS
 from tbnets.serving.saved_files import GRAPH_FILE, hash_files
-from tbnets.store.manifest import file_sha256
 
 FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"

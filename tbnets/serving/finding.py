@@ -12,27 +12,31 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.annotations import Boxes, Path, Photo, Photos
-from tbnets.boxes import check_boxes, clip_boxes, non_maximum_suppression
 from tbnets.checked_numbers import (
     check_finite,
     checked_array,
     checked_number,
     refuse_single,
 )
-from tbnets.errors import InputError, check_kind
-from tbnets.evaluation import choices
-from tbnets.features.proposals import proposer_of
-from tbnets.images import (
+from tbnets.data.images import (
     BrokenImageError,
     fault_of,
     read_content,
     read_photo,
     read_photo_sizes,
 )
-from tbnets.index.search_index import SearchIndex
+from tbnets.errors import InputError, check_kind
+from tbnets.evaluation import choices
+from tbnets.evaluation.boxes import (
+    check_boxes,
+    clip_boxes,
+    non_maximum_suppression,
+)
+from tbnets.features.proposals import proposer_of
 from tbnets.serving import index
 from tbnets.serving import search as searching
 from tbnets.serving.entries import about
+from tbnets.serving.search_index import SearchIndex
 from tbnets.serving.served_inputs import IMAGE_BYTES, Texts
 
 SUPPRESSION = 0.5

@@ -48,7 +48,7 @@ def two_branch_endpoints(
             one that learns to compare has `learned_similarity`, True, and
             `similarities(image_embeddings, text_embeddings)`, too.
         tokenizer: turns string `[m]` into what `embed_text` takes: a
-            `Tokenizer` or a `layers.fisher_vectors.CaptionReader`; a
+            `Tokenizer` or a `features.fisher_vectors.CaptionReader`; a
             `serving.tree_reader.TreeReader` where texts are trees; None where
             they are feature vectors. A `Tokenizer` without `max_tokens` gets
             `doors.MOST_WORDS`.

@@ -24,8 +24,9 @@ import uuid
 
 import numpy as np
 
-from tbnets import files, images, photo_kinds
+from tbnets import files
 from tbnets.checked_numbers import check_finite
+from tbnets.data import images, photo_kinds
 from tbnets.data.photos import left_out_lines, sort_files
 from tbnets.errors import InputError
 from tbnets.progress import progress_bar, say

@@ -8,10 +8,10 @@ Its ops are TensorFlow's own, which run wherever a SavedModel does.
 
 import tensorflow as tf
 
-from tbnets import photo_head
 from tbnets.checked_numbers import checked_number
+from tbnets.data import photo_head
+from tbnets.data.pipelines import untuned
 from tbnets.errors import InputError
-from tbnets.pipelines import untuned
 from tbnets.serving.doors import require_rows
 
 AT_ONCE = 10

@@ -1,10 +1,10 @@
 """An exported model written once more, with other signatures."""
 
+from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import check_choice
 from tbnets.serving import export, saved_files
 from tbnets.serving.doors import guarded
 from tbnets.serving.served import load_saved_model
-from tbnets.store.manifest import file_sha256
 
 
 def reexport(  # noqa: PLR0913  (all but the first two by name)

@@ -13,10 +13,10 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from tbnets.checked_files import CheckedFile, shown
 from tbnets.data.photos import list_files
+from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError, MissingFileError, check_kind
 from tbnets.serving.checksums import differences
 from tbnets.serving.ops import MOST_GRAPH_BYTES, foreign_ops
-from tbnets.store.manifest import file_sha256
 from tbnets.text.vocabulary import Vocabulary
 
 GRAPH_FILE = "saved_model.pb"

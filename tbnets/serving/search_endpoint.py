@@ -9,12 +9,12 @@ import functools
 
 import tensorflow as tf
 
+from tbnets.data.photo_head import require
+from tbnets.data.store.arrays import check_finite
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
-from tbnets.index import exact
-from tbnets.photo_head import require
+from tbnets.serving import exact
 from tbnets.serving.entries import about
-from tbnets.store.arrays import check_finite
 
 
 def add_search(index):

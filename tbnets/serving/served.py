@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from tbnets.annotations import Array, Path, Photos
 from tbnets.checked_numbers import as_numbers, check_finite, refuse_single
+from tbnets.data.images import KINDS, fault_of
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all
-from tbnets.images import KINDS, fault_of
 from tbnets.serving import finding, saved_files
 from tbnets.serving.served_inputs import (
     ARGUMENTS,

@@ -9,8 +9,8 @@ from tbnets.checked_numbers import (
     checked_number,
     refuse_single,
 )
+from tbnets.data.images import read_content
 from tbnets.errors import InputError, check_kind
-from tbnets.images import read_content
 from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.trees import Tree
 

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets.photo_head import require
+from tbnets.data.photo_head import require
 from tbnets.serving.doors import require_rows
 from tbnets.text.packed_trees import FIELDS, TreeRows, tree_arrays
 from tbnets.text.parsing import parse_captions

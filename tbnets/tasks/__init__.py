@@ -5,10 +5,10 @@ what is trained for it. Each is a plain dict; an entry is all it takes.
 """
 
 from tbnets.errors import InputError, check_choice
-from tbnets.flags.settings import make_settings
 from tbnets.tasks.localization.tenant import TENANT as LOCALIZATION
 from tbnets.tasks.matching.tenant import TENANT as MATCHING
 from tbnets.tasks.parts import BUILDERS
+from tbnets.tasks.settings.settings import make_settings
 
 TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
 

@@ -4,11 +4,11 @@ import functools
 
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
+from tbnets.data.store.manifest import extraction_differences
 from tbnets.errors import InputError
-from tbnets.recipes import kinds
-from tbnets.store.manifest import extraction_differences
 from tbnets.tasks import readers, texts
 from tbnets.tasks.fitted import SIDES
+from tbnets.tasks.recipes import kinds
 from tbnets.tasks.task import TaskData
 
 
@@ -37,7 +37,7 @@ class CaptionedData(TaskData):
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
-        """Returns the `recipes.thing.Thing`s that are not there yet.
+        """Returns the `tasks.recipes.thing.Thing`s that are not there yet.
 
         Raises:
             ValueError: texts could not be read when the run has ended.

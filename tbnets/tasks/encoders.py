@@ -6,11 +6,11 @@ import pathlib
 from tbnets.checked_numbers import checked_number
 from tbnets.data.sources import Sources
 from tbnets.errors import check_choice
-from tbnets.features import hub
+from tbnets.features import hub, image_encoders
+from tbnets.features.hub_text_encoder import HubTextEncoder
 from tbnets.features.photo_features import RANDOM
-from tbnets.layers import image_encoders, text_encoders
+from tbnets.layers import text_encoders
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.hub_text_encoder import HubTextEncoder
 from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.seeds import seed_of
 from tbnets.tasks.texts import reads_features, text_preset

@@ -19,12 +19,12 @@ from tbnets.layers.logit_scale import LARGEST, LogitScale
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.infonce import InfoNCELoss
+from tbnets.losses.replicas import batch_statistics
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
-from tbnets.replicas import batch_statistics
 from tbnets.seeds import seed_of
 from tbnets.tasks import encoders
 from tbnets.tasks.texts import reads_features
@@ -39,7 +39,8 @@ class Builder(NamedTuple):
         build: (settings, fitted) -> a built Keras model with initial weights
             from the seed; `fitted` is what `TaskData.fit` returned.
         compile: (network, settings, steps_per_epoch) -> None.
-        flag_groups: names of the groups of `flags.table` that these read.
+        flag_groups: names of the groups of `tasks.settings.table` that these
+            read.
         fixed: (flag, value) of flags that it leaves to others at one value,
             such as one epoch.
         usual: (flag, value) of flags that a run has where nobody gives

@@ -2,11 +2,11 @@
 
 import os
 
+from tbnets.data.store.side_by_side import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM, open_photo_features
 from tbnets.features.regions import open_averaged_features
-from tbnets.store.side_by_side import SIDE_BY_SIDE
 
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 """Words for weights; a file that is called so is `./imagenet`."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.pictures.points import joined
+from tbnets.visualization.points import joined
 
 FEW_POINTS = (250, 3)
 """Images, and captions of each, with which the projector stays fluent."""
@@ -98,8 +98,8 @@ class Scores:
             most: how many images, and captions of each, at most.
 
         Returns:
-            A `pictures.points.Points`; None where there is no space that all
-            of them share.
+            A `visualization.points.Points`; None where there is no space that
+            all of them share.
         """
         return None
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tbnets.errors import InputError
-from tbnets.recipes.thing import make_all
 from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.parts import Builder
+from tbnets.tasks.recipes.thing import make_all
 from tbnets.tasks.scores import Together
 
 
@@ -88,7 +88,7 @@ class TaskData:
         """
 
     def missing(self):
-        """Returns what recipes name and is not there: `recipes.thing.Thing`s.
+        """Returns the `tasks.recipes.thing.Thing`s that are not there yet.
 
         They can all be made, as far as that can be told beforehand; in this
         order, parts before the whole.
@@ -268,7 +268,8 @@ class Tenant(NamedTuple):
     Args:
         compose: (settings, model) -> `Task`; the model is the `Builder` whose
             `needs` it gives.
-        flag_groups: names of the groups of `flags.table` that it reads.
+        flag_groups: names of the groups of `tasks.settings.table` that it
+            reads.
         fixed: (flag, value) of flags that it leaves to others at one value.
         gives: what a model may need beside features and texts, see
             `parts.Builder`.

@@ -8,8 +8,8 @@ from tbnets.data.sources import Sources, frozen_preset
 from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.caption_features import load_encoder_of
+from tbnets.features.fisher_vectors import CaptionReader
 from tbnets.features.hub_texts import HubTokenizer
-from tbnets.layers.fisher_vectors import CaptionReader
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.ops import check_ops
 from tbnets.serving.tree_reader import TreeReader

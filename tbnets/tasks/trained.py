@@ -15,13 +15,13 @@ import keras
 import numpy as np
 
 from tbnets import tasks
+from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub
-from tbnets.flags.records import completed
-from tbnets.flags.table import ALL, FLAGS
 from tbnets.serving import saved_files, zoo
-from tbnets.store.manifest import file_sha256
 from tbnets.tasks.fitted import check_fitted_kinds
+from tbnets.tasks.settings.records import completed
+from tbnets.tasks.settings.table import ALL, FLAGS
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import checkpoint_path

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.checked_files import is_kind, shown
+from tbnets.data.store.npy import ERRORS, read_npz, write_npz
 from tbnets.errors import InputError
-from tbnets.store.npy import ERRORS, read_npz, write_npz
 from tbnets.training.fused_optimizers import optimizer_variables
 
 FORMAT = "tbnets-checkpoint-2"

@@ -18,7 +18,7 @@ def write_points(folder, name, points):
     Args:
         folder: folder of the event files.
         name: what the projector calls them.
-        points: the `pictures.points.Points`.
+        points: the `visualization.points.Points`.
     """
     folder = pathlib.Path(folder)
     config = projector_config_pb2.ProjectorConfig()

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tbnets.data import entities
-from tbnets.scenes.dataset import ensure_scenes
-from tbnets.scenes.settings import SceneSettings
+from tbnets.data.scenes.dataset import ensure_scenes
+from tbnets.data.scenes.settings import SceneSettings
 
 BOX = "<bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax>"
 

@@ -7,7 +7,7 @@ import pytest
 
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.store.writer import FeatureWriter
+from tbnets.data.store.writer import FeatureWriter
 from tests import tiny
 
 

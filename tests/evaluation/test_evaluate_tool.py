@@ -4,7 +4,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from tbnets.evaluation import arrays, query_bank, retrieval, score_tiles
+from tbnets.cli import arrays
+from tbnets.evaluation import query_bank, retrieval, score_tiles
 from tests import fresh, tiny, verbs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from tbnets import boxes
 from tbnets.data.captions import read_captions
 from tbnets.data.phrases import read_phrases
-from tbnets.evaluation import localization, tables
+from tbnets.evaluation import boxes, localization, tables
 from tbnets.evaluation.average_precision import average_precision
 from tests.evaluation import oracle
 

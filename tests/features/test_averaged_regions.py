@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.data.images import decode_photo
 from tbnets.features import averaged_regions
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.cnn import Cnn
 from tbnets.features.cnn_weights import weights_sha256
 from tbnets.features.cutting import roi_average
 from tbnets.features.regions import make_region_extractor
-from tbnets.images import decode_photo
 from tests import reference
 from tests.features.test_photo_features import photo as encoded_photo
 from tests.features.test_regions import plain_forward, random_photo, vgg_like

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from matplotlib import cbook
 
+from tbnets.data.images import decode_image
 from tbnets.features import efficientnet_lite
 from tbnets.features.cnn import NETWORKS, build_cnn
-from tbnets.images import decode_image
 from tests.features.torch_checkpoints import checkpoint
 
 LITE0_CHANNELS = (16, 24, 24, *[40] * 2, *[80] * 3, *[112] * 3, *[192] * 4, 320)

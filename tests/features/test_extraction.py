@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tbnets import files
+from tbnets.data.store.shards import open_store
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import extraction
 from tbnets.features.photo_features import PhotoFeatures
-from tbnets.store.shards import open_store
-from tbnets.store.writer import FeatureWriter
 from tests.features.test_photo_features import photo
 from tests.features.tiny_cnn import tiny_cnn
 

@@ -7,12 +7,12 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
+from tbnets.data.images import decode_image
 from tbnets.features.photo_features import (
     PhotoFeatures,
     open_photo_features,
     ten_crops,
 )
-from tbnets.images import decode_image
 from tests.features.tiny_cnn import SIDE, tiny_cnn
 
 

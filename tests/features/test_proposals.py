@@ -10,15 +10,15 @@ import pytest
 
 cv2 = pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 
-from tbnets import boxes as box_math  # noqa: E402
 from tbnets.data import entities  # noqa: E402
+from tbnets.data.images import BrokenImageError, read_photo  # noqa: E402
+from tbnets.data.scenes.dataset import ensure_scenes  # noqa: E402
+from tbnets.data.scenes.settings import SceneSettings  # noqa: E402
+from tbnets.data.store.opening import open_features  # noqa: E402
+from tbnets.data.store.writer import FeatureWriter  # noqa: E402
+from tbnets.evaluation import boxes as box_math  # noqa: E402
 from tbnets.features import proposals, region_extraction  # noqa: E402
 from tbnets.features.proposals import Proposer  # noqa: E402
-from tbnets.images import BrokenImageError, read_photo  # noqa: E402
-from tbnets.scenes.dataset import ensure_scenes  # noqa: E402
-from tbnets.scenes.settings import SceneSettings  # noqa: E402
-from tbnets.store.opening import open_features  # noqa: E402
-from tbnets.store.writer import FeatureWriter  # noqa: E402
 
 METHODS = tuple(proposals.IOU_THRESHOLDS)
 SQUARE = [12, 8, 36, 32]

@@ -4,11 +4,11 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from tbnets.data.images import read_photo
+from tbnets.data.store.shards import open_store
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.region_extraction import extract_regions
-from tbnets.images import read_photo
-from tbnets.store.shards import open_store
-from tbnets.store.writer import FeatureWriter
 from tests.features.test_averaged_regions import two_depths
 from tests.features.test_photo_features import photo
 

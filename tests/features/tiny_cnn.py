@@ -6,8 +6,8 @@ import keras
 import pytest
 
 from tbnets.features import cnn
-from tbnets.flags.flag import PRESET, OneOf
-from tbnets.recipes.image_features import ImageFeatures
+from tbnets.tasks.recipes.image_features import ImageFeatures
+from tbnets.tasks.settings.flag import PRESET, OneOf
 
 NAME = "Tiny"
 SIDE = 8

@@ -7,15 +7,16 @@ import zipfile
 import numpy as np
 import PIL.Image
 
-from tbnets.evaluation import arrays, protocols
+from tbnets.cli import arrays
+from tbnets.data.images import fault_of, read_photo, read_photo_sizes
+from tbnets.data.store.opening import load_features, open_features
+from tbnets.data.store.writer import FeatureWriter
+from tbnets.evaluation import protocols
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.cnn_weights import load_weights
 from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.features.torch_file import read_tensors
-from tbnets.images import fault_of, read_photo, read_photo_sizes
-from tbnets.store.opening import load_features, open_features
-from tbnets.store.writer import FeatureWriter
 from tbnets.text.word_vectors import WordVectors
 from tests.features import tiny_cnn, torch_checkpoints
 from tests.features.test_cnn import write_old_layout

@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from tbnets.data.images import decode_images
 from tbnets.files import is_partial
-from tbnets.images import decode_images
 from tbnets.serving import index, zoo
 from tbnets.serving.export import export_saved_model
 from tests import fresh, tiny

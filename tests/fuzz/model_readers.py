@@ -9,14 +9,15 @@ import numpy as np
 from measuring import ambiguity
 from zoo_making import cards
 
-from tbnets import runs, tasks
+from tbnets import tasks
+from tbnets.data.scenes import dataset as scenes
+from tbnets.data.scenes.settings import SceneSettings
 from tbnets.features import photo_cache
-from tbnets.flags import records
-from tbnets.scenes import dataset as scenes
-from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import checksums, index, zoo
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
+from tbnets.tasks import runs
+from tbnets.tasks.settings import records
 from tbnets.training import checkpoints, summary
 from tests import tiny
 from tests.fuzz.array_readers import header_of, with_header

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from werkzeug.test import Client
 
-from tbnets.server.rest_service import RestService
+from tbnets.extras.server.rest_service import RestService
 from tests.fuzz import wire_kinds, wire_run
 
 MODELS = ("scenes_localization",)
@@ -15,7 +15,7 @@ def wire():
     """A `Wire` to a server of this process; REST without a socket."""
     grpc = pytest.importorskip("grpc")
     pytest.importorskip("tensorflow_serving")
-    from tbnets.server.grpc_service import GrpcServer
+    from tbnets.extras.server.grpc_service import GrpcServer
     from tests.fuzz.wire import Wire
 
     models = wire_run.models_of(MODELS)

@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from tbnets.commands import local_workers
+from tbnets.cli import local_workers
 from tbnets.errors import InputError, UnreachableError
 from tbnets.training import distribution
 from tests.fuzz import run_results, worker_kills, workers

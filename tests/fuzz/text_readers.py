@@ -10,8 +10,8 @@ from tbnets.data.entities import read_annotations, read_boxes
 from tbnets.data.photos import listed_rows
 from tbnets.data.phrase_markup import read_sentences
 from tbnets.data.phrases import read_phrases
-from tbnets.store.joining import join
-from tbnets.store.shares import take_share, tell_file
+from tbnets.data.store.joining import join
+from tbnets.data.store.shares import take_share, tell_file
 from tbnets.text import parsing
 from tbnets.text.tree_files import trees_of
 from tbnets.text.vocabulary import Vocabulary

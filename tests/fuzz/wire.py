@@ -10,7 +10,8 @@ from typing import NamedTuple
 import grpc
 import numpy as np
 
-from tbnets.server import json_tensors, protocol
+from tbnets.extras.server import json_tensors
+from tbnets.serving import protocol
 from tests.fuzz import requests
 
 PATIENCE = 20

@@ -10,8 +10,8 @@ from concurrent import futures
 
 import numpy as np
 
-from tbnets.server.batching import Batching
-from tbnets.server.models import Models
+from tbnets.extras.server.batching import Batching
+from tbnets.extras.server.models import Models
 from tbnets.serving import saved_files, zoo
 from tests.fuzz import requests, wire_kinds
 from tests.fuzz.wire import PATIENCE, Wire
@@ -55,7 +55,7 @@ def run(count, seed):
 
 def _serve(connection):
     """Serves models of the zoo in a process of its own, until it is killed."""
-    from tbnets.server.stand_in import StandIn
+    from tbnets.extras.server.stand_in import StandIn
 
     with StandIn(models_of(MODELS), port=0, rest_port=0) as server:
         connection.send((server.port, server.rest_port))

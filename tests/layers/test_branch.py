@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch
 from tbnets.layers.dropout import SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.pair_head import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_encoder import TreeEncoder

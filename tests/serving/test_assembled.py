@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import tbnets
-from tbnets import runs
-from tbnets.commands import zoo as zoo_verb
+from tbnets.cli import zoo as zoo_verb
+from tbnets.data.images import read_content
+from tbnets.data.store.opening import open_features
 from tbnets.features.photo_features import open_photo_features
-from tbnets.images import read_content
 from tbnets.serving import assembled, entries, zoo
 from tbnets.serving.checksums import ANSWERS, write_checksums
 from tbnets.serving.served import load_saved_model
-from tbnets.store.opening import open_features
+from tbnets.tasks import runs
 from tests.features import tiny_cnn
 from tests.serving.test_export import run_client
 from tests.serving.test_photo_export import begun, settings_for, write_all

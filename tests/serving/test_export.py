@@ -16,9 +16,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from tbnets.images import decode_images
+from tbnets.data.images import decode_images
+from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch
-from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import export, saved_files
@@ -28,7 +28,7 @@ from tbnets.serving.saved_files import newest_version
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tests import fresh
-from tests.test_images import HUGE
+from tests.data.test_images import HUGE
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "snow", "\u00e9t\u00e9"))
 CAPTIONS = ["A dog in the snow!", "", "zebra", "\u00c9te\u0301 DOG", "?!"]

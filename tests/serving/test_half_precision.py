@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch
-from tbnets.layers.image_encoders import SmallConvNet
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import half_precision

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets import files
-from tbnets.images import decode_images, fault_of
+from tbnets.data.images import decode_images, fault_of
 from tbnets.serving import index
 from tests import fresh, photo_files
 

@@ -10,14 +10,14 @@ import keras
 import numpy as np
 import pytest
 
-from tbnets import runs
+from tbnets.data.store.opening import open_features
+from tbnets.data.store.shards import open_store
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import extraction
 from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving.served import load_saved_model
-from tbnets.store.opening import open_features
-from tbnets.store.shards import open_store
-from tbnets.store.writer import FeatureWriter
+from tbnets.tasks import runs
 from tbnets.training import checkpoints
 from tests import tiny
 from tests.features import tiny_cnn

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.images import decode_images
+from tbnets.data.images import decode_images
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.photo_reader import attempt, attempt_once
 from tbnets.serving.served import load_saved_model

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.data.images import decode_photo
 from tbnets.data.sources import Sources
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.photo_features import build_named_cnn
-from tbnets.images import decode_photo
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.layers.tree_encoder import TreeEncoder
@@ -22,9 +22,9 @@ from tbnets.tasks.readers import photo_reader
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
+from tests.data.test_images import smooth
 from tests.features import tiny_cnn
 from tests.photo_files import encode
-from tests.test_images import smooth
 
 BY_RANDOM = types.SimpleNamespace(
     cnn_weights="random", regions="r", reads=lambda flag: flag != "cnn"

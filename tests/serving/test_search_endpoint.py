@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.index import exact
-from tbnets.index import writer as writing
-from tbnets.index.search_index import open_index
-from tbnets.index.writer import IndexWriter
-from tbnets.serving import search_endpoint
+from tbnets.serving import exact, search_endpoint
+from tbnets.serving import writer as writing
 from tbnets.serving.entries import about
 from tbnets.serving.export import describe, export_saved_model
 from tbnets.serving.reexport import reexport
+from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
+from tbnets.serving.writer import IndexWriter
 from tests import reference
 from tests.serving.test_signatures import in_the_table
 

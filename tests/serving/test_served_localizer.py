@@ -4,9 +4,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tbnets import photo_kinds
+from tbnets.data import photo_kinds
+from tbnets.data.images import BrokenImageError, read_photo
 from tbnets.features.proposals import Proposer, proposer_of
-from tbnets.images import BrokenImageError, read_photo
 from tbnets.serving import finding
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.served import load_saved_model

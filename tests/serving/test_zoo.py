@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 import tbnets
-from tbnets import boxes as box_math
+from tbnets.data.images import read_photo
+from tbnets.data.scenes.dataset import draw_scenes
+from tbnets.data.scenes.settings import SceneSettings
+from tbnets.evaluation import boxes as box_math
 from tbnets.features.regions import open_averaged_features
-from tbnets.images import read_photo
-from tbnets.scenes.dataset import draw_scenes
-from tbnets.scenes.settings import SceneSettings
 from tbnets.serving import zoo
 from tbnets.serving.checksums import write_checksums
 from tests.serving.test_export import write_features_model

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tbnets import runs
 from tbnets.serving.served import load_saved_model
+from tbnets.tasks import runs
 from tbnets.training import loop, summary
 from tests import tiny
 

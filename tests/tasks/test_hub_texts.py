@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs
 from tbnets.errors import InputError
 from tbnets.features.hub_features import HubFeatures
 from tbnets.features.hub_texts import HubTokenizer
+from tbnets.tasks import runs
 from tests import tiny, tiny_phrases
 
 

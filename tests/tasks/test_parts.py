@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from tbnets import tasks
 from tbnets.data.sources import Sources
-from tbnets.flags.table import ALL
 from tbnets.layers.dropout import SeededDropout
 from tbnets.losses.hinges import TERMS
 from tbnets.tasks import encoders, parts, readers
+from tbnets.tasks.settings.table import ALL
 from tests import tiny
 
 

@@ -14,10 +14,11 @@ import pytest
 import tensorflow as tf
 from zoo_making.served import served_scores
 
-from tbnets import runs, tasks
+from tbnets import tasks
 from tbnets.evaluation import tables
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
+from tbnets.tasks import runs
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.scores import Scores, Together
 from tbnets.tasks.task import Evaluator, Exporter, Task, TaskData, Tenant

@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 from zoo_making.served import served_scores
 
-from tbnets import runs, tasks
+from tbnets import tasks
 from tbnets.evaluation import protocols, query_bank, score_tiles
 from tbnets.serving.served import load_saved_model
+from tbnets.tasks import runs
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.training import loop, summary
 from tbnets.training.pair_scorer import PairScorer

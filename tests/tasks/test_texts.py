@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs, tasks
+from tbnets import tasks
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.tasks import texts
+from tbnets.tasks import runs, texts
 from tbnets.text.word_vectors import WordVectors
 from tbnets.training import loop, summary
 from tbnets.training.checkpoints import save_checkpoint

@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets import runs, tasks
+from tbnets import tasks
 from tbnets.serving import zoo
-from tbnets.tasks import trained
+from tbnets.tasks import runs, trained
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.optimizers import create_optimizer_variables

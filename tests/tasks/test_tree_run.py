@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from tbnets import runs
 from tbnets.data.sources import Sources
-from tbnets.tasks import parts
+from tbnets.tasks import parts, runs
 from tbnets.text import packed_trees
 from tbnets.training import loop
 from tests import tiny, verbs

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.server.models import Models
-from tbnets.server.stand_in import StandIn
+from tbnets.extras.server.models import Models
+from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import zoo
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model

@@ -7,9 +7,9 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from tbnets.images import decode_images
+from tbnets.data.images import decode_images
+from tbnets.data.store.shards import open_store
 from tbnets.serving.export import export_saved_model
-from tbnets.store.shards import open_store
 from tbnets.text.vocabulary import Vocabulary
 from tests import photo_files, verbs
 from tests.features import tiny_cnn

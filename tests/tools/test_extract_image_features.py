@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pytest
 
-from tbnets.recipes import image_features
-from tbnets.store.shards import open_store
-from tbnets.store.shares import take_share
-from tbnets.store.writer import FeatureWriter
+from tbnets.data.store.shards import open_store
+from tbnets.data.store.shares import take_share
+from tbnets.data.store.writer import FeatureWriter
+from tbnets.tasks.recipes import image_features
 from tests import fresh, verbs
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo

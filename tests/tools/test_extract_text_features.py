@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tbnets.data.store.opening import open_features
 from tbnets.features import caption_features
 from tbnets.features.caption_features import load_encoder, load_encoder_of
-from tbnets.store.opening import open_features
 from tests import verbs
 
 

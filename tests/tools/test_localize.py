@@ -9,9 +9,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tbnets import images
-from tbnets.commands import localize
-from tbnets.pictures.boxes import COLOURS
+from tbnets.cli import localize
+from tbnets.data import images
+from tbnets.visualization.boxes import COLOURS
 from tests import saved_models, tiny_localizer
 from tests.verbs import ask
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from zoo_making import cards
 
-from tbnets.flags.records import FLAGFILE
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import write_checksums
+from tbnets.tasks.settings.records import FLAGFILE
 from tests import fresh, tiny, verbs
 from tests.eager import without_tracing
 

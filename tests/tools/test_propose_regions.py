@@ -6,11 +6,11 @@ import time
 import PIL.Image
 import pytest
 
+from tbnets.data.scenes.dataset import ensure_scenes
+from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.store.opening import open_features
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import proposals, region_extraction
-from tbnets.scenes.dataset import ensure_scenes
-from tbnets.scenes.settings import SceneSettings
-from tbnets.store.opening import open_features
-from tbnets.store.writer import FeatureWriter
 from tests import fresh, verbs
 
 VERB = "propose_regions"

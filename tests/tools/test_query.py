@@ -14,9 +14,9 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets import commands
-from tbnets.commands import pictures_of_answers, query
-from tbnets.images import decode_images
+from tbnets import cli
+from tbnets.cli import pictures_of_answers, query
+from tbnets.data.images import decode_images
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.serving.tree_reader import TreeReader
@@ -217,7 +217,7 @@ def test_sentences_are_typed_where_none_are_given(folder, tmp_path):
     ):
         patch.setattr("sys.stdin", io.TextIOWrapper(typed))
         patch.setattr("sys.stdout", typed_out := Terminal())
-        commands.call("query", [*line, f"--montage={picture}"])
+        cli.call("query", [*line, f"--montage={picture}"])
     os.close(keys)
     red, blue = answers_of(typed_out.getvalue())
     assert red[1] == [("1.000", "red.png"), ("0.000", "green.png")]

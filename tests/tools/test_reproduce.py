@@ -10,11 +10,11 @@ from reproducing import checks, measured, recording, tables
 from reproducing import pages as page_parts
 from reproducing.flagfiles import expecting
 
-from tbnets.commands import run_line, train
-from tbnets.flags.command_line import CommandLine
-from tbnets.flags.flag import flags_of
-from tbnets.flags.records import write_settings
-from tbnets.flags.table import ALL
+from tbnets.cli import run_line, train
+from tbnets.tasks.settings.command_line import CommandLine
+from tbnets.tasks.settings.flag import flags_of
+from tbnets.tasks.settings.records import write_settings
+from tbnets.tasks.settings.table import ALL
 from tests import verbs
 
 FLAGS = [*ALL.values(), *flags_of(train.Options)]

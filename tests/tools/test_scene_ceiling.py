@@ -6,9 +6,9 @@ import pytest
 from measuring import ambiguity
 from scene_ceiling import image_size
 
-from tbnets.scenes.dataset import draw_scenes
-from tbnets.scenes.files import scene_record
-from tbnets.scenes.settings import SceneSettings
+from tbnets.data.scenes.dataset import draw_scenes
+from tbnets.data.scenes.files import scene_record
+from tbnets.data.scenes.settings import SceneSettings
 from tests import verbs
 
 SIZE = 100

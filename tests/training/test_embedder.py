@@ -3,9 +3,9 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets import runs
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.examples import Examples, FileNames
+from tbnets.tasks import runs
 from tbnets.training import embedder, loop
 from tbnets.training.embedder import Embedder
 from tests import photo_files, tiny

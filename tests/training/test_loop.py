@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs, startup
+from tbnets import startup
 from tbnets.layers.logit_scale import LogitScale
+from tbnets.tasks import runs
 from tbnets.training import board, checkpoints, loop, optimizers
 from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 from tests import tiny

@@ -5,8 +5,8 @@ import PIL.Image
 from google.protobuf import text_format
 from tensorboard.plugins.projector import projector_config_pb2
 
-from tbnets.pictures.points import Points
 from tbnets.training import projector
+from tbnets.visualization.points import Points
 
 COLUMNS = {
     "text": ["a dog", "a\tcat\nsits", ""],

@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from tbnets import runs
 from tbnets.errors import InputError, MissingFileError
+from tbnets.tasks import runs
 from tbnets.training import loop, summary
 from tbnets.training.distribution import Task, Workers
 from tests import tiny

@@ -12,11 +12,10 @@ import numpy as np
 
 from benchmarks import timing
 from tbnets.data.captions import read_captions, usual_format
-from tbnets.index import approximate
-from tbnets.index.search_index import open_index
-from tbnets.index.writer import IndexWriter
-from tbnets.serving import index, search
+from tbnets.serving import approximate, index, search
 from tbnets.serving.entries import about
+from tbnets.serving.search_index import open_index
+from tbnets.serving.writer import IndexWriter
 
 MOST_QUERIES = 500
 AT_ONCE = 2**15

@@ -7,8 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import timing
-from tbnets import images
+from tbnets.data import images
 from tbnets.data.photos import list_photos
+from tbnets.data.store.shards import open_store
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import (
     averaged_regions,
     cnn,
@@ -16,8 +18,6 @@ from tbnets.features import (
     photo_features,
     region_extraction,
 )
-from tbnets.store.shards import open_store
-from tbnets.store.writer import FeatureWriter
 
 
 def run(folder, name, layers, image_size, num_images, repeats):

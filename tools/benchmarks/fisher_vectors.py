@@ -14,8 +14,8 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks import timing
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import fisher
-from tbnets.store.writer import FeatureWriter
 
 VOCABULARY, WORDS_OF_CAPTION = 8000, 12
 

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import loss, timing
+from tbnets.data.localization import candidates
 from tbnets.layers.branch import Branch
-from tbnets.localization import candidates
 from tbnets.losses import presets, triplet
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork

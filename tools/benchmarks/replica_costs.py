@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from measuring.replica_parts import Job
 
-from tbnets.commands import local_workers
+from tbnets.cli import local_workers
 from tbnets.cores import usable_cores
 from tbnets.errors import InputError
 from tbnets.rounding import per_cent

@@ -90,8 +90,8 @@ def forward(given):
 
 def extraction(given):
     """Photos from their files to a store of features."""
+    from tbnets.data.store.writer import FeatureWriter
     from tbnets.features import extraction as extracting
-    from tbnets.store.writer import FeatureWriter
 
     photos, features = _photos(given)
     numbers = itertools.count()
@@ -131,8 +131,8 @@ def scored(given):
 
 def search(given):
     """An index asked; its value is the seconds that it took to build."""
-    from tbnets.index.search_index import open_index
-    from tbnets.index.writer import IndexWriter
+    from tbnets.serving.search_index import open_index
+    from tbnets.serving.writer import IndexWriter
 
     size, dim = int(given["size"]), int(given["dim"])
     queries, block = _queries(dim), _block(dim)

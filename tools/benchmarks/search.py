@@ -7,11 +7,11 @@ import tempfile
 import numpy as np
 
 from benchmarks import timing
-from tbnets import images
+from tbnets.data import images
 from tbnets.data.photos import list_photos, sort_files
 from tbnets.features import cnn, photo_features
-from tbnets.pictures import montage
 from tbnets.serving import index, search, zoo
+from tbnets.visualization import montage
 
 MODEL = "flickr8k_photos"
 QUERIES = ["a dog in the snow"]

@@ -13,11 +13,10 @@ from concurrent import futures
 import numpy as np
 import tensorflow as tf
 
-from tbnets.server import protocol
-from tbnets.server.batching import Batching
-from tbnets.server.models import Models
-from tbnets.server.stand_in import StandIn
-from tbnets.serving import zoo
+from tbnets.extras.server.batching import Batching
+from tbnets.extras.server.models import Models
+from tbnets.extras.server.stand_in import StandIn
+from tbnets.serving import protocol, zoo
 
 MODEL = "scenes_embedding"
 CAPTION = "a small red ball left of a big blue cube"

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import numpy as np
 
-from tbnets.server import protocol
-from tbnets.server.models import Models
-from tbnets.server.stand_in import StandIn
+from tbnets.extras.server.models import Models
+from tbnets.extras.server.stand_in import StandIn
+from tbnets.serving import protocol
 
 CLIENTS = 8
 """Half of them by gRPC, half by REST."""

@@ -15,10 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets import replicas
 from tbnets.data.shares import WHOLE, Share
 from tbnets.layers.branch import Branch
-from tbnets.losses import hinges, ranking
+from tbnets.losses import hinges, ranking, replicas
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.training.distribution import Workers, open_workers

@@ -11,8 +11,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets import commands
-from tbnets.commands import train
+from tbnets import cli
+from tbnets.cli import train
 from tbnets.layers import configured
 
 
@@ -146,4 +146,4 @@ def train_part(options):
         prepare_double()
     train.fit, train._finish = fit, lambda session, queries: None
     words = [f"--flagfile={options.configuration}", "--noexport"]
-    commands.call("train", words + [f"--{flag}" for flag in options.more])
+    cli.call("train", words + [f"--{flag}" for flag in options.more])

@@ -9,16 +9,16 @@ import shlex
 import tempfile
 
 from reproducing import measured
-from tbnets import commands, tasks
+from tbnets import cli, tasks
 from tbnets.checked_files import CheckedFile
-from tbnets.commands import run_line, train
+from tbnets.cli import run_line, train
 from tbnets.errors import InputError
 from tbnets.files import write_json
-from tbnets.flags import flagfiles
-from tbnets.flags.command_line import CommandLine
-from tbnets.flags.flag import flags_of, written
-from tbnets.flags.records import read_record
-from tbnets.flags.table import ALL
+from tbnets.tasks.settings import flagfiles
+from tbnets.tasks.settings.command_line import CommandLine
+from tbnets.tasks.settings.flag import flags_of, written
+from tbnets.tasks.settings.records import read_record
+from tbnets.tasks.settings.table import ALL
 
 _OF_A_RUN = {"run_dir", "seed", "data_root"}
 _LEARNED_FROM = {"word_vectors"}
@@ -183,7 +183,7 @@ def _evaluated(folder, flags, seed):
         for split in ("dev", "test"):
             path = pathlib.Path(place, f"{split}.json")
             last = [f"--split={split}", f"--json={path}"]
-            commands.call("evaluate", [*words, *last])
+            cli.call("evaluate", [*words, *last])
             found[split] = CheckedFile(path).json()
     return found
 

@@ -33,8 +33,8 @@ OUTSIDE += [ZOO, *CARDS]
 CONFIGURATIONS = "configurations.md"
 API = "api/index.md"
 GIVEN = (
-    *("serving.served.Served", "index.search_index.SearchIndex"),
-    *("store.arrays.Features", "evaluation.ranks.Ranks"),
+    *("serving.served.Served", "serving.search_index.SearchIndex"),
+    *("data.store.arrays.Features", "evaluation.ranks.Ranks"),
     *("losses.ranking.LossOutput", "losses.logistic.LogisticOutput"),
     *("losses.logistic.SoftmaxOutput", "losses.positives.PositiveMasks"),
     *("losses.pairs.PairSample", "text.packed_trees.PackedTrees"),

@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.server.client import Client
-from tbnets.server.loopback import HOST
-from tbnets.server.protocol import to_array
-from tbnets.server.warmup import read_requests
+from tbnets.extras.demo.loopback import HOST
+from tbnets.extras.server.client import Client
 from tbnets.serving import zoo
+from tbnets.serving.protocol import to_array
+from tbnets.serving.warmup import read_requests
 
 TOLERANCE = 1e-5
 """An answer may differ by so much: a sum is rounded by how it is batched."""
@@ -92,7 +92,7 @@ def _compare(here, folder, server):
         raise InputError(
             f"`{worst}` of {folder.name} must be answered alike, each signature"
             f" by {TOLERANCE:g}. Received: {differences} by {server}. Mend "
-            "tbnets/server."
+            "tbnets/extras/server."
         )
 
 

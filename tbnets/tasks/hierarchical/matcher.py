@@ -3,11 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.localization.roles import proposal_roles
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import pair_ranks
 from tbnets.evaluation.choices import DEFAULT, MOST_SIMILAR, answers
 from tbnets.identity import SAME_THING
-from tbnets.localization.roles import proposal_roles
 from tbnets.progress import progress_bar
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.embedder import Embedder

@@ -14,12 +14,12 @@ from tbnets.evaluation.choices import (
     checked_choice,
 )
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
-from tbnets.pictures.points import PHRASE
 from tbnets.tasks.hierarchical import phrase_links, views
 from tbnets.tasks.hierarchical.matcher import Matcher
 from tbnets.tasks.matching.views import points_of, shown_captions
 from tbnets.tasks.scores import FEW_POINTS, Scores
 from tbnets.tasks.task import Evaluator
+from tbnets.visualization.points import PHRASE
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from tbnets.boxes import iou
+from tbnets.evaluation.boxes import iou
 from tbnets.identity import SAME_THING
-from tbnets.pictures import boxes as box_pictures
-from tbnets.pictures import montage
 from tbnets.tasks.scores import spread
 from tbnets.text.words import split_words
+from tbnets.visualization import boxes as box_pictures
+from tbnets.visualization import montage
 
 NUM_PHOTOS = 5
 NUM_PHRASES = 4

@@ -2,11 +2,11 @@
 
 import functools
 
+from tbnets.data.localization import hard_negatives
+from tbnets.data.localization.batches import PhraseBatches
+from tbnets.data.localization.examples import PhraseExamples
+from tbnets.data.localization.sampler import PhraseSampler, Sampling
 from tbnets.errors import InputError
-from tbnets.localization import hard_negatives
-from tbnets.localization.batches import PhraseBatches
-from tbnets.localization.examples import PhraseExamples
-from tbnets.localization.sampler import PhraseSampler, Sampling
 from tbnets.tasks.captioned_data import CaptionedData
 from tbnets.tasks.localization.scores import RegionScorer
 from tbnets.tasks.parts import first_hard_epoch

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from tbnets import boxes as box_math
+from tbnets.evaluation import boxes as box_math
 from tbnets.identity import SAME_THING, rows_by
-from tbnets.pictures import boxes as box_pictures
-from tbnets.pictures import montage
 from tbnets.tasks.scores import spread
+from tbnets.visualization import boxes as box_pictures
+from tbnets.visualization import montage
 
 NUM_PHOTOS = 5
 NUM_PHRASES = 3

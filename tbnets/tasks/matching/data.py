@@ -6,16 +6,16 @@ import numpy as np
 
 from tbnets.data.batches import EpochBatches
 from tbnets.data.examples import Examples
+from tbnets.data.images import decode_images
 from tbnets.features import hub
 from tbnets.features.hub_vision import PresetPhotos, build_hub_cnn
 from tbnets.identity import text_ids
-from tbnets.images import decode_images
 from tbnets.losses.presets import PRESETS
-from tbnets.recipes.kinds import recipes
 from tbnets.tasks.captioned_data import CaptionedData
 from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.matching.own_photos import OwnPhotos
 from tbnets.tasks.matching.usual_flags import usual_flags
+from tbnets.tasks.recipes.kinds import recipes
 
 
 class MatchingData(CaptionedData):

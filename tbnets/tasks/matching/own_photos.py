@@ -10,6 +10,7 @@ import functools
 
 from tbnets.checked_files import shown
 from tbnets.data.examples import FeatureRows
+from tbnets.data.images import KINDS
 from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, likely_name, list_files
 from tbnets.data.sources import Sources
@@ -17,7 +18,6 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub, photo_features
 from tbnets.features.photo_cache import PhotoCache
 from tbnets.files import folder_beside
-from tbnets.images import KINDS
 from tbnets.progress import say
 from tbnets.tasks.readers import weights_of_run
 

@@ -15,14 +15,14 @@ import tensorflow as tf
 from tbnets.data.open import Data
 from tbnets.data.phrase_pairs import PhotoRegions
 from tbnets.data.phrases import PhraseRegions
+from tbnets.data.store.manifest import extraction_differences
 from tbnets.errors import InputError
 from tbnets.evaluation import choices
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
 from tbnets.features.averaged_regions import GEOMETRY_DIM
 from tbnets.identity import rows_by, rows_of
 from tbnets.progress import progress_bar
-from tbnets.recipes import kinds
-from tbnets.store.manifest import extraction_differences
+from tbnets.tasks.recipes import kinds
 from tbnets.tasks.scores import Scores
 
 PHOTOS_AT_ONCE = 32

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from tbnets.pictures import montage
-from tbnets.pictures.points import CAPTION, IMAGE, Points, joined
 from tbnets.serving import search
 from tbnets.tasks.scores import spread
+from tbnets.visualization import montage
+from tbnets.visualization.points import CAPTION, IMAGE, Points, joined
 
 NUM_CAPTIONS = 5
 NUM_ANSWERS = 5

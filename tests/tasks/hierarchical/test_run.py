@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import tables
 from tbnets.evaluation.choices import Choice
 from tbnets.rounding import per_cent
 from tbnets.serving.served import load_saved_model
+from tbnets.tasks import runs
 from tbnets.tasks.hierarchical import matcher
 from tbnets.text import parsing, tree_files
 from tbnets.training import loop, summary

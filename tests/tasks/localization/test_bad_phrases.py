@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tbnets import runs
+from tbnets.tasks import runs
 from tests import tiny_phrases
 
 OBJECT = (

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tbnets import runs
-from tbnets.localization import hard_negatives
+from tbnets.data.localization import hard_negatives
+from tbnets.tasks import runs
 from tbnets.tasks.localization.data import LocalizationData
 from tbnets.training import loop
 from tests import reference, tiny_phrases

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 from zoo_making.served import served_scores
 
-from tbnets import boxes, runs
-from tbnets.evaluation import tables
+from tbnets.data.store import opening
+from tbnets.evaluation import boxes, tables
 from tbnets.serving.served import load_saved_model
-from tbnets.store import opening
+from tbnets.tasks import runs
 from tbnets.tasks.localization import sentence_scores
 from tbnets.tasks.localization.scores import LocalizationScores
 from tbnets.tasks.matching.scores import RetrievalScores

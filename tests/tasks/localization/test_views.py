@@ -6,9 +6,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tbnets.pictures import boxes as pictures
 from tbnets.tasks.localization import views
 from tbnets.tasks.localization.scores import LocalizationScores
+from tbnets.visualization import boxes as pictures
 
 NUM_PHOTOS = 7
 PROPOSALS = np.array([[0, 0, 10, 10], [20, 0, 40, 20]], "float32")

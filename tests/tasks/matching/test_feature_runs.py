@@ -7,12 +7,12 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets import runs
-from tbnets.commands import query
+from tbnets.cli import query
 from tbnets.data import description
-from tbnets.store import shards
-from tbnets.store.opening import open_features
-from tbnets.store.writer import FeatureWriter
+from tbnets.data.store import shards
+from tbnets.data.store.opening import open_features
+from tbnets.data.store.writer import FeatureWriter
+from tbnets.tasks import runs
 from tbnets.training import checkpoints, loop
 from tests import tiny
 

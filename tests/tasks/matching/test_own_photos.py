@@ -9,11 +9,12 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets import runs, tasks
-from tbnets.commands import run_line, train
+from tbnets import tasks
+from tbnets.cli import run_line, train
+from tbnets.data.store.shards import open_store
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.served import load_saved_model
-from tbnets.store.shards import open_store
+from tbnets.tasks import runs
 from tbnets.tasks.matching import own_photos, usual_flags
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables

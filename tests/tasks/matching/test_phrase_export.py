@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from zoo_making.served import phrase_scores
 
-from tbnets import runs
-from tbnets.boxes import iou
+from tbnets.data.store.opening import open_features
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
+from tbnets.evaluation.boxes import iou
 from tbnets.serving.served import load_saved_model
-from tbnets.store.opening import open_features
-from tbnets.store.writer import FeatureWriter
+from tbnets.tasks import runs
 from tests import verbs
 from tests.features import tiny_cnn
-from tests.recipes import test_made
+from tests.tasks.recipes import test_made
 from tests.tools.test_make_zoo import CARD
 from tests.verbs import ask
 

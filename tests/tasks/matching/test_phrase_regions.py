@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from tbnets import runs
+from tbnets.data.store.opening import open_features
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.evaluation.choices import CHOOSING, Choice, answers
-from tbnets.store.opening import open_features
-from tbnets.store.writer import FeatureWriter
+from tbnets.tasks import runs
 from tbnets.tasks.matching.phrase_regions import phrase_region_scores
 from tbnets.training import loop
 from tests import tiny, tiny_scenes

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import runs, tasks
-from tbnets.commands import run_line
+from tbnets import tasks
+from tbnets.cli import run_line
+from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
-from tbnets.store.shards import open_store
-from tbnets.tasks import readers
+from tbnets.tasks import readers, runs
 from tbnets.training import loop
 from tests import tiny, verbs
 from tests.features.test_photo_features import photo

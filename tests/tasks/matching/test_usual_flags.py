@@ -2,8 +2,8 @@
 
 import pytest
 
-from tbnets.flags.table import ALL
 from tbnets.tasks.matching.usual_flags import OF_TRIPLETS, usual_flags
+from tbnets.tasks.settings.table import ALL
 
 
 @pytest.mark.parametrize(

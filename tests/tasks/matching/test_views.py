@@ -5,9 +5,9 @@ import PIL.Image
 import pytest
 
 from tbnets.data.captions import CaptionedImages
-from tbnets.pictures import montage
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.tasks.scores import spread
+from tbnets.visualization import montage
 
 NUM_IMAGES = 8
 

@@ -1,0 +1,139 @@
+"""What a user asks for: a module a verb, called from a shell or from Python.
+
+A module has `Options`, a group of flags; `main(options)`, which does what the
+verb says and returns the exit code, or None; and a docstring that teaches.
+`tbnets VERB` and `python tools/VERB.py` are the same call.
+
+::
+
+    from tbnets.cli import query
+    query.main(query.Options(images="photos", queries=["a dog in the snow"]))
+"""
+
+import difflib
+import importlib
+import sys
+
+import tbnets
+from tbnets import startup
+from tbnets.cli.help import format_help
+from tbnets.errors import InputError, UserError
+from tbnets.tasks.settings.command_line import CommandLine
+from tbnets.tasks.settings.flag import flags_of
+from tbnets.tasks.settings.naming import as_flags
+
+VERBS = {
+    "train": "trains a network, measures its best epoch, exports it",
+    "evaluate": "measures a run, two taken together, or saved arrays",
+    "export": "exports a run's network once more, or otherwise",
+    "query": "searches photos by sentences, or sentences by a photo",
+    "index": "photos or features -> an index to search",
+    "localize": "finds the boxes that phrases name in a photo",
+    "serve": "serves models as TensorFlow Serving does, to try them",
+    "demo": "serves a page on this machine to search and look",
+    "zoo": "models that come along: which, and one written whole",
+    "ask": "asks a model on a server: embeddings, scores, boxes",
+    "describe_data": "tells what data hold, and what is wrong with them",
+    "extract_image_features": "photos, or boxes in them -> features",
+    "extract_text_features": "captions -> tf-idf, means, Fisher vectors",
+    "propose_regions": "photos -> boxes that may hold an object",
+    "parse_captions": "captions -> trees",
+    "join_store": "shares of extraction, proposals, parsing -> one store",
+    "make_scenes": "draws the embedded data set",
+}
+"""Verb -> what it does, in the order in which people come to it."""
+_HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
+
+
+def main():
+    """Runs `tbnets VERB ...`: the console script that pip installs."""
+    startup.run(lambda: _choose(sys.argv[1:]))
+
+
+def run_tool(module_or_verb):
+    """Runs a verb, or the module of a tool, on this process's command line."""
+    startup.run(lambda: call(module_or_verb, sys.argv[1:]))
+
+
+def _choose(words):
+    """Runs the verb that comes first; without one, tells which there are."""
+    if not words or words[0] in _HELP:
+        print(overview(), end="")
+        return 0
+    if words[0] == "--version":
+        print(tbnets.__version__)
+        return 0
+    return call(verb_of(words[0]), words[1:])
+
+
+def overview():
+    """Returns what `tbnets --help` shows: a line a verb."""
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:{width}}  {text}" for verb, text in VERBS.items()]
+    return (
+        "Networks for image-text matching and phrase localization.\n\n"
+        "  tbnets VERB --flag=value ...\n\n" + "\n".join(lines) + "\n\n"
+        "The first letters of a verb will do: tbnets describe.\n"
+        "tbnets VERB --help tells more.\n"
+    )
+
+
+def verb_of(word):
+    """Returns the verb that a word is, or is the beginning of.
+
+    Raises:
+        ValueError: it is none, or more than one begins so.
+    """
+    fitting = [verb for verb in VERBS if verb.startswith(word)]
+    if word in VERBS:
+        return word
+    if len(fitting) == 1:
+        return fitting[0]
+    near = fitting or difflib.get_close_matches(word, VERBS)
+    raise InputError(
+        f"`tbnets` must be given one of its verbs. Received: {word}. "
+        + (f"Did you mean {' or '.join(near)}? " if near else "")
+        + "tbnets --help lists all."
+    )
+
+
+def call(verb, words):
+    """Does what a verb says.
+
+    Args:
+        verb: key of `VERBS`, or a module like those of this folder.
+        words: the command line behind it.
+
+    Returns:
+        The exit code, or None.
+
+    Raises:
+        UserError: see `CommandLine`, and what the verb says; of arguments
+            that are its flags it speaks as such.
+    """
+    module = verb
+    if isinstance(verb, str):
+        with startup.quiet_tensorflow():
+            module = importlib.import_module(f"tbnets.cli.{verb}")
+    flags = flags_of(module.Options)
+    if _HELP & set(words):
+        sections = {"Flags": flags}
+        if hasattr(module, "help_sections"):
+            sections = module.help_sections()
+        text = startup.spoken(format_help(module.__doc__, sections))
+        print(text, end="")
+        return 0
+    if "--version" in words:
+        print(tbnets.__version__)
+        return 0
+    groups = getattr(module, "GROUPS", ())
+    known = [*flags, *(flag for group in groups for flag in flags_of(group))]
+    line = CommandLine(words, known)
+    options = line.take(module.Options)
+    try:
+        return module.main(options, line) if groups else module.main(options)
+    except UserError as error:
+        if len(error.args) == 1:  # Those of the system have more.
+            names = [flag.name for flag in known if flag.kind != "words"]
+            error.args = (as_flags(str(error), names, line.values),)
+        raise

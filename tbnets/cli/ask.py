@@ -1,0 +1,252 @@
+r"""Asks a model on a server: TensorFlow Serving's, or that of tools/serve.py.
+
+The first word says what is asked:
+
+  python tools/ask.py status
+  python tools/ask.py embed --output=a.npy "a dog in the snow" "two children"
+  python tools/ask.py embed --images=photos --output=photos.npy
+  python tools/ask.py score --images=dog.jpg,photos "a dog in the snow"
+  python tools/ask.py search --top=10 "a dog in the snow"
+  python tools/ask.py localize --output=drawn.png photo.jpg "a red ball"
+
+status tells which versions serve, and what the model takes and gives. embed
+writes a row for each sentence, phrase or photo to --output, a .npy file. score
+compares sentences with the photos of --images, which are sent; search with
+those of the index that the model was exported with (tools/export.py --index).
+localize finds the boxes that phrases name, as tools/localize.py does: it
+proposes boxes here and has them compared there.
+
+  python tools/ask.py status --server=grpc://localhost:8500 \
+      --model=flickr8k_photos --model_version=2
+
+The address says how the server is spoken to: http:// is its REST, at port 8501
+by default, grpc:// its gRPC, at 8500, which needs an extra: pip install
+"tbnets[serving]". The model is called as it is on the server. Words that it
+does not know are named, and boxes proposed as for its training, where
+--folder, or the zoo of this machine, has the same model.
+
+A server that is not available is asked again, a few times, until --timeout
+ends; what it refuses is told. --json=- prints the answers for programs.
+A server's model is also searched and asked like one at hand:
+
+  python tools/query.py --model=http://localhost:8501/flickr8k_photos \
+      photos "a dog in the snow"
+"""
+
+import dataclasses
+import os
+import pathlib
+import warnings
+
+import numpy as np
+
+from tbnets import files
+from tbnets.cli import localize as localizing
+from tbnets.cli import query
+from tbnets.cli.asking import JSON, alone, check_text, checked, write_json
+from tbnets.cli.checks import check_place
+from tbnets.data.images import read_content
+from tbnets.data.photos import list_photos
+from tbnets.errors import InputError, check_choice
+from tbnets.extras.server.client import BATCH_SIZE, Client
+from tbnets.serving import index, search
+from tbnets.tasks.settings.flag import Amount, Count, Whole, flag
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is asked, of which server, and where it is written."""
+
+    words: list[str] = flag(
+        [],
+        "What is asked: status, embed, score, search or localize; then the "
+        "sentences or phrases, for localize photos before them.",
+        kind="words",
+    )
+    server: str = flag(
+        "http://localhost:8501", "http://HOST:PORT or grpc://HOST:PORT."
+    )
+    model: str = flag(
+        "",
+        "Name of the model on the server; by default flickr8k_photos, to "
+        "localize entities_localization.",
+    )
+    model_version: Whole = flag(0, "Its version; 0 for the newest.")
+    folder: str = flag(
+        "",
+        "Folder of the same SavedModel on this machine, which tells its words "
+        "and how boxes are proposed; by default the zoo's of this name.",
+    )
+    images: list[str] = flag([], "Photos, and folders of photos.")
+    top: Count | None = flag(
+        None, "Answers for each; by default 5, to localize 1."
+    )
+    output: str = flag(
+        "",
+        "Where to write: of embed a .npy file, float32 [n, dim]; of localize a "
+        ".png file, or a folder for the pictures.",
+    )
+    json: str = flag("", JSON)
+    timeout: Amount = flag(30, "Seconds that an answer may take.")
+    retries: Whole = flag(
+        3, "How often a server that is not available is asked again."
+    )
+    batch_size: Count = flag(BATCH_SIZE, "Most sentences or photos a request.")
+
+    def connect(self):
+        """Returns the `Client`."""
+        return Client(
+            self.server,
+            self.model,
+            self.model_version or None,
+            folder=self.folder or None,
+            timeout=self.timeout,
+            retries=self.retries,
+            batch_size=self.batch_size,
+        )
+
+    def open(self, needed):
+        """Does what `asking.Asked.open` does."""
+        return checked(self.connect(), self.model, needed)
+
+
+def status(options, texts):
+    """Tells which versions there are, and what they can be asked."""
+    model = options.connect()
+    states = model.states()
+    print(f"{options.model} at {options.server}")
+    for one in states:
+        told = one.get("status", {}).get("error_message", "")
+        print(f"  version {one['version']}  {one['state']}  {told}".rstrip())
+    signatures = {}
+    for name, one in sorted(model.signatures.items()):
+        sides = {
+            "inputs": _told(one.structured_input_signature[1]),
+            "outputs": _told(one.structured_outputs),
+        }
+        signatures[name] = sides
+        told = (", ".join(map(" ".join, one.items())) for one in sides.values())
+        print(f"  {name}: {' -> '.join(told)}")
+    record = {"model": options.model, "server": options.server}
+    return {**record, "versions": states, "signatures": signatures}
+
+
+def _told(specs):
+    """Returns types and shapes in words: name -> "float32 [?, 512]"."""
+    return {
+        name: f"{one.dtype.name} "
+        f"[{', '.join('?' if n is None else str(n) for n in one.shape)}]"
+        for name, one in specs.items()
+    }
+
+
+def embed(options, texts):
+    """Embeds sentences, phrases or photos."""
+    if bool(texts) == bool(options.images):
+        raise _not_given(options, "sentences or --images")
+    model = options.connect()
+    if texts:
+        of_phrases = model.has("embed_phrases")
+        rows = (model.embed_phrases if of_phrases else model.embed_text)(texts)
+        names = search.titles_of(texts, search.notes_on(model, texts))
+    else:
+        names, rows = embed_photos(options, model)
+    if options.output:
+        files.write_atomically(options.output, lambda file: np.save(file, rows))
+        told = " x ".join(map(str, rows.shape))
+        print(f"{told} embeddings: {options.output}")
+    else:
+        for name, row in zip(names, rows):
+            some = " ".join(f"{value:7.4f}" for value in row[:6])
+            print(f"{some} ... ({len(row)})  {files.readable(name)}")
+    found = zip(names, rows.tolist())
+    told = [{"of": name, "embedding": row} for name, row in found]
+    return {"model": options.model, "embeddings": told}
+
+
+def embed_photos(options, model):
+    """Embeds the photos of --images: `(names, embeddings)` of the good."""
+    paths = {}
+    for place in options.images:
+        if os.path.isdir(place):
+            paths |= {str(path): path for path in list_photos(place)}
+            continue
+        paths[place] = pathlib.Path(place)
+        if not os.path.isfile(place):
+            read_content(place)  # Its errors name the file.
+    return index.embed_photos(
+        model, ",".join(options.images), paths, batch_size=options.batch_size
+    )
+
+
+def score(options, texts):
+    """Compares sentences with photos."""
+    advice = "Ask for the boxes of phrases by localize."
+    whole = "be a network for whole images", advice
+    model = options.open({"embed_image": whole, "embed_text": whole})
+    if not (texts and options.images):
+        raise _not_given(options, "sentences and --images")
+    asked = query.Options(
+        queries=texts, model=options.model, top=options.top or 5
+    )
+    return query.answer_texts(asked, model, embed_photos(options, model))
+
+
+def search_index(options, texts):
+    """Searches the index that the model was exported with."""
+    if not texts:
+        raise _not_given(options, "sentences")
+    advice = "Export it with an index: tools/export.py --index=INDEX."
+    model = options.open({"search": ("hold an index", advice)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The titles tell of unknown words.
+        found = model.search(texts, top=options.top or 5)
+    names = [name for answers in found for name, _ in answers]
+    values = [value for answers in found for _, value in answers]
+    order = np.arange(len(names)).reshape(len(texts), -1)
+    similarities = np.reshape(values, order.shape)
+    notes = search.notes_on(model, texts)
+    titles = search.titles_of(texts, notes)
+    for title, rows, those in zip(titles, order, similarities):
+        told = [names[row] for row in rows]
+        print(search.format_answers(title, those, told) + "\n")
+    asked = query.Options(queries=texts, model=options.model)
+    return query.answers_record(asked, notes, names, order, similarities)
+
+
+def _not_given(options, needed):
+    """Returns the error of a question that can not be asked as it is."""
+    what, *texts = options.words
+    return InputError(
+        f"`tools/ask.py {what}` must be given {needed}. Received: "
+        f"{len(texts)} sentences, --images={','.join(options.images)}. "
+        f'Write for example tools/ask.py {what} "a dog in the snow".'
+    )
+
+
+QUESTIONS = {
+    "status": status,
+    "embed": embed,
+    "score": score,
+    "search": search_index,
+    "localize": None,
+}
+
+
+def main(options):
+    """Asks what the first word says."""
+    question, *texts = options.words or [""]
+    check_choice("tools/ask.py", question, QUESTIONS, "Begin with it.")
+    of_boxes = question == "localize"
+    usual = "entities_localization" if of_boxes else "flickr8k_photos"
+    options = dataclasses.replace(options, model=options.model or usual)
+    if of_boxes:
+        return localizing.main(
+            dataclasses.replace(options, words=texts, top=options.top or 1)
+        )
+    check_text("tools/ask.py", texts)
+    check_place("output", options.output, ".npy")
+    check_place("json", options.json)
+    with alone(options.json):
+        found = QUESTIONS[question](options, texts)
+    write_json(options.json, found)

@@ -1,0 +1,115 @@
+"""The flags of verbs that work on captions, or on photos."""
+
+import dataclasses
+import os
+
+from tbnets import startup
+from tbnets.checked_files import require_file
+from tbnets.data.captions import READERS, list_splits, usual_format
+from tbnets.data.open import Data
+from tbnets.data.photos import find_photos, left_out_lines, sort_files
+from tbnets.data.sources import Sources
+from tbnets.data.splits import SPLIT_FIELD
+from tbnets.data.store.shares import take_share
+from tbnets.data.store.writer import fault_of_name
+from tbnets.features import extraction
+from tbnets.tasks.settings.flag import REQUIRED, Count, flag
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Captions:
+    """Which captions are worked on."""
+
+    captions: str = flag(
+        REQUIRED, "File or folder of captions; may hold {split}."
+    )
+    captions_format: str | None = flag(
+        None,
+        "Format of --captions; docs/data_formats.md describes each. Not given, "
+        "table for a .csv, .tsv or .jsonl, else karpathy.",
+        choices=tuple(READERS),
+    )
+    splits: list[str] = flag(
+        [], "Splits of --captions to work on; by default all."
+    )
+
+    @property
+    def where(self):
+        """(format, path) of the captions, which are there but for {split}."""
+        is_pattern = SPLIT_FIELD in self.captions
+        if self.captions and not (is_pattern or os.path.isdir(self.captions)):
+            require_file(self.captions, "--captions")
+        form = self.captions_format or usual_format(self.captions)
+        return form, self.captions
+
+    def data(self, **more):
+        """Returns the `Data` of the captions.
+
+        Args:
+            **more: fields of `Sources`; texts are `phrases` where they are
+                named.
+        """
+        form, path = self.where
+        found = Sources("", captions=path, captions_format=form, **more)
+        return Data(found, of_phrases=bool(found.phrases))
+
+    def names(self):
+        """Returns the splits asked for."""
+        return self.splits or list_splits(*self.where)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shared(Captions):
+    """Which captions are worked on, and which share of the work is done."""
+
+    shard: str = flag(
+        "",
+        "I/N, with I from 1 to N: the I-th of N shares of the work alone, for "
+        "tools/join_store.py.",
+    )
+
+    def next_line(self, line):
+        """Returns what comes next: of a share, that all are joined."""
+        joined = "Next, join all shares by tools/join_store.py"
+        return startup.spoken(joined) if self.shard else line
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Photos(Shared):
+    """Which photos are worked on, and where the store goes."""
+
+    images: str = flag(REQUIRED, "Folder of the photos.")
+    captions: str = flag(
+        "",
+        "Captions whose images are wanted, and which tell their splits; "
+        "without, all photos below --images, each under its path as id.",
+    )
+    output: str = flag(REQUIRED, "Folder of the store to write.")
+    shard_images: Count = flag(
+        extraction.SHARD_IMAGES,
+        "Photos a shard: a kill costs no more than this.",
+    )
+
+    def find_share(self, **decides):
+        """Returns the photos of the share, and what tells of it; names others.
+
+        Args:
+            **decides: as of `take_share`.
+        """
+        found = find_photos(self.images, *self.where, self.splits)
+        others = [] if self.captions else sort_files(self.images)[1]
+        faults = {path: fault_of_name(key) for key, path in found}
+        broken = {path: why for path, why in faults.items() if why}
+        for line in left_out_lines(broken, others, len(found))[:-1]:
+            print(line)
+        photos = [one for one in found if one[1] not in broken]
+        keys, size = [key for key, _ in photos], self.shard_images
+        rows, share = take_share(
+            self.shard, keys, size, shard_images=size, **decides
+        )
+        if share:
+            print(
+                f"share     {self.shard}: {len(photos[rows])} of {len(photos)} "
+                f"photos, cut at multiples of --shard_images={size}"
+            )
+        return photos[rows], share

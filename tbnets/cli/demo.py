@@ -1,0 +1,185 @@
+r"""Serves a page on this machine to look at what the networks know.
+
+  python tools/demo.py photos
+
+prints an address, http://127.0.0.1:8080, for the browser. There you type a
+sentence and see the best photos of the folder; open one of them, or drop a
+photo of your own, and see the captions that fit it, photos like it, and, for
+phrases such as "a man, his dog", the boxes that they name.
+
+  python tools/demo.py
+
+without a folder draws 250 of the embedded scenes for it, which the scenes
+models of the zoo know, and removes them at the end.
+
+The folder is embedded as by tools/query.py, which shares what is kept in
+photos.tbnets beside it; the page can be asked of what is embedded so far. Other
+networks, and captions of your own, a text file with one a line or a table of
+image and caption:
+
+  python tools/demo.py --model=runs/own --localizer=runs/boxes \
+      --captions=captions.txt photos
+
+The server answers this machine alone and shows photos of the folder alone,
+drawn anew; a photo that is dropped stays in memory and is forgotten. Ctrl-C
+ends it. Boxes need the extra: pip install "tbnets[regions]".
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+import re
+import signal
+import sys
+import tempfile
+from typing import Annotated
+
+from tbnets import files
+from tbnets.cli.asking import ANY_MODEL, Asked
+from tbnets.cli.localize import NEEDED
+from tbnets.cli.query import read_captions
+from tbnets.data import captions as caption_files
+from tbnets.data.photos import left_out_lines
+from tbnets.data.scenes.dataset import ensure_scenes
+from tbnets.data.scenes.files import DATASET
+from tbnets.data.scenes.settings import SceneSettings
+from tbnets.errors import InputError, UserError
+from tbnets.extras.demo import loopback
+from tbnets.extras.demo.demo import FILES, MOST_BYTES, Demo, Shown
+from tbnets.extras.demo.demo_photos import Photos
+from tbnets.serving import search
+from tbnets.tasks.settings.flag import Limits, flag
+
+NUM_SCENES = 250
+ADVICE = "Leave --model out, or name one like flickr8k_photos."
+WHOLE = ("be a network for whole images", ADVICE)
+_PHOTOS = ("flickr8k_photos", "entities_localization", "a man, a dog, the ball")
+_SCENES = ("scenes_embedding", "scenes_localization", "a red circle, a star")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Asked):
+    """What is shown, by which networks, and where."""
+
+    folder: list[str] = flag(
+        [],
+        "Folder of photos, subfolders included; without one, scenes are drawn.",
+        kind="words",
+    )
+    model: str | None = flag(
+        None,
+        f"{ANY_MODEL} By default flickr8k_photos; of scenes scenes_embedding.",
+    )
+    localizer: str | None = flag(
+        None,
+        "Network of phrase localization, named as --model; by default "
+        "entities_localization, of scenes scenes_localization; empty for none.",
+    )
+    captions: str = flag(
+        "",
+        "Captions to rank for a photo: a text file, one a line, or a table of "
+        "image and caption; by default some of everyday life, or the scenes'.",
+    )
+    cache: str = flag(
+        "",
+        "Folder to keep the embeddings of the photos in; by default "
+        "FOLDER.tbnets beside it.",
+    )
+    port: Annotated[int, Limits(0, 65535)] = flag(
+        8080, "Port of the page; 0 for any that is free."
+    )
+    host: str = flag(
+        loopback.HOST,
+        "Address to listen at. At another one than this, others can see the "
+        "photos and ask.",
+    )
+
+
+@contextlib.contextmanager
+def open_folder(options):
+    """Gives (folder, captions, cache), of the scenes where none is named."""
+    if len(options.folder) > 1:
+        raise InputError(
+            "`tools/demo.py` must be given one folder of photos. Received: "
+            f"{' '.join(options.folder)}. Quote a name with blanks."
+        )
+    given = options.captions and read_captions(options.captions)
+    if options.folder:
+        captions = given or read_captions(FILES / "captions.txt")
+        yield options.folder[0], captions, options.cache
+        return
+    with tempfile.TemporaryDirectory(prefix="tbnets_demo_") as place:
+        folder = pathlib.Path(place, "scenes")
+        ensure_scenes(folder, SceneSettings(0, 0, NUM_SCENES))
+        where = folder / DATASET
+        found = caption_files.read_captions("karpathy", where, "test").captions
+        captions = [re.sub(r" (?=[.,])", "", x) for x in dict.fromkeys(found)]
+        yield folder / "images", given or captions, options.cache or False
+
+
+def show(options, folder, captions, cache):
+    """Opens the networks; returns the `Shown`."""
+    usual = _PHOTOS if options.folder else _SCENES
+    name = options.model if options.model is not None else usual[0]
+    boxes = options.localizer if options.localizer is not None else usual[1]
+    asked = dataclasses.replace(options, model=name)
+    model = asked.open({"embed_image": WHOLE, "embed_text": WHOLE})
+    if not model.takes_photos:
+        raise InputError(
+            f"`--model` must begin with the photo. Received: --model={name}, "
+            "which takes features. Export its run by tools/export.py "
+            "--cnn_weights=imagenet."
+        )
+    localizer = None
+    if boxes:
+        try:
+            localizer = dataclasses.replace(options, model=boxes).open(NEEDED)
+        except UserError as error:
+            said = re.sub(r"\bmodel(?=[=`])", "localizer", str(error))
+            error.args = (said,)
+            raise
+    embeddings = search.embed(model.embed_text, captions, "caption")
+    about = {"model": name, "localizer": boxes, "folder": "drawn scenes"}
+    if options.folder:
+        about["folder"] = files.readable(str(folder))
+    photos = Photos(model, folder, cache)
+    out = dict.fromkeys(photos.links_out, "is a link out of the folder")
+    for line in left_out_lines(out, (), len(photos) + len(out)):
+        print(line, file=sys.stderr)
+    return Shown(
+        *(model, photos, captions, embeddings, localizer, usual[2], about)
+    )
+
+
+def serve(options, shown):
+    """Serves the page while photos are embedded, and until Ctrl-C."""
+    if not loopback.is_local(options.host):
+        print(
+            f"WARNING: at --host={options.host} everybody who reaches this "
+            f"machine can see the photos of {shown.about['folder']} and ask. "
+            "Leave it out to serve yourself alone.",
+            file=sys.stderr,
+        )
+    app = loopback.LocalApp(Demo(shown), options.host, MOST_BYTES)
+    server = loopback.server_of(app, options.host, options.port)
+    server.start()
+    name = loopback.in_url(options.host)
+    print(f"The page: http://{name}:{server.port}/  (Ctrl-C ends)", flush=True)
+    try:
+        shown.photos.embed()
+        loopback.wait()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        server.end()
+
+
+def main(options):
+    """Opens what is shown, and serves it."""
+    # What is drawn is removed too where a program ends this one.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with open_folder(options) as (folder, captions, cache):
+            serve(options, show(options, folder, captions, cache))
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,217 @@
+r"""Exports a trained network as a SavedModel, once more or otherwise.
+
+Training exports its best epoch by itself. This tool exports another
+checkpoint, or a model that starts at the photo where the network was trained
+on features of tools/extract_image_features.py:
+
+  python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
+      --cnn_weights=imagenet
+
+The next version is written to RUN/saved_model, or below --output. With
+--half_precision it takes half the space; with --max_pixels it takes smaller
+photos alone, which bounds the memory of a server.
+
+A network of photos and captions finds what phrases name, too, though it never
+saw a box:
+
+  python tools/export.py --run_dir=runs/flickr8k_infonce \
+      --cnn_weights=imagenet --regions=features/averages_lite0.flags \
+      --choice=expected_overlap --choice_temperature=0.04 \
+      --choice_area_exponent=0.5
+
+is asked by tools/localize.py, and chooses so where nobody says otherwise.
+
+What is exported already, a model of the zoo too, is written once more by
+
+  python tools/export.py --model=flickr8k_photos --output=served/flickr8k \
+      --serving
+
+as served/flickr8k/1, or the next version: its signatures answer the same to
+the bit. --serving adds requests that a server warms up by to the model and, to
+its folder, what TensorFlow Serving is started with, in docker or Kubernetes
+(needs pip install "tbnets[serving]"). A server batches the requests of clients
+where every signature can be: --signatures=embed_text,embed_image keeps two
+that can.
+
+  python tools/export.py --model=flickr8k_photos --output=served/search \
+      --index=photos.index
+
+puts an index of tools/index.py into the model, which then has the signature
+search. docs/serving.md tells more.
+"""
+
+import dataclasses
+import pathlib
+
+from tbnets.cli.asking import MODEL
+from tbnets.cli.checks import Choosing, OfRun, check_choosing, chosen
+from tbnets.errors import InputError
+from tbnets.serving import deployment, protocol, warmup, zoo
+from tbnets.serving.export import next_version
+from tbnets.serving.reexport import reexport
+from tbnets.serving.search_endpoint import add_search
+from tbnets.serving.search_index import open_index
+from tbnets.tasks import runs
+from tbnets.tasks.matching.phrase_regions import with_regions
+from tbnets.tasks.readers import start_at_photo
+from tbnets.tasks.settings.flag import (
+    Count,
+    changed,
+    check_pairs,
+    flag,
+    must_come_with,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(OfRun, Choosing):
+    """Which network is exported, and how."""
+
+    run_dir: str = flag("", "Folder of the run; or give --model.")
+    model: str = flag("", f"What is exported already: {MODEL}.")
+    output: str = flag(
+        "",
+        "Folder of the model, which gets the next version; or that of a "
+        "version, a number, which must not exist. Default, of a run: "
+        "RUN/saved_model.",
+    )
+    signatures: list[str] = flag(
+        [], "Of --model: the signatures to keep; default all."
+    )
+    index: str = flag(
+        "",
+        "With --model: folder of an index that `tbnets index` made of the "
+        "model's embeddings; the signature search then asks it.",
+    )
+    serving: bool = flag(
+        False,
+        "Write what TensorFlow Serving needs: requests to warm up by, "
+        "models.config, docker-compose.yml, kubernetes.yaml and, where all "
+        "signatures can be batched, batching_parameters.txt.",
+    )
+    trust: bool = flag(False, "Load --model whatever ops its graph has.")
+    cnn_weights: str = flag(
+        "",
+        "imagenet or the weights file that the run's image features were made "
+        "with: the model then takes photos; empty: as the run's own flag says.",
+    )
+    regions: str = flag(
+        "",
+        "With --cnn_weights, of a run of photos and captions: features of "
+        "regions by roi_average, a store, or a recipe of which those of the "
+        "test split are made. The model then finds phrases in a photo.",
+    )
+    half_precision: bool = flag(
+        False, "Keep the weights as float16; they are computed with as float32."
+    )
+    max_pixels: Count | None = flag(
+        None,
+        "Pixels beyond which the model refuses a photo, at most and by default "
+        "80 million; decoding takes some 6 bytes for each.",
+    )
+
+
+_OF_MODEL = {"signatures", "index", "trust"}
+_OF_BOTH = {"run_dir", "model", "output", "serving"}
+
+
+def main(options):
+    """Exports by the flags."""
+    check_source(options)
+    path, name = place(options)
+    extra = None
+    if options.serving:
+        deployment.check_name(name)
+        protocol.api("prediction_log_pb2")
+        extra = warmup.warm_up
+    export = export_again if options.model else export_run
+    path = export(options, path, extra)
+    print(f"SavedModel  {path}")
+    if options.serving:
+        tell(*deployment.write_deployment(path, name))
+
+
+def check_source(options):
+    """Refuses flags that do not name one source, or that it does not read."""
+    if bool(options.run_dir) == bool(options.model):
+        given = "both" if options.model else "neither"
+        raise InputError(
+            "`--run_dir` or `--model` must be given: a run, or what is "
+            f"exported already. Received: {given}. Write --run_dir=VALUE; "
+            "--help tells more."
+        )
+    check_choosing(options)
+    check_pairs(options, {"choice": "regions", "regions": "cnn_weights"})
+    given = changed(options) - _OF_BOTH
+    if options.model:
+        if not options.output:
+            raise InputError(
+                "`--output` must be given, the folder to write. Received: "
+                f"--model={options.model} alone. Write --output=served/NAME."
+            )
+        for name in sorted(given - _OF_MODEL):
+            raise must_come_with(options, name, "--run_dir")
+    for name in sorted(given & _OF_MODEL if options.run_dir else ()):
+        raise must_come_with(
+            options, name, "--model", "Export the run, then its SavedModel."
+        )
+
+
+def place(options):
+    """Returns the folder of the new version, and the name of the model."""
+    if options.output:
+        folder = pathlib.Path(options.output).absolute()
+        if folder.name.isascii() and folder.name.isdecimal():
+            return folder, folder.parent.name
+        return folder / str(next_version(folder)), folder.name
+    return None, pathlib.Path(options.run_dir).absolute().name
+
+
+def export_again(options, path, extra):
+    """Exports what is exported already; returns the folder."""
+    keep, add = options.signatures, None
+    if options.index:
+        add = add_search(open_index(options.index))
+        keep = keep and [*keep, "search"]
+    return reexport(
+        zoo.locate(options.model),
+        path,
+        keep=keep,
+        add=add,
+        extra=extra,
+        trust=options.trust,
+    )
+
+
+def export_run(options, path, extra):
+    """Exports a run's network; returns the folder."""
+    session = runs.open_run(
+        options.run_dir,
+        options.checkpoint,
+        data_root=options.data_root,
+        adjust=lambda settings: start_at_photo(settings, options.cnn_weights),
+    )
+    fitted, metadata = None, {}
+    if options.regions:
+        fitted = with_regions(session, options.regions)
+        metadata = {"choice": chosen(options)}
+    return runs.export(
+        session,
+        path,
+        fitted,
+        metadata,
+        half_precision=options.half_precision,
+        max_pixels=options.max_pixels,
+        extra=extra,
+    )
+
+
+def tell(paths, unbatched):
+    """Tells what was written for a server, and whether it batches."""
+    for path in paths:
+        print(f"Serving     {path}")
+    if unbatched:
+        print(
+            "No batches: a server would batch every signature, and can not "
+            f"{', '.join(sorted(unbatched))}. --signatures names those to keep."
+        )

@@ -1,0 +1,58 @@
+r"""Extracts fixed features of captions into a store, fitted on one split.
+
+For instance tf-idf of the 3000 most frequent lemmas, as Wang et al. 2016 use
+it for Flickr30K:
+
+  python tools/extract_text_features.py --features=tfidf --num_terms=3000 \
+      --captions=data/flickr8k/dataset_flickr8k.json \
+      --output=features/flickr8k_tfidf
+
+or Fisher vectors of word vectors (of word2vec or GloVe), or their means:
+
+  python tools/extract_text_features.py --features=fisher \
+      --word_vectors=data/GoogleNews-vectors-negative300.bin \
+      --captions=data/flickr8k/dataset_flickr8k.json \
+      --output=features/flickr8k_fisher
+
+Then train with --text_encoder=features --text_features=features/flickr8k_tfidf.
+Beside the features lies encoder.npz, what was fitted: with it, the exported
+model takes raw captions. Stopped at any moment, the same command goes on.
+
+With --shard=1/4 to --shard=4/4 several machines encode a share each, which
+tools/join_store.py joins. Each fits on the whole training split, as one run
+does: that pays where encoding takes the time, as with hub:PRESET.
+
+docs/text_features.md tells more.
+"""
+
+import dataclasses
+
+from tbnets.cli.data_flags import Shared
+from tbnets.tasks.recipes import text_features
+from tbnets.tasks.recipes.texts import texts_by_split
+from tbnets.tasks.settings.flag import REQUIRED, flag
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(text_features.TextFeatures, Shared):
+    """Which features are made, of which captions, and where they go."""
+
+    output: str = flag(REQUIRED, "Folder of the feature store to write.")
+    phrases: str = flag(
+        "",
+        "Phrases of the captions' images, as train.py --task=localization "
+        "takes them: their features are made instead.",
+    )
+    train_split: str = flag("train", "Split that is fitted on.")
+
+
+def main(options):
+    """Extracts by the flags."""
+    text_features.check(options)
+    data = options.data(
+        train_split=options.train_split, phrases=options.phrases
+    )
+    texts = texts_by_split(data, options.names())
+    text_features.make(options, texts, options.output, options.shard)
+    line = "Next, train with --text_encoder=features --text_features="
+    print(options.next_line(f"{line}{options.output}"))

@@ -1,0 +1,56 @@
+"""What --help shows of flags: a line of name and default, then what it is."""
+
+import shutil
+import textwrap
+
+from tbnets.tasks.settings.flag import REQUIRED, what_reads, written
+
+MOST_COLUMNS = 100
+
+
+def format_help(text, sections, width=None):
+    """Returns the help of a program.
+
+    absl would show flags in the order of the alphabet; here they stand in
+    sections, in the order in which a reader wants them.
+
+    Args:
+        text: what it does, which is shown as it is.
+        sections: title -> list of `Flag`s.
+        width: columns to wrap flags to; None: those of the terminal.
+    """
+    if width is None:
+        width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+    parts = [text.strip()]
+    for title, flags in sections.items():
+        entries = [_format_flag(flag, max(width, 40)) for flag in flags]
+        parts.append(f"{title}:\n\n" + "\n".join(entries))
+    return "\n\n".join(parts) + "\n"
+
+
+def _format_flag(flag, width):
+    """Returns a line with a flag's name and default, then what it is."""
+    head = f"--{'[no]' * (flag.kind == 'bool')}{flag.name}  {_default(flag)}"
+    if flag.kind == "words":
+        head = f"{flag.name.upper()} ..."
+    words = [flag.help]
+    if flag.choices:
+        words.append(f"One of {', '.join(flag.choices)}.")
+    if flag.when:
+        words.append(f"Read with {what_reads(flag)}.")
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    parts = []
+    for text, indent in ((head, 2), (" ".join(words), 8)):
+        filled = textwrap.fill(text, width - indent, **whole)
+        parts.append(textwrap.indent(filled, " " * indent))
+    return "\n".join(parts)
+
+
+def _default(flag):
+    """Returns a flag's default in brackets; "" where there is none."""
+    value = flag.default
+    if value is REQUIRED:
+        return "(required)"
+    if value is None or value in ("", []):
+        return ""
+    return f"(default: {written(value)})"

@@ -1,0 +1,129 @@
+r"""Makes an index to search, of photos or features, or brings one up to date.
+
+For instance, of a folder of photos:
+
+  python tools/index.py photos --output=photos.index
+  python tools/query.py --index=photos.index "a dog in the snow"
+
+The same again embeds what is new or has changed, and takes out what is gone;
+the rest of the index stays as it is. Whoever searches meanwhile finds what was
+there before. What the network made of the photos is kept in photos.tbnets, as
+tools/query.py keeps it, and shared with it.
+
+Of features, for a network that was trained on them or that makes them of
+photos by the same convolutional network:
+
+  python tools/index.py --image_features=test_ims.npy --model=runs/flickr8k \
+      --output=flickr8k.index
+
+--approximate lets tools/query.py --approximate find nearly all of the best
+in a fraction of the time. For one query at a time that pays from some 100,000
+rows on, for many at once from some more.
+--dtype=bfloat16 takes half the space; similarities are then right to some
+0.004 of their size. An index is of one network, --model, and answers no other.
+docs/search.md tells how large ones are searched, and served.
+"""
+
+import dataclasses
+import os
+
+from tbnets.cli.asking import MODEL, Asked
+from tbnets.data.store.manifest import BFLOAT16
+from tbnets.data.store.opening import load_features
+from tbnets.data.store.writer import fault_of_name
+from tbnets.errors import InputError, import_extra
+from tbnets.progress import progress_bar
+from tbnets.serving import approximate, index, search, zoo
+from tbnets.serving.entries import about
+from tbnets.serving.writer import IndexWriter
+from tbnets.tasks.settings.flag import REQUIRED, Count, flag
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Asked):
+    """What is indexed, by which network, and where."""
+
+    model: str = flag("flickr8k_photos", f"{MODEL}.")
+    folder: list[str] = flag(
+        [], "Folder of photos, subfolders included.", kind="words"
+    )
+    image_features: list[str] = flag(
+        [],
+        "Instead of photos: feature store, or features [n, dim] (.npy) with "
+        "their ids in X_ids.txt beside X_ims.npy; or several, as in training.",
+    )
+    output: str = flag(REQUIRED, "Folder of the index.")
+    dtype: str | None = flag(
+        None,
+        "How embeddings are stored; by default as they are in the index, "
+        "float32 in a new one.",
+        choices=["float32", BFLOAT16],
+    )
+    approximate: bool = flag(
+        False,
+        "Also sort the rows into cells, for tools/query.py --approximate; "
+        'needs an extra: pip install "tbnets[faiss]".',
+    )
+    cache: str = flag(
+        "",
+        "Folder to keep what the network makes of photos in; by default "
+        "FOLDER.tbnets beside them.",
+    )
+    batch_size: Count = flag(
+        search.PHOTO_BATCH_SIZE, "Photos embedded at once."
+    )
+
+
+def embed_photos(options, model):
+    """Yields (ids, embeddings) of the photos of the folder."""
+    [folder] = options.folder
+    yield index.embed_folder(
+        model, folder, options.cache, options.batch_size, fault_of_name
+    )
+
+
+def embed_features(options, model):
+    """Yields (ids, embeddings) of the features, some at a time."""
+    embed = model.embed_features if model.takes_photos else model.embed_images
+    features, _ = load_features(options.image_features)
+    ids = list(dict.fromkeys(features.ids))
+    with progress_bar(len(ids), "embedding", " rows") as bar:
+        for start in range(0, len(ids), search.BATCH_SIZE):
+            some = ids[start : start + search.BATCH_SIZE]
+            yield some, embed(features.take(features.rows(some)))
+            bar.update(len(some))
+
+
+def main(options):
+    """Makes the index hold what there is, and nothing else."""
+    if len(options.folder) + bool(options.image_features) != 1:
+        raise InputError(
+            "`tools/index.py` must be given one folder of photos, or "
+            f"--image_features. Received: {len(options.folder)} folders, "
+            f"--image_features={','.join(options.image_features)}. Write for "
+            "example tools/index.py photos --output=photos.index."
+        )
+    model = zoo.open_model(options.model, options.trust)
+    if not model.has("embed_image"):
+        raise InputError(
+            "`--model` must be a network for whole images. Received: --model="
+            f"{options.model}, which has {sorted(model.signatures)}. Take "
+            "another."
+        )
+    notes, found = {"model": options.model}, embed_features(options, model)
+    if options.folder:
+        notes["photos"] = os.path.relpath(options.folder[0], options.output)
+        found = embed_photos(options, model)
+    if options.approximate:
+        import_extra("faiss", "faiss")
+    dim, path = model.embedding_dim, options.output
+    with IndexWriter(path, about(model), dim, options.dtype, notes) as writer:
+        for ids, embeddings in found:
+            writer.put(ids, embeddings)
+        writer.remove_others()
+    if options.approximate:
+        approximate.build(path)
+    print(
+        f"{path}  {writer.size} rows of {dim} {writer.dtype}: {writer.added} "
+        f"added, {writer.removed} removed"
+    )

@@ -1,0 +1,234 @@
+r"""Finds the boxes that phrases name in photos.
+
+  python tools/localize.py photo.jpg "a brown dog" "the ball"
+
+proposes boxes as they were proposed for the training, compares each phrase with
+each of them, and prints the best box of each phrase with its similarity (the
+cosine, 1 is identical; of a similarity network the log odds of a match, 0 is
+even, or where it learned by --pair_loss=softmax, a number that only compares
+boxes of one phrase). The model is entities_localization of the zoo, which
+learned from photos; --model=scenes_localization knows the rendered scenes.
+
+  python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
+
+asks for the same in several photos: the first word is a photo, and so is each
+that ends as one, such as .jpg; the others are phrases. The photos are drawn
+with their boxes, as PHOTO.localized.png in the folder drawn; --output=found.png
+draws a single one to that file. Nothing is written that no flag asks for.
+
+  python tools/localize.py --model=runs/own --top=3 \
+      --json=found.json photo.jpg "a red ball"
+
+asks the newest SavedModel of a run of tools/train.py --task=localization. It
+must begin with the photo: train with --cnn_weights=imagenet, or export the run
+once more by tools/export.py --cnn_weights=imagenet.
+
+A box is x_min, y_min, x_max, y_max in pixels of the upright photo, from its
+upper left corner. Some box is always the best, of a phrase that names nothing
+in the photo too, and its similarity does not tell. Words the network was never
+shown are named: they do not count.
+
+Needs the extra: pip install "tbnets[regions]". docs/localization.md tells
+more.
+"""
+
+import dataclasses
+import os
+import pathlib
+import sys
+
+import PIL.Image
+
+from tbnets import files
+from tbnets.cli.asking import MODEL, Asked, alone, check_text, write_json
+from tbnets.cli.checks import Choosing, check_choosing, check_place, chosen
+from tbnets.data.images import BrokenImageError, read_content, read_photo
+from tbnets.data.photos import PHOTO_SUFFIXES
+from tbnets.errors import InputError
+from tbnets.identity import first_twice
+from tbnets.serving import search
+from tbnets.serving.finding import own_choice
+from tbnets.tasks.settings.flag import Count, flag
+from tbnets.visualization.boxes import PhraseBox, draw_boxes
+
+LEAST_SIDE, MOST_SIDE = 640, 1280
+NEEDED = {
+    "embed_phrases": (
+        "be a network of phrase localization",
+        "Ask it by tools/query.py, or train one with --task=localization.",
+    ),
+    "localize": (
+        "begin with the photo",
+        "Export its run by tools/export.py --cnn_weights=imagenet; its regions "
+        "must be made with --region_features=roi_average.",
+    ),
+}
+"""What `Asked.open` asks of a model."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Asked, Choosing):
+    """What is sought, by which network, and where it is written."""
+
+    words: list[str] = flag(
+        [],
+        "Photos, and phrases that name things in them. The first word is a "
+        f"photo, and so is each that ends in {', '.join(PHOTO_SUFFIXES)}.",
+        kind="words",
+    )
+    model: str = flag("entities_localization", MODEL)
+    top: Count = flag(
+        1,
+        "Boxes per phrase; those that overlap a better one by more than half "
+        "are left out.",
+    )
+    output: str = flag(
+        "",
+        "Where to draw the boxes: a file that ends with .png, or a folder, "
+        "which gets PHOTO.localized.png for each photo.",
+    )
+    json: str = flag(
+        "",
+        "JSON file to write what is printed, - for standard output, alone; of "
+        "several photos, a list of what it is of one.",
+    )
+
+
+def read_words(options):
+    """Returns the photos' paths and the phrases."""
+    photos, phrases = options.words[:1], []
+    for word in options.words[1:]:
+        is_photo = word.lower().endswith(PHOTO_SUFFIXES)
+        (photos if is_photo else phrases).append(word)
+    check_text("localize", phrases)
+    if not phrases or not all(map(str.strip, phrases)):
+        raise InputError(
+            "`localize` must be given a photo and a phrase or more, of words. "
+            f"Received: {len(photos)} photos and the phrases {phrases}. Write "
+            'for example localize photo.jpg "a brown dog".'
+        )
+    return photos, phrases
+
+
+def places_of_pictures(options, photos):
+    """Returns the path of each photo's picture; "" where none is drawn.
+
+    Raises:
+        ValueError: `--output` is neither a folder nor a PNG, or two photos
+            have one name.
+    """
+    output = options.output
+    is_folder = os.path.isdir(output) or not pathlib.Path(output).suffix
+    if not output:
+        return [""] * len(photos)
+    if not is_folder:
+        if len(photos) > 1:
+            raise InputError(
+                "`--output` must be a folder for several photos. Received: "
+                f"--output={output}. Leave out the ending."
+            )
+        check_place("output", output, ".png")
+        return [output]
+    stems = [pathlib.Path(photo).stem for photo in photos]
+    if (twice := first_twice(stems)) is not None:
+        raise InputError(
+            "`--output` must be a folder for photos of different names. "
+            f"Received: two photos called {twice}. Draw them one by one."
+        )
+    return [os.path.join(output, f"{stem}.localized.png") for stem in stems]
+
+
+def check_places(options, photos, pictures):
+    """Refuses files to write where no folder is, or a photo."""
+    originals = set(map(os.path.realpath, photos))
+    for name, paths in (("output", pictures), ("json", [options.json])):
+        check_place(name, getattr(options, name))
+        for path in paths:
+            if path and os.path.realpath(path) in originals:
+                raise InputError(
+                    f"`--{name}` must not be a photo. Received: --{name}="
+                    f"{path}. Choose another name: the photo is left as it is."
+                )
+
+
+def warn_of_unknown(phrases, notes):
+    """Tells of phrases without a word that the network knows."""
+    for phrase, (_, note) in zip(phrases, notes):
+        if note == search.NO_WORD:
+            print(
+                f'warning: the network knows no word of "{phrase}": its box '
+                "says nothing.",
+                file=sys.stderr,
+            )
+
+
+def print_found(phrases, notes, found):
+    """Prints a table for each phrase."""
+    for title, regions in zip(search.titles_of(phrases, notes), found):
+        print(title)
+        if not regions:
+            print("  no box is proposed in this photo")
+            continue
+        print(" rank  similarity   x_min   y_min   x_max   y_max")
+        for rank, (box, similarity) in enumerate(regions, start=1):
+            edges = "".join(f"{edge:8.1f}" for edge in box)
+            print(f"{rank:5d}  {similarity:10.3f}{edges}")
+
+
+def write_picture(path, pixels, phrases, found):
+    """Draws the photo with the boxes that were found."""
+    side = min(max(max(pixels.shape), LEAST_SIDE), MOST_SIDE)
+    boxes = [
+        PhraseBox(box, phrase if rank == 1 else f"{rank} {phrase}", colour)
+        for colour, (phrase, regions) in enumerate(zip(phrases, found))
+        for rank, (box, _) in enumerate(regions, start=1)
+    ]
+    picture = PIL.Image.fromarray(draw_boxes(pixels, boxes, side))
+    pathlib.Path(path).parent.mkdir(exist_ok=True)
+    files.write_atomically(path, lambda file: picture.save(file, "PNG"))
+    print(f"\nThe boxes drawn: {path}")
+
+
+def localize(options, model, phrases, notes, photo, picture):
+    """Prints the boxes in a photo, draws them; returns them for --json."""
+    content = read_content(photo)
+    choice = chosen(options) or own_choice(model)
+    found = model.find(phrases, content, options.top, **choice)
+    print_found(phrases, notes, found)
+    if picture:
+        write_picture(picture, read_photo(content), phrases, found)
+    record = {"photo": files.readable(photo), "model": options.model, **choice}
+    return {**record, "phrases": search.regions_record(phrases, notes, found)}
+
+
+def localize_all(options, model, phrases, photos, pictures):
+    """Calls `localize` for each photo; returns what --json says."""
+    records, notes = [], search.notes_on(model, phrases)
+    warn_of_unknown(phrases, notes)
+    for photo, picture in zip(photos, pictures):
+        if len(photos) > 1:
+            print(f"{files.readable(photo)}:")
+        try:
+            found = localize(options, model, phrases, notes, photo, picture)
+        except BrokenImageError as error:
+            if photo is photos[-1] and not records:
+                raise BrokenImageError(photo, error.reason) from error
+            print(f"left out: {photo}, which {error.reason}", file=sys.stderr)
+        else:
+            records.append(found)
+    return records if len(photos) > 1 else records[0]
+
+
+def main(options):
+    """Localizes the phrases."""
+    check_choosing(options)
+    photos, phrases = read_words(options)
+    pictures = places_of_pictures(options, photos)
+    check_places(options, photos, pictures)
+    for photo in photos:
+        if not os.path.isfile(photo):
+            read_photo(photo)  # Its errors name the file.
+    model = options.open(NEEDED)
+    with alone(options.json):
+        found = localize_all(options, model, phrases, photos, pictures)
+    write_json(options.json, found)

@@ -1,0 +1,147 @@
+r"""Draws the embedded data set: scenes with captions, boxes and gold trees.
+
+The scenes need no download. They are written in the formats of the public
+image-text data sets, so whatever reads those reads these:
+
+  python tools/make_scenes.py --folder=/tmp/scenes
+
+writes 2000 training, 250 dev and 250 test scenes with about five captions
+each, in about twenty seconds. The same flags give the same bytes. A folder
+that already holds the scenes asked for is left as it is; one that holds
+anything else is refused.
+
+To see what was drawn, with the boxes of the objects:
+
+  python tools/make_scenes.py --folder=/tmp/scenes \
+      --contact_sheet=/tmp/scenes.png --draw_boxes
+"""
+
+import dataclasses
+import json
+import pathlib
+import textwrap
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from tbnets import startup
+from tbnets.cli.checks import check_ending
+from tbnets.data.scenes.dataset import ensure_scenes
+from tbnets.data.scenes.files import DATASET, RECORDS
+from tbnets.data.scenes.layout import SPLITS
+from tbnets.data.scenes.settings import SceneSettings
+from tbnets.progress import progress_bar
+from tbnets.tasks.settings.flag import REQUIRED, Whole, flag
+from tbnets.visualization.boxes import PhraseBox, draw_boxes
+
+NUM_SHOWN, SHEET_COLUMNS = 12, 4
+PICTURE_WIDTH, CELL_WIDTH, CELL_HEIGHT = 384, 440, 620
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Which scenes are drawn, and where to."""
+
+    folder: str = flag(REQUIRED, "Folder to write; made when it is not there.")
+    num_train: Whole = flag(SceneSettings.num_train, "Scenes of split train.")
+    num_dev: Whole = flag(
+        SceneSettings.num_dev, "Scenes of dev, which dataset.json calls val."
+    )
+    num_test: Whole = flag(SceneSettings.num_test, "Scenes of split test.")
+    image_size: int = flag(
+        SceneSettings.image_size, "Width and height of the images, in pixels."
+    )
+    seed: int = flag(
+        SceneSettings.seed,
+        "Other seeds give other scenes; no test scene ever holds the objects "
+        "of a training scene.",
+    )
+    clutter: float = flag(
+        SceneSettings.clutter,
+        "From 0 (the objects alone) to 1 (many lines and blots, strong noise).",
+    )
+    contact_sheet: str = flag(
+        "", "PNG to write: twelve scenes of all splits with captions."
+    )
+    draw_boxes: bool = flag(
+        False, "Draw the objects' boxes on the contact sheet."
+    )
+
+
+def choose_shown(scenes):
+    """Returns up to `NUM_SHOWN` of the scenes, alike from each split."""
+    groups = [[s for s in scenes if s["split"] == name] for name in SPLITS]
+    filled, shown = [group for group in groups if group], []
+    for group in filled:
+        count = min(NUM_SHOWN // len(filled), len(group))
+        shown += [group[row * len(group) // count] for row in range(count)]
+    return shown
+
+
+def draw_contact_sheet(options):
+    """Draws twelve scenes with their captions under them."""
+    folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
+    with open(folder / RECORDS, encoding="utf-8") as lines:
+        shown = choose_shown(list(map(json.loads, lines)))
+    num_rows = -(-len(shown) // SHEET_COLUMNS)
+    size = (SHEET_COLUMNS * CELL_WIDTH, num_rows * CELL_HEIGHT)
+    sheet = Image.new("RGB", size, "white")
+    for number, scene in enumerate(shown):
+        row, column = divmod(number, SHEET_COLUMNS)
+        cell = draw_cell(folder, scene, options.draw_boxes)
+        sheet.paste(cell, (column * CELL_WIDTH, row * CELL_HEIGHT))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(path, "PNG")
+
+
+def draw_cell(folder, scene, has_boxes):
+    """Draws one scene, enlarged, and its captions."""
+    cell = Image.new("RGB", (CELL_WIDTH, CELL_HEIGHT), "white")
+    name = f"{scene['id']}.jpg"
+    with Image.open(folder / "images" / name) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    boxes = [one["box"] for one in scene["objects"] if has_boxes]
+    numbered = [PhraseBox(box, str(i), i) for i, box in enumerate(boxes)]
+    picture = draw_boxes(pixels, numbered, PICTURE_WIDTH)
+    cell.paste(Image.fromarray(picture), (12, 8))
+    lines = [f"{scene['split']} {name}"]
+    for caption in scene["captions"]:
+        words = "- " + caption["raw"].replace(" .", ".").replace(" ,", ",")
+        lines += textwrap.wrap(words, 60, subsequent_indent="  ")
+    font, place = ImageFont.load_default(15), (12, PICTURE_WIDTH + 14)
+    text = "\n".join(lines)
+    ImageDraw.Draw(cell).text(place, text, "black", font, spacing=5)
+    return cell
+
+
+def print_summary(summary):
+    """Prints what the folder holds and what to do with it."""
+    done = "Found" if summary["reused"] else "Wrote"
+    folder = pathlib.Path(summary["folder"]).resolve()
+    text = (
+        f"{done} {summary['num_train']} training, {summary['num_dev']} dev "
+        f"and {summary['num_test']} test scenes with "
+        f"{summary['num_captions']} captions in {folder}\n"
+        f"  images {summary['image_size']} x {summary['image_size']}, seed "
+        f"{summary['seed']}, clutter {summary['clutter']}, dataset.json "
+        f"sha256 {summary['dataset_sha256'][:12]}\n"
+        "Next, train on them:\n"
+        "  python tools/train.py --flagfile=configs/quickstart.flags \\\n"
+        "      --run_dir=runs/scenes_own --scenes= \\\n"
+        f"      --captions={folder / DATASET} \\\n"
+        f"      --images={folder / 'images'}"
+    )
+    print(startup.spoken(text))
+
+
+def main(options):
+    """Writes the scenes, the contact sheet, and what to do next."""
+    check_ending("contact_sheet", options.contact_sheet, ".png")
+    names = [field.name for field in dataclasses.fields(SceneSettings)]
+    settings = SceneSettings(*(getattr(options, name) for name in names))
+    with progress_bar(settings.num_scenes, "drawing", "scene") as bar:
+        summary = ensure_scenes(options.folder, settings, bar.update)
+    if options.contact_sheet:
+        draw_contact_sheet(options)
+        print(f"Contact sheet in {options.contact_sheet}")
+    print_summary(summary)

@@ -1,0 +1,144 @@
+r"""Proposes boxes that may hold an object, for all photos of a folder.
+
+For instance, 200 boxes of EdgeBoxes a photo, as Wang et al. 2018 use:
+
+  python tools/propose_regions.py --images=flickr30k/images \
+      --output=proposals/edge_boxes
+
+Stopped at any moment, the same command goes on where it was and writes the
+same bytes. Photos that do not decode are listed and left out; mend them and
+run the command again. With --shard=1/4 to --shard=4/4 several machines make a
+share each, which tools/join_store.py joins.
+
+With boxes that people drew, it also tells how many of them were found:
+
+  python tools/make_scenes.py --folder=/tmp/scenes
+  python tools/propose_regions.py --images=/tmp/scenes/images \
+      --captions=/tmp/scenes/dataset.json --splits=test \
+      --recall=/tmp/scenes/Annotations --output=/tmp/proposals
+
+Needs the extra: pip install -e ".[regions]". docs/regions.md tells more.
+"""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import PIL.Image
+import PIL.ImageOps
+
+from tbnets.cli.data_flags import Photos
+from tbnets.cores import usable_cores
+from tbnets.data import entities, images
+from tbnets.data.store.shards import open_store
+from tbnets.evaluation import boxes as box_math
+from tbnets.rounding import per_cent
+from tbnets.tasks.recipes.proposals import Proposals, make
+from tbnets.tasks.settings.flag import Count, Counts, flag
+from tbnets.visualization.boxes import PhraseBox, draw_boxes
+
+NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Proposals, Photos):
+    """Which boxes are proposed, and how they are judged and shown."""
+
+    workers: Count = flag(
+        usable_cores(), "Photos at once; the result does not depend on it."
+    )
+    recall: str = flag(
+        "",
+        "Folder of Flickr30K Entities annotations, to tell how many are found.",
+    )
+    recall_iou: float = flag(
+        0.5, "Least overlap that counts as found. Papers: 0.5."
+    )
+    recall_at: Counts = flag([50, 100, 200], "Numbers of boxes to tell it for.")
+    picture: str = flag(
+        "", "PNG of some photos with their first boxes and those of --recall."
+    )
+
+
+def report_recall(options, photos, store):
+    """Prints how many boxes of the annotations the proposals found.
+
+    All boxes of all photos count alike; those of photos without proposals
+    are not found.
+    """
+    total, limits = 0, options.recall_at
+    found, matches = np.zeros((2, len(limits)), np.int64)
+    stored = set(store.ids)
+    for key, path in photos:
+        [row] = store.rows([key]) if key in stored else [None]
+        is_sized = row is not None and store.sizes is not None
+        size = store.sizes[row] if is_sized else None
+        truth = entities.read_boxes(options.recall, path.name, size)
+        total += len(truth)
+        if row is None:
+            continue
+        enough = box_math.iou(truth, store.boxes(row)[0]) >= options.recall_iou
+        found += [enough[:, :limit].any(axis=1).sum() for limit in limits]
+        matches += [enough[:, :limit].sum() for limit in limits]
+    print(
+        f"\nboxes of {options.recall} found (IoU at least "
+        f"{options.recall_iou}), of {total} in {len(photos)} photos"
+    )
+    for limit, count, pairs in zip(limits, found, matches):
+        share = "none to find"
+        if total:
+            share = per_cent(count / total)
+            share = f"{share:>5} %, each by {pairs / total:.2f}"
+        print(f"  first {limit:5d} boxes  {share}")
+
+
+def draw_picture(options, photos, store):
+    """Draws the first boxes of some photos, alike from all over the list."""
+    stored = set(store.ids)
+    photos = [photo for photo in photos if photo[0] in stored]
+    step = max(1, len(photos) // NUM_SHOWN)
+    cells = [
+        draw_cell(options, path, store.boxes(store.rows([key])[0])[0])
+        for key, path in photos[::step][:NUM_SHOWN]
+    ]
+    pathlib.Path(options.picture).parent.mkdir(parents=True, exist_ok=True)
+    # A palette makes the file a quarter of its size; rare colours stay.
+    sheet = PIL.Image.fromarray(np.concatenate(cells, axis=1)).quantize(
+        96, PIL.Image.Quantize.MAXCOVERAGE, dither=PIL.Image.Dither.NONE
+    )
+    sheet.save(options.picture, "PNG", optimize=True)
+    print(f"picture   {options.picture}")
+
+
+def draw_cell(options, path, boxes):
+    """Draws one photo with its first boxes in a square."""
+    pixels = images.read_photo(path)
+    drawn = [
+        PhraseBox(box, str(rank), rank)
+        for rank, box in enumerate(boxes[:BOXES_SHOWN], start=1)
+    ]
+    if options.recall:
+        size = pixels.shape[1::-1]
+        truth = entities.read_boxes(options.recall, path.name, size)
+        drawn += [PhraseBox(box, "true", 0) for box in truth]
+    photo = PIL.Image.fromarray(draw_boxes(pixels, drawn, CELL_SIZE))
+    square = (CELL_SIZE, CELL_SIZE)
+    return np.asarray(PIL.ImageOps.pad(photo, square, color="black"))
+
+
+def main(options):
+    """Proposes by the flags; tells the recall and draws if asked."""
+    photos, share = options.find_share()
+    how = {"workers": options.workers, "shard_images": options.shard_images}
+    make(photos, options, options.output, share=share, **how)
+    store = open_store(options.output)
+    print(
+        f"store     {options.output}: {store.counts.sum()} boxes by "
+        f"{options.method}, at most {options.limit} boxes a photo"
+    )
+    if options.recall:
+        report_recall(options, photos, store)
+    if options.picture:
+        draw_picture(options, photos, store)
+    if options.shard:
+        print(options.next_line(""))

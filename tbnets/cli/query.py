@@ -1,0 +1,332 @@
+r"""Searches photos by sentences, or sentences by a photo.
+
+Your photos, with a network that starts at photos:
+
+  python tools/query.py photos "a dog in the snow" "two children"
+
+The first word is the folder, unless a flag tells what is searched: --images is
+the same folder as a flag. The model is flickr8k_photos of the zoo, which knows
+photos of everyday scenes. The first search embeds the folder; photos.tbnets
+beside it keeps that, and the picture of the answers, answers.png. The next one
+embeds what is new or has changed. A page that opens in any browser, and another
+network, by its name in the model zoo or the folder of a run:
+
+  python tools/query.py --model=runs/own --html=answers.html \
+      photos "a dog in the snow"
+
+Without a sentence it asks for them until Ctrl-D, and answers each at once; of
+a pipe it takes the lines:
+
+  python tools/query.py photos < sentences.txt
+
+Where the network was trained on features, a store or file of them is
+searched; the photos are then only for the pictures:
+
+  python tools/query.py --model=runs/flickr8k \
+      --image_features=test_ims.npy --images=photos "a dog in the snow"
+
+Photos like another one, which may be in the folder or not:
+
+  python tools/query.py photos --like=dog.jpg
+
+The other way round, an image against the lines of a text file, or the captions
+of a table (the image is a photo, or an id of --image_features):
+
+  python tools/query.py --image=photos/dog.jpg --captions=captions.txt
+
+An index that tbnets index made (docs/search.md), of any number of photos:
+
+  python tools/query.py --index=photos.index "a dog in the snow"
+
+A network that reads sentences along their syntax (docs/hm_lstm.md) has them
+parsed on the way in, which needs an extra: pip install "tbnets[parse]".
+
+Each answer has its rank, its similarity (the cosine, 1 is identical; of a
+similarity network the log odds of a match, 0 is even, or where it learned by
+--pair_loss=softmax, a number that only compares answers to one question) and
+the id of the image, or the caption. Words the network was never shown are
+named: they do not count. --json=- prints the same for programs. A file that is
+no photo is named with the reason, left out and counted.
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+import sys
+
+from tbnets.checked_files import CheckedFile
+from tbnets.cli.asking import JSON, Asked, alone, check_text, write_json
+from tbnets.cli.checks import check_place
+from tbnets.cli.pictures_of_answers import (
+    check_outputs,
+    write_montage,
+    write_page,
+)
+from tbnets.data.caption_tables import read_table
+from tbnets.data.captions import usual_format
+from tbnets.data.store.opening import open_features
+from tbnets.errors import InputError
+from tbnets.serving import index, search
+from tbnets.serving.approximate import open_approximate
+from tbnets.serving.entries import about
+from tbnets.serving.search_index import open_index
+from tbnets.tasks.settings.flag import Count, check_pairs, flag, must_come_with
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Asked):
+    """What is asked, of which network, and where it is written."""
+
+    queries: list[str] = flag(
+        [],
+        "Sentences to search by; before them the folder of the photos, unless "
+        "a flag tells what is searched.",
+        kind="words",
+    )
+    images: str = flag("", "Folder of photos, subfolders included.")
+    index: str = flag(
+        "",
+        "Folder of tbnets index: what it holds is searched. Photos for the "
+        "pictures are in --images, by default where they were then.",
+    )
+    top: Count = flag(5, "Answers per query.")
+    montage: str | None = flag(
+        None,
+        "PNG to write: a row per query with its best images, of 40 queries and "
+        "50 images at most; by default answers.png in the folder of --cache, "
+        "empty for none.",
+    )
+    html: str = flag(
+        "", "HTML page to write: the best images of each query, with links."
+    )
+    cache: str = flag(
+        "",
+        "Folder to keep the embeddings of --images in, one for each folder of "
+        "photos; by default FOLDER.tbnets beside it. It may be deleted.",
+    )
+    approximate: bool = flag(
+        False,
+        "Search --index by its cells: nearly all of the best answers, in a "
+        "fraction of the time; tbnets index --approximate makes them.",
+    )
+    image_features: list[str] = flag(
+        [],
+        "Feature store, or features [n, dim] (.npy) with their ids in "
+        "X_ids.txt beside X_ims.npy; or several, as in training.",
+    )
+    like: list[str] = flag(
+        [], "Photos, or ids of --image_features, to search by."
+    )
+    image: str = flag("", "Photo, or id, to find captions for.")
+    captions: str = flag(
+        "",
+        "Captions to rank for --image: a text file, one a line, or a table of "
+        "image and caption, as for training.",
+    )
+    json: str = flag("", JSON)
+    batch_size: Count = flag(
+        search.PHOTO_BATCH_SIZE, "Images or captions embedded at once."
+    )
+
+
+def embed_images(options, model):
+    """Embeds what is searched: `(ids, embeddings)`."""
+    if model.takes_photos:
+        return index.embed_folder(
+            model, options.images, options.cache, options.batch_size
+        )
+    features = open_features(*options.image_features)
+    return features.ids, search.embed(
+        lambda rows: model.embed_images(features.take(rows)),
+        range(len(features)),
+        "image",
+        options.batch_size,
+    )
+
+
+def examples(options, model, names):
+    """Returns what the model takes of photos, or of ids, to search by."""
+    if model.takes_photos or not names:
+        return names
+    features = open_features(*options.image_features)
+    return features.take(features.rows(names))
+
+
+def read_captions(path):
+    """Returns the captions of a table, or the lines of a text, each once."""
+    file = CheckedFile(path)
+    lines, _ = file.lines()
+    first = next(filter(str.strip, lines), "").lower()
+    # A text may be called .csv, without a header.
+    words = {*re.findall(r"\w+", first)}
+    is_table = first.startswith("{") or {"image", "caption"} <= words
+    if is_table and usual_format(path) == "table":
+        records = read_table(file, None)
+        lines = [text for one in records for text in one.captions]
+    captions = list(dict.fromkeys(filter(None, map(str.strip, lines))))
+    if not captions:
+        raise InputError(
+            "`--captions` must hold a caption a line. Received: --captions="
+            f"{path} without any. Check the file."
+        )
+    return captions
+
+
+def answer_image(options, model):
+    """Ranks the captions of --captions for --image; returns the record."""
+    captions = read_captions(options.captions)
+    check_images(options, model)
+    query = examples(options, model, [options.image])
+    query = search.embed_examples(model, query)
+    embeddings = search.embed(
+        model.embed_text, captions, "caption", options.batch_size
+    )
+    order, similarities = search.best(
+        model.compare(query, embeddings), options.top
+    )
+    title = f"{options.image} among {len(captions)} captions"
+    answers = [captions[row] for row in order[0]]
+    print(search.format_answers(title, similarities[0], answers))
+    told = search.answers_record("caption", captions, order[0], similarities[0])
+    return {"model": options.model, "image": options.image, "answers": told}
+
+
+def answer_texts(options, model, gallery=None):
+    """Ranks the images for each query, draws them; returns the record."""
+    queries, like = options.queries, options.like
+    examples_of = examples(options, model, like)
+    ids, embeddings = gallery or embed_images(options, model)
+    order, similarities = search.rank(
+        model, queries, examples_of, embeddings, options.top
+    )
+    notes = search.notes_on(model, queries)
+    titles = search.titles_of(queries, notes)
+    titles += [f"like {image}" for image in like]
+    print(search.format_tables(titles, ids, order, similarities))
+    if options.images and options.montage != "":
+        write_montage(options, ids, order, similarities)
+    if options.html:
+        write_page(options, notes, ids, order, similarities)
+    return answers_record(options, notes, ids, order, similarities)
+
+
+def answers_record(options, notes, ids, order, similarities):
+    """Returns what --json says of the answers."""
+    asked = [
+        {"query": query, "unknown_words": unknown, "note": note}
+        for query, (unknown, note) in zip(options.queries, notes)
+    ]
+    asked += [{"like": image} for image in options.like]
+    for one, rows, values in zip(asked, order, similarities):
+        one["answers"] = search.answers_record("image", ids, rows, values)
+    return {"model": options.model, "queries": asked}
+
+
+def answer(options, model, gallery=None):
+    """Answers what is asked, and tells it as --json says."""
+    with alone(options.json):
+        if options.image:
+            found = answer_image(options, model)
+        else:
+            check_images(options, model)
+            found = answer_texts(options, model, gallery)
+    write_json(options.json, found)
+
+
+def answer_typed(options, model, gallery=None):
+    """Answers sentences as they are typed, until Ctrl-D."""
+    check_images(options, model)
+    gallery = gallery or embed_images(options, model)
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  (lines are edited, and kept)
+    sys.stdin.reconfigure(errors="replace")
+    print(f"Type what is sought in {len(gallery[0]):,} images; Ctrl-D ends.")
+    with contextlib.suppress(EOFError):
+        while True:
+            if sentence := input("> ").strip():
+                asked = dataclasses.replace(options, queries=[sentence])
+                answer(asked, model, gallery)
+    print()
+
+
+def with_folder(options):
+    """Takes the first word for --images where no flag says what is searched."""
+    told = options.images, options.image, options.captions, options.index
+    if any(told) or not options.queries:
+        return options
+    first, *queries = options.queries
+    if not os.path.isdir(first):
+        if options.image_features:
+            return options
+        raise InputError(
+            "`tools/query.py` must be given a folder of photos before the "
+            f"sentences. Received: {first}, which is no folder. Write for "
+            'example tools/query.py photos "a dog in the snow", or add --images'
+            "=FOLDER, --index=FOLDER or --image_features=FILE."
+        )
+    return dataclasses.replace(options, images=first, queries=queries)
+
+
+def check_flags(options, is_typed=False):
+    """Refuses flags that make no question, unless that is typed later."""
+    by_image = bool(options.image)
+    asked = len(options.queries) + len(options.like) + is_typed
+    if by_image == bool(asked) or by_image != bool(options.captions):
+        raise InputError(
+            "`tools/query.py` must be asked by sentences, by --like, or by "
+            f"--image and --captions. Received: {len(options.queries)} "
+            f"sentences, --like={','.join(options.like)}, --image="
+            f"{options.image}, --captions={options.captions}. Write for "
+            'example tools/query.py FOLDER "a dog in the snow".'
+        )
+    check_pairs(options, {"approximate": "index"})
+    check_text("tools/query.py", options.queries)
+    check_place("json", options.json)
+    for name, ending in (("montage", ".png"), ("html", ".html")):
+        path = getattr(options, name)
+        if path and (by_image or not options.images):
+            needed = "sentences and --images, the folder of the photos"
+            raise must_come_with(options, name, needed, "Add --images=FOLDER.")
+        check_place(name, path, ending)
+    if not by_image:
+        check_outputs(options)
+
+
+def check_images(options, model):
+    """Refuses a question without the images that this network takes."""
+    needed = "images" if model.takes_photos else "image_features"
+    by_photo = model.takes_photos and (options.image or options.index)
+    by_index = options.index and not (options.image or options.like)
+    if not (by_photo or by_index or getattr(options, needed)):
+        raise InputError(
+            f"`--{needed}` must be given, as this network takes them. "
+            f"Received: none. Add --{needed}=..."
+        )
+
+
+def main(options):
+    """Answers the queries, or asks for them where there are none."""
+    options = with_folder(options)
+    open_it = open_approximate if options.approximate else open_index
+    found = open_it(options.index) if options.index else None
+    if found is not None and not options.images:
+        photos = str(found.photos or "")
+        options = dataclasses.replace(options, images=photos)
+    given = options.queries, options.like, options.image, options.captions
+    searched = options.images, options.index, options.image_features
+    is_open = any(searched) and not any(given)
+    terminals = [one and one.isatty() for one in (sys.stdin, sys.stdout)]
+    is_typed = is_open and all(terminals)
+    if is_open and not is_typed and sys.stdin:
+        lines = os.fsdecode(sys.stdin.buffer.read()).removeprefix("\ufeff")
+        queries = list(filter(None, map(str.strip, lines.splitlines())))
+        options = dataclasses.replace(options, queries=queries)
+    check_flags(options, is_typed)
+    advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
+    whole = "be a network for whole images", advice
+    model = options.open({"embed_image": whole, "embed_text": whole})
+    if found is not None:
+        found.check_embedded_by(about(model))
+    gallery = None if found is None else (found.ids, found)
+    (answer_typed if is_typed else answer)(options, model, gallery)

@@ -1,0 +1,164 @@
+"""What a run takes from a command line."""
+
+import os
+
+from tbnets import tasks
+from tbnets.data.captions import usual_format
+from tbnets.errors import InputError
+from tbnets.features import hub
+from tbnets.tasks.readers import WEIGHTS_BY_NAME
+from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
+from tbnets.tasks.settings.flag import what_reads, written
+from tbnets.tasks.settings.table import ALL, FLAGS, GROUPS, complete
+from tbnets.tasks.trained import OF_NETWORK, open_trained
+
+
+def settings(line, before=None):
+    """Returns the settings of a run.
+
+    Args:
+        line: the `CommandLine`.
+        before: record of a run that goes on, from which come the flags that
+            are not given; None for their defaults.
+    """
+    record = dict(line.values)
+    if before is not None:
+        kept = {*ALL.keys() - line.given, "started_in"}
+        record |= {name: before[name] for name in kept}
+    record = complete(record)
+    named = {"data_root"} & line.typed
+    if not named and DATA_ROOT_VARIABLE in os.environ:
+        record["data_root"] = os.environ[DATA_ROOT_VARIABLE]
+        named = {"data_root"}
+    if record["started_in"]:  # What is named now lies in the current folder.
+        here = named | {name for name in line.typed if _lies_here(name, record)}
+        record |= {name: os.path.abspath(record[name]) for name in here}
+    if before is None:
+        if record["from"]:
+            record |= _of_trained(line, open_trained(record["from"]))
+        usual = _usual_values(record, tasks.settings_of(record))
+        record |= {k: v for k, v in usual.items() if k not in line.given}
+    return tasks.settings_of(record)
+
+
+def _lies_here(name, record):
+    """Tells whether a flag names what is there in the current folder."""
+    if name not in ALL or not ALL[name].is_place or name == "run_dir":
+        return False
+    by_word = record[name] in WEIGHTS_BY_NAME
+    return os.path.exists(record[name]) and not by_word
+
+
+def _given(line):
+    """Returns the flags that are given; of a paper's loss, all of its own."""
+    own = set(line.given)
+    if "loss" in own:
+        own |= {flag.name for flag in FLAGS["loss"]}
+    return own
+
+
+def _of_trained(line, trained):
+    """Returns the flags that a run has from the model it begins with.
+
+    Raises:
+        ValueError: one that makes its network is given with another value.
+    """
+    own, values = _given(line), trained.values()
+    for name in sorted(own & values.keys() & set(OF_NETWORK)):
+        # The folder of a preset may have moved.
+        if hub.unplaced(line.values[name]) != hub.unplaced(values[name]):
+            raise InputError(
+                f"`--{name}` must be that of the model that the run begins "
+                f"with, {written(values[name])}. Received: "
+                f"--{name}={written(line.values[name])} with "
+                f"--from={trained.name}. Leave one of them out."
+            )
+    return {name: values[name] for name in values.keys() - own}
+
+
+def _usual_values(record, settings):
+    """Returns flags whose values others suggest, in the settings of a record.
+
+    A run on the photos of FOLDER alone is by custom in runs/FOLDER.
+    """
+    found = {"captions_format": usual_format(record["captions"])}
+    if hub.is_hub(record["image_encoder"]):
+        found["image_size"] = 0
+    if settings.reads("cnn"):
+        name = os.path.basename(os.path.abspath(settings.images))
+        found["run_dir"] = os.path.join("runs", name)
+    return found
+
+
+def not_given(line, settings, values):
+    """Returns those of some values whose flags a run reads, and nobody gave.
+
+    Where a paper's loss was asked for, its values stay.
+
+    Args:
+        line: the `CommandLine`.
+        settings: the run's settings.
+        values: dict, name -> value.
+    """
+    free = {flag.name for flag in settings.flags()} - _given(line)
+    found = {name: values[name] for name in values if name in free}
+    settings = settings.replace(**found)
+    return {name: found[name] for name in found if settings.reads(name)}
+
+
+def check_read(line, settings):
+    """Refuses flags on the command line that nothing reads.
+
+    Where a run leaves a flag that others read by at one value, no other may
+    be given, in a flagfile either.
+
+    Args:
+        line: the `CommandLine`.
+        settings: the run's settings.
+
+    Returns:
+        A line that names those of the flagfiles that nothing reads; "".
+
+    Raises:
+        ValueError: one was given on the command line, with what would read
+            it; or one has another value than its run leaves it at.
+    """
+    fixed = settings.fixed
+    unread = {}
+    for group, members in FLAGS.items():
+        for flag in members:
+            name = flag.name
+            agrees = name in fixed and line.values[name] == fixed[name]
+            if name not in line.given or agrees:
+                continue
+            if not isinstance(settings, GROUPS[group]):
+                unread[name] = _readers(group)
+            elif name in fixed:
+                raise InputError(
+                    f"`--{name}` must be {fixed[name]} with "
+                    f"--task={settings.task} and --model={settings.model}. "
+                    f"Received: --{name}={line.values[name]}. Change one."
+                )
+            elif not settings.reads(name):
+                unread[name] = what_reads(flag)
+    for name in sorted(line.typed & unread.keys()):
+        raise InputError(
+            f"`--{name}` must be a flag that this run reads. Received: "
+            f"--{name}={line.values[name]}, which is read with "
+            f"{unread[name]}. Change that, or leave --{name} out."
+        )
+    return ", ".join(
+        f"--{name} (read with {reader})" for name, reader in unread.items()
+    )
+
+
+def _readers(group):
+    """Returns in words which tasks and models read a group of flags."""
+    axes = {"task": tasks.TASKS, "model": tasks.BUILDERS}
+    found = (
+        f"--{axis}={name}"
+        for axis, known in axes.items()
+        for name, entry in known.items()
+        if group in entry.flag_groups
+    )
+    return " or ".join(found) or "nothing"

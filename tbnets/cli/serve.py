@@ -1,0 +1,233 @@
+r"""Serves exported models as TensorFlow Serving does, to try them.
+
+  python tools/serve.py --model=flickr8k_photos
+
+answers at gRPC's port 8500 and REST's 8501 of this machine, and prints commands
+that ask it; tools/ask.py is one of them. Several models, your own by the folder
+of a run, or of versions, NAME/1 and NAME/2, under any name:
+
+  python tools/serve.py --model=flickr8k_photos,own=runs/own
+
+Flags are called as those of tensorflow_model_server, and read the files that
+tools/export.py --serving writes:
+
+  python tools/serve.py --model=own=served/own --enable_batching \
+      --batching_parameters_file=served/own/batching_parameters.txt
+
+A version that appears in a folder is loaded, warmed up by the requests that it
+comes with, and takes over; what was asked of the old one is answered by it. One
+that does not load is told, and the old one goes on. With --enable_batching
+requests that embed are put together; those that compare are answered alone.
+Ctrl-C ends it when the requests in work are answered.
+
+It is for trying: one process in Python, without encryption and passwords. For
+production there is TensorFlow Serving, which serves the same folders
+(docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]"; with
+--port=0 it is left out.
+"""
+
+import dataclasses
+import functools
+import json
+import signal
+import sys
+from typing import Annotated
+
+from google.protobuf import text_format
+
+from tbnets import startup
+from tbnets.checked_files import CheckedFile
+from tbnets.errors import InputError, import_extra
+from tbnets.extras.demo import loopback
+from tbnets.extras.server import batching
+from tbnets.extras.server.models import Models
+from tbnets.extras.server.stand_in import StandIn
+from tbnets.extras.server.versions import newest
+from tbnets.serving import zoo
+from tbnets.tasks.settings.flag import Count, Limits, check_pairs, flag
+
+Port = Annotated[int, Limits(0, 65535)]
+SENTENCE = "a dog in the snow"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is served, and where."""
+
+    model: list[str] = flag(
+        ["flickr8k_photos"],
+        "Models, with commas between: names of the zoo (model_zoo/README.md), "
+        "folders of runs or of versions; NAME=FOLDER calls one otherwise.",
+    )
+    model_config_file: str = flag(
+        "",
+        "Instead of --model a model_config_list of TensorFlow Serving, with "
+        "version policies and labels.",
+    )
+    port: Port = flag(8500, "Port of gRPC; 0 for no gRPC.")
+    rest_api_port: Port = flag(8501, "Port of REST; 0 for no REST.")
+    host: str = flag(
+        loopback.HOST,
+        "Address to listen at. At another one than this, others can ask.",
+    )
+    enable_batching: bool = flag(
+        False, "Put requests of several clients together, where they embed."
+    )
+    batching_parameters_file: str = flag(
+        "", "How that is done, as TensorFlow Serving's file says it."
+    )
+    file_system_poll_wait_seconds: Count = flag(
+        1, "Seconds between two looks for new versions."
+    )
+    trust: bool = flag(
+        False,
+        "Load models whatever ops their graphs have: those of others can write "
+        "files when they are called.",
+    )
+
+
+def folders_of(models):
+    """Returns the models of --model: name -> folder."""
+    if not models:
+        raise InputError(
+            "`--model` must name a model at least. Received: none. Leave it "
+            "out for flickr8k_photos, or write --model=NAME."
+        )
+    folders = {}
+    for one in models:
+        name, _, place = one.rpartition("=")
+        path = zoo.locate(place)
+        named = path.absolute()
+        while named.name.isdecimal() or named.name == "saved_model":
+            named = named.parent
+        name = name or named.name
+        if name in folders or not name or set(name) & set("/:"):
+            raise InputError(
+                "`--model` must name each model once, without / and :. "
+                f"Received: {name}. Write NAME={place}."
+            )
+        folders[name] = path
+    return folders
+
+
+def read_config(path):
+    """Reads a file of --model_config_file.
+
+    Returns:
+        Tuple of dicts, by the name of a model: its folder, which versions of
+        those that there are shall serve, label -> version.
+
+    Raises:
+        ValueError: it is none, or has a model of another platform.
+    """
+    file = CheckedFile(path)
+    protos = import_extra(
+        "serving", "tensorflow_serving.config.model_server_config_pb2"
+    )
+    config = protos.ModelServerConfig()
+    try:
+        text_format.Parse("\n".join(file.lines()[0]), config)
+    except text_format.ParseError as error:
+        told = str(error).rstrip(".")
+        file.report(f"expected a model_config_list; found {told}.")
+    folders, policies, labels = {}, {}, {}
+    for one in config.model_config_list.config:
+        if one.model_platform not in ("", "tensorflow"):
+            file.refuse('model_platform: "tensorflow"', one.model_platform)
+        if one.name in folders or not one.name:
+            file.refuse("another name for each model", one.name)
+        folders[one.name] = zoo.locate(one.base_path)
+        policies[one.name] = _policy(one.model_version_policy)
+        labels[one.name] = dict(one.version_labels)
+    if not folders:
+        file.report("expected a model_config_list with models; found none.")
+    return folders, policies, labels
+
+
+def _policy(policy):
+    """Returns a function: the versions there are -> those that shall serve."""
+    kind = policy.WhichOneof("policy_choice")
+    if kind == "all":
+        return sorted
+    if kind == "specific":
+        wanted = set(policy.specific.versions)
+        return lambda numbers: sorted(wanted.intersection(numbers))
+    return functools.partial(newest, count=policy.latest.num_versions or 1)
+
+
+def open_models(options, tell):
+    """Returns the `Models` that are asked for, not started."""
+    policies, labels = {}, {}
+    if options.model_config_file:
+        folders, policies, labels = read_config(options.model_config_file)
+    else:
+        folders = folders_of(options.model)
+    how = None
+    if options.enable_batching:
+        how = batching.Batching()
+        if options.batching_parameters_file:
+            how = batching.read_parameters(options.batching_parameters_file)
+    return Models(
+        folders,
+        policies=policies,
+        labels=labels,
+        trust=options.trust,
+        batching=how,
+        poll_seconds=options.file_system_poll_wait_seconds,
+        tell=tell,
+    )
+
+
+def examples(server, host):
+    """Returns commands that ask a server: a list of lines."""
+    name = server.models.names()[0]
+    with server.models.using(name) as version:
+        texts = [
+            (signature, list(version.inputs(signature)))
+            for signature in ("embed_text", "embed_phrases")
+            if version.served.has(signature) and version.served.takes_captions
+        ]
+    at = f"http://{host}:{server.rest_port}"
+    if server.rest_port is None:
+        at = f"grpc://{host}:{server.port}"
+    asked = f"--server={at} --model={name}"
+    lines = [f"python tools/ask.py status {asked}"]
+    if texts and server.rest_port is not None:
+        [(signature, [column])] = texts[:1]
+        body = {"signature_name": signature, "inputs": {column: [SENTENCE]}}
+        url = f"{at}/v1/models/{name}:predict"
+        lines.append(f"curl {url} -d '{json.dumps(body)}'")
+    return lines
+
+
+def main(options):
+    """Serves until Ctrl-C, or the signal that ends programs."""
+    if options.port == options.rest_api_port:
+        raise InputError(
+            "`--port` and `--rest_api_port` must be two, or one of them 0. "
+            f"Received: {options.port} for both. Change one."
+        )
+    check_pairs(options, {"batching_parameters_file": "enable_batching"})
+    tell = functools.partial(print, file=sys.stderr, flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not loopback.is_local(options.host):
+        tell(
+            f"WARNING: at --host={options.host} everybody who reaches this "
+            "machine can ask. Leave it out to serve yourself alone."
+        )
+    ports = options.port or None, options.rest_api_port or None
+    server = StandIn(open_models(options, tell), options.host, *ports, tell)
+    host = loopback.in_url(options.host)
+    for name, port in (("gRPC", server.port), ("REST", server.rest_port)):
+        if port is not None:
+            print(f"{name}  {host}:{port}")
+    print("\nAsk it, in another terminal:\n")
+    for line in examples(server, host):
+        print(f"  {startup.spoken(line)}")
+    print("\nCtrl-C ends.", flush=True)
+    try:
+        loopback.wait()
+    except KeyboardInterrupt:
+        print("\nEnding: requests in work are answered first.", flush=True)
+    finally:
+        server.close()

@@ -1,0 +1,275 @@
+"""Trains a network, evaluates its best epoch and exports it.
+
+    python tools/train.py --flagfile=configs/quickstart.flags
+    python tools/train.py --resume --run_dir=runs/quickstart
+
+or on photos of your own, with a table of image and caption:
+
+    python tools/train.py --images=photos --captions=captions.csv
+
+to which --from=NAME adds a trained model to begin with. Features, boxes and
+trees that a flagfile names by a recipe are made first, once (docs/recipes.md);
+--dry_run lists them:
+
+    python tools/train.py --flagfile=configs/flickr8k_lite0.flags --dry_run
+
+Flags on the command line come after the flagfile and override it; a resumed
+run has the flags it was started with. The run folder afterwards holds
+checkpoints, metrics.json, curves.png, examples.png, TensorBoard event files
+and a SavedModel that takes raw captions.
+"""
+
+import contextlib
+import dataclasses
+import io
+import shlex
+import sys
+from typing import Annotated
+
+from tbnets import progress, startup, tasks
+from tbnets.cli import local_workers, run_line
+from tbnets.errors import InputError
+from tbnets.evaluation.tables import format_table
+from tbnets.tasks import runs
+from tbnets.tasks.recipes import dry_run
+from tbnets.tasks.settings.flag import (
+    Flag,
+    Limits,
+    Whole,
+    changed,
+    flag,
+    flags_of,
+    must_come_with,
+    title_of,
+)
+from tbnets.tasks.settings.records import as_flagfile_line
+from tbnets.tasks.settings.table import ALL, FLAGS
+from tbnets.tasks.settings.table import GROUPS as RUN_GROUPS
+from tbnets.training import distribution, loop, summary
+
+GROUPS = tuple(RUN_GROUPS.values())
+"""What is read beside the `Options`: the flags of a run."""
+FIRST = (
+    *("flagfile", "run_dir", "resume", "from", "scenes", "captions", "images"),
+    *("image_features", "image_encoder", "text_encoder", "epochs"),
+    "example_query",
+)
+"""What a first run is made of; --help does not repeat it in the groups."""
+DEVICES = "distribute", "local_workers", "num_replicas"
+SHOWN = {"learning curves": runs.CURVES, "examples drawn": runs.EXAMPLES}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is read of a training that no run keeps."""
+
+    example_query: list[str] = flag(
+        [],
+        "Sentence to ask the exported model on the test split.",
+        kind="repeated",
+    )
+    resume: bool = flag(
+        False,
+        "Continue the run of --run_dir, with its own flags where none are "
+        "given.",
+    )
+    distribute: str = flag(
+        "none",
+        "Devices that share each batch: one, all GPUs of this machine, or the "
+        "workers that the environment variable TF_CONFIG tells of.",
+        choices=distribution.KINDS,
+    )
+    local_workers: Annotated[int, Limits(0, 64)] = flag(
+        0, "Start so many workers on this machine; 0: none but this process."
+    )
+    num_replicas: Whole = flag(
+        0,
+        "GPUs of --distribute=mirrored; 0: all. Without a GPU, parts of the "
+        "CPU.",
+    )
+    dry_run: bool = flag(
+        False,
+        "List what recipes would make before the training, its size and time, "
+        "by making a little of it; and end.",
+    )
+
+
+def help_sections():
+    """Returns title -> flags: those to begin with, then in the data's way."""
+    known = {**ALL, **{each.name: each for each in flags_of(Options)}}
+    known["flagfile"] = Flag(
+        "flagfile",
+        "string",
+        "",
+        "File of flags, one a line, or the name of a configuration. What "
+        "follows it overrides it.",
+    )
+    for name, entries in (("task", tasks.TASKS), ("model", tasks.BUILDERS)):
+        known[name] = known[name]._replace(choices=tuple(entries))
+    sections = {"The flags to begin with": [known[name] for name in FIRST]}
+    sections["Devices that train together"] = [known[name] for name in DEVICES]
+    for name, group in RUN_GROUPS.items():
+        sections[title_of(group)] = [
+            known[each.name] for each in FLAGS[name] if each.name not in FIRST
+        ]
+    return sections
+
+
+def checked_settings(options, line):
+    """Returns the settings of the run, and a line on flags not read."""
+    if not line.given:
+        raise InputError(
+            "`tools/train.py` must be told what to learn from. Received: no "
+            "flag. Write for example tools/train.py --images=photos "
+            "--captions=captions.csv, or --flagfile=quickstart for a first run."
+        )
+    settings = run_line.settings(line)
+    if options.resume:
+        before = runs.record_before(settings.run_dir)
+        settings = run_line.settings(line, before)
+    else:
+        settings = with_usual(line, settings)
+    unread = run_line.check_read(line, settings)
+    if "example_query" in line.typed and not settings.export:
+        needed = "--export, as the exported model answers"
+        raise must_come_with(options, "example_query", needed)
+    return settings, unread
+
+
+def with_usual(line, settings):
+    """Gives flags that are not given what suits data and model; says which."""
+    task = tasks.open_task(settings)
+    title, values = task.data.usual
+    if usual := dict(task.model.usual):
+        title = " and ".join(filter(None, [title, f"--model={settings.model}"]))
+    taken = run_line.not_given(line, settings, {**values, **usual})
+    if taken:
+        shown = (as_flagfile_line(*item).strip() for item in taken.items())
+        print(f"usual flags for {title}: {' '.join(shown)}")
+    return settings.replace(**taken)
+
+
+def told_before(data):
+    """Returns what a run would make, of data that are checked if all is there.
+
+    Args:
+        data: the `TaskData`.
+    """
+    things = data.missing()
+    if not things:
+        data.check()
+    return "\n".join(filter(None, [dry_run.tell(things), data.extracts]))
+
+
+def fit(session, train, options):
+    """Trains; a run that is stopped says how it goes on, on its devices."""
+    try:
+        with startup.interrupts():
+            loop.fit(session, train)
+    except KeyboardInterrupt:
+        if not session.workers.is_chief:
+            raise
+        command = startup.spoken("python tools/train.py --resume")
+        names = [name for name in DEVICES if name in changed(options)]
+        given = {name: getattr(options, name) for name in names}
+        given = {"run_dir": session.run_dir, **given}
+        flags = shlex.join(f"--{name}={given[name]}" for name in given)
+        print(
+            "\nstopped; finished epochs are kept. Go on with: "
+            f"{command} {flags}",
+            file=sys.stderr,
+        )
+        raise
+
+
+def main(options, line):
+    """Trains by the flags.
+
+    Args:
+        options: `Options`.
+        line: the `CommandLine`, with the flags of a run.
+    """
+    loop.make_reproducible()
+    if options.dry_run:
+        settings, _ = checked_settings(options, line)
+        print(told_before(tasks.open_task(settings).data))
+        return
+    if options.local_workers and not local_workers.is_worker():
+        _start_workers(options, line)
+        return
+    workers = _open_workers(options)
+    with workers.watched(), _quiet_unless(workers.is_chief):
+        _train(options, line, workers)
+        workers.wait()
+
+
+def _start_workers(options, line):
+    """Has workers train; what they would all refuse is refused once."""
+    if options.distribute == "mirrored":
+        needed = "--distribute=multi_worker or none"
+        raise must_come_with(options, "local_workers", needed)
+    if options.num_replicas:
+        needed = "--distribute=mirrored, and no --local_workers"
+        raise must_come_with(options, "num_replicas", needed)
+    with contextlib.redirect_stdout(io.StringIO()):
+        settings, _ = checked_settings(options, line)
+    runs.start(settings, options.resume)
+    local_workers.run(options.local_workers)
+
+
+def _open_workers(options):
+    """Returns the `Workers` that train, this process being one."""
+    if not local_workers.is_worker():
+        return distribution.open_workers(
+            options.distribute, options.num_replicas
+        )
+    local_workers.end_with_parent()
+    return distribution.open_workers("multi_worker")
+
+
+@contextlib.contextmanager
+def _quiet_unless(is_chief):
+    """Lets a worker beside the chief say nothing but errors."""
+    if is_chief:
+        yield
+        return
+    progress.hide_bars()
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+def _train(options, line, workers):
+    """Trains as one of the workers; the chief tells and writes."""
+    settings, unread = checked_settings(options, line)
+    folder = runs.start(settings, options.resume)
+    if summary.finished(settings, folder):
+        print(startup.spoken(summary.finished(settings, folder)))
+        return
+    queries = options.example_query if settings.export else []
+    session, train = runs.prepare(settings, folder, queries, workers)
+    if settings.export and not queries:
+        queries = session.task.exporter.queries
+    print(summary.describe(session, train))
+    if unread:
+        print(f"not read  {unread}")
+    fit(session, train, options)
+    if workers.is_chief:
+        _finish(session, queries)
+
+
+def _finish(session, queries):
+    """Reports the best epoch, exports it and asks it."""
+    settings, folder = session.settings, session.run_dir
+    report = runs.finish(session)
+    split = "test" if "test" in report else "dev"
+    title = f"{split}, epoch {report['best_epoch']}"
+    print(format_table(report[split], title))
+    for title, name in SHOWN.items():
+        if (folder / name).is_file():
+            print(f"{title:<16} {folder / name}")
+    if settings.export:
+        saved_model = runs.export(session)
+        print(f"SavedModel       {saved_model}")
+        if queries:
+            answer = session.task.exporter.answer
+            print(answer(saved_model, queries, folder))

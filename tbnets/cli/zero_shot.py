@@ -1,0 +1,139 @@
+"""A split of a data set, ranked by embeddings that others have learned."""
+
+import dataclasses
+import os
+
+import numpy as np
+
+from tbnets import tasks
+from tbnets.cli.arrays import unit_rows
+from tbnets.data.captions import caption_key, usual_format
+from tbnets.data.examples import FeatureRows
+from tbnets.data.sources import Sources
+from tbnets.data.store.opening import load_features
+from tbnets.errors import InputError
+from tbnets.features import caption_features
+from tbnets.features.hub import PREFIX, placed
+from tbnets.features.hub_features import HubFeatures
+from tbnets.features.photo_cache import make_cache
+from tbnets.progress import progress_bar
+from tbnets.tasks.matching.scores import RetrievalScores
+from tbnets.tasks.settings.flag import changed, must_come_with
+from tbnets.tasks.settings.records import completed
+from tbnets.tasks.settings.table import ALL
+
+PLACE = "{}"
+"""Where a caption stands in --prompt."""
+
+
+def title(options):
+    """Returns what is measured, in a few words."""
+    if options.hub:
+        return f"{options.hub}, zero-shot"
+    return f"{options.image_features} and {options.text_features}"
+
+
+def scores(options, name):
+    """Returns the `RetrievalScores` of a split by others' embeddings.
+
+    Args:
+        options: `evaluate_flags.Options`.
+        name: of the split.
+    """
+    task = tasks.open_task(_settings(options))
+    split = _split(name, task.data)
+    if options.hub:
+        own = task.data.own_photos
+        texts = _texts(options, own, split.records)
+        own.extract([split.records])
+        task.data.opened.forget_splits()  # Some may be no photos.
+        split = _split(name, task.data)
+        keys = list(map(caption_key, _prompted(options, split.records)))
+        rows = FeatureRows(*load_features([texts], keys))
+    else:
+        rows = split.texts
+    sides = [_unit_rows(split.images), _unit_rows(rows)]
+    if sides[0].shape[1] != sides[1].shape[1]:
+        raise InputError(
+            "`--text_features` must be in the space of --image_features. "
+            f"Received: {sides[1].shape[1]} numbers a caption, "
+            f"{sides[0].shape[1]} an image. Name embeddings of both by one "
+            "model, or train a network on them by tools/train.py."
+        )
+    return RetrievalScores(
+        *sides,
+        split.records,
+        memory_limit_mb=options.memory_limit_mb,
+        photos=split.photo_folder,
+    )
+
+
+def _settings(options):
+    """Returns the settings of a run on the same data."""
+    given = dataclasses.asdict(options)
+    record = {name: given[name] for name in ALL.keys() & given.keys()}
+    if "captions_format" not in changed(options):
+        record["captions_format"] = usual_format(options.captions)
+    del record["data_root"]
+    record = completed(record, "the command line")
+    if options.data_root:
+        record["data_root"] = os.path.abspath(options.data_root)
+    if not options.hub:
+        return tasks.settings_of(record)
+    if not (options.images or options.scenes):
+        raise must_come_with(options, "hub", "--images", "Name the photos.")
+    if PLACE not in options.prompt:
+        raise InputError(
+            "`--prompt` must hold {} where the caption stands. Received: "
+            f"--prompt={options.prompt}. Write for example a photo of {{}}."
+        )
+    preset = _preset(options)
+    record |= {"cnn": preset, "cnn_weights": preset}
+    settings = tasks.settings_of(record)
+    found = Sources.of(settings).rendered()
+    names = ("scenes", "captions", "captions_format", "images")
+    return settings.replace(**{name: getattr(found, name) for name in names})
+
+
+def _preset(options):
+    """Returns the preset as flags of a run name it."""
+    return PREFIX + options.hub.removeprefix(PREFIX)
+
+
+def _split(name, data):
+    """Returns the `SplitData` that is measured, or that of the bank."""
+    split = data.split(name)
+    if not split.records.num_captions:
+        raise InputError(
+            "`--split` must name a split with captions. Received: "
+            f"--split={name}, without any in {split.records.path}. "
+            "Name another."
+        )
+    return split
+
+
+def _texts(options, own, records):
+    """Embeds captions by --hub where they are not yet; returns their store."""
+    preset = placed(_preset(options), *own.sources.starts)
+    encoder = HubFeatures.of(preset)
+    folder = own.cache / f"texts-{encoder.digest()[:8]}"
+    make_cache(own.folder, own.cache)
+    writer = caption_features.open_writer(folder, encoder)
+    texts = _prompted(options, records)
+    left = {*map(caption_key, texts)} - writer.done
+    if left:
+        with progress_bar(len(left), "encoding captions", "text") as bar:
+            caption_features.extract(texts, encoder, writer, bar.update)
+        writer.finish()
+    return folder
+
+
+def _prompted(options, records):
+    """Returns the captions as --prompt has them."""
+    prompt = options.prompt
+    return [prompt.replace(PLACE, caption) for caption in records.captions]
+
+
+def _unit_rows(rows):
+    """Returns all of some `FeatureRows`, each divided by its length."""
+    return unit_rows(rows.batch(np.arange(len(rows.rows))))

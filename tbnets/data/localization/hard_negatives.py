@@ -1,0 +1,111 @@
+"""Hard negatives: wrong regions that a network ranks before a right one.
+
+    table = hard_negatives(similarities, roles.roles, 50)
+    table[p][table[p] >= 0]  # columns of phrase p, the hardest first
+
+`similarities` and `roles` have a row for each phrase and a column for each
+region of its photo, as `proposal_roles` does. A run records them once, before
+the first of its last epochs, and holds them in its checkpoints: a run that
+goes on has the same ones.
+"""
+
+import numpy as np
+import tqdm
+
+from tbnets.data.localization.roles import NEGATIVE, POSITIVE
+from tbnets.errors import InputError
+from tbnets.progress import progress_bar
+
+TABLE, RECORDED = "hard_negatives", "hard_negatives_recorded"
+"""What a run holds: the table, and the epoch before which it was made."""
+PER_PHRASE = 50
+NONE = -1
+ROWS_AT_ONCE = 4096
+
+
+def hard_negatives(similarities, roles, limit=PER_PHRASE):
+    """Finds the negatives of each phrase that rank before its positives.
+
+    A negative is hard where it is more similar to the phrase than one of the
+    phrase's positives, the least similar of them. The most similar ones are
+    kept, of equally similar ones those that stand first. A phrase without a
+    positive has none.
+
+    Args:
+        similarities: float `[num_phrases, width]`; larger is closer.
+        roles: int8 `[num_phrases, width]`, of `proposal_roles`.
+        limit: how many are kept of a phrase, at least 1. Wang 2016: 50.
+
+    Returns:
+        int16 `[num_phrases, limit]`, columns of `roles`, then -1.
+
+    Raises:
+        ValueError: tables are wider than int16 counts.
+
+    Source: Wang et al. 2016, Sec. 3.3, "Fine-tuned with negative mining".
+        Departures: a phrase that is said of several photos has a list for
+        each, of that photo's regions; lists hold the hardest, where the paper
+        samples; regions that overlap the truth by more than a negative may
+        are left out, of which the paper says nothing; positives are
+        proposals, not the true boxes.
+    """
+    if roles.shape[1] > np.iinfo(np.int16).max:
+        raise InputError(
+            "`roles` must have at most 32767 columns. Received: "
+            f"{roles.shape[1]} regions of a photo. Propose fewer."
+        )
+    found = np.full((len(roles), limit), NONE, np.int16)
+    for start in range(0, len(roles), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        part = _hardest(np.asarray(similarities[rows]), roles[rows], limit)
+        found[rows, : part.shape[1]] = part
+    return found
+
+
+def _hardest(similarities, roles, limit):
+    """Returns int `[rows, at most limit]`, as `hard_negatives` does."""
+    positives = np.where(roles == POSITIVE, similarities, np.inf)
+    bar = positives.min(axis=1, initial=np.inf, keepdims=True)
+    is_hard = (roles == NEGATIVE) & (similarities > bar)
+    keys = np.where(is_hard, -similarities, np.inf)
+    order = np.argsort(keys, axis=1, kind="stable")[:, :limit]
+    kept = np.take_along_axis(is_hard, order, axis=1)
+    return np.where(kept, order, NONE)
+
+
+def recorded(held, first, examples, score):
+    """Returns what a run holds with the hard negatives in it, found once.
+
+    Args:
+        held: name -> value, what it held so far.
+        first: the epoch that learns from them first.
+        examples: `PhraseExamples` of the training split.
+        score: function (examples, progress) -> object with
+            `similarities`.
+
+    Returns:
+        `held`, or a new one where it had none of that epoch.
+
+    Raises:
+        ValueError: the run holds those of other phrases.
+    """
+    roles, count = examples.roles.roles, len(examples.image_rows)
+    if held.get(RECORDED) != first:
+        with progress_bar(count, "hard negatives", "photo") as bar:
+            similarities = score(examples, bar.update).similarities
+        table = hard_negatives(similarities, roles)
+        counts = (table != NONE).sum(axis=1)
+        tqdm.tqdm.write(
+            f"hard negatives: {counts.mean():.1f} regions a phrase; "
+            f"{int((counts == 0).sum())} of {len(counts)} phrases have none "
+            "and keep the negatives that they had"
+        )
+        held = {**held, TABLE: table, RECORDED: first}
+    table = held[TABLE]
+    if len(table) != len(roles) or table.max(initial=NONE) >= roles.shape[1]:
+        raise InputError(
+            "`--phrases` must be those that the run was started with. "
+            f"Received: {roles.shape} phrases and regions, hard negatives of "
+            f"{len(table)}. Restore them, or start a new --run_dir."
+        )
+    return held

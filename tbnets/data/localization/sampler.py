@@ -1,0 +1,245 @@
+"""Mini-batches of phrase localization, as rows: phrases, regions, the others.
+
+A batch begins with pairs of a phrase and a region that it names, at random or
+a few of one photo together; then come other phrases of the same things, and
+the regions that may be negatives, of the phrases' photos or of the batch. What
+a batch holds is a function of (seed, epoch) alone, as in `data.batches`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tbnets.data.batches import batch_bounds
+from tbnets.data.localization.hard_negatives import NONE
+from tbnets.data.localization.roles import NEGATIVE
+from tbnets.errors import InputError
+from tbnets.identity import place_among_equals, rows_by
+from tbnets.seeds import generator_of
+
+NEGATIVE_REGIONS = ("photo", "batch")
+
+
+class Sampling(NamedTuple):
+    """How batches are made; the defaults are Algorithm 1 without options.
+
+    Attributes:
+        pairs_per_batch: phrases drawn a batch. Wang 2018: 100.
+        phrases_per_image: phrases of one photo that are drawn together; more
+            of them share the photo's regions, which makes a step cheaper.
+            Wang 2018: 1.
+        regions_per_phrase: positives drawn of each phrase, 0 for all. Wang
+            2018: 1; 2 with neighbourhood sampling, step 3 (c) ii; all for
+            the similarity network.
+        phrases_per_region: different phrases that a thing is to have in the
+            batch, where there are so many. Wang 2018: 1; 2 with neighbourhood
+            sampling, step 3 (c) i.
+        candidates_per_image: regions drawn of a photo to be its phrases'
+            negatives, 0 for all. Wang 2018: all.
+        negative_regions: "photo", whose regions may be negatives; or "batch":
+            those drawn for its other phrases. Wang 2016: the latter.
+    """
+
+    pairs_per_batch: int = 100
+    phrases_per_image: int = 1
+    regions_per_phrase: int = 1
+    phrases_per_region: int = 1
+    candidates_per_image: int = 0
+    negative_regions: str = NEGATIVE_REGIONS[0]
+
+
+class BatchRows(NamedTuple):
+    """What stands in a batch, as rows.
+
+    Attributes:
+        phrases: int64 `[p]`, those drawn, then those added.
+        regions: int64 `[d]`, rows of the regions drawn as positives.
+        drawn_for: int64 `[d]`, place in `phrases` of each one's phrase.
+        candidates: int64 `[c]`, rows of the regions that may be negatives.
+        is_negative: bool `[p, c]`, of which phrase they are.
+    """
+
+    phrases: np.ndarray
+    regions: np.ndarray
+    drawn_for: np.ndarray
+    candidates: np.ndarray
+    is_negative: np.ndarray
+
+
+class PhraseSampler:
+    """Draws the batches of any epoch.
+
+    Args:
+        examples: `PhraseExamples`.
+        sampling: `Sampling`.
+        seed: integer of the run.
+
+    Attributes:
+        hard_negatives: int `[num_phrases, n]` of `hard_negatives`, or None.
+            With it, those listed take the place of what else a phrase's
+            photo offers, all of which one without any keeps; negatives of the
+            batch stay, and those listed come to them.
+        num_batches: the number of batches of every epoch.
+        num_drawable: the number of phrases that have a positive.
+        num_positives: the number of positives of all phrases.
+
+    Raises:
+        ValueError: no phrase has a positive.
+
+    Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a
+        phrase that is added for a thing has other words than those that are
+        there; where a thing has no others, it stays alone.
+    """
+
+    def __init__(self, examples, sampling, seed):
+        phrases = examples.phrases
+        self.sampling = sampling
+        self.seed = seed
+        self.hard_negatives = None
+        self._roles = examples.roles.roles
+        self._starts, self._positives = examples.roles.positives()
+        self._drawable = np.flatnonzero(np.diff(self._starts))
+        self._images = phrases.phrase_to_image
+        self._chains = phrases.phrase_to_chain
+        self._texts = phrases.phrase_to_text
+        ids, count = examples.text_ids, phrases.num_phrases
+        self._text_ids = np.arange(count) if ids is None else ids
+        self._counts = examples.num_regions
+        self._first_regions = examples.first_regions
+        self._of_chain = rows_by(self._chains)
+        self.num_drawable = len(self._drawable)
+        self._bounds = batch_bounds(self.num_drawable, sampling.pairs_per_batch)
+        self.num_batches = len(self._bounds)
+        self.num_positives = len(self._positives)
+        if not self.num_drawable:
+            raise InputError(
+                "`--regions` must overlap boxes of phrases enough. Received: "
+                f"none for {phrases.num_phrases} phrases of "
+                f"{phrases.images.path}. Propose more, or lower --positive_iou."
+            )
+
+    def epoch(self, epoch):
+        """Yields the `BatchRows` of an epoch.
+
+        Args:
+            epoch: integer from 0.
+        """
+        generator = generator_of(self.seed, "epoch", epoch)
+        order = self._order(generator)
+        for start, stop in self._bounds:
+            yield self._batch(order[start:stop], generator)
+
+    def _order(self, generator):
+        """Returns the phrases in the order of an epoch."""
+        order = generator.permutation(self._drawable)
+        if self.sampling.phrases_per_image == 1:
+            return order
+        images = self._images[order]
+        group = place_among_equals(images) // self.sampling.phrases_per_image
+        keys = images * len(order) + group
+        groups, of_group = np.unique(keys, return_inverse=True)
+        shuffled = generator.permutation(len(groups))
+        return order[np.argsort(shuffled[of_group], kind="stable")]
+
+    def _batch(self, rows, generator):
+        """Returns the `BatchRows` that begin with some phrases."""
+        drawn = [self._draw_positives(row, generator) for row in rows]
+        drawn_for = np.repeat(np.arange(len(rows)), [len(one) for one in drawn])
+        drawn = np.concatenate(drawn)
+        phrases = np.concatenate([rows, self._others(rows, generator)])
+        if self.sampling.negative_regions == "photo":
+            found = self._of_photos(phrases, generator)
+        else:
+            found = self._of_batch(phrases, drawn_for, drawn)
+        return BatchRows(phrases, drawn, drawn_for, *found)
+
+    def _draw_positives(self, row, generator):
+        """Returns rows of regions that a phrase names."""
+        found = self._positives[self._starts[row] : self._starts[row + 1]]
+        limit = self.sampling.regions_per_phrase or None
+        return generator.permutation(found)[:limit]
+
+    def _others(self, rows, generator):
+        """Returns other phrases of the things that some phrases name."""
+        wanted = self.sampling.phrases_per_region
+        if wanted == 1:
+            return rows[:0]
+        added, chains = [], self._chains[rows]
+        for chain in dict.fromkeys(chains.tolist()):
+            said = set(self._texts[rows[chains == chain]])
+            for row in generator.permutation(self._of_chain[chain]):
+                if len(said) >= wanted:
+                    break
+                if self._texts[row] not in said:
+                    said.add(self._texts[row])
+                    added.append(row)
+        return np.array(added, np.int64)
+
+    def _of_photos(self, phrases, generator):
+        """Returns `candidates` and `is_negative` from phrases' photos.
+
+        A photo's regions are needed that are listed for some phrase, and some
+        more that are drawn, if one of its phrases has no list.
+        """
+        images, places = np.unique(self._images[phrases], return_inverse=True)
+        is_hard = self._is_hard(phrases)
+        has_list = is_hard.any(axis=1)
+        columns = []
+        for place, image in enumerate(images):
+            own = places == place
+            needed = is_hard[own].any(axis=0)
+            if not has_list[own].all():
+                needed[self._draw_columns(image, generator)] = True
+            columns.append(np.flatnonzero(needed))
+        owners = np.repeat(images, [len(one) for one in columns])
+        columns = np.concatenate(columns)
+        is_wrong = self._roles[phrases] == NEGATIVE
+        is_negative = np.where(has_list[:, None], is_hard, is_wrong)[:, columns]
+        is_negative &= self._images[phrases][:, None] == owners
+        return self._first_regions[owners] + columns, is_negative
+
+    def _draw_columns(self, image, generator):
+        """Returns which regions of a photo may be negatives, ascending."""
+        count = int(self._counts[image])
+        limit = self.sampling.candidates_per_image
+        if not limit or count <= limit:
+            return np.arange(count)
+        return np.sort(generator.permutation(count)[:limit])
+
+    def _of_batch(self, phrases, drawn_for, regions):
+        """Returns `candidates` and `is_negative` from what others brought.
+
+        A region of another photo is one of a phrase's own where its thing is
+        called the same in the batch, as in `losses.positives`. Behind the
+        regions that were drawn stand the phrases' hard negatives.
+        """
+        images = self._images[phrases]
+        here, there = images[:, None], images[drawn_for]
+        columns = regions - self._first_regions[there]
+        is_wrong = self._roles[phrases][:, columns] == NEGATIVE
+        is_called = self._is_called(phrases)[:, drawn_for]
+        is_negative = np.where(here == there, is_wrong, ~is_called)
+        owners, columns = np.nonzero(self._is_hard(phrases))
+        listed = self._first_regions[images[owners]] + columns
+        hard, places = np.unique(listed, return_inverse=True)
+        is_hard = np.zeros((len(phrases), len(hard)), bool)
+        is_hard[owners, places] = True
+        candidates = np.concatenate([regions, hard])
+        return candidates, np.concatenate([is_negative, is_hard], axis=1)
+
+    def _is_called(self, phrases):
+        """Returns whether i's words are said of j's thing, bool `[p, p]`."""
+        _, texts = np.unique(self._text_ids[phrases], return_inverse=True)
+        _, things = np.unique(self._chains[phrases], return_inverse=True)
+        said = np.zeros((texts.max() + 1, things.max() + 1), bool)
+        said[texts, things] = True
+        return said[texts][:, things]
+
+    def _is_hard(self, phrases):
+        """Returns which columns are hard negatives of some phrases."""
+        found = np.zeros((len(phrases), self._roles.shape[1]), bool)
+        if self.hard_negatives is not None:
+            table = self.hard_negatives[phrases]
+            rows, places = np.nonzero(table != NONE)
+            found[rows, table[rows, places]] = True
+        return found

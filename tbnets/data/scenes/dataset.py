@@ -1,0 +1,223 @@
+"""The embedded data set: scenes with captions, boxes, chains and gold trees.
+
+Scenes are drawn and written in the public formats of image-text matching, so
+the readers of those formats read them:
+
+    images/<id>.jpg         pictures
+    dataset.json            captions and splits, as Karpathy's json
+    Sentences/<id>.txt      captions with linked phrases, Flickr30K Entities
+    Annotations/<id>.xml    boxes of the linked phrases, Flickr30K Entities
+    trees/<id>.txt          one bracketed constituency tree for each caption
+    scenes.jsonl            what was drawn and what each caption claims of it
+    manifest.json           settings, counts and the hash of dataset.json
+    README.txt              the above in more words
+
+The same settings and Pillow give the same bytes. A scene depends on the seed,
+its split and its number in the split alone (and, when its objects were drawn
+before in that split, on those scenes): asking for more training scenes leaves
+the others as they are.
+"""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+
+import numpy as np
+from PIL import Image
+
+from tbnets.checked_files import parse_json
+from tbnets.data.scenes import files, grammar, layout, rendering
+from tbnets.data.scenes.settings import SCENES_PER_SPLIT
+from tbnets.errors import ExistingFileError, InputError
+from tbnets.files import new_folder
+
+# Raised whenever the same settings give other bytes.
+VERSION = 1
+JPEG_QUALITY = 92
+MANIFEST = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class DescribedScene:
+    """A scene, its picture and its captions.
+
+    Args:
+        scene_id: Number of the scene, unique over all splits.
+        split: "train", "val" or "test".
+        scene: `scene_layout.Scene`.
+        image: uint8 `[image_size, image_size, 3]`.
+        boxes: int64 `[num_objects, 4]`, half open, in pixels.
+        captions: List of `scene_grammar.SceneCaption`.
+        groups: Dict from the object rows of a plural phrase to its chain.
+    """
+
+    scene_id: int
+    split: str
+    scene: layout.Scene
+    image: np.ndarray
+    boxes: np.ndarray
+    captions: list
+    groups: dict
+
+
+def draw_scenes(split, settings):
+    """Draws the scenes of one split, one after the other.
+
+    No two scenes of a split hold the same objects, and no scene of a split
+    holds the objects of a scene of another split.
+
+    Args:
+        split: "train", "val" or "test".
+        settings: `SceneSettings`.
+
+    Yields:
+        `DescribedScene`.
+    """
+    split_row = layout.SPLITS.index(split)
+    seen = set()
+    for number in range(settings.counts()[split]):
+        rng = np.random.default_rng([settings.seed, split_row, number])
+        scene = None
+        while scene is None:
+            objects = layout.draw_objects(rng)
+            key = layout.objects_key(objects)
+            if layout.split_of(objects) == split and key not in seen:
+                scene = layout.draw_scene(rng, settings.image_size, objects)
+        seen.add(key)
+        image, boxes = rendering.render_scene(scene, rng, settings.clutter)
+        told = grammar.describe_scene(scene, boxes, rng)
+        scene_id = SCENES_PER_SPLIT * (split_row + 1) + number
+        yield DescribedScene(scene_id, split, scene, image, boxes, *told)
+
+
+def ensure_scenes(folder, settings, progress=None):
+    """Draws scenes and writes them to a new folder, unless they are there.
+
+    The folder appears when it is complete: everything is written to a hidden
+    folder beside it, which is then renamed. Of several processes that write it
+    at once the first does; the others take what it wrote.
+
+    Args:
+        folder: Path of the folder; an empty one may stand there.
+        settings: `SceneSettings`.
+        progress: None, or a function of the number of scenes just written.
+
+    Returns:
+        Dict with the manifest's entries, "folder" (str) and "reused" (bool).
+
+    Raises:
+        FileExistsError: The folder holds something else: scenes of other
+            settings, an incomplete copy, or no scenes at all.
+    """
+    folder = pathlib.Path(folder)
+    reused = (folder / MANIFEST).exists()
+    if not reused:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ExistingFileError(
+                "`folder` must hold scenes, be empty or not exist yet. "
+                f"Received: folder={str(folder)!r}. Name another or delete it."
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with new_folder(folder) as partial:
+                _write_all(partial, settings, progress)
+        except OSError:
+            # A run that began at the same time may have written them meanwhile.
+            if not (folder / MANIFEST).exists():
+                raise
+            reused = True
+    manifest = _checked_manifest(folder, settings)
+    return {**manifest, "folder": str(folder), "reused": reused}
+
+
+def _checked_manifest(folder, settings):
+    """Returns the manifest of a folder that holds these scenes, all of them.
+
+    Raises:
+        FileExistsError: it does not.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = parse_json(path.read_bytes())
+        if not isinstance(manifest, dict):
+            raise InputError(type(manifest).__name__)
+    except ValueError as error:
+        raise _damaged(path, "a JSON object", error) from error
+    wanted = {"version": VERSION, **dataclasses.asdict(settings)}
+    differences = [
+        f"{name} is {manifest.get(name)!r}, asked for {value!r}"
+        for name, value in wanted.items()
+        if manifest.get(name) != value
+    ]
+    if differences:
+        raise ExistingFileError(
+            "`folder` must hold scenes of the settings asked for. Received: "
+            f"folder={str(folder)!r}, where {'; '.join(differences)}. Name "
+            "another folder, delete this one, or ask for what it holds."
+        )
+    path = folder / files.DATASET
+    expected, found = manifest.get("dataset_sha256"), "no file"
+    if path.exists():
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != expected:
+        raise _damaged(path, f"sha256 {expected}", found)
+    for name, ending in files.FOLDERS.items():
+        found = len(list((folder / name).glob(f"*{ending}")))
+        if found != settings.num_scenes:
+            expected = f"{settings.num_scenes} files {ending}"
+            raise _damaged(folder / name, expected, found)
+    return manifest
+
+
+def _damaged(path, expected, found):
+    """Returns the error of a file or folder that is not as it was written."""
+    return ExistingFileError(
+        f"{path}: expected {expected}, found {found}. Delete the folder and "
+        "write the scenes again."
+    )
+
+
+def _write_all(folder, settings, progress):
+    """Writes every file of the data set."""
+    for name in files.FOLDERS:
+        (folder / name).mkdir()
+    entries, records, num_captions = [], [], 0
+    for split in layout.SPLITS:
+        for described in draw_scenes(split, settings):
+            _write_scene(folder, described)
+            row = len(entries)
+            entries.append(files.karpathy_entry(described, row, num_captions))
+            records.append(json.dumps(files.scene_record(described)) + "\n")
+            num_captions += len(described.captions)
+            if progress is not None:
+                progress(1)
+    dataset = json.dumps({"images": entries, "dataset": "tbnets_scenes"})
+    manifest = {
+        "version": VERSION,
+        **dataclasses.asdict(settings),
+        "num_captions": num_captions,
+        "dataset_sha256": hashlib.sha256(dataset.encode()).hexdigest(),
+    }
+    (folder / "README.txt").write_bytes(files.README.read_bytes())
+    for name, text in {
+        files.DATASET: dataset,
+        files.RECORDS: "".join(records),
+        MANIFEST: json.dumps(manifest, indent=2) + "\n",
+    }.items():
+        (folder / name).write_bytes(text.encode())
+
+
+def _write_scene(folder, described):
+    """Writes the four files of one scene."""
+    paths = {
+        name: folder / name / f"{described.scene_id}{ending}"
+        for name, ending in files.FOLDERS.items()
+    }
+    Image.fromarray(described.image).save(
+        paths["images"], "JPEG", quality=JPEG_QUALITY, subsampling=0
+    )
+    trees = [f"{one.tree.bracketed()}\n" for one in described.captions]
+    paths["trees"].write_bytes("".join(trees).encode())
+    paths["Sentences"].write_bytes(files.sentences_text(described).encode())
+    paths["Annotations"].write_bytes(files.annotation_xml(described).encode())

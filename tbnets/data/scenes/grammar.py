@@ -1,0 +1,264 @@
+"""Captions for a scene, each born as a constituency tree.
+
+A caption is built top down from phrases (`scene_phrases.Speaker`), so its
+gold tree, its links to the objects and the list of what it claims are there
+by construction; nothing is parsed back. Every rule below returns a tree, or
+raises `NothingToSay`, when the scene gives it nothing true to say.
+
+Trees are in Penn Treebank style, with the labels that treebank parsers give
+to such sentences.
+"""
+
+import dataclasses
+
+from tbnets.data.scenes.layout import pick_weighted
+from tbnets.data.scenes.phrases import NothingToSay, Speaker
+from tbnets.data.scenes.words import Node, capitalised, node, word
+
+NUM_CAPTIONS = {4: 0.2, 5: 0.6, 6: 0.2}
+
+
+@dataclasses.dataclass(frozen=True)
+class SceneCaption:
+    """One caption of a scene.
+
+    Args:
+        tree: `scene_words.Node`, the gold constituency tree.
+        claims: Tuple of dicts, one for each thing the caption says of the
+            scene; `rule` below names the rule that made it.
+        rule: Name of the grammar rule.
+    """
+
+    tree: Node
+    claims: tuple
+    rule: str
+
+    @property
+    def words(self):
+        """The words in order, as written: first capital, final full stop."""
+        return [leaf.text for leaf in self.tree.leaves()]
+
+    @property
+    def raw(self):
+        """The caption with a space before its full stop, as Flickr30K has."""
+        return " ".join(self.words)
+
+    @property
+    def tokens(self):
+        """The words in lower case without punctuation, as Karpathy's json."""
+        return [text.lower() for text in self.words if text.isalpha()]
+
+    @property
+    def remark(self):
+        """The rule and the objects that it speaks of, in whatever words."""
+        return self.rule, [claim["objects"] for claim in self.claims]
+
+
+def describe_scene(scene, boxes, rng):
+    """Writes the captions of a scene.
+
+    At least three captions relate or list two objects with their colours;
+    the others may name one object only or leave out the colour.
+
+    Args:
+        scene: `scene_layout.Scene`.
+        boxes: Int array `[num_objects, 4]`, half open, in pixels.
+        rng: `numpy.random.Generator`.
+
+    Returns:
+        Two values: a list of 4 to 6 `SceneCaption` with different texts, and
+        a dict from the tuple of objects a plural phrase speaks of to its
+        coreference chain (numbers within the scene).
+    """
+    speaker = Speaker(scene, boxes, rng)
+    num_captions = pick_weighted(rng, NUM_CAPTIONS)
+    captions = []
+    while len(captions) < num_captions:
+        telling = len(captions) < 3
+        rule = pick_weighted(rng, TELLING_RULES if telling else ALL_RULES)
+        speaker.begin(telling)
+        try:
+            tree = capitalised(rule(speaker))
+        except NothingToSay:
+            continue
+        if rng.random() < 0.9:
+            tree = node(tree.label, *tree.children, word(".", "."))
+        caption = SceneCaption(tree, tuple(speaker.claims), rule.__name__)
+        if not _repeats(caption, captions):
+            captions.append(caption)
+    order = rng.permutation(len(captions))
+    return [captions[row] for row in order], speaker.groups
+
+
+def _repeats(caption, captions):
+    """Whether a caption adds nothing: known words, or a known remark.
+
+    Relations may be told twice, in other words; the other rules, such as
+    "two circles , one red and one blue", once for the same objects.
+    """
+    once = caption.rule not in {rule.__name__ for rule in TELLING_RULES}
+    return any(
+        caption.tokens == other.tokens
+        or (once and caption.remark == other.remark)
+        for other in captions
+    )
+
+
+def relation_fragment(speaker):
+    """A red circle above a blue star."""
+    subject, where = speaker.related()
+    return node("NP", subject, where)
+
+
+def relation_clause(speaker):
+    """A red circle is above a blue star."""
+    subject, where = speaker.related()
+    verb = speaker.choose({"is": 0.75, "sits": 0.25})
+    if speaker.claims[-1]["relation"] == "around":
+        verb = "is"
+    return node("S", subject, node("VP", word("VBZ", verb), where))
+
+
+def existential(speaker):
+    """There is a red circle above a blue star."""
+    subject, where = speaker.related()
+    there = node("NP", word("EX", "there"), chain=0)
+    verb = node("VP", word("VBZ", "is"), node("NP", subject, where))
+    return node("S", there, verb)
+
+
+def relative_clause(speaker):
+    """A red circle that is above a blue star."""
+    subject, where = speaker.related()
+    verb = node("VP", word("VBZ", "is"), where)
+    that = node("WHNP", word("WDT", "that"))
+    return node("NP", subject, node("SBAR", that, node("S", verb)))
+
+
+def scene_first(speaker):
+    """On a grey background , a red circle is above a blue star."""
+    subject, where = speaker.related()
+    verb = node("VP", word("VBZ", "is"), where)
+    return node("S", speaker.on_background(), word(",", ","), subject, verb)
+
+
+def with_companion(speaker):
+    """A red circle with a blue star below it."""
+    pair = speaker.pick_related(("left", "right", "above", "below", "inside"))
+    subject, companion = speaker.noun_phrases(pair[::-1])
+    it = node("NP", word("PRP", "it"), chain=0)
+    companion = node("NP", companion, speaker.relation(pair, it))
+    return node("NP", subject, node("PP", word("IN", "with"), companion))
+
+
+def two_relations(speaker):
+    """A red circle above a blue star and to the left of a green ring."""
+    one, other, third = speaker.pick_twice_related()
+    subject, *landmarks = speaker.noun_phrases((one, other, third))
+    first = speaker.relation((one, other), landmarks[0])
+    last = speaker.relation((one, third), landmarks[1])
+    return node("NP", subject, node("PP", first, word("CC", "and"), last))
+
+
+def listing(speaker):
+    """A red circle , a blue star and a green ring."""
+    objects = speaker.pick_objects(speaker.choose({2: 0.6, 3: 0.4}))
+    several = speaker.joined(speaker.noun_phrases(objects))
+    if speaker.chance(0.35):
+        return node("NP", several, speaker.on_background())
+    return several
+
+
+def side_by_side(speaker):
+    """A red circle and a blue star are next to each other."""
+    pair = speaker.pick_related(("left", "right"), near=True)
+    several = speaker.joined(speaker.noun_phrases(pair))
+    each_other = node("NP", word("DT", "each"), word("JJ", "other"), chain=0)
+    where = speaker.nearness(pair, each_other)
+    return node("S", several, node("VP", word("VBP", "are"), where))
+
+
+def group_members(speaker):
+    """Two circles , one red and one blue."""
+    group = speaker.pick_two("shape")
+    plural = speaker.plural(group)
+    members = speaker.joined([speaker.one_of(row) for row in group.members])
+    return node("NP", plural, word(",", ","), members)
+
+
+def group_kinds(speaker):
+    """Two red shapes , a circle and a star."""
+    group = speaker.pick_two("colour")
+    plural = speaker.plural(group)
+    phrases = speaker.noun_phrases(group.members, shape=1.0, colour=0.0)
+    return node("NP", plural, word(",", ","), speaker.joined(phrases))
+
+
+def group_relation(speaker):
+    """Two circles are above a blue star."""
+    group, landmark = speaker.pick_group_relation()
+    plural = speaker.plural(group)
+    (phrase,) = speaker.noun_phrases((landmark,))
+    where = speaker.relation((*group.members, landmark), phrase)
+    if speaker.chance(0.5):
+        return node("NP", plural, where)
+    return node("S", plural, node("VP", word("VBP", "are"), where))
+
+
+def between(speaker):
+    """A blue star between two circles."""
+    triple = speaker.pick_between()
+    group = speaker.find_group(triple[1:])
+    if group and speaker.chance(0.7):
+        (subject,) = speaker.noun_phrases(triple[:1])
+        ends = speaker.plural(group)
+    else:
+        subject, *ends = speaker.noun_phrases(triple)
+        ends = speaker.joined(ends)
+    speaker.claim("between", triple)
+    return node("NP", subject, node("PP", word("IN", "between"), ends))
+
+
+def single_placed(speaker):
+    """A red circle in the top left corner."""
+    found = speaker.pick_placed()
+    (subject,) = speaker.noun_phrases((found,))
+    where = speaker.position(found)
+    if speaker.chance(0.6):
+        return node("NP", subject, where)
+    return node("S", subject, node("VP", word("VBZ", "is"), where))
+
+
+def single_on_background(speaker):
+    """A red circle on a grey background."""
+    (subject,) = speaker.noun_phrases(speaker.pick_objects(1))
+    return node("NP", subject, speaker.on_background())
+
+
+def count_of_all(speaker):
+    """Three shapes on a grey background."""
+    plural = speaker.plural(speaker.everything())
+    return node("NP", plural, speaker.on_background())
+
+
+TELLING_RULES = {
+    relation_fragment: 0.22,
+    relation_clause: 0.16,
+    existential: 0.09,
+    relative_clause: 0.06,
+    scene_first: 0.07,
+    with_companion: 0.1,
+    two_relations: 0.08,
+    listing: 0.16,
+    side_by_side: 0.06,
+}
+ALL_RULES = {
+    **{rule: 0.3 * weight for rule, weight in TELLING_RULES.items()},
+    group_members: 0.14,
+    group_kinds: 0.1,
+    group_relation: 0.3,
+    between: 0.6,
+    single_placed: 0.16,
+    single_on_background: 0.1,
+    count_of_all: 0.03,
+}

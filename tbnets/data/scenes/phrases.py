@@ -1,0 +1,316 @@
+"""The phrases in which a scene is described.
+
+`Speaker` knows one scene: it picks what can be said truly, says it in varying
+words as constituency trees, and notes each claim.
+
+Chains are numbered within a scene: 0 is a phrase that shows nothing ("there",
+"each other"), 1.. are the objects in order, `BACKGROUND_CHAIN` is the
+background, and `FIRST_GROUP_CHAIN`.. are plural phrases.
+"""
+
+import itertools
+from typing import NamedTuple
+
+from tbnets.data.scenes import layout
+from tbnets.data.scenes.words import NUMBERS, WORDS, node, plural_of, word
+
+BACKGROUND_CHAIN = 10
+FIRST_GROUP_CHAIN = 11
+
+# "beside" and "next to" need a neighbour: the free space as a part of the
+# image's width.
+NEAR = 0.25
+
+
+class NothingToSay(LookupError):
+    """A scene has nothing of what a rule speaks of."""
+
+
+class Group(NamedTuple):
+    """Objects that a plural phrase speaks of.
+
+    Attributes:
+        members: Tuple of object rows, from left to right.
+        said: Dict of the shape or colour that they share; empty when none is
+            said.
+    """
+
+    members: tuple
+    said: dict
+
+
+class Speaker:
+    """Says true things about one scene in varying words.
+
+    What picks raises `NothingToSay` where there is nothing to pick from.
+
+    Args:
+        scene: `scene_layout.Scene`.
+        boxes: Int array `[num_objects, 4]`, half open, in pixels.
+        rng: `numpy.random.Generator`.
+    """
+
+    def __init__(self, scene, boxes, rng):
+        self.scene = scene
+        self.boxes = [tuple(int(edge) for edge in box) for box in boxes]
+        self.groups = {}
+        self._rng = rng
+        self._relations = {
+            pair: layout.find_relation(*(self.boxes[row] for row in pair))
+            for pair in self._rows(2)
+        }
+        self._positions = [
+            layout.find_position(box, scene.image_size) for box in self.boxes
+        ]
+        self.begin(telling=True)
+
+    def begin(self, telling):
+        """Starts a caption; a telling one seldom leaves out a colour."""
+        self.claims = []
+        self._telling = telling
+
+    def chance(self, probability):
+        """Returns True as often as `probability` says."""
+        return self._rng.random() < probability
+
+    def choose(self, weights):
+        """Returns one key of the dict `weights`, as likely as its weight."""
+        return layout.pick_weighted(self._rng, weights)
+
+    def claim(self, kind, objects, **said):
+        """Notes what the caption says of the objects in these rows."""
+        self.claims.append({"kind": kind, "objects": list(objects), **said})
+
+    # What there is to say.
+
+    def pick_objects(self, count):
+        """Returns `count` rows in any order, or all when there are fewer."""
+        return tuple(self._rng.permutation(len(self.boxes))[:count].tolist())
+
+    def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
+        """Returns the rows of two objects in one of these relations.
+
+        Args:
+            relations: Names of relations.
+            near: Whether they must be neighbours.
+        """
+        return self._pick(
+            pair
+            for pair, relation in self._relations.items()
+            if relation in relations and (self._near(*pair) or not near)
+        )
+
+    def pick_twice_related(self):
+        """Returns a row and two others that it stands to differently."""
+        to = self._relations
+        return self._pick(
+            (row, one, other)
+            for row, one, other in self._rows(3)
+            if to[row, one] and to[row, other] not in (None, to[row, one])
+        )
+
+    def pick_placed(self):
+        """Returns a row whose place in the image has a name."""
+        return self._pick(r for r, name in enumerate(self._positions) if name)
+
+    def pick_two(self, shared):
+        """Returns the `Group` of two objects of one shape or one colour."""
+        pairs = [one for one in self._find_groups() if len(one.members) == 2]
+        return self._pick(one for one in pairs if shared in one.said)
+
+    def pick_group_relation(self):
+        """Returns a `Group` and a row that all its members stand alike to."""
+        found = []
+        for group in self._find_groups():
+            for row in range(len(self.boxes)):
+                stand = {self._relations.get((m, row)) for m in group.members}
+                if len(stand) == 1 and None not in stand:
+                    found.append((group, row))
+        return self._pick(found)
+
+    def pick_between(self):
+        """Returns three rows: the first stands between the other two."""
+        stands = ("left", "right"), ("above", "below")
+        to = self._relations
+        return self._pick(
+            (row, one, other)
+            for row, one, other in self._rows(3)
+            if (to[one, row], to[other, row]) in stands
+        )
+
+    def find_group(self, members):
+        """Returns the `Group` of exactly these rows, or None."""
+        groups = self._find_groups()
+        return next((g for g in groups if set(g.members) == set(members)), None)
+
+    def everything(self):
+        """Returns the `Group` of all objects."""
+        return Group(self._from_the_left(range(len(self.boxes))), {})
+
+    # How it is said.
+
+    def noun_phrases(self, rows, shape=None, colour=None):
+        """Returns one noun phrase for each row, no two of them alike.
+
+        Args:
+            rows: Object rows.
+            shape: Probability that a shape is said; None: as usual.
+            colour: Probability that a colour is said; None: as usual.
+        """
+        if shape is None:
+            shape, colour = (0.97, 0.96) if self._telling else (0.9, 0.7)
+        said = [self._attributes(row, shape, colour) for row in rows]
+        keys = [(one.get("shape"), one.get("colour")) for one in said]
+        plain = {shape for shape, colour in keys if not colour}
+        coloured = {shape for shape, colour in keys if colour}
+        if len(set(keys)) < len(keys) or plain & coloured:
+            said = [self._attributes(row, 1.0, 1.0) for row in rows]
+        phrases = []
+        for row, one in zip(rows, said):
+            self.claim("object", (row,), **one)
+            words = [*self._adjectives(one), *self._noun(one)]
+            vowel = words[0].text[0] in "aeiou"
+            article = word("DT", "an" if vowel else "a")
+            phrases.append(node("NP", article, *words, chain=row + 1))
+        return phrases
+
+    def one_of(self, row):
+        """Returns "one red" for a member of a group just mentioned."""
+        said = {"colour": self.scene.objects[row].colour}
+        self.claim("object", (row,), **said)
+        words = word("CD", "one"), *self._adjectives(said)
+        return node("NP", *words, chain=row + 1)
+
+    def plural(self, group):
+        """Returns "two red shapes" and opens the group's chain."""
+        members, said = group
+        self.claim("count", members, **said)
+        chain = FIRST_GROUP_CHAIN + len(self.groups)
+        chain = self.groups.setdefault(tuple(sorted(members)), chain)
+        number = word("CD", NUMBERS[len(members)])
+        *rest, noun = self._noun(said)
+        noun = word("NNS", plural_of(noun.text))
+        words = *self._adjectives(said), *rest, noun
+        return node("NP", number, *words, chain=chain)
+
+    def related(self):
+        """Returns a noun phrase, and how its object stands to another one."""
+        pair = self.pick_related()
+        subject, landmark = self.noun_phrases(pair)
+        return subject, self.relation(pair, landmark)
+
+    def relation(self, rows, landmark):
+        """Returns how the objects in `rows[:-1]` stand to `rows[-1]`.
+
+        Args:
+            rows: Object rows; all but the last stand alike to the last.
+            landmark: Tree of the noun phrase for the last.
+        """
+        name = self._relations[rows[0], rows[-1]]
+        ways = dict(WORDS["relation"][name])
+        if not all(self._near(row, rows[-1]) for row in rows[:-1]):
+            ways.pop("beside", None)
+        way = self.choose(ways)
+        if way == "beside":
+            return self.nearness(rows, landmark)
+        for row in rows[:-1]:
+            self.claim("relation", (row, rows[-1]), relation=name)
+        if not way.endswith("_of"):
+            return node("PP", word("IN", way), landmark)
+        of_landmark = node("PP", word("IN", "of"), landmark)
+        if way.startswith("to_"):
+            side = node("NP", word("DT", "the"), word("NN", name), chain=0)
+            return node("PP", word("TO", "to"), node("NP", side, of_landmark))
+        return node("ADVP", word("RB", name), of_landmark)
+
+    def nearness(self, rows, landmark):
+        """Returns "next to" or "beside" and the landmark."""
+        for row in rows[:-1]:
+            self.claim("relation", (row, rows[-1]), relation="beside")
+        if self.chance(0.5) or landmark.chain == 0:
+            to_landmark = node("PP", word("TO", "to"), landmark)
+            return node("ADJP", word("JJ", "next"), to_landmark)
+        return node("PP", word("IN", "beside"), landmark)
+
+    def position(self, row):
+        """Returns "in the top left corner" or the like for an object."""
+        name = self._positions[row]
+        self.claim("position", (row,), position=name)
+        where, *adjectives, noun = "at", *name.split()
+        if adjectives:
+            where, adjectives, noun = "in", [*adjectives, noun], "corner"
+        elif name in ("left", "right"):
+            where = "on"
+            if self.choose({"noun": 0.6, "side": 0.4}) == "side":
+                adjectives, noun = [name], "side"
+        elif name == "centre":
+            where, noun = "in", self.choose({"middle": 0.7, "centre": 0.3})
+        words = [word("JJ", one) for one in adjectives]
+        place = node("NP", word("DT", "the"), *words, word("NN", noun), chain=0)
+        return node("PP", word("IN", where), place)
+
+    def on_background(self):
+        """Returns "on a grey background"."""
+        name = self.scene.background
+        self.claim("background", (), colour=name)
+        adjective = word("JJ", self.choose(WORDS["background"][name]))
+        noun = word("NN", self.choose({"background": 0.8, "surface": 0.2}))
+        words = word("DT", "a"), adjective, noun
+        preposition = word("IN", self.choose({"on": 0.75, "against": 0.25}))
+        phrase = node("NP", *words, chain=BACKGROUND_CHAIN)
+        return node("PP", preposition, phrase)
+
+    def joined(self, phrases):
+        """Returns "a ring , a star and a box" as one noun phrase."""
+        *others, last = phrases
+        parts = [part for one in others for part in (word(",", ","), one)]
+        ending = [word("CC", "and"), last] if others else [last]
+        return node("NP", *parts[1:], *ending)
+
+    def _pick(self, found):
+        found = list(found)
+        if not found:
+            raise NothingToSay
+        return layout.pick(self._rng, found)
+
+    def _rows(self, count):
+        """Returns so many rows in every order there is."""
+        return itertools.permutations(range(len(self.boxes)), count)
+
+    def _near(self, row, other):
+        gap = layout.find_gap(self.boxes[row], self.boxes[other])
+        return gap <= NEAR * self.scene.image_size
+
+    def _from_the_left(self, rows):
+        return tuple(sorted(rows, key=lambda row: self.boxes[row][0]))
+
+    def _find_groups(self):
+        """Returns a `Group` for each shape or colour that repeats."""
+        groups = []
+        for name in ("shape", "colour"):
+            values = [getattr(one, name) for one in self.scene.objects]
+            for value in sorted(set(values)):
+                rows = [row for row, one in enumerate(values) if one == value]
+                group = Group(self._from_the_left(rows), {name: value})
+                groups += [group] * (len(rows) > 1)
+        return groups
+
+    def _attributes(self, row, shape, colour):
+        """Returns what is said of an object, each with a probability."""
+        one = self.scene.objects[row]
+        texture = 0.08 if one.texture == "plain" else 0.55
+        said = dict(shape=shape, colour=colour, size=0.4, texture=texture)
+        names = [name for name, share in said.items() if self.chance(share)]
+        return {name: getattr(one, name) for name in names}
+
+    def _adjectives(self, said):
+        """Returns adjectives in their usual order: size, texture, colour."""
+        names = ["size", "texture", "colour"]
+        if said.get("texture", "plain") != "plain" and self.chance(0.35):
+            names = ["size", "colour", "texture"]
+        ways = [WORDS[name][said[name]] for name in names if name in said]
+        return [word("JJ", self.choose(one)) for one in ways]
+
+    def _noun(self, said):
+        noun = self.choose(WORDS["shape"][said.get("shape", "")])
+        return [word("NN", part) for part in noun.split()]

@@ -1,0 +1,318 @@
+"""Features whose rows are found by id, never by position.
+
+`Features` is what every kind of feature file looks like to its users. Here
+is the plain kind: `X_ims.npy` lies beside `X_ids.txt`, one id a line
+(`feats.npy` beside `feats_ids.txt`); `shards` has the sharded one,
+`side_by_side` joins several, and `opening` opens whichever it is.
+Whichever it is, only the rows that are taken are read.
+"""
+
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tbnets.annotations import Integers, Path
+from tbnets.checked_files import CheckedFile, shown
+from tbnets.data.store.npy import check_numbers
+from tbnets.errors import InputError
+from tbnets.short_repr import short_repr
+
+CHUNK_BYTES = 16 * 2**20
+MOST_LISTED = 5
+ROUNDING = 1e-3
+"""What rows of one id may differ by, in parts of their largest number."""
+
+
+class Features:
+    """Features of images, one row for each id.
+
+    Args:
+        ids: n strings. One that stands on several rows means the first.
+        dim: the number of features in a row.
+        path: the file or folder, for messages.
+        has_ids: False if the ids are only row numbers.
+    """
+
+    failed: dict[str, str] = {}
+    """id -> reason, for images whose features could not be made."""
+
+    made_by: dict[str, Any] = {}
+    """What the features were made with; {} where nobody wrote it down."""
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        dim: int,
+        path: Path = "",
+        has_ids: bool = True,
+    ) -> None:
+        self.ids: tuple[str, ...] = tuple(ids)
+        self.dim = dim
+        self.path: str = os.fspath(path)
+        self.has_ids = has_ids
+
+    __repr__ = short_repr("path", "dim", rows=len)
+
+    @property
+    def parts(self) -> tuple["Features", ...]:
+        """The features on disk that these are made of."""
+        return (self,)
+
+    @property
+    def files(self) -> list[str]:
+        """The files that these are read from."""
+        return [self.path]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @functools.cached_property
+    def _row_of_id(self):
+        rows = range(len(self.ids) - 1, -1, -1)
+        return dict(zip(reversed(self.ids), rows))
+
+    def missing(self, image_ids: Sequence[str]) -> list[str]:
+        """Returns those of some ids that have no row."""
+        return [key for key in image_ids if key not in self._row_of_id]
+
+    def rows(self, image_ids: Sequence[str]) -> np.ndarray:
+        """Returns the rows of images.
+
+        Args:
+            image_ids: n strings.
+
+        Returns:
+            `[n]` int64.
+
+        Raises:
+            ValueError: ids without features; the first ones are listed.
+        """
+        missing = self.missing(image_ids)
+        if missing:
+            first = ", ".join(map(repr, missing[:MOST_LISTED]))
+            raise InputError(
+                f"`image_ids` must all have features in {self.path}. Received: "
+                f"{len(missing)} of {len(image_ids)} missing there, first "
+                f"{first}; {self.looks()}. {self._advice(missing)}"
+            )
+        return np.array([self._row_of_id[key] for key in image_ids], np.int64)
+
+    def looks(self) -> str:
+        """Returns what ids there are, for messages about missing ones."""
+        if not self.ids:
+            return "it has no features of any image"
+        return f"the ids of the file look like {self.ids[0]!r}"
+
+    def _advice(self, missing):
+        """Returns what to do about missing ids."""
+        if not self.has_ids:
+            place = ids_file(self.path)
+            return f"It has row numbers alone: write one id a line to {place}."
+        failed = [key for key in missing if key in self.failed]
+        if not failed:
+            return "Extract their features too, or write the ids alike."
+        return (
+            f"Of these, {len(failed)} failed when features were extracted, "
+            f"first {failed[0]!r}: {self.failed[failed[0]]}. Mend these photos "
+            "and extract again, or take them out of the captions."
+        )
+
+    def take(self, rows: Integers) -> np.ndarray:
+        """Returns rows as float32, in the order asked for.
+
+        Args:
+            rows: `[n]` int, each in [0, number of rows).
+
+        Returns:
+            `[n, dim]` float32 in memory.
+
+        Raises:
+            IndexError: a row is not in the array.
+        """
+        return self._read(check_rows(rows, len(self)))
+
+    def _read(self, rows):
+        """Returns float32 `[n, dim]` of rows that exist."""
+        raise NotImplementedError
+
+    def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yields `(slice, array)`: all rows in order, 16 MiB at a time.
+
+        The arrays are as stored, in their own type; of features put side
+        by side, float32.
+        """
+        for rows in slices(len(self), 4 * self.dim):
+            yield rows, self._read(np.arange(rows.start, rows.stop))
+
+    def row_name(self, row: int) -> str:
+        """Returns how messages call a row that `chunks` yields."""
+        return f"row {row} (id {shown(self.ids[row])})"
+
+    def verify(self) -> None:
+        """Compares what is on disk with its checksums, if it has any."""
+
+
+def check_rows(rows, count):
+    """Returns rows as int64; raises IndexError where one does not exist."""
+    rows = np.asarray(rows, dtype=np.int64)
+    if rows.size and not 0 <= rows.min() <= rows.max() < count:
+        raise IndexError(
+            f"`rows` must lie in [0, {count}). Received: rows from "
+            f"{rows.min()} to {rows.max()}. Look rows up by id."
+        )
+    return rows
+
+
+class FeatureArray(Features):
+    """Features of images in one memory-mapped array.
+
+    An id may stand on several rows, as in arrays that repeat an image for
+    each of its captions; the rows are then equal, but for rounding, and the
+    first one is used.
+
+    Args:
+        ids: n strings.
+        array: `[n, dim]` real numbers, usually a `numpy.memmap`.
+        path: the file, for messages.
+        has_ids: False if the ids are only row numbers.
+    """
+
+    def __init__(self, ids, array, path="", has_ids=True):
+        super().__init__(ids, array.shape[1], path, has_ids)
+        self._array = array
+
+    def _read(self, rows):
+        return np.asarray(self._array[rows], dtype=np.float32)
+
+    def chunks(self):
+        """Yields `(slice, array)`: all rows in order, as stored."""
+        for rows in slices(len(self), self.dim * self._array.itemsize):
+            yield rows, self._array[rows]
+
+    def check_repeated_rows(self):
+        """Raises ValueError if rows of one id differ by more than rounding."""
+        first = self.rows(self.ids)
+        twice = np.flatnonzero(first != np.arange(len(self)))
+        for some in slices(len(twice), 4 * self.dim):
+            rows = twice[some]
+            found, used = self._read(rows), self._read(first[rows])
+            most = ROUNDING * np.abs(used).max(axis=1)
+            far = np.abs(found - used).max(axis=1) > most
+            for row in rows[far]:
+                raise InputError(
+                    f"{self.path}: expected equal rows of one id; found rows "
+                    f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
+                    "Give what differs an id of its own."
+                )
+
+
+def ids_file(path) -> str:
+    """Returns where the ids of a feature file lie, if it has any."""
+    base = os.fspath(path).removesuffix(".npy")
+    return base.removesuffix("_ims") + "_ids.txt"
+
+
+def open_array(path) -> FeatureArray:
+    """Opens a `.npy` file of features without reading it.
+
+    Args:
+        path: a `.npy` file of shape `[n, dim]`, with one id a line in
+            `X_ids.txt` beside `X_ims.npy` or `X.npy`. Where that does not
+            exist, the ids are the row numbers "0", "1", ...
+
+    Returns:
+        The memory-mapped array with its ids.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no array of numbers with two dimensions, it is
+            truncated, or its ids do not fit.
+
+    Example:
+        >>> features = open_array("train_ims.npy")
+        >>> features.take(features.rows(["1000268201.jpg"])).shape
+    """
+    path = os.fspath(path)
+    check_numbers(
+        path,
+        "an array [n, dim] of numbers (.npy)",
+        "Save it with numpy.save, each image pooled or reshaped to one row.",
+        lambda found: len(found.shape) == 2 and 0 not in found.shape,
+    )
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    ids, has_ids = map(str, range(len(array))), os.path.exists(ids_file(path))
+    if has_ids:
+        ids = _read_ids(CheckedFile(ids_file(path)), array, path)
+    features = FeatureArray(ids, array, path, has_ids)
+    features.check_repeated_rows()
+    return features
+
+
+def _read_ids(file, array, path):
+    ids = [row.strip() for row in file.lines()[0]]
+    if "" in ids:
+        file.report("expected an id; found an empty line.", ids.index("") + 1)
+    if len(ids) != len(array):
+        wanted = f"one id for each of the {len(array)} rows of {path}"
+        file.refuse(wanted, len(ids), len(ids), "Write both files in one go.")
+    return ids
+
+
+def slices(num_rows, row_bytes):
+    """Yields slices of rows that hold about CHUNK_BYTES each."""
+    step = max(1, CHUNK_BYTES // max(1, row_bytes))
+    for start in range(0, num_rows, step):
+        yield slice(start, min(start + step, num_rows))
+
+
+def first_equal_rows(features: Features) -> np.ndarray:
+    """Returns for each row the first of the run of equal rows it is in.
+
+    Args:
+        features: n rows, compared bit for bit, so NaN equals NaN.
+
+    Returns:
+        `[n]` int64, for instance [0, 0, 0, 3, 3] for two runs.
+    """
+    starts, last = [], None
+    for _, array in features.chunks():
+        for row in array:
+            content = row.tobytes()
+            starts.append(starts[-1] if content == last else len(starts))
+            last = content
+    return np.array(starts, np.int64)
+
+
+def check_finite(features: Features, problems: list | None = None) -> int:
+    """Refuses features that are not finite numbers as float32.
+
+    They are read once, in chunks of 16 MiB.
+
+    Args:
+        features: the features.
+        problems: None to raise at the first bad row; or a list that gets a
+            `Problem` for each.
+
+    Returns:
+        The number of bad rows.
+
+    Raises:
+        ValueError: a row holds NaN or infinity, and `problems` is None.
+    """
+    count = 0
+    for part in features.parts:
+        for rows, array in part.chunks():
+            with np.errstate(over="ignore"):
+                bad = ~np.isfinite(np.asarray(array, dtype=np.float32))
+            for offset in np.flatnonzero(bad.any(axis=1)):
+                column = int(np.argmax(bad[offset]))
+                CheckedFile(part.path, problems).report(
+                    f"{part.row_name(rows.start + int(offset))}: expected "
+                    f"finite features; found {array[offset, column]} in column "
+                    f"{column}. Extract the features of this image again."
+                )
+                count += 1
+    return count

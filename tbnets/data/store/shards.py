@@ -1,0 +1,282 @@
+"""A folder of features that are found by id: sharded and checked.
+
+A store holds one vector an image, or any number of regions an image with
+their boxes. Its manifest tells what made the features, which images failed
+and the checksum of each file; see `manifest`. It is written by
+`writer.FeatureWriter`.
+"""
+
+import math
+import os
+
+import numpy as np
+
+from tbnets.checked_files import CheckedFile, shown
+from tbnets.data.store.arrays import Features, check_rows, slices
+from tbnets.data.store.manifest import (
+    MANIFEST,
+    file_sha256,
+    in_file,
+    read_manifest,
+)
+from tbnets.data.store.npy import check_numbers
+from tbnets.data.store.row_file import COPY_AGAIN, RowFile, copy_rows
+from tbnets.errors import InputError
+from tbnets.identity import first_twice
+
+
+def open_store(path, incomplete=False) -> "FeatureStore":
+    """Opens a feature store; reads its manifest, ids and headers alone.
+
+    Args:
+        path: the folder.
+        incomplete: whether a store whose extraction has not come to its end
+            is opened as well.
+
+    Raises:
+        FileNotFoundError: it is no store, or a file of it is missing.
+        ValueError: it is damaged; or it is not complete.
+    """
+    manifest = read_manifest(path)
+    if not (manifest.complete or incomplete):
+        count = sum(shard.images for shard in manifest.shards)
+        raise InputError(
+            "`path` must be a complete feature store. Received: path="
+            f"{os.fspath(path)}, whose extraction stopped after {count} "
+            "images. Run the extraction again with the same flags: it goes on."
+        )
+    return FeatureStore(path, manifest)
+
+
+class FeatureStore(Features):
+    """Features of images in the shards of a folder; use `open_store`.
+
+    Args:
+        path: the folder.
+        manifest: its `manifest.Manifest`.
+    """
+
+    def __init__(self, path, manifest):
+        path, ids, self._row_files = os.fspath(path), [], []
+        for shard in manifest.shards:
+            paths = {k: os.path.join(path, v) for k, v in shard.files.items()}
+            ids += read_ids(paths.pop("ids"), shard)
+            kinds = manifest.array_kinds(shard.images, shard.rows)
+            self._row_files.append(
+                {part: open_array(paths[part], *kinds[part]) for part in paths}
+            )
+        super().__init__(ids, manifest.dim, path)
+        self.row_files = [one.get("features") for one in self._row_files]
+        """The `RowFile` of the features of each shard."""
+        self.manifest = manifest
+        self.kind = manifest.kind
+        self.extraction = manifest.extraction
+        self.complete = manifest.complete
+        self.failed = manifest.failed
+        self.made_by = manifest.made_by
+        twice = first_twice([*ids, *manifest.failed])
+        if twice is not None:
+            CheckedFile(os.path.join(path, MANIFEST)).report(
+                "expected each id in one shard once, or in 'failed'; found "
+                f"{twice!r} again."
+            )
+        self.counts = np.ones(len(ids), np.int64)
+        """`[n]` int64: the regions of each image."""
+        self.sizes = None
+        """`[n, 2]` int64: width and height of each photo in pixels; None for
+        a store that does not tell."""
+        if self.kind == "regions":
+            self.counts = self._numbers("counts", 0)
+            self.sizes = self._numbers("sizes", 1)
+        sizes = [(shard.images, shard.rows) for shard in manifest.shards]
+        starts = np.cumsum([(0, 0), *sizes], axis=0)
+        self._image_starts, self._row_starts = starts.T
+        self.first_regions = np.cumsum(np.concatenate([[0], self.counts]))
+        """`[n + 1]` int64: row of each image's first region among those of
+        all images, in their order; at the end, how many there are."""
+
+    def _numbers(self, part, least):
+        """Returns the counts or sizes of all images, checked; None for none."""
+        parts = [np.zeros(*self.manifest.array_kinds(0, 0)[part])]
+        for shard, files in zip(self.manifest.shards, self._row_files):
+            if part not in files:
+                return None
+            found = files[part].read(0, shard.images)
+            # Python's integers do not overflow.
+            total = sum(found.ravel().tolist())
+            wanted = shard.rows if part == "counts" else total
+            if total != wanted or found.min(initial=least) < least:
+                CheckedFile(files[part].path).report(
+                    f"expected {part} from {least} that sum up to {wanted}; "
+                    f"found a smallest of {found.min(initial=least)} and a sum "
+                    f"of {total}. {COPY_AGAIN}"
+                )
+            parts.append(found)
+        return np.concatenate(parts)
+
+    def take(self, rows) -> np.ndarray:
+        """Returns features of images as float32, in the order asked for.
+
+        Args:
+            rows: `[n]` int, each in [0, number of images).
+
+        Returns:
+            `[n, dim]` float32 in memory.
+
+        Raises:
+            IndexError: a row is not in the store.
+            ValueError: the store holds regions.
+        """
+        self._check_holds("whole images")
+        return super().take(rows)
+
+    def _read(self, rows):
+        taken = np.empty((len(rows), self.dim), np.float32)
+        copy_rows(self.row_files, self._row_starts, rows, taken)
+        return taken
+
+    def chunks(self):
+        """Yields `(slice, array)`: all rows in order, as stored.
+
+        For a store of regions, the rows are those of all regions.
+        """
+        starts = self._row_starts[:-1].tolist() if self.dim else ()
+        for file, start in zip(self.row_files, starts):
+            for rows in slices(file.shape[0], file.row_bytes):
+                shifted = slice(rows.start + start, rows.stop + start)
+                yield shifted, file.read(rows.start, rows.stop - rows.start)
+
+    def row_name(self, row) -> str:
+        """Returns how messages call a row that `chunks` yields."""
+        if self.kind == "images":
+            return super().row_name(row)
+        image = int(np.searchsorted(self.first_regions, row, side="right")) - 1
+        region = row - int(self.first_regions[image])
+        return f"region {region} of id {shown(self.ids[image])}"
+
+    def regions(self, row):
+        """Returns the regions of an image.
+
+        Args:
+            row: int in [0, number of images).
+
+        Returns:
+            (features, boxes): float32 `[k, dim]` and float32 `[k, 4]`,
+            `k = counts[row]` from 0; boxes are x_min, y_min, x_max, y_max in
+            pixels of the photo as it was.
+        """
+        self._check_holds("regions")
+        return self._of_image(row, "features", "boxes")
+
+    def boxes(self, row):
+        """Returns the boxes of an image and what they score.
+
+        Args:
+            row: int in [0, number of images).
+
+        Returns:
+            (boxes, scores): float32 `[k, 4]` as `regions` has them, and
+            float32 `[k]`, or None where the store does not tell.
+        """
+        if self.kind == "images":
+            self._check_holds("regions")
+        return self._of_image(row, "boxes", "scores")
+
+    def take_regions(self, rows) -> np.ndarray:
+        """Returns features of some regions, of whichever images.
+
+        Only these rows of the files are read.
+
+        Args:
+            rows: `[n]` int, rows counted through all images: region j of the
+                image in row i is row `first_regions[i] + j`. One may come
+                several times.
+
+        Returns:
+            `[n, dim]` float32 in memory, in the order asked for.
+
+        Raises:
+            IndexError: a region is not in the store.
+            ValueError: the store holds no features of regions.
+        """
+        self._check_holds("regions")
+        return self._read(check_rows(rows, int(self.first_regions[-1])))
+
+    def _of_image(self, row, *parts):
+        """Returns an image's rows of some arrays; None for one not there."""
+        row = int(check_rows(row, len(self)))
+        place = int(np.searchsorted(self._image_starts, row, "right")) - 1
+        files = self._row_files[place]
+        start = int(self.first_regions[row] - self._row_starts[place])
+        count = int(self.counts[row])
+
+        def read(file):
+            return file and file.read(start, count).astype(np.float32)
+
+        return tuple(read(files.get(part)) for part in parts)
+
+    def _check_holds(self, wanted):
+        """Raises ValueError where the store holds something else."""
+        holds = "regions" if self.dim else "boxes alone"
+        if self.kind == "images":
+            holds = "whole images"
+        if holds != wanted:
+            raise InputError(
+                f"`path` must be a feature store of {wanted}. Received: path="
+                f"{self.path}, which holds {holds}. Name one of {wanted}."
+            )
+
+    @property
+    def files(self) -> list:
+        """The manifest, and the files whose checksums it has."""
+        names = [name for s in self.manifest.shards for name in s.sha256]
+        return [os.path.join(self.path, n) for n in (MANIFEST, *names)]
+
+    def verify(self):
+        """Compares each file with its checksum; reads all of them once.
+
+        Raises:
+            ValueError: a file was changed; it and its shard are named.
+        """
+        for shard in self.manifest.shards:
+            for name, expected in sorted(shard.sha256.items()):
+                path = os.path.join(self.path, name)
+                found = file_sha256(path)
+                if found != expected:
+                    wanted = f"the sha256 {expected} of shard {shard.name}"
+                    CheckedFile(path).refuse(wanted, found, advice=COPY_AGAIN)
+
+
+def read_ids(path, shard):
+    """Returns the ids of a shard, one a line.
+
+    Raises:
+        ValueError: there are more or fewer than the manifest says.
+    """
+    file = CheckedFile(path)
+    ids, ends_well = file.lines()
+    if len(ids) != shard.images or (ids and not ends_well):
+        file.report(
+            f"expected {shard.images} ids, one for each image of the shard, "
+            f"each with a newline; found {len(ids)}, the last one "
+            f"{'whole' if ends_well else 'cut off'}. {COPY_AGAIN}",
+            len(ids),
+        )
+    return ids
+
+
+def open_array(path, shape, dtype):
+    """Returns the `RowFile` of an array that is just as the manifest says.
+
+    Raises:
+        ValueError: it is another one.
+    """
+    wanted = shape, in_file(dtype)
+    header = check_numbers(
+        path,
+        f"shape {shape} and dtype {wanted[1]}",
+        COPY_AGAIN,
+        lambda found: found[:2] == wanted and not found.by_columns,
+    )
+    start = header.size - math.prod(shape) * dtype.itemsize
+    return RowFile(path, shape, dtype, start)

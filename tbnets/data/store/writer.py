@@ -1,0 +1,327 @@
+"""Writing a feature store, a shard at a time, so that a kill loses little.
+
+A shard's files are written before the manifest names them, and each file
+atomically: whenever the process dies, the folder is a valid store of the
+shards so far, and the next writer goes on after them.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+
+import numpy as np
+
+from tbnets import files
+from tbnets.checked_files import shown
+from tbnets.data.store import manifest as manifests
+from tbnets.data.store.manifest import MANIFEST
+from tbnets.data.store.shards import open_store
+from tbnets.errors import InputError, check_choice
+from tbnets.evaluation.boxes import check_boxes
+
+_OURS = re.compile(
+    r"\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores|\.sizes)?\.npy)"
+)
+_ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
+"""One line of Unicode text, which does not begin with a byte order mark."""
+_LEAST = {"counts": 0, "sizes": 1}
+"""What arrays with a row an image hold at least, in whole numbers."""
+
+
+class FeatureWriter:
+    """Writes a new feature store, or goes on with one.
+
+    Args:
+        path: the folder; made if it is not there.
+        extraction: dict of JSON values: everything that decides what the
+            features of a photo are (model, sha256 of its weights, layers,
+            crops, image size, preprocessing, thresholds, ...).
+        dim: features in a row; 0 for a store of boxes and scores alone.
+        dtype: "float32" or "float16".
+        kind: "images" (a row an image) or "regions" (any number).
+
+    Raises:
+        ValueError: the folder holds something else, or a store that was made
+            otherwise; the differences are listed.
+
+    Example:
+        >>> writer = FeatureWriter("features", {"model": "VGG19"}, dim=4096)
+        >>> writer.add_shard(["a.jpg"], np.ones((1, 4096)))
+        >>> writer.finish()
+    """
+
+    def __init__(self, path, extraction, dim, dtype="float32", kind="images"):
+        self.path = pathlib.Path(path)
+        wanted = new_manifest(extraction, dim, dtype, kind)
+        self.done = set()
+        """Ids whose features are stored."""
+        self._written = None
+        if (self.path / MANIFEST).exists():
+            store = open_store(self.path, incomplete=True)
+            manifests.check_same(self.path, store.made_by, wanted.made_by)
+            self.done.update(store.ids)
+            self._manifest = store.manifest
+            self._written = (self.path / MANIFEST).read_bytes()
+        else:
+            make_folder(self.path)
+            self._write(wanted)
+
+    @property
+    def failed(self) -> dict:
+        """Id -> reason, for images whose features could not be made."""
+        return dict(self._manifest.failed)
+
+    @property
+    def dtype(self) -> str:
+        """The type of number that features are stored as."""
+        return self._manifest.dtype
+
+    def add_shard(self, ids, *arrays, failed=(), **named):
+        """Stores some images, and notes which ones failed.
+
+        An id that failed before and is stored now is no longer noted. With
+        no ids at all, only the failures are noted.
+
+        Args:
+            ids: n strings, none of them stored before.
+            *arrays: of these, in this order or by name, those that the kind
+                of store has. `features`: `[n, dim]` numbers, or `[rows, dim]`
+                for regions. Of regions, `boxes` `[rows, 4]`: x_min, y_min,
+                x_max, y_max in pixels of the photo; `counts` `[n]` int: how
+                many of the rows belong to each image, in order; `scores`
+                `[rows]`, required where `dim` is 0; and `sizes` `[n, 2]` int:
+                width and height of each photo in pixels. The last two are in
+                all shards or in none.
+            failed: pairs of id and reason, or a dict.
+            **named: as `arrays`.
+
+        Raises:
+            ValueError: ids or arrays do not fit; nothing is stored.
+            OSError: the disk is full; the earlier shards stay as they are.
+        """
+        ids, failed = list(ids), dict(failed)
+        check_ids([*ids, *failed], self.done, self.path)
+        noted = {k: v for k, v in self.failed.items() if k not in set(ids)}
+        manifest = dataclasses.replace(
+            self._manifest, complete=False, failed={**noted, **failed}
+        )
+        if ids:
+            given = dict(zip(manifests.PARTS, arrays)) | named
+            if len(given) < len(arrays) + len(named):
+                raise InputError(
+                    f"`arrays` must be {', '.join(manifests.PARTS)}, each once."
+                    f" Received: {len(arrays)} in this order, by name "
+                    f"{', '.join(named) or 'none'}. Give all by name."
+                )
+            given = checked_arrays(manifest, ids, given)
+            self._check_alone()
+            name = f"{len(manifest.shards):05d}"
+            shard = write_shard(self.path, name, ids, given)
+            shards = (*manifest.shards, shard)
+            manifest = dataclasses.replace(manifest, shards=shards)
+        self._write(manifest)
+        self.done.update(ids)
+
+    def finish(self):
+        """Marks the store complete and removes what a kill left behind."""
+        self._check_alone()
+        named = {name for one in self._manifest.shards for name in one.sha256}
+        for name in os.listdir(self.path):
+            if _OURS.fullmatch(name) and name not in named:
+                (self.path / name).unlink()
+        self._write(dataclasses.replace(self._manifest, complete=True))
+
+    def _check_alone(self):
+        """Raises ValueError if another process wrote the manifest."""
+        path = self.path / MANIFEST
+        if self._written != (path.read_bytes() if path.exists() else None):
+            raise InputError(
+                "`path` must be written by one process at a time. Received: "
+                f"path={self.path}, whose {MANIFEST} was changed meanwhile. "
+                "End the other extraction, then run this one again: it goes on."
+            )
+
+    def _write(self, manifest):
+        self._check_alone()
+        manifests.write_manifest(self.path, manifest)
+        self._written = (self.path / MANIFEST).read_bytes()
+        self._manifest = manifest
+
+
+def write_shard(folder, name, ids, arrays):
+    """Writes the files of a shard; no manifest names them yet.
+
+    Args:
+        folder: `pathlib.Path` of the store.
+        name: what the files begin with.
+        ids: n strings.
+        arrays: part -> array, in the types of the store.
+
+    Returns:
+        The `manifest.Shard`.
+    """
+    parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
+    checksums = dict(_write_part(folder, name, *part) for part in parts.items())
+    rows = arrays["features"] if "features" in arrays else arrays["boxes"]
+    return manifests.Shard(name, len(ids), len(rows), checksums)
+
+
+def _write_part(folder, name, part, content):
+    """Writes bytes or an array; returns the file's name and checksum."""
+    if part != "ids":
+        buffer = io.BytesIO()
+        stored = content.view(manifests.in_file(content.dtype))
+        np.save(buffer, stored, allow_pickle=False)
+        content = buffer.getbuffer()
+    name = manifests.file_of(name, part)
+    files.write_atomically(folder / name, lambda file: file.write(content))
+    return name, hashlib.sha256(content).hexdigest()
+
+
+def fault_of_name(name):
+    """Tells why a photo has no id, a few words after "which"; "" if it has."""
+    if _ID.fullmatch(name):
+        return ""
+    return "has a name that is no line of Unicode text: rename it"
+
+
+def check_ids(ids, done, path):
+    """Raises ValueError for ids that can not be stored.
+
+    Args:
+        ids: list of those to store.
+        done: set of those that are stored.
+        path: where, for the message.
+    """
+    seen = set()
+    for key in ids:
+        reason = ""
+        if not isinstance(key, str) or not _ID.fullmatch(key):
+            reason = "is no line of Unicode text"
+        elif key in seen or key in done:
+            reason = f"stands twice among them or is in {path} already"
+        if reason:
+            raise InputError(
+                "`ids` and `failed` must be new ids of one line. "
+                f"Received: {shown(key)}, which {reason}. Leave it out, "
+                "or rename the image."
+            )
+        seen.add(key)
+
+
+def new_manifest(extraction, dim, dtype, kind):
+    """Returns the manifest of an empty store, its arguments checked.
+
+    Args: as of `FeatureWriter`.
+    """
+    check_choice("kind", kind, manifests.KINDS)
+    check_choice("dtype", dtype, (*manifests.DTYPES, manifests.BFLOAT16))
+    if dim < (kind == "images"):
+        raise InputError(
+            "`dim` must be at least 1, or 0 for a store of boxes alone. "
+            f"Received: dim={dim}, kind={kind!r}. Give the size of a row."
+        )
+    try:
+        value = json.loads(json.dumps(extraction, allow_nan=False))
+        if not isinstance(value, dict):
+            raise TypeError(f"type {type(value).__name__}")
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "`extraction` must be a dict of JSON values. Received: one with "
+            f"{error}. Use strings, finite numbers, lists and dicts."
+        ) from error
+    return manifests.Manifest(kind, value, int(dim), dtype)
+
+
+def make_folder(path, known=()):
+    """Makes the folder of a store; it may be there if nothing is in it.
+
+    Args:
+        path: `pathlib.Path`.
+        known: names of files that do not count.
+
+    Raises:
+        ValueError: something else is there.
+    """
+    holds = "is a file" if path.is_file() else ""
+    if path.is_dir():
+        names = {n for n in os.listdir(path) if not files.is_partial(n)}
+        names -= set(known)
+        if names:
+            holds = f"holds {', '.join(sorted(names)[:5])} but no {MANIFEST}"
+    if holds:
+        raise InputError(
+            "`path` must be a new folder, an empty one or a feature store. "
+            f"Received: path={path}, which {holds}. Choose another folder."
+        )
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def checked_arrays(manifest, ids, given):
+    """Returns the arrays of a shard in the types of the store.
+
+    Args:
+        manifest: of the store.
+        ids: of the images.
+        given: part -> array or None.
+    """
+    given = {part: np.asarray(x) for part, x in given.items() if x is not None}
+    required, more = manifest.parts
+    if manifest.shards:  # Then as in the shards before.
+        required, more = set(manifest.shards[-1].files) - {"ids"}, ()
+    for part in sorted(set(required) ^ (set(given) - set(more))):
+        state = "given" if part in required else "None"
+        raise InputError(
+            f"`{part}` must be {state} for a store of {manifest.kind} with dim "
+            f"{manifest.dim}. Received: {part}={shown(given.get(part))}. Add "
+            "what the shards before have, or use another kind of store."
+        )
+    counts = np.ones(len(ids), np.int64)
+    if "counts" in given:
+        kind = manifest.array_kinds(len(ids), 0)["counts"]
+        counts = _converted("counts", given["counts"], *kind, ids)
+    owners = np.repeat(ids, counts), ids  # Of regions, and of images.
+    kinds = manifest.array_kinds(len(ids), len(owners[0]))
+    converted = {
+        part: _converted(part, given[part], *kind, owners[part in _LEAST])
+        for part, kind in kinds.items()
+        if part in given
+    }
+    if "boxes" in converted:
+        check_boxes(converted["boxes"])
+    return converted
+
+
+def _converted(part, array, shape, dtype, owners):
+    """Returns an array in the type of the store; refuses what does not fit.
+
+    Args:
+        part: what it is.
+        array: what was given for it.
+        shape: that it must have.
+        dtype: `numpy.dtype` of the store; of whole numbers for `_LEAST`.
+        owners: the image that each row is of.
+    """
+    wanted, allowed = "finite numbers", "fiu"
+    if part in _LEAST:
+        wanted, allowed = f"whole numbers from {_LEAST[part]}", "iu"
+    if array.shape != shape or array.dtype.kind not in allowed:
+        raise InputError(
+            f"`{part}` must be {wanted} of shape {shape}. Received: shape "
+            f"{array.shape} and dtype {array.dtype}. Give a row for each "
+            "image, or for each region that `counts` tells."
+        )
+    with np.errstate(over="ignore"):
+        stored = np.ascontiguousarray(array, dtype)
+    bad = stored < _LEAST[part] if part in _LEAST else ~np.isfinite(stored)
+    for place in map(tuple, np.argwhere(bad)):
+        raise InputError(
+            f"`{part}` must be {wanted} as {dtype.name}. Received: "
+            f"{array[place]} for the image {str(owners[place[0]])!r}. Look at "
+            "this image, note it as failed, or store float32."
+        )
+    return stored

@@ -1,0 +1,1 @@
+"""What tbnets works without: servers and pages to try models with."""

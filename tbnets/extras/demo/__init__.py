@@ -1,0 +1,1 @@
+"""The page of `tbnets demo`."""

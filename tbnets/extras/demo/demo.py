@@ -1,0 +1,228 @@
+"""The app behind the page of `tbnets demo`: questions in, JSON and JPEG out.
+
+    /, /page.js, /page.css, /icon.svg     the page
+    /about                                what is asked of what
+    /search?q=SENTENCE&top=N              photos for a sentence
+    /like?photo=KEY&top=N                 photos like one
+    /captions?photo=KEY                   captions for one, of the list or
+            &caption=TEXT&caption=...     of these
+    /boxes?photo=KEY&phrase=TEXT&...      the boxes that phrases name in one
+    /picture?photo=KEY&side=400           one, as a JPEG
+    /photos                               POST of a photo's file: its key
+
+A question is a GET, so the page's own address can hold it.
+"""
+
+import pathlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+from werkzeug.wrappers import Response
+
+from tbnets.data.images import KINDS, BrokenImageError, read_photo_sizes
+from tbnets.errors import InputError
+from tbnets.extras.demo.demo_photos import SIDES, Photos
+from tbnets.extras.demo.loopback import in_json
+from tbnets.serving import search
+from tbnets.visualization.boxes import COLOURS
+
+FILES = pathlib.Path(__file__).with_name("page")
+PAGE = {
+    "/": ("page.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+MOST_BYTES = 32 * 2**20
+"""Of the file of a photo that is given."""
+MOST_LETTERS, MOST_TEXTS = 500, 50
+"""Of a sentence; sentences of one question."""
+MOST_ANSWERS, CAPTIONS_SHOWN = 240, 8
+COSINE = "A score is a cosine: 1 is identical, 0 is unrelated."
+LEARNED = "A score compares answers to one question: more is better."
+
+
+class Shown(NamedTuple):
+    """What the page is about.
+
+    Args:
+        model: a `Served` of photos and sentences.
+        photos: `Photos`.
+        captions: list of those that a photo is asked for.
+        embeddings: float32 `[len(captions), embedding_dim]` of them.
+        localizer: a `Served` of phrase localization; None without boxes.
+        phrases: what may be asked for in a photo, an example.
+        about: dict, what else the page tells.
+    """
+
+    model: Any
+    photos: Photos
+    captions: list
+    embeddings: np.ndarray
+    localizer: Any = None
+    phrases: str = ""
+    about: dict = {}
+
+
+class Demo:
+    """Answers requests as JSON and JPEG.
+
+    Args:
+        shown: `Shown`.
+    """
+
+    def __init__(self, shown):
+        self.shown = shown
+        self._answers = {
+            "/about": self._about,
+            "/search": self._search,
+            "/like": self._like,
+            "/captions": self._captions,
+            "/boxes": self._boxes,
+        }
+
+    def __call__(self, request):
+        """Returns the `Response` to a request.
+
+        Raises:
+            UserError: what is asked can not be answered; says why.
+            HTTPException: there is nothing at this path, or it is no GET.
+        """
+        if request.path == "/photos":
+            return self._give(request)
+        if request.method not in ("GET", "HEAD"):
+            raise MethodNotAllowed(["GET"], "Only /photos takes a POST.")
+        if request.path in PAGE:
+            name, kind = PAGE[request.path]
+            content = (FILES / name).read_bytes()
+            return Response(content, mimetype=kind)
+        if request.path == "/picture":
+            return self._picture(request)
+        if request.path not in self._answers:
+            raise NotFound("There is nothing at this address.")
+        return in_json(self._answers[request.path](request))
+
+    def _about(self, request):
+        shown = self.shown
+        return {
+            **shown.about,
+            "photos": len(shown.photos),
+            "read": shown.photos.num_read,
+            "captions": len(shown.captions),
+            "examples": _some(shown.captions, 5),
+            "some": _some(shown.photos.keys, 12),
+            "phrases": shown.phrases,
+            "finds_boxes": shown.localizer is not None,
+            "finds_like": not shown.model.has("compare"),
+            "score": _score_of(shown.model),
+            "box_score": shown.localizer and _score_of(shown.localizer),
+            "colours": COLOURS,
+            "most_bytes": MOST_BYTES,
+        }
+
+    def _search(self, request):
+        sentence = _texts(request, "q")[:1]
+        [(unknown, note)] = search.notes_on(self.shown.model, sentence)
+        answers = self._ranked(request, sentence, ())
+        return {"unknown_words": unknown, "note": note, **answers}
+
+    def _like(self, request):
+        photo, key = self._photo(request), request.args["photo"]
+        with self.shown.photos.decoding:
+            return self._ranked(request, (), [photo], key)
+
+    def _ranked(self, request, queries, like, but=""):
+        """Ranks the photos that are embedded, but one, for one question."""
+        keys, rows = self.shown.photos.embedded()
+        top = min(max(request.args.get("top", 0, int), 1), MOST_ANSWERS)
+        if not keys:
+            return {"among": 0, "answers": []}
+        # One more, for the photo that finds itself.
+        order, values = search.rank(
+            self.shown.model, queries, like, rows, top + 1
+        )
+        answers = search.answers_record("image", keys, order[0], values[0])
+        answers = [one for one in answers if one["image"] != but][:top]
+        return {"among": len(keys) - (but in keys), "answers": answers}
+
+    def _captions(self, request):
+        model, photo = self.shown.model, self._photo(request)
+        captions, rows = self.shown.captions, self.shown.embeddings
+        if "caption" in request.args:
+            captions = _texts(request, "caption")
+            rows = search.embed(model.embed_text, captions, "caption")
+        with self.shown.photos.decoding:
+            query = search.embed_examples(model, [photo])
+        order, values = search.best(model.compare(query, rows), CAPTIONS_SHOWN)
+        told = search.answers_record("caption", captions, order[0], values[0])
+        return {"among": len(captions), "answers": told}
+
+    def _boxes(self, request):
+        localizer, phrases = self.shown.localizer, _texts(request, "phrase")
+        photo = self._photo(request)
+        if localizer is None:
+            raise InputError(
+                "`--localizer` must name a network of phrase localization. "
+                "Received: none. Start tbnets demo with one."
+            )
+        with self.shown.photos.decoding:
+            [[width, height]] = read_photo_sizes([photo]).tolist()
+            found = localizer.find(phrases, photo)
+        notes = search.notes_on(localizer, phrases)
+        told = search.regions_record(phrases, notes, found)
+        return {"width": width, "height": height, "phrases": told}
+
+    def _photo(self, request):
+        return self.shown.photos.find(request.args.get("photo", ""))
+
+    def _picture(self, request):
+        side = request.args.get("side", SIDES[0], int)
+        if side not in SIDES:
+            raise NotFound(f"`side` must be one of {SIDES}.")
+        picture = self.shown.photos.picture(request.args.get("photo", ""), side)
+        headers = {"Cache-Control": "private, max-age=300"}
+        return Response(picture, headers=headers, mimetype="image/jpeg")
+
+    def _give(self, request):
+        if request.method != "POST":
+            raise MethodNotAllowed(["POST"], "/photos takes a POST alone.")
+        try:
+            key = self.shown.photos.give(request.get_data())
+        except BrokenImageError as error:
+            raise InputError(
+                f"This file is no photo: it {error.reason}. Choose one of "
+                f"{KINDS}."
+            ) from error
+        return in_json({"photo": key})
+
+
+def _texts(request, name):
+    """Returns the sentences of a question.
+
+    Raises:
+        ValueError: there are none, or they are too many or too long.
+    """
+    texts = list(filter(None, map(str.strip, request.args.getlist(name))))
+    if not 0 < len(texts) <= MOST_TEXTS:
+        raise InputError(
+            f"`{name}` must be given, {MOST_TEXTS} times at most. Received: "
+            f"{len(texts)}. Type some words, or fewer lines."
+        )
+    longest = max(map(len, texts))
+    if longest > MOST_LETTERS:
+        raise InputError(
+            f"`{name}` must have {MOST_LETTERS} letters at most. Received: "
+            f"{longest}. Say it in fewer words."
+        )
+    return texts
+
+
+def _score_of(model):
+    """Returns what its scores are, a sentence."""
+    return LEARNED if model.has("compare") else COSINE
+
+
+def _some(things, most):
+    """Returns some of a list, from its beginning to its end."""
+    return things[:: max(1, len(things) // most)][:most]

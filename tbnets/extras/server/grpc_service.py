@@ -1,0 +1,209 @@
+"""TensorFlow Serving's gRPC services over the models of a server.
+
+PredictionService.Predict and GetModelMetadata, ModelService.GetModelStatus; an
+error has the status that TensorFlow Serving gives it. The messages and stubs
+are those of tensorflow-serving-api, the extra `serving`.
+"""
+
+import os
+import threading
+import time
+import traceback
+from concurrent import futures
+
+from tbnets.errors import InputError
+from tbnets.extras.demo.loopback import GRACE, in_url
+from tbnets.extras.server import models
+from tbnets.serving import export, protocol
+from tbnets.serving.protocol import HTTP_STATUS, RequestError, invalid
+
+_SPARE_THREADS = 4
+"""That send clients away while all others work."""
+_PAUSE, _MOST_PAUSES = 0.1, 10
+"""The server stops after a pause of these seconds without a request, or after
+this number of pauses."""
+_SIGNATURES = "signature_def"
+_MOST_LETTERS = 1000
+"""Of an error: more than some 8 KB of it would not reach the client."""
+
+
+class GrpcServer:
+    """Answers at a port; starts at once.
+
+    Args:
+        served: `Models`.
+        host: address to listen at.
+        port: to listen at; 0 for any that is free.
+        tell: function of a line: the traceback of what must not happen, which
+            no client sees.
+
+    Attributes:
+        port: where it listens.
+
+    Raises:
+        ImportError: the extra `serving` is not installed.
+        ValueError: the port can not be opened.
+    """
+
+    def __init__(self, served, host="127.0.0.1", port=0, tell=print):
+        # It would print what is raised here, with places in its source.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        predictions = protocol.api("prediction_service_pb2_grpc")
+        states = protocol.api("model_service_pb2_grpc")
+        import grpc
+
+        threads = models.MOST_REQUESTS + _SPARE_THREADS
+        server = self._server = grpc.server(
+            futures.ThreadPoolExecutor(threads, "grpc"),
+            options=[
+                ("grpc.max_receive_message_length", protocol.MOST_BYTES),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+            ],
+            # What waits for a thread is not read yet.
+            maximum_concurrent_rpcs=4 * threads,
+        )
+        service = self._service = _Service(served, tell, grpc.StatusCode)
+        predictions.add_PredictionServiceServicer_to_server(service, server)
+        states.add_ModelServiceServicer_to_server(service, server)
+        try:
+            self.port = server.add_insecure_port(f"{in_url(host)}:{port}")
+        except RuntimeError as error:
+            reason = str(error).partition(";")[0]  # Then how gRPC says more.
+            raise InputError(
+                f"`port` must be one that can be opened at {host}. Received: "
+                f"port={port}: {reason}. Name another; 0 takes any that is "
+                "free."
+            ) from error
+        server.start()
+
+    def close(self, grace=GRACE):
+        """Answers the requests that have arrived, then stops.
+
+        gRPC cancels a request that arrives while its server stops. So new
+        requests wait for their answers until no more arrive and gRPC has
+        told the clients to leave.
+
+        Args:
+            grace: seconds after which the remaining requests are cut off.
+        """
+        service = self._service
+        service.may_answer.clear()
+        for _ in range(_MOST_PAUSES):
+            arrived = service.num_arrived
+            time.sleep(_PAUSE)
+            if service.num_arrived == arrived:
+                break
+        stopped = self._server.stop(grace)
+        service.may_answer.set()
+        stopped.wait()
+
+
+class _Service:
+    """The methods of both services.
+
+    Args:
+        served: `Models`.
+        tell: as of `GrpcServer`.
+        codes: `grpc.StatusCode`.
+
+    Attributes:
+        may_answer: `threading.Event`; while it is cleared, requests wait.
+        num_arrived: number of requests so far.
+    """
+
+    def __init__(self, served, tell, codes):
+        self._models, self._tell, self._codes = served, tell, codes
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.num_arrived = 0
+        for name, method in {
+            "Predict": self._predict,
+            "GetModelMetadata": self._metadata,
+            "GetModelStatus": self._status,
+            "Classify": _unimplemented,
+            "Regress": _unimplemented,
+            "MultiInference": _unimplemented,
+            "HandleReloadConfigRequest": _unimplemented,
+        }.items():
+            setattr(self, name, self._answered(method))
+
+    def _answered(self, method):
+        """Returns a method whose errors are gRPC's."""
+
+        def call(request, context):
+            self.num_arrived += 1
+            self.may_answer.wait()
+            try:
+                return method(request, context)
+            except RequestError as error:
+                code, told = error.code, str(error)[:_MOST_LETTERS]
+            except Exception:  # A client must not end the server.
+                self._tell(traceback.format_exc())
+                code, told = "INTERNAL", "The server has failed at this."
+            return context.abort(self._codes[code], told)
+
+        return call
+
+    def _predict(self, request, context):
+        left = context.time_remaining()
+        if left is not None and left <= 0:
+            raise RequestError("DEADLINE_EXCEEDED", "Deadline Exceeded")
+        with self._models.using(*_which(request)) as version:
+            inputs = request.inputs.items()
+            outputs = version.predict(
+                request.model_spec.signature_name,
+                {n: protocol.to_array(n, proto) for n, proto in inputs},
+                request.output_filter,
+                timeout=left,
+            )
+        answer = protocol.api("predict_pb2").PredictResponse()
+        answer.model_spec.name = request.model_spec.name
+        answer.model_spec.version.value = version.number
+        signature = request.model_spec.signature_name or export.DEFAULT
+        answer.model_spec.signature_name = signature
+        for name, array in outputs.items():
+            answer.outputs[name].CopyFrom(protocol.to_proto(array))
+        return answer
+
+    def _metadata(self, request, context):
+        fields = list(request.metadata_field)
+        if set(fields) != {_SIGNATURES}:
+            raise invalid(
+                f"`metadata_field` must be {_SIGNATURES}. Received: "
+                f"{fields[:9]}. Ask for that."
+            )
+        number, signatures = self._models.metadata(*_which(request))
+        messages = protocol.api("get_model_metadata_pb2")
+        answer = messages.GetModelMetadataResponse()
+        answer.model_spec.name = request.model_spec.name
+        answer.model_spec.version.value = number
+        found = messages.SignatureDefMap(signature_def=signatures)
+        answer.metadata[_SIGNATURES].Pack(found)
+        return answer
+
+    def _status(self, request, context):
+        answer = protocol.api("get_model_status_pb2").GetModelStatusResponse()
+        for state in self._models.status(*_which(request)):
+            one = answer.model_version_status.add(version=state.version)
+            one.state = one.State.Value(state.state)
+            one.status.error_code = list(HTTP_STATUS).index(state.code)
+            one.status.error_message = state.message
+        return answer
+
+
+def _which(request):
+    """Returns (model, version or None, label) of a request."""
+    if not request.HasField("model_spec"):
+        raise invalid("Missing ModelSpec")
+    spec = request.model_spec
+    version = spec.version.value if spec.HasField("version") else None
+    return spec.name, version, spec.version_label
+
+
+def _unimplemented(request, context):
+    raise RequestError(
+        "UNIMPLEMENTED",
+        "Only Predict, GetModelMetadata and GetModelStatus are answered here: "
+        "signatures take tensors, no examples. Ask Predict.",
+    )

@@ -1,0 +1,261 @@
+"""TensorFlow Serving's REST: JSON -> arrays -> JSON.
+
+A request has its inputs by rows (`instances`) or by columns (`inputs`), and is
+answered alike (`predictions` or `outputs`). Bytes are `{"b64": ...}`. The rules
+are those of TensorFlow Serving's `json_tensor.cc`. Where they are lenient (a
+surplus input in columns, text that is not UTF-8), these are strict: what is
+taken here is taken there.
+"""
+
+import base64
+import binascii
+import json
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.checked_files import parse_json
+from tbnets.serving.protocol import MOST_SIDES, invalid
+
+MOST_VALUES = 2**20
+"""What a request may have, told by its commas: Python makes an object of each.
+"""
+_B64 = "b64"
+_ROWS, _COLUMNS = "instances", "inputs"
+_TOO_LARGE = {int: 2**24, float: 2.0**128 - 2.0**103}
+"""For float32: below are all whole numbers its own, others rounded to it."""
+_TYPES = {
+    tf.string: {str, dict},
+    tf.float32: {float, int},
+    tf.int32: {int},
+    tf.int64: {int},
+    tf.bool: {bool},
+}
+
+
+def parse(body):
+    """Returns the object that the body of a request is.
+
+    Args:
+        body: bytes.
+
+    Raises:
+        RequestError: it is no JSON object in UTF-8, or one too deep.
+    """
+    if body.count(b",") > MOST_VALUES:
+        raise invalid(
+            f"The body must have at most {MOST_VALUES} values. Received: more. "
+            "Send fewer rows at once, or ask by gRPC."
+        )
+    try:
+        document = parse_json(body.decode("utf-8"))
+    except ValueError as error:
+        raise invalid(
+            f"The body must be JSON in UTF-8. Received: {str(error)[:200]}. "
+            "Send what a JSON writer makes."
+        ) from error
+    if not isinstance(document, dict):
+        raise invalid(
+            "The body must be a JSON object. Received: "
+            f'{_kind(document)}. Send {{"inputs": ...}}.'
+        )
+    return document
+
+
+def signature_of(document):
+    """Returns the name of the signature that a request asks.
+
+    Raises:
+        RequestError: it is no string.
+    """
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid(
+            "`signature_name` must be a string. Received: "
+            f"{_kind(name)}. Send the name of a signature, or none."
+        )
+    return name or "serving_default"
+
+
+def read_inputs(document, specs):
+    """Returns the inputs that a request has.
+
+    Args:
+        document: of `parse`.
+        specs: name of an input -> its `tf.TensorSpec`, of which the type
+            counts here; shapes are the graph's to check.
+
+    Returns:
+        Tuple of dict, name -> array (strings as objects, bytes), and whether
+        they came by rows, which the answer then does too.
+
+    Raises:
+        RequestError: they are not as `specs` say.
+    """
+    given = [key for key in (_ROWS, _COLUMNS) if key in document]
+    if len(given) != 1:
+        raise invalid(
+            f"The body must have `{_ROWS}` or `{_COLUMNS}`. Received: "
+            f"{' and '.join(given) or 'neither'}. Send one of them."
+        )
+    by_rows, value = given == [_ROWS], document[given[0]]
+    if by_rows and not (isinstance(value, list) and value):
+        raise invalid(
+            f"`{_ROWS}` must be a list of one row at least. Received: "
+            f"{'an empty list' if value == [] else _kind(value)}. Send "
+            f"`{_COLUMNS}` for none."
+        )
+    # What comes by columns is one row, of all.
+    columns = _columns(given[0], value if by_rows else [value], specs)
+    arrays = {
+        name: _array(name, rows if by_rows else rows[0], specs[name].dtype)
+        for name, rows in columns.items()
+    }
+    return arrays, by_rows
+
+
+def write_outputs(outputs, by_rows):
+    """Returns the body of an answer, bytes.
+
+    Args:
+        outputs: name -> array. Strings are written as base64 where a name ends
+            in `_bytes`, or one is not UTF-8.
+        by_rows: whether the request was.
+
+    Raises:
+        RequestError: by rows, and they are of different lengths.
+    """
+    values = {name: listed(name, one) for name, one in outputs.items()}
+    only = len(values) == 1 and next(iter(values))
+    if not by_rows:
+        answer = {"outputs": values[only] if only else values}
+    else:
+        lengths = {one.shape[:1] for one in outputs.values()}
+        if len(lengths) > 1 or () in lengths:
+            raise invalid(
+                f"`{_ROWS}` must be used where all outputs have a row each. "
+                f"Received: outputs of {sorted(lengths)}. Send `{_COLUMNS}`."
+            )
+        rows = [dict(zip(values, row)) for row in zip(*values.values())]
+        answer = {"predictions": values[only] if only else rows}
+    return json.dumps(answer).encode()
+
+
+def as_b64(content):
+    """Returns what bytes are in JSON."""
+    return {_B64: base64.b64encode(content).decode("ascii")}
+
+
+def _is_b64(value):
+    return isinstance(value, dict) and list(value) == [_B64]
+
+
+def _is_named(value):
+    return isinstance(value, dict) and not _is_b64(value)
+
+
+def _columns(key, rows, specs):
+    """Returns what rows have of each input: name -> list."""
+    wanted = ", ".join(sorted(specs))
+    if not any(map(_is_named, rows)):
+        if len(specs) != 1:
+            raise invalid(
+                f"`{key}` must name the inputs {wanted}. Received: values "
+                "without names. Send objects."
+            )
+        return dict.fromkeys(specs, rows)
+    for place, row in enumerate(rows):
+        if not _is_named(row) or row.keys() != specs.keys():
+            names = _kind(row)
+            if isinstance(row, dict):
+                names = ", ".join(sorted(row))[:200] or "none"
+            which = f"Row {place} of `{key}`" if key == _ROWS else f"`{key}`"
+            raise invalid(
+                f"{which} must have the inputs {wanted}. Received: {names}. "
+                "Send these and no other."
+            )
+    return {name: [row[name] for row in rows] for name in specs}
+
+
+def _array(name, value, kind):
+    """Returns an array of nested lists, which are as long as the first."""
+    given = np.array(value, object)
+    if given.ndim > MOST_SIDES:
+        raise invalid(
+            f"`{name}` must be lists in lists as the signature says. Received: "
+            f"{given.ndim} of them in each other. Send at most {MOST_SIDES}."
+        )
+    leaves = given.ravel().tolist()
+    if any(type(one) is list for one in leaves):
+        raise invalid(
+            f"`{name}` must be of lists that are equally long and deep. "
+            "Received: others. Fill the shorter ones up, or send them one by "
+            "one."
+        )
+    leaves = _typed(name, leaves, kind)
+    return np.array(leaves, kind.as_numpy_dtype).reshape(given.shape)
+
+
+def _typed(name, leaves, kind):
+    """Returns values of a type: str become bytes; refuses others."""
+    wrong = {*map(type, leaves)} - _TYPES.get(kind, set())
+    if wrong:
+        [bad, *_] = [one for one in leaves if type(one) in wrong]
+        raise _other_values(name, kind, _kind(bad))
+    if kind == tf.string:
+        return [_content(name, one) for one in leaves]
+    bounds = _TOO_LARGE if kind == tf.float32 else {int: kind.max + 1}
+    for one in leaves:
+        if bounds.get(type(one), math.inf) <= abs(one) < math.inf:
+            raise _other_values(name, kind, "a number too large for it")
+    return leaves
+
+
+def _other_values(name, kind, given):
+    return invalid(
+        f"`{name}` must have values of {kind.name}. Received: {given}. Send "
+        "what the signature says."
+    )
+
+
+def _content(name, value):
+    """Returns the bytes of a string, or of one in base64."""
+    try:
+        if isinstance(value, str):
+            return value.encode("utf-8")
+        if not _is_b64(value) or not isinstance(value[_B64], str):
+            raise _other_values(name, tf.string, "an object without b64 alone")
+        return base64.b64decode(value[_B64], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _other_values(name, tf.string, str(error)[:200]) from error
+
+
+def listed(name, array):
+    """Returns nested lists of an array, as JSON has them.
+
+    Args:
+        name: of the tensor; where it ends in `_bytes`, strings are base64.
+        array: of strings (bytes) or numbers.
+    """
+    flat = np.asarray(array).ravel().tolist()
+    if array.dtype.kind == "f":  # The fewest digits that float32 needs.
+        flat = [*map(float, map(str, array.ravel()))]
+    if array.dtype.kind in "OSU":
+        as_bytes = name.endswith("_bytes")
+        flat = [as_b64(one) if as_bytes else _text(one) for one in flat]
+    return np.array(flat, object).reshape(array.shape).tolist()
+
+
+def _text(content):
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return as_b64(content)
+
+
+def _kind(value):
+    """Returns what JSON calls a value."""
+    names = {dict: "an object", list: "a list", str: "a string"}
+    names |= {bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,208 @@
+"""A model's folder, watched: its versions loaded, swapped and drained.
+
+As in TensorFlow Serving: the newest version serves; one that appears is loaded
+beside it, and takes over when it is ready; what was asked of the old one ends
+on the old one. A version that does not load is told, and the one that serves
+goes on. It is tried again when its files change, so that one that is copied
+slowly is taken up in the end.
+"""
+
+import contextlib
+import dataclasses
+import threading
+from typing import NamedTuple
+
+from tbnets.errors import InputError, UserError
+from tbnets.serving import saved_files
+from tbnets.serving.index import stamp_of
+from tbnets.serving.protocol import RequestError
+
+
+class State(NamedTuple):
+    """What GetModelStatus tells of a version.
+
+    Args:
+        version: its number.
+        state: name of a `ModelVersionStatus.State`.
+        code: "OK", or the name of a gRPC status: why it ended.
+        message: the same in words.
+    """
+
+    version: int
+    state: str
+    code: str = "OK"
+    message: str = ""
+
+
+@dataclasses.dataclass
+class _Held:
+    """A version that serves, or is drained.
+
+    Args:
+        number: which one.
+        served: what serves.
+        users: requests that it has, and one more while it takes others.
+    """
+
+    number: int
+    served: object
+    users: int = 1
+
+
+def newest(numbers, count=1):
+    """Returns the greatest `count` of some versions' numbers."""
+    return sorted(numbers)[-count:]
+
+
+class Versions:
+    """The versions of one model.
+
+    Args:
+        name: of the model.
+        folder: `NAME/VERSION/saved_model.pb` of TensorFlow Serving, or the
+            folder of a run.
+        load: function (number, path) -> what serves, a `Version`.
+        wanted: function of the numbers there are -> those that shall serve.
+        tell: function of a line.
+    """
+
+    def __init__(self, name, folder, load, wanted=newest, tell=print):
+        self.name = name
+        self._folder = folder
+        self._load, self._wanted, self._tell = load, wanted, tell
+        self._lock = threading.Lock()
+        self._states = {}
+        self._serving = {}  # number -> `_Held`
+        self._failed = {}  # number -> the files that did not load
+
+    def states(self, version=None):
+        """Returns the `State` of a version, or of each, the newest first.
+
+        Raises:
+            RequestError: there is no such version, or none at all.
+        """
+        with self._lock:
+            states = sorted(self._states.values(), reverse=True)
+        if version is not None:
+            states = [one for one in states if one.version == version]
+        if not states:
+            which = "any versions" if version is None else f"version {version}"
+            raise RequestError(
+                "NOT_FOUND", f"Could not find {which} of model {self.name}"
+            )
+        return states
+
+    @contextlib.contextmanager
+    def using(self, version=None):
+        """Gives a version, which stays until the context ends.
+
+        Args:
+            version: its number; None for the newest that serves.
+
+        Raises:
+            RequestError: it does not serve.
+        """
+        with self._lock:
+            number, asked = version, f"Specific({self.name}, {version})"
+            if version is None:
+                number = max(self._serving, default=None)
+                asked = f"Latest({self.name})"
+            held = self._serving.get(number)
+            if held is None:
+                raise RequestError(
+                    "NOT_FOUND", f"Servable not found for request: {asked}"
+                )
+            held.users += 1
+        try:
+            yield held.served
+        finally:
+            self._leave(held)
+
+    def start(self):
+        """Loads what there is.
+
+        Raises:
+            ValueError: there is nothing, or it does not load.
+        """
+        self.look()
+        for state in self._states.values():
+            if state.state == "END":
+                raise InputError(state.message)
+        if not self._serving:
+            raise InputError(
+                f"`model` must be a folder with versions, as 1/"
+                f"{saved_files.GRAPH_FILE}. Received: {self.name}="
+                f"{self._folder} without. Export a run there."
+            )
+
+    def look(self):
+        """Loads what has appeared, and retires what it replaces.
+
+        A thread calls this once a second, one at a time.
+        """
+        found = saved_files.find_versions(self._folder)
+        wanted = self._wanted(found)
+        for number in wanted:
+            if number not in self._serving:
+                self._try(number, found[number])
+        for number in self._failed.keys() - set(wanted):
+            del self._failed[number]
+        # What serves is kept until something serves in its place.
+        if not self._serving.keys().isdisjoint(wanted):
+            for number in self._serving.keys() - set(wanted):
+                self._retire(number)
+
+    def close(self):
+        """Retires all versions."""
+        for number in list(self._serving):
+            self._retire(number)
+
+    def _try(self, number, path):
+        """Loads a version, unless these files of it have failed before."""
+        found = [one for one in path.rglob("*") if one.is_file()]
+        files = {one: stamp_of(one) for one in found}
+        if self._failed.get(number) == files:
+            return
+        self._put(State(number, "LOADING"))
+        try:
+            served = self._load(number, path)
+        except Exception as error:  # It must not end the ones that serve.
+            self._failed[number] = files
+            code = getattr(error, "code", "UNKNOWN")
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if not isinstance(error, UserError):
+                reason = f"{type(error).__name__}: {reason}"
+            self._put(State(number, "END", code, reason))
+            serving = ", ".join(map(str, sorted(self._serving))) or "none"
+            self._tell(
+                f"{self.name} version {number} does not load, {serving} "
+                f"serves: {reason}"
+            )
+            return
+        self._failed.pop(number, None)
+        with self._lock:
+            self._serving[number] = _Held(number, served)
+            self._states[number] = State(number, "AVAILABLE")
+        self._tell(f"{self.name} version {number} serves")
+
+    def _retire(self, number):
+        """Gives a version to no further request, and ends it when drained."""
+        with self._lock:
+            held = self._serving.pop(number)
+            self._states[number] = State(number, "UNLOADING")
+        self._leave(held)
+
+    def _leave(self, held):
+        """Ends a version with the last who leaves it, and tells that."""
+        with self._lock:
+            held.users -= 1
+            if held.users:
+                return
+            # It may have come back meanwhile.
+            if self._states[held.number].state == "UNLOADING":
+                self._states[held.number] = State(held.number, "END")
+        self._tell(f"{self.name} version {held.number} has ended")
+
+    def _put(self, state):
+        with self._lock:
+            self._states[state.version] = state

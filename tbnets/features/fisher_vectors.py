@@ -1,0 +1,281 @@
+"""Fixed text features inside a network: word ids -> what encoders give.
+
+Each layer computes what a `CaptionEncoder` of `features` computes, by
+TensorFlow operations from fitted constants, so that an exported model takes
+raw captions. The constants are weights that no training changes; checkpoints
+and SavedModels hold them. Id 0 is padding and id 1 an unknown word; neither
+adds anything.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tbnets.annotations import Array, Strings
+from tbnets.errors import check_kind
+from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.hub_features import HubFeatures
+from tbnets.features.hub_text_encoder import HubTextEncoder
+from tbnets.layers.configured import FittedLayer
+from tbnets.short_repr import short_repr
+
+FIRST_WORD = 2
+
+
+class _EncoderLayer(FittedLayer):
+    """A layer whose constants an encoder has, as `NAME_`.
+
+    Attributes:
+        of_words: names of those with a row a word.
+        others: names of the others.
+    """
+
+    of_words: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    def take(self, encoder: CaptionEncoder) -> None:
+        """Takes the constants of a fitted `CaptionEncoder`."""
+        for name in (*self.of_words, *self.others):
+            values = np.asarray(getattr(encoder, f"{name}_"))
+            if name in self.of_words:  # Before them: padding and unknown.
+                values = np.insert(values, [0] * FIRST_WORD, 0, axis=0)
+            weight = getattr(self, name)
+            weight.assign(tf.cast(values, weight.dtype))
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class TfidfVectors(_EncoderLayer):
+    """Gives captions the vectors of `features.tfidf.TfidfFeatures`.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        num_terms: size of the dictionary. Wang et al. 2016: 3000 or 5600.
+
+    Returns from a call on int `[n, words]`: float32 `[n, num_terms]`.
+
+    Example:
+        encoder = tbnets.TfidfFeatures(3000).fit(captions)
+        reader = tbnets.CaptionReader(encoder)
+        reader.layer(reader.tokenizer(captions)).shape  # (n, encoder.dim)
+
+    Source: Wang et al. 2016, Sec. 3.1.
+    """
+
+    of_words, others = ("columns",), ("idf",)
+
+    def __init__(
+        self, vocabulary_size: int, num_terms: int, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.num_terms = self.output_dim = num_terms
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Creates the constants, as yet without effect."""
+        size = (self.vocabulary_size,)
+        self.constant("columns", size, dtype="int32")
+        self.constant("idf", (self.num_terms,))
+        super().build(input_shape)
+
+    def call(self, inputs: Array) -> tf.Tensor:
+        """Returns the tf-idf vector of each row of ids, of length 1 or 0."""
+        ids = tf.cast(inputs, tf.int32)
+        columns = tf.gather(tf.convert_to_tensor(self.columns), ids)
+        count = tf.shape(ids)[0]
+        rows = tf.broadcast_to(tf.range(count)[:, None], tf.shape(ids))
+        counts = tf.scatter_nd(
+            tf.stack([rows, columns], axis=-1),
+            tf.cast(ids >= FIRST_WORD, tf.float32),
+            tf.stack([count, self.num_terms]),
+        )
+        weighted = counts * tf.convert_to_tensor(self.idf)
+        return tf.math.l2_normalize(weighted, axis=-1)
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class MeanVectors(_EncoderLayer):
+    """Gives captions the vectors of `features.caption_encoder.MeanFeatures`.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        word_dim: size of a word vector. Papers: 300.
+
+    Returns from a call on int `[n, words]`: float32 `[n, word_dim]`.
+
+    Example:
+        encoder = tbnets.MeanFeatures().fit(captions, vectors)
+        reader = tbnets.CaptionReader(encoder)
+        reader.layer(reader.tokenizer(captions)).shape  # (n, vectors.dim)
+
+    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
+    """
+
+    of_words = ("vectors",)
+
+    def __init__(
+        self, vocabulary_size: int, word_dim: int, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.word_dim = self.output_dim = word_dim
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Creates the constants, as yet without effect."""
+        self.constant("vectors", (self.vocabulary_size, self.word_dim))
+        super().build(input_shape)
+
+    def call(self, inputs: Array) -> tf.Tensor:
+        """Returns the mean of the known words of each row of ids."""
+        vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
+        known = tf.cast(inputs >= FIRST_WORD, tf.float32)
+        words = tf.reduce_sum(known, axis=1, keepdims=True)
+        total = tf.einsum("nw,nwd->nd", known, vectors)
+        return tf.math.divide_no_nan(total, words)
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class FisherVectors(_EncoderLayer):
+    """Gives captions the vectors of `features.fisher.FisherFeatures`.
+
+    Gradients are computed for the words at hand, a component after the
+    other: a table of those of all words would be 576 MB for 8000 words.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        word_dim: size of a word vector after ICA. Papers: 300.
+        num_components: centres of the mixture. Papers: 30.
+        pca_dim: what PCA leaves of `2 * num_components * word_dim`; 0 where
+            there is none. Papers: 6000.
+
+    Returns from a call on int `[n, words]`: float32 `[n, output_dim]`.
+
+    Example:
+        encoder = tbnets.FisherFeatures(30).fit(captions, vectors)
+        reader = tbnets.CaptionReader(encoder)
+        reader.layer(reader.tokenizer(captions)).shape  # (n, encoder.dim)
+
+    Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1.
+    """
+
+    of_words = ("vectors", "shares")
+    others = ("locations", "scales", "laplacian")
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        word_dim: int,
+        num_components: int = 30,
+        pca_dim: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size, self.word_dim = vocabulary_size, word_dim
+        self.num_components, self.pca_dim = num_components, pca_dim
+        self.full_dim = 2 * num_components * word_dim
+        self.output_dim = pca_dim or self.full_dim
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Creates the constants, as yet without effect."""
+        words, components = self.vocabulary_size, self.num_components
+        shape = (components, self.word_dim)
+        self.constant("vectors", (words, self.word_dim))
+        self.constant("shares", (words, components))
+        self.constant("locations", shape)
+        self.constant("scales", shape, "ones")
+        self.constant("laplacian", shape)
+        if self.pca_dim:
+            self.constant("pca_mean", (self.full_dim,))
+            self.constant("pca_axes", (self.pca_dim, self.full_dim))
+            self.others = (*self.others, "pca_mean", "pca_axes")
+        super().build(input_shape)
+
+    def call(self, inputs: Array) -> tf.Tensor:
+        """Returns the Fisher vector of each row of ids, of length 1 or 0."""
+        vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
+        shares = tf.gather(tf.convert_to_tensor(self.shares), inputs)
+
+        def sums(component):
+            share, location, scale, laplacian = component
+            z = (vectors - location) / scale
+            first = tf.where(laplacian, tf.sign(z), z)
+            half = np.float32(np.sqrt(0.5))
+            second = tf.where(laplacian, tf.abs(z) - 1, (z * z - 1) * half)
+            parts = first, second
+            both = [tf.einsum("nw,nwd->nd", share, part) for part in parts]
+            return tf.concat(both, axis=1)
+
+        components = (
+            tf.transpose(shares, [2, 0, 1]),
+            tf.convert_to_tensor(self.locations),
+            tf.convert_to_tensor(self.scales),
+            tf.convert_to_tensor(self.laplacian) > 0.5,
+        )
+        kind = tf.TensorSpec([None, 2 * self.word_dim], tf.float32)
+        rows = tf.map_fn(sums, components, fn_output_signature=kind)
+        rows = tf.reshape(tf.transpose(rows, [1, 0, 2]), [-1, self.full_dim])
+        rows = tf.sign(rows) * tf.sqrt(tf.abs(rows))
+        rows = tf.math.l2_normalize(rows, axis=-1)
+        if not self.pca_dim:
+            return rows
+        # Of principal components, rows of zeros stay zeros.
+        known = tf.reduce_any(rows != 0, axis=1, keepdims=True)
+        rows = rows - tf.convert_to_tensor(self.pca_mean)
+        axes = tf.convert_to_tensor(self.pca_axes)
+        return tf.where(known, tf.matmul(rows, axes, transpose_b=True), 0.0)
+
+
+def fitted_layer(encoder):
+    """Returns the built layer that computes what an encoder computes.
+
+    Args:
+        encoder: a fitted `CaptionEncoder`.
+    """
+    if isinstance(encoder, HubFeatures):
+        preset = encoder.opened.preset
+        return HubTextEncoder.of(preset, dtype="float32", trainable=False)
+    kinds = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}
+    sizes = [encoder.dim]
+    if encoder.kind == "fisher":
+        sizes = [encoder.vectors_.shape[1], encoder.num_components]
+        sizes.append(len(encoder.pca_axes_))
+    make = kinds.get(encoder.kind, FisherVectors)
+    layer = make(encoder.vocabulary.size, *sizes)
+    layer.build((None, None))
+    layer.take(encoder)
+    return layer
+
+
+class CaptionReader(tf.Module):
+    """Turns raw captions into the features of an encoder, in the graph.
+
+    Args:
+        encoder: a fitted `CaptionEncoder`.
+        max_tokens: number of words after which a caption is cut; never if
+            None.
+
+    Example:
+        encoder = tbnets.TfidfFeatures(3000).fit(captions)
+        reader = tbnets.CaptionReader(encoder)
+        reader(["two dogs run"]).shape  # (1, 3000), or fewer
+    """
+
+    def __init__(
+        self, encoder: CaptionEncoder, max_tokens: int | None = None
+    ) -> None:
+        super().__init__(name="caption_reader")
+        advice = "Fit for example a tbnets.TfidfFeatures."
+        check_kind("encoder", encoder, CaptionEncoder, advice)
+        self.tokenizer = encoder.tokenizer(max_tokens)
+        self.vocabulary = self.tokenizer.vocabulary
+        self.max_tokens = self.tokenizer.max_tokens
+        self.layer = fitted_layer(encoder)
+        self.dim = encoder.dim
+
+    __repr__ = short_repr("dim", "vocabulary", "max_tokens")
+
+    def __call__(self, captions: Strings) -> tf.Tensor:
+        """Returns the features of captions: string `[n]` -> `[n, dim]`."""
+        return self.layer(self.tokenizer(captions))

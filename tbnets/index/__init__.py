@@ -1,1 +1,0 @@
-"""Embeddings on disk that are searched as they lie there."""

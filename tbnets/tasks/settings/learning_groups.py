@@ -1,0 +1,247 @@
+"""Settings of the network, its loss and its training."""
+
+import dataclasses
+from typing import Annotated
+
+from tbnets.losses.distances import DISTANCES
+from tbnets.losses.logistic import PAIR_LOSSES
+from tbnets.losses.presets import INFONCE, LOSSES
+from tbnets.losses.replicas import STATISTICS
+from tbnets.losses.triplet import NEGATIVES, REDUCTIONS
+from tbnets.tasks.settings.flag import (
+    Amount,
+    AnyBut,
+    Count,
+    Counts,
+    Limits,
+    Rate,
+    Whole,
+    flag,
+)
+
+_Positive = Annotated[float, Limits(0, above=True)]
+_STEPPED = ({"schedule": ("step", "exponential")},)
+_OF_TRIPLETS = {"loss": AnyBut("infonce")}
+_OF_SOFTMAX = ({"loss": ("infonce",)},)
+_IN_ONE_PASS = ({"optimizer": ("sgd", "adam", "adamw")},)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Branches:
+    """Branches into the shared space."""
+
+    image_units: Counts = flag(
+        [2048, 512],
+        "Sizes of the image branch's FC layers; one entry: linear branch.",
+    )
+    text_units: Counts = flag(
+        [1024, 512],
+        "Sizes of the text branch's FC layers. Wang 2018: 1024,512 on LSTM "
+        "states, 2048,512 on features; empty: none (Vilalta 2017).",
+    )
+    batch_normalization: str = flag(
+        "last",
+        "After which FC layer. Papers: last; the authors' code: first.",
+        choices=("last", "first", "none"),
+    )
+    dropout: Rate = flag(0.5, "Rate after each ReLU. Papers: 0.5.")
+    input_dropout: Rate = flag(0.0, "Rate on branch inputs. Papers: 0.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loss:
+    """Loss."""
+
+    loss: str = flag(
+        "wang2018",
+        "The paper whose triplet loss is taken, or infonce: a softmax over the "
+        "batch. Other flags of this group change single values of it.",
+        choices=tuple(LOSSES),
+    )
+    temperature: Annotated[float, Limits(1e-6)] = flag(
+        INFONCE["temperature"],
+        "What similarities are divided by. CLIP: 0.07 at first.",
+        when=_OF_SOFTMAX,
+    )
+    learn_temperature: bool = flag(
+        False,
+        "Learn it from there on, down to 0.01. CLIP does.",
+        when=_OF_SOFTMAX,
+    )
+    margin: Amount | None = flag(
+        None, "Gap of the hinge, a distance.", when=(_OF_TRIPLETS,)
+    )
+    negatives: str | None = flag(
+        None,
+        "Negatives of a positive pair: the --num_negatives hardest of the "
+        "batch (Wang), all (Kiros, Vilalta), or the hardest (VSE++).",
+        choices=NEGATIVES,
+        when=(_OF_TRIPLETS,),
+        retired=("all_to_hardest", "hardest"),
+    )
+    num_negatives: Count | None = flag(
+        None,
+        "K. Wang 2016: 50; 2018: 10.",
+        when=({"negatives": ("top_k",), **_OF_TRIPLETS},),
+    )
+    structure_epochs: Amount = flag(
+        0.0,
+        "Epochs before the terms within a view count. Wang 2018: 0; of "
+        "phrases 8, and 2 with them.",
+    )
+    distance: str | None = flag(
+        None, "Wang: euclidean.", choices=tuple(DISTANCES), when=(_OF_TRIPLETS,)
+    )
+    reduction: str | None = flag(
+        None,
+        "Over the triplets of a term: sum, mean, or mean of those above 0.",
+        choices=REDUCTIONS,
+        when=(_OF_TRIPLETS,),
+    )
+    image_to_text_weight: Amount | None = flag(None, "Weight of that term.")
+    text_to_image_weight: Amount | None = flag(None, "Weight of that term.")
+    text_to_text_weight: Amount | None = flag(None, "Weight of that term.")
+    image_to_image_weight: Amount | None = flag(None, "Weight of that term.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Pairs, and the head that judges them."""
+
+    head_units: Counts = flag(
+        [512, 256],
+        "Sizes of the FC layers between the product of two embeddings and the "
+        "last one, of one unit. Wang 2018: 512,256; 256: two layers; empty: "
+        "one.",
+    )
+    head_dropout: Rate = flag(0.0, "Rate after each of their ReLUs.")
+    product_scale: Amount = flag(
+        0.0,
+        "What the product is multiplied by; 0: by its size, which makes its "
+        "entries about 1. Wang 2018: 1.",
+    )
+    pair_loss: str = flag(
+        "logistic",
+        "logistic: of each pair for itself, as many wrong ones as right "
+        "(Wang 2018). softmax: of each right one among all wrong ones of the "
+        "batch (of phrases: --candidates_per_image of the photo), at the cost "
+        "of the head for each.",
+        choices=PAIR_LOSSES,
+    )
+    num_candidates: Count = flag(
+        1,
+        "Wrong captions (of phrases: regions) drawn for each matching pair, of "
+        "which the one judged best is the negative. Wang 2018: 1.",
+        when=({"pair_loss": ("logistic",)},),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cca:
+    """Canonical correlation analysis."""
+
+    cca_dim: Whole = flag(
+        0,
+        "Size of the shared space of CCA; 0: 256, or as many as the features "
+        "of the smaller side, if these are fewer.",
+    )
+    cca_regularization: Amount = flag(
+        0.5,
+        "Share of a side's mean variance that is added to the variance of "
+        "each of its features.",
+    )
+    cca_power: Amount = flag(
+        4.0,
+        "A direction weighs (1 + its correlation) to this power. Gong 2014: 4.",
+    )
+    cca_background: Amount = flag(
+        0.0,
+        "What regions without words, --candidates_per_image of a photo, count "
+        "for beside the pairs of phrase and region: 1: as much as all pairs; "
+        "0: nothing. The papers tell of none.",
+        when=({"regions": AnyBut(""), "negative_regions": ("photo",)},),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batches:
+    """Batches."""
+
+    images_per_batch: Annotated[int, Limits(2)] = flag(
+        500,
+        "Images a batch; the others of it are an image's negatives. Wang 2018: "
+        "500; 2016: 1500.",
+    )
+    captions_per_image: Count = flag(2, "Captions of each. Wang: 2.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """Training."""
+
+    epochs: Count = flag(30, "Passes over the images.", free=True)
+    patience: Whole = flag(
+        0,
+        "Stop after this many epochs without a better dev split; 0: never.",
+        free=True,
+    )
+    precision: str = flag(
+        "float32",
+        "Keras dtype policy of the layers; loss and embeddings stay float32.",
+        choices=("float32", "mixed_bfloat16"),
+    )
+    jit_compile: bool = flag(False, "Compile by XLA; for accelerators.")
+    batch_statistics: str = flag(
+        "all",
+        "Whose rows batch normalisation takes its statistics of where several "
+        "replicas share a batch (--distribute): of all, as one device does, or "
+        "of each replica its own, which sends less and learns otherwise.",
+        choices=STATISTICS,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """Optimizer."""
+
+    optimizer: str = flag(
+        "adam",
+        "sgd (Wang 2016), adam (2018), adamw, or with the addons extra one of "
+        "tensorflow-addons by its name, such as LAMB.",
+    )
+    fused_optimizer: bool = flag(
+        True,
+        "Update each weight in one pass over memory; false: by Keras' code for "
+        "the same formula, as in runs of before.",
+        when=_IN_ONE_PASS,
+        before=False,
+    )
+    learning_rate: _Positive = flag(
+        2e-4, "Wang 2016: 0.1 (sgd); 2018: 1e-4 on features, 2e-4 with LSTM."
+    )
+    momentum: Rate = flag(
+        0.9, "Of sgd. Wang 2016: 0.9.", when=({"optimizer": ("sgd",)},)
+    )
+    weight_decay: Amount = flag(
+        0.0,
+        "Decoupled from the gradient. Wang 2016: 5e-4.",
+        when=({"optimizer": AnyBut("adam")},),
+    )
+    schedule: str = flag(
+        "constant",
+        "How the learning rate falls. Wang 2016: step.",
+        choices=("constant", "step", "exponential", "cosine"),
+    )
+    decay_rate: Annotated[float, Limits(0, 1, above=True)] = flag(
+        0.1, "Factor of step and exponential.", when=_STEPPED
+    )
+    decay_epochs: _Positive = flag(
+        10.0, "Epochs to each such factor.", when=_STEPPED
+    )
+    weight_average: Rate = flag(
+        0.0,
+        "Share of the former average that a moving average of the weights "
+        "keeps at each step; they become it when an epoch ends. 0: none.",
+        when=_IN_ONE_PASS,
+    )
+    clip_norm: Amount = flag(0.0, "Largest gradient norm; 0: any. Kiros: 2.")

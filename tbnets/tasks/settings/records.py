@@ -1,0 +1,214 @@
+"""What a run was started with, on disk and beside what it is resumed with.
+
+A *record* is all that is kept of settings: a dict, flag -> value. Which of it
+are settings depends on the task and the model: see `tasks.settings_of`.
+"""
+
+import os
+import pathlib
+import re
+
+from tbnets.checked_files import CheckedFile, is_kind, shown
+from tbnets.errors import InputError
+from tbnets.features import hub
+from tbnets.files import write_json, write_text
+from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
+from tbnets.tasks.settings.flag import KINDS, AnyBut, Flag, reads, written
+from tbnets.tasks.settings.table import ALL, complete
+
+SETTINGS_FILE = "settings.json"
+FLAGFILE = "run.flags"
+_GONE = (
+    ("hard_negatives_per_phrase", 50, {"hard_negative_epochs": AnyBut(0, "")}),
+    ("hardness_epochs", 1.0, {"negatives": ("all_to_hardest",)}),
+    ("word_vectors_weight", 0.001, {"word_vectors_training": ("regularized",)}),
+)
+RETIRED = {
+    name: Flag(name, KINDS[type(value)], value, "", when=(when,))
+    for name, value, when in _GONE
+}
+"""Flags of earlier versions; by their defaults all runs go today."""
+
+
+def write_settings(settings, run_dir):
+    """Writes the settings of a run, for programs and as a flagfile.
+
+    The flagfile names the flags that the run reads. The settings tell the
+    folder too, from which their places start.
+
+    Args:
+        settings: the run's settings.
+        run_dir: its folder.
+    """
+    folder = pathlib.Path(run_dir)
+    start = settings.started_in or os.getcwd()
+    record = {**settings.values(), "started_in": start}
+    write_json(folder / SETTINGS_FILE, record)
+    write_text(folder / FLAGFILE, "".join(flagfile_lines(settings)))
+
+
+def flagfile_lines(settings):
+    """Returns the lines of a flagfile with the flags that a run reads."""
+    return [
+        as_flagfile_line(flag.name, getattr(settings, flag.name))
+        for flag in settings.flags_read()
+    ]
+
+
+def as_flagfile_line(name, value):
+    """Returns the line that sets a flag in a flagfile."""
+    return f"--{name}={written(value)}\n"
+
+
+def read_record(run_dir):
+    """Returns the record of what a run was started with.
+
+    Where `settings.json` alone is damaged, a resumed run writes it again.
+    Flags that a run of an older version did not have get their defaults, or
+    what such a run did instead. Relative places start from `started_in`: the
+    folder that the run was started in, or "" when this is the current one, or
+    is gone.
+
+    Raises:
+        ValueError: `run_dir` is no folder of a run.
+    """
+    path = pathlib.Path(run_dir) / SETTINGS_FILE
+    try:
+        record = completed(CheckedFile(path).json(), path)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"`run_dir` must be the folder of a run. Received: {run_dir=!s} "
+            f"({error}). Start one by tools/train.py, or, where it has "
+            f"checkpoints, add --resume: it writes {SETTINGS_FILE} again."
+        ) from error
+    here, folder = os.getcwd(), record["started_in"]
+    if not os.path.isdir(folder) or os.path.samefile(folder, here):
+        record["started_in"] = ""
+    return record
+
+
+def completed(record, path):
+    """Returns a record of a file or checkpoint with a value of every flag.
+
+    The environment variable TBNETS_DATA beats the data root that was kept:
+    data may have moved since. It starts from the current folder.
+
+    Args:
+        record: dict, flag -> value.
+        path: where it was kept, for the error.
+
+    Raises:
+        ValueError: it is no dict, or a flag has a value of another kind.
+    """
+    _check_kinds(record, path)
+    older = {name: flag.before for name, flag in ALL.items()}
+    record = complete({**older, **record})
+    if DATA_ROOT_VARIABLE in os.environ:
+        record["data_root"] = os.path.abspath(os.environ[DATA_ROOT_VARIABLE])
+    return record
+
+
+def _check_kinds(record, path):
+    """Refuses what can be no record, naming the first that is wrong."""
+    expected, found = "the flags of a run", record
+    if isinstance(record, dict):
+        wrong = [name for name in record if not _fits(name, record[name])]
+        if not wrong:
+            return
+        flag, found = _KEPT[wrong[0]], record[wrong[0]]
+        kind = flag.choices and f"one of {', '.join(flag.choices)}"
+        expected = f"{kind or flag.kind} as `{wrong[0]}`"
+    raise InputError(
+        f"{path}: expected {expected}; found {shown(found)}. Use another copy "
+        "of this file, or start the run again."
+    )
+
+
+_KEPT = {**ALL, "started_in": ALL["run_dir"]}
+_TYPES = {kind: type for type, kind in KINDS.items()}
+_IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
+"""What is in no name of a file; bytes of names that are no text are."""
+
+
+def _fits(name, value):
+    """Tells whether a kept value can be that of a flag."""
+    flag = _KEPT.get(name)
+    if flag is None or value is None:  # Of another version, or not set then.
+        return True
+    known = value in (flag.choices or (value,)) or value in flag.retired
+    is_text = not _IN_NO_NAME.search(written(value))
+    return is_text and known and is_kind(value, _TYPES[flag.kind])
+
+
+def check_choices(record, settings, run_dir):
+    """Refuses to go on with a run by a choice that there is no more.
+
+    Args:
+        record: what the run was started with.
+        settings: what is made of it.
+        run_dir: its folder.
+
+    Raises:
+        ValueError: naming the choice.
+    """
+    for flag in settings.flags_read():
+        if (chosen := record[flag.name]) in flag.retired[:1]:
+            raise InputError(
+                "`--resume` must continue a run whose choices there still are. "
+                f"Received: one with --{flag.name}={chosen}, which is gone "
+                "since tbnets 0.1.0. Start a new --run_dir, where --from="
+                f"{run_dir} begins with its weights; evaluated and exported it "
+                "is as before."
+            )
+
+
+def check_resumable(record, settings, place):
+    """Refuses to continue a run with flags that change what it computes.
+
+    Args:
+        record: what the run was started with.
+        settings: those of the continuation.
+        place: the file or folder that keeps the record, for the error.
+
+    Raises:
+        ValueError: listing every flag that differs.
+    """
+    free = {name for name, flag in ALL.items() if flag.free}
+    if getattr(settings, "schedule", "") == "cosine":
+        free.discard("epochs")
+    why = {"epochs": ", but --schedule=cosine falls to its last epoch"}
+    free.add("started_in")
+    now = {name: flag.default for name, flag in RETIRED.items()}
+    now |= settings.values()
+    differing = [
+        f"--{name}={value} (now {now.get(name)}{why.get(name, '')})"
+        for name, value in sorted(record.items())
+        if name not in free
+        and _counts(name, settings)
+        and hub.unplaced(value) != hub.unplaced(now.get(name))
+    ]
+    if differing:
+        raise InputError(
+            "`--resume` must continue with the flags the run was started "
+            f"with. Received: other values than {'; '.join(differing)}, which "
+            f"{place} keeps. Restore these, or start a new --run_dir."
+        )
+
+
+def _counts(name, settings):
+    """Tells whether a run computes by a flag, also one of another version."""
+    if name in RETIRED:
+        return reads(RETIRED[name], settings)
+    return name not in ALL or settings.reads(name)
+
+
+def without_places(settings):
+    """Returns the settings as a dict without files and folders.
+
+    What leaves the machine must not tell where things lie on it.
+    """
+    return {
+        name: hub.unplaced(value)
+        for name, value in settings.values().items()
+        if name != "started_in" and not ALL[name].is_place
+    }

@@ -1,0 +1,266 @@
+"""Draws a photo with boxes and the phrases that name them.
+
+Box and phrase share a colour that people with any colour vision tell from the
+others. A right box is solid and its phrase has a tick, a wrong one is dashed
+and its phrase has a cross: what is right does not hang on a colour.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from tbnets.evaluation.boxes import clip_boxes
+from tbnets.files import readable
+from tbnets.visualization.letters import font
+
+COLOURS = (
+    *("#e69f00", "#56b4e9", "#009e73", "#f0e442"),
+    *("#0072b2", "#d55e00", "#cc79a7"),
+)
+"""Okabe & Ito 2008, "Color universal design", without black."""
+DARK = {"#0072b2"}
+"""Those on which white is read more easily than black (WCAG 2.1)."""
+SIDE = 480
+"""Longer side of a drawn photo in pixels."""
+LEAST_WIDTH, LEAST_HEIGHT = 200, 60
+LINE, CASING, DASH = 3, 7, 8
+FONT_SIZE, PADDING, HEADING = 15, 4, 26
+GAP = 12
+MOST_LETTERS = 200
+
+
+class PhraseBox(NamedTuple):
+    """A box with the phrase that names it.
+
+    Args:
+        box: `[4]`, x_min, y_min, x_max, y_max in pixels of the photo.
+        phrase: what stands beside it.
+        colour: a number; from 7 on the colours come again.
+        is_right: True for a tick, False for a cross, None for neither.
+    """
+
+    box: np.ndarray
+    phrase: str
+    colour: int = 0
+    is_right: bool | None = None
+
+
+def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
+    """Draws a photo with its boxes, each with its phrase.
+
+    Phrases stand at their boxes, inside of the picture, and do not cover each
+    other as long as there is space. Boxes reach no further than the photo.
+
+    Args:
+        photo: uint8 `[height, width, 3]`, RGB.
+        boxes: list of `PhraseBox`; the first is drawn on top.
+        side: longer side of the drawn photo in pixels, whatever its own.
+        heading: what stands above it; "" for no line there.
+
+    Returns:
+        uint8 `[h, w, 3]`; a very narrow photo has grey beside it, as wide as
+        the phrases need.
+
+    Raises:
+        ValueError: a box is none, see `boxes.check_boxes`.
+
+    Example:
+        >>> dog = PhraseBox([5, 8, 60, 90], "a dog")
+        >>> pixels = draw_boxes(read_photo("a.jpg"), [dog])
+    """
+    photo = Image.fromarray(np.asarray(photo))
+    scale = side / max(photo.size)
+    drawn = [max(1, round(scale * length)) for length in photo.size]
+    size = (max(drawn[0], LEAST_WIDTH), max(drawn[1], LEAST_HEIGHT))
+    corners = np.reshape([one.box for one in boxes], (-1, 4))
+    corners = clip_boxes(corners, *photo.size)
+    corners *= np.divide([*drawn, *drawn], [*photo.size, *photo.size])
+    sheet = Image.new("RGB", size, "#dddddd")
+    sheet.paste(photo.resize(drawn, Image.Resampling.BICUBIC))
+    draw = ImageDraw.Draw(sheet)
+    for one, edges in [*zip(boxes, _in_each_other(corners))][::-1]:
+        _draw_box(draw, edges, one)
+    taken = []
+    # Small boxes have the fewest places for their phrase.
+    areas = np.prod(corners[:, 2:] - corners[:, :2], axis=1)
+    for row in np.argsort(areas, kind="stable"):
+        label = _label(boxes[row], size[0])
+        places = _places(corners[row], label.size, size)
+        place, _ = freest(places, label.size, taken)
+        taken.append((*place, *np.add(place, label.size)))
+        sheet.paste(label, place)
+    return np.asarray(_below_heading(sheet, heading))
+
+
+def draw_side_by_side(photo, truth, found, side=SIDE) -> np.ndarray:
+    """Draws the true boxes of a photo and, at their right, those found.
+
+    Args:
+        photo: uint8 `[height, width, 3]`, RGB.
+        truth: list of `PhraseBox`.
+        found: list of `PhraseBox`.
+        side: longer side of each of the drawn photos in pixels.
+
+    Returns:
+        uint8 `[h, w, 3]`.
+    """
+    left = draw_boxes(photo, truth, side, "true")
+    right = draw_boxes(photo, found, side, "found")
+    between = np.full((len(left), GAP, 3), 255, np.uint8)
+    return np.concatenate([left, between, right], axis=1)
+
+
+def colour_of(number):
+    """Returns the colour of a `PhraseBox`, as #rrggbb."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def _in_each_other(corners):
+    """Moves a box that has the lines of another inside of it.
+
+    Args:
+        corners: `[n, 4]` in pixels of the picture.
+
+    Returns:
+        The same with each box smaller by a line for each one before it that
+        is as large.
+    """
+    near = np.abs(corners[:, None] - corners).max(axis=2) < LINE
+    insets = CASING * np.tril(near, -1).sum(axis=1, keepdims=True)
+    insets = np.minimum(insets, (corners[:, 2:] - corners[:, :2]) / 2)
+    return corners + np.concatenate([insets, -insets], axis=1)
+
+
+def _below_heading(sheet, heading):
+    """Returns a picture below a line of text; as it is without text."""
+    if not heading:
+        return sheet
+    whole = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
+    whole.paste(sheet, (0, HEADING))
+    large = font(FONT_SIZE + 3, heading)
+    said = readable(heading).replace(" .", ".")
+    text = _shortened(said, large, sheet.width)
+    ImageDraw.Draw(whole).text((0, 2), text, "black", large)
+    return whole
+
+
+def _draw_box(draw, edges, one):
+    """Draws a box: coloured lines in black ones, dashed where it is wrong."""
+    x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
+    x_max, y_max = max(x_max - 1, x_min), max(y_max - 1, y_min)
+    for width, colour in ((CASING, "black"), (LINE, colour_of(one.colour))):
+        dashed = one.is_right is False and colour != "black"
+        lines = [
+            (left, y, right, y)
+            for left, right in _dashes(x_min, x_max, dashed)
+            for y in (y_min, y_max)
+        ]
+        lines += [
+            (x, top, x, bottom)
+            for top, bottom in _dashes(y_min, y_max, dashed)
+            for x in (x_min, x_max)
+        ]
+        for line in lines + np.multiply([-1, -1, 1, 1], width // 2):
+            draw.rectangle(line.tolist(), colour)
+
+
+def _dashes(start, end, dashed):
+    """Returns where the pieces of a line start and end."""
+    if not dashed:
+        return [(start, end)]
+    starts = range(start, end + 1, 2 * DASH)
+    return [(first, min(first + DASH - 1, end)) for first in starts]
+
+
+def _label(one, most_width):
+    """Draws a phrase on its colour, with a tick or a cross before it.
+
+    Args:
+        one: the `PhraseBox`.
+        most_width: in pixels; a longer phrase ends in dots.
+
+    Returns:
+        A `PIL.Image.Image`.
+    """
+    height, colour = FONT_SIZE + 2 * PADDING, colour_of(one.colour)
+    ink = "white" if colour in DARK else "black"
+    letters = font(FONT_SIZE, one.phrase)
+    left = PADDING if one.is_right is None else height
+    most_width -= left + PADDING
+    text = _shortened(readable(one.phrase), letters, most_width)
+    width = left + PADDING + round(letters.getlength(text))
+    label = Image.new("RGB", (width, height))
+    draw = ImageDraw.Draw(label)
+    draw.rectangle((0, 0, width - 1, height - 1), colour, "black")
+    draw.text((left, height // 2), text, ink, letters, anchor="lm")
+    near, far, down = 7, height - 5, height - 7
+    if one.is_right:
+        third = near + (far - near) // 3
+        points = [(near, height // 2), (third, down), (far, near)]
+        draw.line(points, ink, 3, joint="curve")
+    elif one.is_right is False:
+        draw.line([(near, near), (far, down)], ink, 3)
+        draw.line([(near, down), (far, near)], ink, 3)
+    return label
+
+
+def _shortened(text, font, width):
+    """Returns as much of the beginning of a text as is no wider."""
+    if len(text) <= MOST_LETTERS and font.getlength(text) <= width:
+        return text
+    text = text[:MOST_LETTERS]
+    while text and font.getlength(f"{text} ...") > width:
+        text = text[:-1].rstrip()
+    return f"{text} ..."
+
+
+def _places(edges, label, size):
+    """Returns places for a label near its box, the nearest first.
+
+    They are above and below the box, inside at its top and bottom, then the
+    whole picture from the box on.
+
+    Args:
+        edges: `[4]`, the box in pixels of the picture.
+        label: width and height of the label.
+        size: width and height of the picture.
+
+    Returns:
+        list of (x, y), upper left corners, the last of them (0, 0).
+    """
+    x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
+    (width, height), last = label, max(size[0] - label[0], 0)
+    near = [
+        (left, top)
+        for top in (y_min - height, y_max, y_min, y_max - height)
+        for left in (x_min, x_max - width)
+        # A place beside the picture is none, but the last column is.
+        if 0 <= top <= size[1] - height
+    ]
+    far = [
+        (left, top)
+        for top in range(0, size[1] - height + 1, height // 2)
+        for left in range(0, size[0] - width + 1, height)
+    ]
+    far.sort(key=lambda one: abs(one[0] - x_min) + abs(one[1] - y_min))
+    return [(min(max(x, 0), last), y) for x, y in [*near, *far, (0, 0)]]
+
+
+def freest(places, size, taken):
+    """Finds the place where words cover the least.
+
+    Args:
+        places: list of (x, y), upper left corners.
+        size: width and height of the words.
+        taken: `[n, 4]`, edges of what should not be covered.
+
+    Returns:
+        The first of the best places, and how many pixels are covered there.
+    """
+    starts, taken = np.array(places)[:, None], np.reshape(taken, (-1, 4))
+    ends = np.minimum(starts + size, taken[:, 2:])
+    shared = np.maximum(ends - np.maximum(starts, taken[:, :2]), 0)
+    covered = shared.prod(axis=-1).sum(axis=1)
+    best = np.argmin(covered)
+    return places[best], covered[best]

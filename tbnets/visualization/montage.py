@@ -1,0 +1,219 @@
+"""Draws the answers of a search side by side."""
+
+import math
+import pathlib
+import textwrap
+from typing import NamedTuple
+
+from PIL import Image, ImageDraw, ImageOps
+
+from tbnets.data.images import BrokenImageError, read_photo
+from tbnets.data.photos import find_photo
+from tbnets.files import readable
+from tbnets.visualization.letters import columns, font
+
+MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
+LEGEND_HEIGHT, SHEET_WIDTH = 24, 2000
+MOST_COLUMNS = 10
+FRAME = 4
+HIT, MISS = "#1a9850", "#d73027"
+CARD_PHOTO, CARD_GAP, CARD_LABEL = 96, 12, 28
+CARD_LINE, CARD_LETTERS = 32, 46
+CARD_WIDTH = 6 * (CARD_PHOTO + CARD_GAP) + 2 * CARD_GAP
+
+
+class Tile(NamedTuple):
+    """An image of a card.
+
+    Args:
+        image_id: its name inside the folder of photos.
+        label: what stands below it.
+        is_hit: True for a green frame, False for a red one, None for none.
+        apart: whether a wider gap stands before it.
+    """
+
+    image_id: str
+    label: str
+    is_hit: bool | None = None
+    apart: bool = False
+
+
+def open_photo(folder, image_id):
+    """Opens one photo as the network sees it, before it is squeezed.
+
+    Args:
+        folder: folder of the photos.
+        image_id: the photo's name there.
+
+    Returns:
+        `PIL.Image.Image` in RGB, or None if there is no such photo.
+    """
+    path = find_photo(folder, image_id)
+    if path is None:
+        return None
+    try:
+        return Image.fromarray(read_photo(path))
+    except BrokenImageError:
+        return None
+
+
+def draw_photo(folder, image_id, size=PHOTO_SIZE):
+    """Draws one photo into a square; a grey square if there is none."""
+    photo = open_photo(folder, image_id)
+    if photo is None:
+        return Image.new("RGB", (size, size), "#eeeeee")
+    return ImageOps.pad(photo, (size, size), color="#eeeeee")
+
+
+def draw_words(text, size):
+    """Draws the beginning of a sentence into a small white square."""
+    square = Image.new("RGB", (size, size), "white")
+    draw = ImageDraw.Draw(square)
+    draw.rectangle((0, 0, size - 1, size - 1), outline="#bbbbbb")
+    lines = textwrap.wrap(text, max(columns(text, size // 6), 1))[: size // 12]
+    draw.text((3, 1), "\n".join(lines), "black", font(10, text), spacing=1)
+    return square
+
+
+def _paste_photo(sheet, folder, image_id, place, is_hit):
+    """Puts a photo on a sheet, framed where hit or miss is known.
+
+    Args:
+        sheet: `PIL.Image.Image`, changed.
+        folder: folder of the photos.
+        image_id: the photo's name there.
+        place: (x, y, side): its upper left corner, and how large it is.
+        is_hit: True for a green frame, False for a red one, None for none.
+    """
+    left, top, side = place
+    photo, wide = draw_photo(folder, image_id, side), 0
+    if is_hit is not None:
+        wide = FRAME
+        photo = ImageOps.expand(photo, wide, HIT if is_hit else MISS)
+    sheet.paste(photo, (left - wide, top - wide))
+
+
+def draw_montage(
+    queries, ids, order, similarities, folder, hits=None, legend=""
+):
+    """Draws each query beside its best images, ten of them in a row.
+
+    Args:
+        queries: list of q strings; a `pathlib.Path` is a photo.
+        ids: image ids.
+        order: int `[q, k]`, rows of the best images.
+        similarities: float `[q, k]`.
+        folder: folder of the photos.
+        hits: list of q, each the rows of the images that answer the query,
+            or None where nobody knows; None for no query.
+        legend: what the frames mean; stands below where there are some.
+
+    Returns:
+        A `PIL.Image.Image`.
+    """
+    hits = hits or [None] * len(queries)
+    is_marked = any(one is not None for one in hits)
+    line, column = PHOTO_SIZE + LABEL_HEIGHT + MARGIN, PHOTO_SIZE + MARGIN
+    row_height = line * math.ceil(order.shape[1] / MOST_COLUMNS)
+    size = (
+        2 * MARGIN + QUERY_WIDTH + column * min(order.shape[1], MOST_COLUMNS),
+        MARGIN + row_height * len(queries) + LEGEND_HEIGHT * is_marked,
+    )
+    sheet = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(sheet)
+    for row, query in enumerate(queries):
+        first = MARGIN + row * row_height
+        _draw_query(sheet, query, (MARGIN, first))
+        for place, index in enumerate(order[row]):
+            left = 2 * MARGIN + QUERY_WIDTH + place % MOST_COLUMNS * column
+            top = first + place // MOST_COLUMNS * line
+            is_hit = None if hits[row] is None else index in hits[row]
+            corner = (left, top, PHOTO_SIZE)
+            _paste_photo(sheet, folder, ids[index], corner, is_hit)
+            label = f"{place + 1}    {similarities[row, place]:.3f}"
+            below = top + PHOTO_SIZE + 6
+            draw.text((left, below), label, "black", font(16, label))
+            name = readable(ids[index])
+            name = textwrap.shorten(name[-columns(name, 28) :], 28)
+            draw.text((left, below + 22), name, "#777777", font(13, name))
+    if is_marked:
+        where = (MARGIN, size[1] - LEGEND_HEIGHT)
+        draw.text(where, legend, "#555555", font(15, legend))
+    return sheet
+
+
+def _draw_query(sheet, query, place):
+    """Writes a sentence on a sheet, or draws a photo that is asked for."""
+    if isinstance(query, pathlib.Path):
+        sheet.paste(draw_photo(query.parent, query.name), place)
+        return
+    letters = columns(query, 20)
+    text = textwrap.fill(query, letters, max_lines=8, placeholder=" ...")
+    draw = ImageDraw.Draw(sheet)
+    draw.text(place, text, "black", font(20, text), spacing=6)
+
+
+def draw_sheet(pictures, legend):
+    """Puts pictures beside and below each other, each kind in its own rows.
+
+    Args:
+        pictures: name -> uint8 `[height, width, 3]`; names of one kind end in
+            a number, and are alike but for it.
+        legend: what they show; stands below.
+
+    Returns:
+        A `PIL.Image.Image`.
+    """
+    placed, kind = [], None
+    left, top, below, right = MARGIN, MARGIN, MARGIN, 0
+    for name, picture in pictures.items():
+        height, width = picture.shape[:2]
+        kind, before = name.rstrip("0123456789"), kind
+        if left + width > SHEET_WIDTH or kind != before:
+            left, top = MARGIN, below
+        placed.append((Image.fromarray(picture), (left, top)))
+        left += width + MARGIN
+        below, right = max(below, top + height + MARGIN), max(right, left)
+    legend = textwrap.fill(legend, right // 8)
+    size = (right, below + LEGEND_HEIGHT * (1 + legend.count("\n")))
+    sheet = Image.new("RGB", size, "white")
+    for one in placed:
+        sheet.paste(*one)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((MARGIN, below), legend, "#555555", font(15, legend), spacing=6)
+    return sheet
+
+
+def draw_card(title, tiles, folder):
+    """Draws a sentence above a row of small images.
+
+    Args:
+        title: the sentence.
+        tiles: list of `Tile`.
+        folder: folder of the photos.
+
+    Returns:
+        A `PIL.Image.Image`, small enough for a card of TensorBoard.
+    """
+    title = title.replace(" .", ".")
+    letters = columns(title, CARD_LETTERS)
+    text = textwrap.fill(title, letters, max_lines=2, placeholder=" ...")
+    top = CARD_GAP + 2 * CARD_LINE  # One picture is as high as the other.
+    step = CARD_PHOTO + CARD_GAP
+    width = CARD_GAP + sum(step + CARD_GAP * tile.apart for tile in tiles)
+    size = (max(width, CARD_WIDTH), top + CARD_PHOTO + CARD_LABEL + CARD_GAP)
+    sheet = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(sheet)
+    above = (CARD_GAP, CARD_GAP // 2)
+    draw.text(above, text, "black", font(25, title), spacing=4)
+    left = CARD_GAP
+    for tile in tiles:
+        left += CARD_GAP * tile.apart
+        corner = (left, top, CARD_PHOTO)
+        _paste_photo(sheet, folder, tile.image_id, corner, tile.is_hit)
+        wide = max(font(20, tile.label).getlength(tile.label), CARD_PHOTO)
+        fitting = font(int(20 * CARD_PHOTO / wide), tile.label)
+        below = (left, top + CARD_PHOTO + FRAME)
+        draw.text(below, tile.label, "#555555", fitting)
+        left += step
+    return sheet

@@ -1,0 +1,143 @@
+"""Writes the answers of a search as one HTML page that opens anywhere.
+
+The page holds its thumbnails and its style, has no scripts and loads nothing:
+it can be mailed, and opens from the disk. Only its links lead to the photos.
+"""
+
+import base64
+import html
+import io
+import os
+import pathlib
+import re
+import string
+import urllib.parse
+from typing import NamedTuple
+
+from PIL import Image
+
+from tbnets.data.photos import find_photo
+from tbnets.files import readable, write_text
+from tbnets.visualization.montage import open_photo
+
+THUMBNAIL_SIZE = 400
+"""Longer side in pixels: sharp on screens of two pixels a point."""
+JPEG_QUALITY = 80
+
+
+_PAGE = string.Template(
+    pathlib.Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+)
+
+
+class Section(NamedTuple):
+    """One query with its answers.
+
+    Args:
+        query: the sentence.
+        note: what else is to be said of it, or "".
+        image_ids: names of the best photos in their folder, best first.
+        similarities: as many floats.
+    """
+
+    query: str
+    note: str
+    image_ids: list
+    similarities: list
+
+
+def write_page(path, sections, folder, about):
+    """Writes the answers as one HTML file.
+
+    A photo is linked by where it lies relative to the page if it lies below
+    the page's folder, so that both can be moved together; else by its full
+    path.
+
+    Args:
+        path: file to write.
+        sections: list of `Section`.
+        folder: folder of the photos.
+        about: what was searched, and with what.
+
+    Raises:
+        OSError: it can not be written.
+    """
+    start = pathlib.Path(os.path.abspath(path)).parent
+    others = len(sections) - 1
+    more = f" and {others} more" if others else ""
+    text = _PAGE.substitute(
+        title=f"Photos for \u201c{_text(sections[0].query)}\u201d{more}",
+        about=_text(about),
+        sections="\n".join(_section(one, folder, start) for one in sections),
+    )
+    write_text(path, text)
+
+
+def thumbnail(photo):
+    """Returns a photo as a data URI: a JPEG of at most `THUMBNAIL_SIZE`.
+
+    Args:
+        photo: `PIL.Image.Image`, left as it is.
+    """
+    code = base64.b64encode(jpeg(photo, THUMBNAIL_SIZE)).decode("ascii")
+    return f"data:image/jpeg;base64,{code}"
+
+
+def jpeg(photo, side):
+    """Returns a photo as a JPEG, scaled down to a longer side in pixels."""
+    small = photo.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
+    return buffer.getvalue()
+
+
+def link(photo, start):
+    """Returns the address of a photo for a page.
+
+    Args:
+        photo: path of the photo.
+        start: folder of the page, as an absolute path.
+    """
+    photo = pathlib.Path(os.path.abspath(photo))
+    if photo.is_relative_to(start):
+        return urllib.parse.quote(os.fsencode(photo.relative_to(start)))
+    return photo.as_uri()
+
+
+def _section(section, folder, start):
+    """Returns the HTML of one query."""
+    pairs = zip(section.image_ids, section.similarities)
+    answers = "\n".join(
+        _answer(rank, *pair, folder, start)
+        for rank, pair in enumerate(pairs, 1)
+    )
+    note = f"<p>{_text(section.note)}</p>\n" if section.note else ""
+    head = f"<section>\n<h2>{_text(section.query)}</h2>\n{note}"
+    return f"{head}<ol>\n{answers}\n</ol>\n</section>"
+
+
+def _answer(rank, image_id, similarity, folder, start):
+    """Returns the HTML of one photo."""
+    photo = open_photo(folder, image_id)
+    facts = (
+        f'<span class="facts"><span class="rank">{rank}</span> '
+        f'<span class="similarity" title="similarity">{similarity:.3f}</span>'
+        f'</span> <span class="name">{_name(image_id)}</span>'
+    )
+    if photo is None:
+        return f'<li><span class="missing">no photo</span>{facts}</li>'
+    address = _text(link(find_photo(folder, image_id), start))
+    picture = f'<img src="{thumbnail(photo)}" alt="{_text(image_id)}">'
+    return f'<li><a href="{address}">{picture}{facts}</a></li>'
+
+
+def _name(image_id):
+    """Returns a file's name as HTML that may be broken where it reads well."""
+    parts = re.split(r"(?<=[/_-])|(?=\.[^.]*$)", image_id)
+    return "<wbr>".join(_text(part) for part in parts)
+
+
+def _text(text):
+    """Returns any text as HTML shows it, also between quotes."""
+    return html.escape(readable(text), quote=True)

@@ -1,0 +1,182 @@
+"""Draws a space of embeddings as a map: what is alike lies together.
+
+Photos are drawn small, sentences as dots that lines join to their photo,
+noun phrases as diamonds. Words stand wherever there is space for them.
+"""
+
+import textwrap
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from tbnets.errors import import_extra
+from tbnets.files import readable
+from tbnets.visualization.boxes import freest
+from tbnets.visualization.letters import font
+from tbnets.visualization.points import CAPTION, IMAGE, PHRASE
+
+PERPLEXITY = 30
+"""How many neighbours a point has, or so; t-SNE's own default."""
+WIDTH, HEIGHT, MARGIN, LEGEND_HEIGHT = 1400, 1000, 60, 44
+PHOTO, DOT, DIAMOND = 46, 4, 6
+FONT_SIZE, LEGEND_SIZE, MOST_LETTERS = 13, 17, 30
+INK = {CAPTION: "#0072b2", PHRASE: "#d55e00"}
+"""Two colours that people with any colour vision tell apart (Okabe & Ito)."""
+LINE, FRAME, NO_PHOTO = "#c4d4de", "#444444", "#dddddd"
+
+
+def import_tsne():
+    """Returns scikit-learn's `TSNE`, or says how to install it.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    return import_extra("map", "sklearn.manifold").TSNE
+
+
+def lay_out(vectors):
+    """Lays points out in a plane so that neighbours stay neighbours.
+
+    How far apart two groups lie, and which way is up, means nothing.
+
+    Args:
+        vectors: float `[n, dim]`, unit vectors: the Euclidean distance that
+            is looked at puts neighbours in the order of their cosine.
+
+    Returns:
+        float `[n, 2]` from 0 to 1.
+
+    Raises:
+        ImportError: scikit-learn is not installed.
+
+    Source: van der Maaten & Hinton 2008, "Visualizing data using t-SNE", by
+        which Niu et al. 2017, Fig. 8, is drawn.
+    """
+    make, count = import_tsne(), len(vectors)
+    if count < 4:  # There are no neighbours to keep.
+        return np.linspace([0.2, 0.5], [0.8, 0.5], count)
+    # A collapsed space has no main directions to start from.
+    is_spread = min(np.shape(vectors)) > 1 and np.ptp(vectors, axis=0).any()
+    places = make(
+        perplexity=min(PERPLEXITY, (count - 1) / 3),
+        init="pca" if is_spread else "random",
+        learning_rate="auto",
+        random_state=0,
+    ).fit_transform(np.asarray(vectors, np.float32))
+    low, high = places.min(axis=0), places.max(axis=0)
+    return (places - low) / np.maximum(high - low, 1e-12)
+
+
+def draw_map(points, title):
+    """Draws points of one space.
+
+    Args:
+        points: `visualization.points.Points` with the columns that a map reads.
+        title: what stands below, beside what the marks mean.
+
+    Returns:
+        A `PIL.Image.Image`.
+
+    Raises:
+        ImportError: scikit-learn is not installed.
+
+    Source: Niu et al. 2017, Fig. 8. Departures: photos and words stand where
+        the paper has numbers; noun phrases are drawn too.
+    """
+    sheet = Image.new("RGB", (WIDTH, HEIGHT + LEGEND_HEIGHT), "white")
+    draw = ImageDraw.Draw(sheet)
+    room = np.array([WIDTH, HEIGHT]) - 2 * MARGIN
+    places = MARGIN + lay_out(points.vectors) * room
+    places = places.round().astype(int)
+    kinds = np.array(points.columns["kind"])
+    images = np.flatnonzero(kinds == IMAGE)
+    at = {points.columns["image"][row]: tuple(places[row]) for row in images}
+    for row in np.flatnonzero(kinds == CAPTION):
+        own = at.get(points.columns["image"][row])
+        if own:
+            draw.line([own, tuple(places[row])], LINE)
+    for row in np.flatnonzero(kinds != IMAGE):
+        _draw_mark(draw, places[row], kinds[row])
+    for row in images:
+        photo = None if points.thumbnails is None else points.thumbnails[row]
+        _paste(sheet, photo, places[row])
+    _write_words(draw, places, kinds, points.columns["text"])
+    _write_legend(draw, title, kinds)
+    return sheet
+
+
+def _draw_mark(draw, place, kind):
+    """Draws the mark of a sentence or of a noun phrase."""
+    x, y = map(int, place)
+    if kind == PHRASE:
+        reach = DIAMOND
+        corners = [(x - reach, y), (x, y - reach), (x + reach, y)]
+        draw.polygon([*corners, (x, y + reach)], INK[kind], "white")
+    else:
+        draw.ellipse((x - DOT, y - DOT, x + DOT, y + DOT), INK[kind], "white")
+
+
+def _paste(sheet, pixels, place):
+    """Pastes a photo around a place; a grey square where there is none."""
+    photo = Image.new("RGB", (PHOTO, PHOTO), NO_PHOTO)
+    if pixels is not None:
+        photo = Image.fromarray(pixels).resize((PHOTO, PHOTO))
+    ImageDraw.Draw(photo).rectangle((0, 0, PHOTO - 1, PHOTO - 1), outline=FRAME)
+    sheet.paste(photo, tuple(int(one) - PHOTO // 2 for one in place))
+
+
+def _write_words(draw, places, kinds, texts):
+    """Writes the words of sentences and phrases that cover nothing."""
+    reach = np.where(kinds == IMAGE, PHOTO // 2, DOT)[:, None]
+    taken = [*np.concatenate([places - reach, places + reach], axis=1)]
+    # Phrases are few words: more of them find space.
+    order = np.argsort(kinds != PHRASE, kind="stable")
+    for row in order[kinds[order] != IMAGE]:
+        text = readable(texts[row])
+        text = textwrap.shorten(text, MOST_LETTERS, placeholder=" ...")
+        small = font(FONT_SIZE, text)
+        box = _free_box(places[row], small.getlength(text), taken)
+        if text and box is not None:
+            draw.text(box[:2], text, INK[kinds[row]], small)
+            taken.append(box)
+
+
+def _free_box(place, width, taken):
+    """Returns the edges of words beside a mark that cover nothing, or None.
+
+    Args:
+        place: (x, y) of the mark.
+        width: of the words in pixels.
+        taken: `[n, 4]`, edges of what must not be covered.
+    """
+    x, y = place
+    size = width, height = int(np.ceil(width)), FONT_SIZE + 3
+    inside = [
+        (left, top)
+        for left, top in (
+            (x + DIAMOND + 3, y - height // 2),
+            (x - DIAMOND - 3 - width, y - height // 2),
+            (x - width // 2, y - DIAMOND - 2 - height),
+            (x - width // 2, y + DIAMOND + 1),
+        )
+        if 0 <= left <= WIDTH - width and 0 <= top <= HEIGHT - height
+    ]
+    if not inside:
+        return None
+    free, covered = freest(inside, size, taken)
+    return None if covered else [*free, *np.add(free, size)]
+
+
+def _write_legend(draw, title, kinds):
+    """Writes below the map what is drawn: the title, and the marks."""
+    large = font(LEGEND_SIZE, title)
+    top = HEIGHT + LEGEND_HEIGHT // 2
+    left = MARGIN // 2
+    for kind in (CAPTION, PHRASE):
+        if count := np.count_nonzero(kinds == kind):
+            _draw_mark(draw, (left, top), kind)
+            said = f"{count} {kind}s"
+            draw.text((left + 14, top), said, INK[kind], large, anchor="lm")
+            left += 14 + round(large.getlength(said)) + 28
+    said = f"{np.count_nonzero(kinds == IMAGE)} images    {readable(title)}"
+    draw.text((left, top), said, "#333333", large, anchor="lm")

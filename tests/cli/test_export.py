@@ -1,0 +1,44 @@
+"""Tests of exporting what is exported already."""
+
+import pytest
+
+from tbnets.serving.saved_files import read_metadata
+from tbnets.serving.served import load_saved_model
+from tests import tiny_localizer, verbs
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("source")
+    tiny_localizer.write_model(folder / "1", read_regions=None)
+    return folder
+
+
+def test_versions_for_a_server(source, tmp_path):
+    warmup = pytest.importorskip("tbnets.serving.warmup")
+    pytest.importorskip("tensorflow_serving")
+    output = tmp_path / "served" / "colours"
+    words = (f"--model={source}", f"--output={output}", "--serving")
+    keep = "--signatures=embed_phrases,embed_regions"
+    said, _, failure = verbs.ask("export", *words, keep)
+    assert not failure
+    path, *files = [line.split()[1] for line in said.splitlines()]
+    assert path == str(output / "1")
+    assert {str(one) for one in output.iterdir()} == {path, *files}
+    assert len(files) == 4 and str(output / "batching_parameters.txt") in files
+    model = load_saved_model(path)  # Its files are those of its sha256.
+    requests = warmup.read_requests(path)
+    asked = {one.model_spec.signature_name for one in requests}
+    assert asked == set(model.signatures)
+    assert warmup.WARMUP_FILE in model.metadata["sha256"]
+
+
+def test_the_next_version_has_all_signatures(source, tmp_path):
+    (tmp_path / "6").mkdir()
+    words = (f"--model={source}", f"--output={tmp_path}")
+    said, _, failure = verbs.ask("export", *words)
+    assert (said, failure) == (f"SavedModel  {tmp_path / '7'}\n", "")
+    said = [read_metadata(one) for one in (source / "1", tmp_path / "7")]
+    assert said[0]["signatures"] == said[1]["signatures"]
+    *_, failure = verbs.ask("export", words[0], f"--output={tmp_path / '7'}")
+    assert "must not exist yet" in failure and "version, 8" in failure

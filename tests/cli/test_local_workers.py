@@ -1,0 +1,141 @@
+"""Starts processes of plain Python; what they train is none of its business."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import pytest
+
+from tbnets.cli import local_workers, train
+from tbnets.errors import InputError, UnreachableError
+from tbnets.training.distribution import Workers
+
+BEGIN = """
+import json, os, sys, time
+config = json.loads(os.environ["TF_CONFIG"])
+index = config["task"]["index"]
+assert len(set(config["cluster"]["worker"])) == 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def without_tf_config(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+def run(code):
+    # -S: a start in 10 ms.
+    local_workers.run(2, [sys.executable, "-S", "-c", BEGIN + code])
+
+
+def test_the_chief_is_heard_as_it_is_and_others_by_name(capfd):
+    run("print('out', index, os.environ['TF_NUM_INTRAOP_THREADS'])")
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    out, err = capfd.readouterr()
+    assert out == f"out 0 {threads}\n"
+    assert err == f"worker 1: out 1 {threads}\n"
+
+
+@pytest.mark.parametrize(
+    "dies, told",
+    [
+        ("os.kill(os.getpid(), 9)", "Received: worker 1, killed by SIGKILL;"),
+        ("sys.exit('error: no')", "worker 1, which ended with exit code 1;"),
+    ],
+)
+def test_the_one_that_dies_is_named_and_the_other_ends(capfd, dies, told):
+    start = time.monotonic()
+    with pytest.raises(UnreachableError) as error:
+        run(f"{dies} if index else time.sleep(60)")
+    assert told in str(error.value)
+    assert time.monotonic() - start < 10
+    if "exit" in dies:
+        assert capfd.readouterr().err == "worker 1: error: no\n"
+
+
+def test_ctrl_c_lets_the_chief_speak_and_ends_all(capfd):
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import signal\n"
+            "from tbnets.cli import local_workers\n"
+            # What a shell starts in the background ignores it.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            f"local_workers.run(2, {[sys.executable, '-S', '-c', _SLEEPS]!r})",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert ended.returncode == -signal.SIGINT
+    assert ended.stdout == "stopped\n"
+
+
+_SLEEPS = """
+import os, signal, time
+try:
+    if os.environ["TBNETS_LOCAL_WORKER"] == "1":  # All are started.
+        time.sleep(0.5)
+        os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [{}, {"local_workers": 2}, {"distribute": "mirrored", "num_replicas": 3}],
+)
+def test_a_run_that_is_stopped_goes_on_by_as_many(monkeypatch, capsys, devices):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train.loop, "fit", stopped)
+    session = types.SimpleNamespace(workers=Workers(), run_dir="runs/first")
+    with pytest.raises(KeyboardInterrupt):
+        train.fit(session, None, train.Options(resume=True, **devices))
+    told = "".join(f" --{name}={value}" for name, value in devices.items())
+    line = f"python tools/train.py --resume --run_dir=runs/first{told}\n"
+    assert capsys.readouterr().err.endswith(f"Go on with: {line}")
+    session.run_dir = "my runs/first"  # As it is typed.
+    with pytest.raises(KeyboardInterrupt):
+        train.fit(session, None, train.Options(resume=True))
+    line = "python tools/train.py --resume '--run_dir=my runs/first'\n"
+    assert capsys.readouterr().err.endswith(f"Go on with: {line}")
+
+
+def test_a_worker_ends_with_the_process_that_started_it():
+    code = (
+        "from tbnets.cli import local_workers\n"
+        "import time\n"
+        "local_workers.end_with_parent()\n"
+        "time.sleep(60)"
+    )
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE
+    )
+    worker.stdin.close()  # As the system does where its parent was killed.
+    assert worker.wait(30) == 1
+
+
+@pytest.mark.parametrize(
+    "other, told",
+    [
+        ({"num_replicas": 2}, "`--num_replicas` must come with"),
+        ({"distribute": "mirrored"}, "`--local_workers` must come with"),
+    ],
+)
+def test_devices_that_exclude_each_other_are_refused(other, told):
+    options = train.Options(local_workers=2, **other)
+    with pytest.raises(InputError, match=told):
+        train._start_workers(options, None)
+
+
+def test_a_process_that_is_a_worker_itself_starts_none(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    with pytest.raises(InputError, match="where no TF_CONFIG is"):
+        local_workers.run(2)

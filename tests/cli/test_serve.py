@@ -1,0 +1,139 @@
+"""What `tbnets serve` is asked for, and what it says."""
+
+import socket
+
+import pytest
+
+from tbnets.cli import serve
+from tbnets.errors import InputError
+from tests.extras.server.tiny_models import write_version
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    for number in (1, 2):
+        write_version(folder, number)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "place"),
+    [
+        ("{}", "tiny", ""),
+        ("{}/1", "tiny", "1"),
+        ("own={}", "own", ""),
+        ("a=b={}", "a=b", ""),
+    ],
+)
+def test_a_model_is_called_by_its_folder_or_otherwise(
+    folder, written, name, place
+):
+    found = serve.folders_of([written.format(folder)])
+    assert found == {name: folder / place}
+
+
+def test_a_model_of_the_zoo_is_called_as_there():
+    [(name, path)] = serve.folders_of(["scenes_embedding"]).items()
+    assert name == path.name == "scenes_embedding"
+
+
+@pytest.mark.parametrize("names", [["x=", "x="], ["a/b="], ["a:b="]])
+def test_names_that_no_url_has(folder, names):
+    with pytest.raises(InputError, match="name each model once, without / and"):
+        serve.folders_of([f"{name}{folder}" for name in names])
+
+
+def test_no_model_is_refused():
+    options = serve.Options(model=[])
+    with pytest.raises(InputError, match="`--model` must name a model"):
+        serve.open_models(options, print)
+
+
+def write_config(tmp_path, folder, more=""):
+    path = tmp_path / "models.config"
+    path.write_text(
+        "# Two names for one.\nmodel_config_list {\n  config {\n"
+        f'    name: "tiny"\n    base_path: "{folder}"\n{more}'
+        '    model_platform: "tensorflow"\n  }\n}\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        ("", [2]),
+        ("all {}", [1, 2]),
+        ("latest { num_versions: 2 }", [1, 2]),
+        ("specific { versions: 1 versions: 7 }", [1]),
+    ],
+)
+def test_a_config_of_tensorflow_serving_is_read(
+    tmp_path, folder, policy, wanted
+):
+    pytest.importorskip("tensorflow_serving")
+    more = f"model_version_policy {{ {policy} }}\n" if policy else ""
+    more += 'version_labels { key: "stable" value: 1 }\n'
+    path = write_config(tmp_path, folder, more)
+    folders, policies, labels = serve.read_config(path)
+    assert folders == {"tiny": folder}
+    assert policies["tiny"]({1: "one", 2: "two"}) == wanted
+    assert labels == {"tiny": {"stable": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model_config_list {", "a model_config_list; found 1:19 : Expected"),
+        ("", "a model_config_list with models; found none"),
+        (
+            'model_config_list { config { name: "x" model_platform: "x" } }',
+            'model_platform: "tensorflow"; found',
+        ),
+        ("model_config_list { config { } }", "another name for each model"),
+    ],
+)
+def test_a_config_that_is_none(tmp_path, text, message):
+    pytest.importorskip("tensorflow_serving")
+    path = tmp_path / "models.config"
+    path.write_text(text)
+    with pytest.raises(InputError, match=f"^{path}.*{message}"):
+        serve.read_config(path)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"port": 8501}, "must be two, or one of them 0. Received: 8501"),
+        (
+            {"batching_parameters_file": "x"},
+            "must come with --enable_batching",
+        ),
+    ],
+)
+def test_flags_that_say_nothing_together(flags, message):
+    with pytest.raises(InputError, match=message):
+        serve.main(serve.Options(**flags))
+
+
+def test_it_says_how_to_ask_it_and_ends_by_ctrl_c(folder, monkeypatch, capsys):
+    def ended():
+        raise KeyboardInterrupt
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr(serve.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(serve.loopback, "wait", ended)
+    options = serve.Options(
+        model=[f"tiny={folder}"], port=0, rest_api_port=port, host="127.0.0.1"
+    )
+    assert serve.main(options) is None
+    said = capsys.readouterr()
+    assert f"REST  127.0.0.1:{port}\n" in said.out and "gRPC" not in said.out
+    assert (
+        f"tools/ask.py status --server=http://127.0.0.1:{port} --model=tiny"
+        in said.out
+    )
+    assert said.out.endswith("Ending: requests in work are answered first.\n")
+    assert said.err == "tiny version 2 serves\ntiny version 2 has ended\n"

@@ -1,0 +1,240 @@
+"""Tests of the verbs: what `tbnets` says, and that tools are the same."""
+
+import importlib
+import math
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tbnets import __version__ as version
+from tbnets import cli, startup
+from tbnets.models.fit_arguments import FiniteSteps
+from tests import fresh
+from tests.verbs import ask
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OF_CLONES = {
+    *("benchmark", "compare_features", "compare_parses"),
+    *("compare_replicas", "fuzz", "make_zoo", "reproduce", "scene_ceiling"),
+}
+
+
+SCRIPT = (
+    "import sys; sys.argv[0] = '/bin/tbnets'; "
+    "from tbnets import commands; cli.main()"
+)
+
+
+def tbnets(*words, **environment):
+    """Runs the console script in a process of its own."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_without_a_verb_all_are_listed_and_nothing_heavy_is_loaded():
+    code = (
+        "import sys; from tbnets import commands; cli.overview(); "
+        "print(*{'tensorflow', 'keras'} & sys.modules.keys())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (ended.stdout, ended.stderr) == ("\n", "")
+    for line in ((), ("--help",)):
+        code, out, err = tbnets(*line)
+        assert (code, err) == (0, "")
+        for verb, text in cli.VERBS.items():
+            assert f"  {verb} " in out and text in out
+        assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_each_verb_tells_its_flags_and_the_version(verb):
+    out, _, failure = ask(verb, "-h")
+    assert failure == "" and f"tools/{verb}.py" in out and "  --" in out
+    assert ask(verb, "--version") == (f"{version}\n", "", "")
+
+
+def test_the_version_is_that_of_the_package():
+    assert tbnets("--version") == (0, f"{version}\n", "")
+
+
+def test_of_arguments_that_are_flags_an_error_speaks_as_such():
+    text = "`steps` must end. Received: steps=log, split=dev. See `top`, top=3."
+    told = cli.as_flags(text, {"image_transform", "top", "splits"})
+    assert told == (
+        "`--image_transform` must end. Received: --image_transform=log, "
+        "split=dev. See `--top`, --top=3."
+    )
+    text = "`images` must hold finite numbers. Received: nan."
+    assert cli.as_flags(text, {"images"}) == text  # Or features of them.
+    told = cli.as_flags("`weights` of weights=x", {"cnn_weights"})
+    assert told == "`--cnn_weights` of --cnn_weights=x"
+    text = "`images` must be photos. Received: images=a name=b.jpg, name=x."
+    told = cli.as_flags(text, {"images", "cnn"})
+    assert told == (
+        "`--images` must be photos. Received: --images=a name=b.jpg, --cnn=x."
+    )
+    text = "`preset` must be a folder. Received: preset=/here/my, clip."
+    values = {"cnn": "resnet", "text_encoder": "hub:./my, clip", "hub": ""}
+    told = cli.as_flags(text, values, values)
+    assert told == (
+        "`--text_encoder` must be a folder. Received: --text_encoder=/here/my, "
+        "clip."
+    )
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("path='a.jpg', which is none.", "`--like`: --like='a.jpg', which is"),
+        ("path=q, which holds b.", "`--output`: --output=q, which holds b."),
+        ("path=./q.", "`--output`: --output=./q."),
+        ("path=q", "`--output`: --output=q"),
+        ("path=q/b.jpg, which is none.", "`path`: path=q/b.jpg, which is none"),
+        ("path=qu, which is none.", "`path`: path=qu, which is none."),
+        ("path='q, which is none.", "`path`: path='q, which is none."),
+        ("path=x y. Name", "`--image` or `--html`: path=x y. Name"),
+    ],
+)
+def test_a_path_is_the_flag_whose_value_it_is(text, told):
+    values = {"like": ["b.jpg", "a.jpg"], "output": "./q", "top": 5}
+    values |= {"image": "x y", "html": "x y", "montage": None, "json": ""}
+    found = cli.as_flags(f"`path`: {text}", values, values)
+    assert found.startswith(told)
+
+
+def test_words_are_no_flags(tmp_path, monkeypatch):
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q" / "note.txt").touch()
+    monkeypatch.chdir(tmp_path)
+    failure = ask("index", "q", "--output=q", "--model=scenes_embedding")[2]
+    assert failure.startswith("`--output` must be a new folder")
+    assert "Received: --output=q, which holds note.txt" in failure
+
+
+def test_steps_that_left_the_finite_numbers_speak_of_no_other_flag():
+    with pytest.raises(ValueError) as caught:
+        FiniteSteps().on_epoch_end(0, {"loss": 0.5, "gradient_norm": math.nan})
+    text = str(caught.value)
+    assert "Received: loss 0.5 and gradient_norm nan after epoch 1" in text
+    assert text.endswith("set `gradient_clip_norm`.")
+    told = cli.as_flags(text, {"loss", "clip_norm"})
+    assert "Received: loss 0.5 and" in told
+    assert told.endswith("set `--clip_norm`.")
+
+
+@pytest.mark.parametrize(
+    "word, expected",
+    [
+        ("train", "train"),
+        ("describe", "describe_data"),
+        ("make_s", "make_scenes"),
+    ],
+)
+def test_the_beginning_of_a_verb_will_do(word, expected):
+    assert cli.verb_of(word) == expected
+
+
+@pytest.mark.parametrize(
+    "word, near",
+    [
+        ("quary", "Did you mean query? "),
+        ("extract", "extract_image_features or extract_text_features?"),
+        ("zzz", "zzz. tbnets --help"),
+    ],
+)
+def test_an_unknown_verb_names_the_near_ones(word, near):
+    with pytest.raises(ValueError, match="must be given one of its") as caught:
+        cli.verb_of(word)
+    assert near in str(caught.value) and "--help" in str(caught.value)
+
+
+def test_an_unknown_verb_is_one_line():
+    code, out, err = tbnets("trian")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: `tbnets`") and "mean train?" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_each_verb_has_a_tool_that_is_the_same(verb):
+    module = importlib.import_module(f"tbnets.cli.{verb}")
+    assert f"tools/{verb}.py" in module.__doc__
+    text = (ROOT / "tools" / f"{verb}.py").read_text("utf-8")
+    assert f'commands.run_tool("{verb}")' in text
+    assert text.count("\n") == 6
+
+
+def test_there_are_no_other_tools():
+    tools = {path.stem for path in (ROOT / "tools").glob("*.py")}
+    assert tools == {*cli.VERBS, *OF_CLONES}
+
+
+def test_help_of_a_verb_teaches_by_commands_that_can_be_typed(monkeypatch):
+    out, _, failure = ask("query", "--help")
+    assert failure == "" and "  python tools/query.py photos " in out
+    assert "  --top  (default: 5)\n" in out
+    assert "  QUERIES ...\n        Sentences to search by; before" in out
+    monkeypatch.setattr("sys.argv", ["/bin/tbnets", "query"])
+    out, _, _ = ask("query", "-?")
+    assert '  tbnets query photos "a dog in' in out
+    assert "tools/" not in out
+
+
+def test_errors_name_commands_that_can_be_typed():
+    ended = fresh.run("-c", SCRIPT, "evaluate")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.endswith("`tbnets evaluate --help` shows an example.\n")
+
+
+def test_texts_name_the_command_of_this_process(monkeypatch):
+    text = "Run python tools/train.py --resume, or tools/export.py."
+    monkeypatch.setattr("sys.argv", ["tools/train.py", "--images=my photos"])
+    assert startup.spoken(text) == text
+    assert startup.typed() == "tools/train.py '--images=my photos'"
+    monkeypatch.setattr("sys.argv", ["/home/me/tbnets", "train", "--resume"])
+    assert startup.typed() == "tbnets train --resume"
+    assert (
+        startup.spoken(text) == "Run tbnets train --resume, or tbnets export."
+    )
+
+
+def test_a_verb_is_called_from_python(tmp_path, capsys):
+    from tbnets.cli import make_scenes
+
+    options = make_scenes.Options(
+        folder=str(tmp_path / "scenes"), num_train=2, num_dev=0, num_test=0
+    )
+    make_scenes.main(options)
+    assert "Wrote 2 training" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("verb", "takes"),
+    [("query", True), ("demo", True), ("index", False), ("export", False)],
+)
+def test_help_tells_of_a_model_on_a_server_where_one_is_taken(verb, takes):
+    out, _, _ = ask(verb, "--help")
+    assert ("http://localhost:8501/NAME" in out) is takes
+
+
+def test_help_may_be_read_in_part():
+    code = "from tbnets import commands; cli.main()"
+    head = f'{sys.executable} -c "{code}" --help | head -1'
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {head}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+    )
+    assert ended.returncode in (0, 141) and ended.stderr == ""
+    assert ended.stdout.startswith("Networks for image-text matching")

@@ -1,0 +1,46 @@
+"""The verb that tells of the models that come along, and writes one."""
+
+import pytest
+
+import tbnets
+from tbnets.serving import warmup
+from tbnets.serving.served import load_saved_model
+from tests.verbs import ask
+
+
+def test_without_flags_the_table_is_printed():
+    assert ask("zoo") == (f"{tbnets.zoo.describe()}\n", "", "")
+
+
+def test_a_model_is_exported_with_what_a_server_starts_with(tmp_path):
+    pytest.importorskip("tensorflow_serving.apis")
+    name = "scenes_hm_lstm"
+    folder = tmp_path / "served" / name
+    for version in (1, 2):
+        path = folder / str(version)
+        out, err, failure = ask("zoo", f"--export={name}", tmp_path / "served")
+        assert out.startswith(f"SavedModel  {path}\n")
+        assert (err, failure) == ("", "")
+    assert (folder / "models.config").is_file()
+    requests = warmup.read_requests(path)
+    names = {request.model_spec.signature_name for request in requests}
+    assert names == {*load_saved_model(path).signatures}
+    [own] = load_saved_model(path).embed_text(["(NP red ball)"])
+    [wanted] = tbnets.zoo.load(name).embed_text(["(NP red ball)"])
+    assert own.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        (["--export=scenes_hm_lstm"], "and 0 folders"),
+        (["served"], "--export= and 1 folders"),
+        (["--export=scenes_hm_lstm", "a", "b"], "and 2 folders"),
+        (["--export=scenes", "a"], "There are: entities_localization"),
+        (["--export=scenes", "a"], "`--export` must be one of the zoo's"),
+    ],
+)
+def test_what_can_not_be_written_is_refused(line, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert said in ask("zoo", *line)[2]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,195 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.data.localization import candidates
+from tbnets.losses import hinges, miners, positives, triplet
+from tests import reference
+
+# Regions, phrases, candidates, chains, share of negatives.
+SHAPES = {
+    "usual": (7, 6, 40, 5, 0.5),
+    "few_negatives": (7, 6, 40, 5, 0.05),
+    "one_thing": (3, 4, 20, 1, 0.5),
+    "all_overlap": (5, 5, 30, 4, 0.0),
+    "no_candidates": (3, 3, 0, 3, 0.5),
+    "one_pair": (1, 1, 9, 1, 0.9),
+    "no_regions": (0, 3, 9, 3, 0.5),
+}
+MARGIN = 0.3
+
+
+def unit_rows(generator, count, dim=5):
+    rows = generator.normal(size=(count, dim))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("f4")
+
+
+def batch(name, seed=0):
+    num_regions, num_phrases, num_candidates, num_chains, share = SHAPES[name]
+    generator = np.random.default_rng(seed)
+    rows = [
+        unit_rows(generator, count)
+        for count in (num_regions, num_phrases, num_candidates)
+    ]
+    chains = [
+        generator.integers(0, num_chains, count)
+        for count in (num_regions, num_phrases)
+    ]
+    is_negative = generator.random((num_phrases, num_candidates)) < share
+    return (*rows, chains, is_negative)
+
+
+def views(regions, phrases, found, chains, is_negative, num_negatives):
+    """What a network does: mine, list what is used, compare with that."""
+    columns, valid = candidates.hardest_candidates(
+        phrases @ tf.transpose(found), is_negative, num_negatives
+    )
+    used, places = candidates.used_columns(columns, valid, len(found))
+    masks = positives.positive_masks(*chains)
+    others = hinges.views(regions, phrases, masks)
+    others["text_to_image"] = candidates.candidate_view(
+        phrases,
+        regions,
+        tf.gather(found, used),
+        tf.transpose(masks.image_to_text),
+        places,
+        valid,
+    )
+    return others, used.numpy()
+
+
+def listed(view, num_negatives, names):
+    """The triplets with a loss of a view, by the names of its candidates."""
+    similarities = view.anchors.numpy() @ view.candidates.numpy().T
+    columns, valid = miners.hardest_negatives(
+        similarities, view.not_negative, num_negatives
+    )
+    distances = np.sqrt(np.maximum(2 - 2 * similarities, 0))
+    found = {}
+    for anchor, positive in np.argwhere(view.positive.numpy()):
+        for other in columns[anchor][valid[anchor]].numpy():
+            gap = distances[anchor, positive] - distances[anchor, other]
+            if MARGIN + gap >= 0:
+                key = (int(anchor), int(positive), int(names[other]))
+                found[key] = MARGIN + gap
+    return found
+
+
+@pytest.mark.parametrize("num_negatives", [1, 4, 100])
+@pytest.mark.parametrize("name", SHAPES)
+def test_triplets_are_those_of_algorithm_1(name, num_negatives):
+    for seed in range(3):
+        rows = [tf.constant(one) for one in batch(name, seed)[:3]]
+        chains, is_negative = batch(name, seed)[3:]
+        found, used = views(*rows, chains, is_negative, num_negatives)
+        wanted = reference.algorithm_1(
+            *(one.numpy() for one in rows[:2]),
+            chains,
+            rows[2].numpy(),
+            is_negative,
+            (MARGIN, num_negatives),
+        )
+        num_regions = len(rows[0])
+        names = np.concatenate([np.zeros(num_regions), used])
+        for term, own, expected in (
+            ("image_to_text", range(len(rows[1])), wanted[0]),
+            ("text_to_image", names, wanted[1]),
+        ):
+            triplets = listed(found[term], num_negatives, own)
+            assert triplets.keys() == expected.keys()
+            np.testing.assert_allclose(
+                [triplets[key] for key in expected],
+                list(expected.values()),
+                atol=1e-5,
+            )
+            loss = triplet.TripletLoss(
+                margin=MARGIN,
+                num_negatives=num_negatives,
+                term_weights={term: 2.0},
+                reduction="sum",
+            )
+            output = loss.of_views(found)
+            np.testing.assert_allclose(
+                output.total, 2 * sum(expected.values()), 1e-4, 1e-4
+            )
+            assert list(output.terms) == [term]
+
+
+def test_every_pick_is_used_once_and_no_other():
+    columns = tf.constant([[4, 1], [1, 3], [0, 0]])
+    valid = tf.constant([[True, True], [True, True], [False, False]])
+    used, places = candidates.used_columns(columns, valid, 6)
+    assert used.numpy().tolist() == [1, 3, 4]
+    assert places.numpy().tolist() == [[2, 0], [0, 1], [0, 0]]
+
+
+def test_view_keeps_matches_and_picks():
+    rows = tf.zeros([2, 3])
+    view = candidates.candidate_view(
+        rows,
+        tf.zeros([2, 3]),
+        tf.zeros([3, 3]),
+        tf.constant([[True, False], [False, True]]),
+        tf.constant([[2, 0], [1, 0]]),
+        tf.constant([[True, True], [True, False]]),
+    )
+    assert view.candidates.shape == (5, 3)
+    assert view.positive.numpy().astype(int).tolist() == [
+        [1, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0],
+    ]
+    assert (~view.not_negative.numpy()).astype(int).tolist() == [
+        [0, 0, 1, 0, 1],
+        [0, 0, 0, 1, 0],
+    ]
+
+
+def test_mining_gives_the_same_in_every_mode(compiled):
+    _, phrases, found, _, is_negative = batch("usual")
+    similarities = phrases @ found.T
+
+    def mine(values, mask):
+        return candidates.hardest_candidates(values, mask, 4)
+
+    columns, valid = compiled(mine)(
+        tf.constant(similarities), tf.constant(is_negative)
+    )
+    for row, negatives in enumerate(is_negative):
+        order = np.argsort(-similarities[row], kind="stable")
+        expected = [j for j in order if negatives[j]][:4]
+        assert columns[row][valid[row]].numpy().tolist() == expected
+
+
+@pytest.mark.parametrize("negatives", ["all", "hardest"])
+def test_other_choices_of_negatives_take_their_share(negatives):
+    rows = [tf.constant(one) for one in batch("usual")[:3]]
+    chains, is_negative = batch("usual")[3:]
+    loss = triplet.TripletLoss(
+        negatives=negatives, term_weights={"text_to_image": 1}, margin=MARGIN
+    )
+    found, _ = views(*rows, chains, is_negative, loss.kept_negatives)
+    output = loss.of_views(found)
+    assert np.isfinite(output.total) and output.total > 0
+
+
+@pytest.mark.parametrize("num_negatives", [None, 3])
+def test_without_candidates_none_is_picked(num_negatives):
+    columns, valid = candidates.hardest_candidates(
+        tf.zeros([2, 0]), tf.zeros([2, 0], tf.bool), num_negatives
+    )
+    assert columns.shape == valid.shape == (2, 0)
+
+
+def test_without_negatives_the_loss_and_its_gradient_are_zero():
+    rows = [tf.constant(one) for one in batch("all_overlap")[:3]]
+    chains, is_negative = batch("all_overlap")[3:]
+    loss = triplet.TripletLoss(term_weights={"text_to_image": 1})
+    with tf.GradientTape() as tape:
+        tape.watch(rows[:2])
+        found, _ = views(*rows, chains, is_negative, 5)
+        total = loss.of_views(found).total
+    assert total == 0
+    for gradient in tape.gradient(
+        total, rows[:2], unconnected_gradients="zero"
+    ):
+        assert not gradient.numpy().any()

@@ -1,0 +1,169 @@
+"""Tests of positives and negatives against their slow definition."""
+
+import numpy as np
+import pytest
+
+from tbnets.data.localization.roles import proposal_roles
+from tbnets.evaluation import boxes
+from tests import reference
+
+
+def random_boxes(generator, count, side=6):
+    low = generator.integers(0, side, (count, 2))
+    return np.concatenate(
+        [low, low + generator.integers(1, side, (count, 2))], axis=1
+    )
+
+
+def parts(ragged):
+    starts, rows = ragged
+    return [rows[first:end].tolist() for first, end in zip(starts, starts[1:])]
+
+
+def negatives(found):
+    return [
+        (first + np.flatnonzero(row == -1)).tolist()
+        for first, row in zip(found.first_rows, found.roles)
+    ]
+
+
+@pytest.mark.parametrize("positives", ["augmented", "single"])
+@pytest.mark.parametrize(
+    "bounds", [(0.7, 0.3, 0.5), (0.5, 0.5, 0.0), (1.0, 0.0, 1.0)]
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_roles_are_those_of_the_definition(
+    positives, bounds, seed, monkeypatch
+):
+    generator = np.random.default_rng(seed)
+    counts = generator.integers(0, 30, 5)
+    proposals = [random_boxes(generator, count) for count in counts]
+    truth = random_boxes(generator, 20)
+    owners = generator.integers(0, 5, 20)
+    monkeypatch.setattr(boxes, "PAIRS_AT_ONCE", 40)
+    found = proposal_roles(
+        truth,
+        owners,
+        proposals,
+        positives=positives,
+        positive_iou=bounds[0],
+        negative_iou=bounds[1],
+        best_iou=bounds[2],
+    )
+    assert found.roles.shape == (20, max(counts))
+    firsts = np.cumsum([0, *counts])
+    for row, (mine, others) in enumerate(
+        zip(parts(found.positives()), negatives(found))
+    ):
+        expected = reference.proposal_roles(
+            truth[row], proposals[owners[row]].tolist(), positives, bounds
+        )
+        first = firsts[owners[row]]
+        assert [place - first for place in mine] == expected[0]
+        assert [place - first for place in others] == expected[1]
+
+
+def test_roles_literal():
+    # Of the box 0 0 10 10: IoU 0.9, 0.7 (no more than that), 0.29 and 1.
+    proposals = [
+        [[0, 0, 1, 1]],
+        [[0, 0, 10, 9], [0, 0, 10, 7], [0, 0, 10, 2.9], [0, 0, 10, 10]],
+    ]
+    truth = [[0, 0, 10, 10], [50, 50, 60, 60]]
+    found = proposal_roles(truth, [1, 1], proposals)
+    assert found.roles.tolist() == [[1, 0, -1, 1], [-1, -1, -1, -1]]
+    assert parts(found.positives()) == [[1, 4], []]
+    assert negatives(found) == [[3], [1, 2, 3, 4]]
+    assert found.best.tolist() == [3, -1]
+    assert found.best_iou.tolist() == [1, 0]
+    single = proposal_roles(truth, [1, 1], proposals, positives="single")
+    assert parts(single.positives()) == [[4], []]
+    assert single.roles.tolist() == [[0, 0, -1, 1], [-1, -1, -1, -1]]
+    moved = found._replace(first_rows=np.array([100, 200]))
+    assert parts(moved.positives()) == [[100, 103], []]
+
+
+def test_the_best_proposal_stands_in_for_the_true_box():
+    # IoU 0.5 and 0.5: the first of equal ones; 0.4 is not enough.
+    found = proposal_roles(
+        [[0, 0, 10, 10], [20, 0, 30, 10]],
+        [0, 0],
+        [[[0, 0, 10, 5], [0, 5, 10, 10], [20, 0, 30, 4]]],
+    )
+    assert parts(found.positives()) == [[0], []]
+    assert found.best.tolist() == [0, 2]
+
+
+def test_photos_without_proposals_or_phrases():
+    found = proposal_roles([[0, 0, 1, 1]], [1], [[[0, 0, 1, 1]], []])
+    assert found.roles.tolist() == [[0]] and found.best.tolist() == [-1]
+    assert parts(found.positives()) == negatives(found) == [[]]
+    found = proposal_roles(np.zeros((0, 4)), [], [])
+    assert found.roles.shape == (0, 0)
+    assert found.positives()[0].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"positives": "all"}, "must be one of augmented, single"),
+        ({"negative_iou": 0.8}, "the first at most the second"),
+        ({"best_iou": 1.1}, "from 0 to 1"),
+        ({"truth": [[3, 0, 1, 1]]}, "`truth` must be finite"),
+        ({"phrase_to_image": [1]}, "must hold rows from 0 to 0.*=1"),
+        ({"proposals": [[[3, 0, 1, 1]]]}, r"`proposals\[0\]` must be finite"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, message):
+    arguments = {
+        "truth": [[0, 0, 1, 1]],
+        "phrase_to_image": [0],
+        "proposals": [[[0, 0, 1, 1]]],
+        **change,
+    }
+    with pytest.raises(ValueError, match=message):
+        proposal_roles(**arguments)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_texts_of_a_photo_share_their_negatives(seed):
+    generator = np.random.default_rng(seed)
+    proposals = [random_boxes(generator, count) for count in (7, 0, 12)]
+    truth = random_boxes(generator, 25)
+    photos = generator.integers(0, 3, 25)
+    texts = generator.integers(0, 4, 25)
+    found = proposal_roles(truth, photos, proposals)
+    _, groups = np.unique(
+        np.stack([photos, texts]), axis=1, return_inverse=True
+    )
+    shared = found.with_common_negatives(groups.ravel())
+    expected = reference.roles_of_equal_texts(found.roles, photos, texts)
+    assert shared.roles.tolist() == expected
+    assert (shared.roles != found.roles).any()
+    # A positive stays one, and nothing becomes one.
+    assert parts(shared.positives()) == parts(found.positives())
+
+
+def test_negatives_of_two_that_read_the_same_literal():
+    # Two men side by side, and a tree; proposals: each man, half of the
+    # second one (IoU 0.5 with him), the tree.
+    men, tree = [[0, 0, 10, 10], [20, 0, 30, 10]], [40, 0, 50, 10]
+    proposals = np.array([*men, [20, 0, 25, 10], tree])
+    found = proposal_roles([*men, tree], [0, 0, 0], [proposals])
+    assert found.roles.tolist() == [
+        [1, -1, -1, -1],
+        [-1, 1, 0, -1],
+        [-1, -1, -1, 1],
+    ]
+    shared = found.with_common_negatives(np.array([5, 5, 2]))
+    assert shared.roles.tolist() == [
+        [1, 0, 0, -1],
+        [0, 1, 0, -1],
+        [-1, -1, -1, 1],
+    ]
+    assert shared.roles.dtype == np.int8
+
+
+def test_negatives_of_no_phrases_are_none():
+    found = proposal_roles(np.zeros((0, 4)), [], [])
+    assert found.with_common_negatives(np.zeros(0, int)).roles.shape == (0, 0)

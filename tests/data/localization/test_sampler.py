@@ -1,0 +1,295 @@
+"""What batches of phrases and regions hold, and when."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tbnets.data.localization.batches import PhraseBatches
+from tbnets.data.localization.examples import PhraseExamples
+from tbnets.data.localization.hard_negatives import hard_negatives
+from tbnets.data.localization.sampler import PhraseSampler, Sampling
+from tbnets.evaluation import boxes
+from tbnets.losses.positives import positive_masks
+from tests import tiny_phrases
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    folder = tiny_phrases.write_phrases(tmp_path_factory.mktemp("data"))
+    return tiny_phrases.examples(folder)
+
+
+def drawn(examples, seed=0, epoch=0, **sampling):
+    sampler = PhraseSampler(examples, Sampling(**sampling), seed)
+    return list(sampler.epoch(epoch))
+
+
+def place_of(examples, region):
+    """Photo and box of a row of the store."""
+    store = examples.features
+    row = np.searchsorted(store.first_regions, region, "right") - 1
+    box = store.boxes(row)[0][region - store.first_regions[row]]
+    return list(examples.image_rows).index(row), box
+
+
+def overlap(examples, phrase, region):
+    """Overlap of a phrase's box with a region, None in another photo."""
+    image, box = place_of(examples, region)
+    if image != examples.phrases.phrase_to_image[phrase]:
+        return None
+    return boxes.iou([examples.phrases.boxes[phrase]], [box])[0, 0]
+
+
+@pytest.mark.parametrize("phrases_per_image", [1, 4, 100])
+def test_every_phrase_is_drawn_once_with_its_regions(
+    examples, phrases_per_image
+):
+    batches = drawn(
+        examples, pairs_per_batch=13, phrases_per_image=phrases_per_image
+    )
+    # 10 photos of 3 things that are said twice: 60 phrases.
+    assert [len(one.phrases) for one in batches] == [13, 13, 13, 13, 8]
+    phrases = np.concatenate([one.phrases for one in batches])
+    assert sorted(phrases) == list(range(60))
+    for batch in batches:
+        assert batch.drawn_for.tolist() == list(range(len(batch.phrases)))
+        for phrase, region in zip(batch.phrases, batch.regions):
+            assert overlap(examples, phrase, region) > 0.7
+
+
+def test_last_phrase_comes_to_the_batch_before(examples):
+    # 60 phrases: 59 and one.
+    (batch,) = drawn(examples, pairs_per_batch=59)
+    assert len(batch.phrases) == 60
+    sampler = PhraseSampler(examples, Sampling(pairs_per_batch=59), 0)
+    assert sampler.num_batches == 1
+
+
+def test_candidates_are_all_regions_of_the_photos_with_their_roles(examples):
+    for batch in drawn(examples, pairs_per_batch=7):
+        images = set(examples.phrases.phrase_to_image[batch.phrases].tolist())
+        # 3 things with 3 regions each, and 6 others.
+        assert len(set(batch.candidates.tolist())) == 15 * len(images)
+        for place, phrase in enumerate(batch.phrases):
+            overlaps = [overlap(examples, phrase, c) for c in batch.candidates]
+            expected = [x is not None and x < 0.3 for x in overlaps]
+            assert batch.is_negative[place].tolist() == expected
+
+
+def test_batch_is_a_function_of_seed_and_epoch(examples):
+    def flat(**options):
+        found = drawn(examples, phrases_per_image=3, **options)
+        return np.concatenate([part.ravel() for one in found for part in one])
+
+    np.testing.assert_array_equal(flat(epoch=2), flat(epoch=2))
+    assert flat(epoch=2).tolist() != flat(epoch=3).tolist()
+    assert flat(epoch=2).tolist() != flat(epoch=2, seed=1).tolist()
+
+
+def test_draws_stay_what_they_are(examples):
+    sampling = Sampling(4, 2, 2, 2, candidates_per_image=3)
+    sampler = PhraseSampler(examples, sampling, 7)
+    first, second = (next(sampler.epoch(epoch)) for epoch in (0, 1))
+    assert first.phrases.tolist() == [33, 32, 14, 15]
+    assert first.regions.tolist() == [63, 66, 71, 66, 106, 111, 111, 114]
+    assert first.candidates.tolist() == [106, 118, 119, 64, 66, 74]
+    assert first.is_negative.sum(axis=1).tolist() == [2, 2, 2, 2]
+    assert second.phrases.tolist() == [16, 17, 40, 36, 41, 37]
+    assert second.regions.tolist() == [116, 112, 116, 107, 54, 55, 47, 45]
+    assert second.candidates.tolist() == [107, 109, 118, 54, 55, 58]
+
+
+def test_photos_are_shared_by_phrases_drawn_together(examples):
+    for batch in drawn(examples, pairs_per_batch=12, phrases_per_image=6):
+        images = examples.phrases.phrase_to_image[batch.phrases]
+        assert len(set(images.tolist())) == 2
+    batches = drawn(examples, pairs_per_batch=12, phrases_per_image=3)
+    for batch in batches:
+        images = examples.phrases.phrase_to_image[batch.phrases]
+        assert set(images.reshape(4, 3).std(axis=1)) == {0}
+
+
+@pytest.mark.parametrize("count, expected", [(1, 1), (2, 2), (9, 3), (0, 3)])
+def test_regions_of_a_phrase_are_different_ones(examples, count, expected):
+    for batch in drawn(examples, pairs_per_batch=10, regions_per_phrase=count):
+        counts = np.bincount(batch.drawn_for, minlength=10)
+        assert counts.max() <= expected and counts.min() >= 1
+        assert counts.mean() > expected - 0.5
+        pairs = set(zip(batch.drawn_for.tolist(), batch.regions.tolist()))
+        assert len(pairs) == len(batch.regions)
+
+
+def test_other_phrases_of_a_thing_are_added_once(examples):
+    chains, texts = (
+        examples.phrases.phrase_to_chain,
+        examples.phrases.phrase_to_text,
+    )
+    for batch in drawn(examples, pairs_per_batch=10, phrases_per_region=2):
+        of_thing = {}
+        for row in batch.phrases:
+            of_thing.setdefault(int(chains[row]), []).append(int(texts[row]))
+        # Each thing is said in two ways: both are there, once each.
+        assert all(
+            len(said) == len(set(said)) == 2 for said in of_thing.values()
+        )
+        # What was added ranks regions too, but none were drawn for it.
+        assert max(batch.drawn_for) <= 9 < len(batch.phrases)
+        added = batch.is_negative[10:]
+        assert added.any(axis=1).all()
+
+
+def test_few_candidates_are_drawn_of_each_photo(examples):
+    batches = drawn(examples, pairs_per_batch=20, candidates_per_image=4)
+    for batch in batches:
+        images = [place_of(examples, c)[0] for c in batch.candidates]
+        assert set(np.unique(images, return_counts=True)[1]) == {4}
+        assert len(set(batch.candidates.tolist())) == len(batch.candidates)
+
+
+def test_batches_hold_what_stands_in_their_rows(examples):
+    sampling = Sampling(pairs_per_batch=25, phrases_per_region=2)
+    sampler = PhraseSampler(examples, sampling, 3)
+    batches = PhraseBatches(examples, sampler)
+    batches.epoch = 1
+    found = list(batches.dataset.as_numpy_iterator())
+    assert len(found) == sampler.num_batches == 3
+    for batch, rows in zip(found, sampler.epoch(1)):
+        take = examples.features.take_regions
+        np.testing.assert_array_equal(batch["images"], take(rows.regions))
+        np.testing.assert_array_equal(
+            batch["candidates"], take(rows.candidates)
+        )
+        chains = examples.phrases.phrase_to_chain[rows.phrases]
+        np.testing.assert_array_equal(batch["caption_image_ids"], chains)
+        np.testing.assert_array_equal(
+            batch["image_ids"], chains[rows.drawn_for]
+        )
+        np.testing.assert_array_equal(
+            batch["captions"][:, 0],
+            examples.phrases.phrase_to_text[rows.phrases] + 1,
+        )
+        np.testing.assert_array_equal(batch["is_negative"], rows.is_negative)
+        assert batch["drawn_for"].dtype == np.int32
+
+
+def test_phrases_without_regions_are_refused(examples):
+    options = {"positive_iou": 1.0, "best_iou": 1.0}
+    none = PhraseExamples(
+        examples.phrases,
+        examples.texts,
+        examples.features,
+        examples.image_rows,
+        role_options=options,
+    )
+    with pytest.raises(ValueError, match="none for 60 phrases"):
+        PhraseSampler(none, Sampling(), 0)
+
+
+@pytest.fixture(scope="module")
+def equal_texts(examples):
+    """Nouns of one letter are equal: `a cat` and `a car`."""
+    keys = [text[:2] + text.split()[-1][0] for text in examples.phrases.phrases]
+    ids = np.unique(keys, return_inverse=True)[1]
+    assert examples.phrases.phrase_to_text.max() == 9 and ids.max() == 7
+    return dataclasses.replace(examples, text_ids=ids)
+
+
+def is_negative(examples, phrase, others, owner, region):
+    """Whether a region may be a negative, by what it shows and is called.
+
+    `others` are the phrases of the batch, `owner` that of a region which was
+    drawn, None for one that was not.
+    """
+    phrases, ids = examples.phrases, examples.text_ids
+    photos, chains = phrases.phrase_to_image, phrases.phrase_to_chain
+    if ids is None:
+        ids = np.arange(phrases.num_phrases)
+    if overlap(examples, phrase, region) is None:
+        return owner is not None and not any(
+            chains[other] == chains[owner] and ids[other] == ids[phrase]
+            for other in others
+        )
+    return all(
+        overlap(examples, other, region) < 0.3
+        for other in range(phrases.num_phrases)
+        if photos[other] == photos[phrase]
+        and (other == phrase or ids[other] == ids[phrase])
+    )
+
+
+@pytest.mark.parametrize("negative_regions", ["photo", "batch"])
+@pytest.mark.parametrize("texts_match", [False, True])
+def test_negatives_are_those_of_the_definition(
+    examples, equal_texts, texts_match, negative_regions
+):
+    examples = equal_texts if texts_match else examples
+    found = drawn(
+        examples,
+        pairs_per_batch=20,
+        phrases_per_region=2,
+        negative_regions=negative_regions,
+    )
+    for batch in found[:2]:
+        owners = [None] * len(batch.candidates)
+        if negative_regions == "batch":
+            assert batch.candidates.tolist() == batch.regions.tolist()
+            owners = batch.phrases[batch.drawn_for]
+        assert batch.is_negative.any()
+        assert batch.is_negative.tolist() == [
+            [
+                is_negative(examples, phrase, batch.phrases, owner, region)
+                for owner, region in zip(owners, batch.candidates)
+            ]
+            for phrase in batch.phrases
+        ]
+
+
+@pytest.mark.parametrize("negative_regions", ["photo", "batch"])
+@pytest.mark.parametrize("texts_match", [False, True])
+def test_what_matches_in_the_loss_is_no_negative(
+    examples, equal_texts, texts_match, negative_regions
+):
+    examples = equal_texts if texts_match else examples
+    sampling = Sampling(
+        pairs_per_batch=30,
+        phrases_per_image=4,
+        regions_per_phrase=2,
+        negative_regions=negative_regions,
+    )
+    sampler = PhraseSampler(examples, sampling, 0)
+    scores = np.random.default_rng(0).normal(size=sampler._roles.shape)
+    tables = None, hard_negatives(scores, examples.roles.roles, 3)
+    for sampler.hard_negatives in tables:
+        for rows in sampler.epoch(0):
+            chains = examples.phrases.phrase_to_chain[rows.phrases]
+            ids = examples.text_ids
+            matches = positive_masks(
+                chains[rows.drawn_for],
+                chains,
+                None if ids is None else ids[rows.phrases],
+            ).image_to_text.numpy()
+            same = rows.regions[:, None] == rows.candidates
+            both = matches.T[:, :, None] & rows.is_negative[:, None, :]
+            assert not (both & same).any()
+            assert rows.is_negative.any()
+
+
+def test_hard_negatives_come_to_those_of_the_batch(examples):
+    sampling = Sampling(pairs_per_batch=20, negative_regions="batch")
+    sampler = PhraseSampler(examples, sampling, 0)
+    before = list(sampler.epoch(0))
+    listed = np.full((60, 2), -1, np.int16)
+    listed[::2, 0], listed[::4, 1] = 3, 7
+    sampler.hard_negatives = listed
+    for batch, old in zip(sampler.epoch(0), before, strict=True):
+        count = len(old.candidates)
+        assert batch.candidates[:count].tolist() == old.candidates.tolist()
+        assert (batch.is_negative[:, :count] == old.is_negative).all()
+        hard, is_hard = batch.candidates[count:], batch.is_negative[:, count:]
+        assert len(set(hard.tolist())) == len(hard) > 0
+        for phrase, own in zip(batch.phrases, is_hard, strict=True):
+            image = examples.phrases.phrase_to_image[phrase]
+            first = examples.first_regions[image]
+            columns = [column for column in listed[phrase] if column >= 0]
+            assert hard[own].tolist() == [first + one for one in columns]

@@ -1,0 +1,477 @@
+"""Tests of the written data set: bytes, formats, refusals."""
+
+import dataclasses
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tbnets.data import captions
+from tbnets.data.scenes.dataset import (
+    VERSION,
+    DescribedScene,
+    draw_scenes,
+    ensure_scenes,
+)
+from tbnets.data.scenes.files import annotation_xml, sentences_text
+from tbnets.data.scenes.layout import (
+    COLOURS,
+    SPLITS,
+    Scene,
+    SceneObject,
+    objects_key,
+    pick,
+    split_of,
+)
+from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.words import WORDS
+
+SETTINGS = SceneSettings(6, 2, 2, image_size=64)
+PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\]]+)\]")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenes") / "made"
+    ensure_scenes(path, SETTINGS)
+    return path
+
+
+def files_of(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def entries_of(folder):
+    return json.loads((folder / "dataset.json").read_text())["images"]
+
+
+def records_of(folder):
+    lines = (folder / "scenes.jsonl").read_text().splitlines()
+    return {record["id"]: record for record in map(json.loads, lines)}
+
+
+def read_boxes(path):
+    """Returns boxes by chain, half open from 0, and the scene chains."""
+    boxes, wholes = {}, set()
+    for one in ElementTree.parse(path).getroot().findall("object"):
+        names = [int(name.text) for name in one.findall("name")]
+        box = one.find("bndbox")
+        if box is None:
+            assert one.find("scene").text == "1"
+            wholes.update(names)
+            continue
+        edges = [
+            int(box.find(e).text) for e in ("xmin", "ymin", "xmax", "ymax")
+        ]
+        edges = (edges[0] - 1, edges[1] - 1, edges[2], edges[3])
+        for name in names:
+            boxes.setdefault(name, []).append(edges)
+    return boxes, wholes
+
+
+def read_tree(text):
+    """Returns the leaves of a bracketed tree; checks its brackets."""
+    depth, leaves = 0, []
+    for piece in re.findall(r"\([^\s()]+|\)|[^\s()]+", text):
+        if piece == ")":
+            depth -= 1
+            assert depth >= 0
+        elif piece.startswith("("):
+            depth += 1
+        else:
+            leaves.append(piece)
+    assert depth == 0
+    return leaves
+
+
+def test_ensure_scenes_same_seed_same_bytes(folder, tmp_path):
+    ensure_scenes(tmp_path / "again", SETTINGS)
+    again = files_of(tmp_path / "again")
+    # 10 scenes of 4 files, and dataset.json, scenes.jsonl, README, manifest.
+    assert len(again) == 44
+    assert again == files_of(folder)
+
+
+def test_ensure_scenes_other_seed_other_scenes(folder, tmp_path):
+    ensure_scenes(tmp_path / "b", dataclasses.replace(SETTINGS, seed=1))
+    name = "images/1000000.jpg"
+    assert files_of(tmp_path / "b")[name] != files_of(folder)[name]
+
+
+def test_ensure_scenes_fewer_training_scenes_leave_the_others(folder, tmp_path):
+    fewer = dataclasses.replace(SETTINGS, num_train=3)
+    ensure_scenes(tmp_path / "fewer", fewer)
+    all_files, some = files_of(folder), files_of(tmp_path / "fewer")
+    shared = [name for name in some if "/" in name]
+    assert len(shared) == 4 * 7
+    assert all(some[name] == all_files[name] for name in shared)
+
+
+def test_ensure_scenes_summary_and_progress(tmp_path):
+    seen = []
+    summary = ensure_scenes(
+        tmp_path / "deep" / "folder",
+        SceneSettings(2, 1, 0, image_size=48),
+        seen.append,
+    )
+    assert seen == [1, 1, 1]
+    assert (summary["num_train"], summary["num_dev"]) == (2, 1)
+    assert summary["reused"] is False
+    assert summary["version"] == VERSION
+    entries = entries_of(tmp_path / "deep" / "folder")
+    assert summary["num_captions"] == sum(len(e["sentids"]) for e in entries)
+
+
+def test_dataset_json_is_karpathys_format(folder):
+    entries = entries_of(folder)
+    splits = [entry["split"] for entry in entries]
+    assert splits == ["train"] * 6 + ["val"] * 2 + ["test"] * 2
+    assert [entry["imgid"] for entry in entries] == list(range(10))
+    sentences = [one for entry in entries for one in entry["sentences"]]
+    assert [one["sentid"] for one in sentences] == list(range(len(sentences)))
+    for entry in entries:
+        assert (folder / "images" / entry["filename"]).exists()
+        assert 4 <= len(entry["sentences"]) <= 6
+        raws = {one["raw"] for one in entry["sentences"]}
+        assert len(raws) == len(entry["sentences"])
+        for one in entry["sentences"]:
+            words = re.findall("[a-z]+", one["raw"].lower())
+            assert one["tokens"] == words
+            assert one["imgid"] == entry["imgid"]
+        assert entry["sentids"] == [s["sentid"] for s in entry["sentences"]]
+
+
+def test_dataset_json_is_read_by_the_karpathy_reader(folder):
+    data = captions.read_captions("karpathy", folder / "dataset.json", "test")
+    expected = [
+        one["raw"]
+        for entry in entries_of(folder)
+        if entry["split"] == "test"
+        for one in entry["sentences"]
+    ]
+    assert list(data.captions) == expected
+    assert len(data.image_ids) == 2
+
+
+def test_images_are_square_rgb_jpegs(folder):
+    for path in (folder / "images").iterdir():
+        with Image.open(path) as image:
+            assert (image.format, image.mode) == ("JPEG", "RGB")
+            assert image.size == (64, 64)
+
+
+def test_sentences_without_markup_are_the_captions(folder):
+    for entry in entries_of(folder):
+        name = entry["filename"].replace(".jpg", ".txt")
+        lines = (folder / "Sentences" / name).read_text().splitlines()
+        plain = [PHRASE.sub(r"\3", line) for line in lines]
+        assert plain == [one["raw"] for one in entry["sentences"]]
+        for line in lines:
+            assert PHRASE.search(line)
+
+
+def test_trees_have_the_words_of_the_captions_as_leaves(folder):
+    for entry in entries_of(folder):
+        name = entry["filename"].replace(".jpg", ".txt")
+        lines = (folder / "trees" / name).read_text().splitlines()
+        leaves = [" ".join(read_tree(line)) for line in lines]
+        assert leaves == [one["raw"] for one in entry["sentences"]]
+        assert all(re.match(r"\((S|NP) ", line) for line in lines)
+
+
+def test_annotations_boxes_are_the_objects_and_lie_in_the_image(folder):
+    for scene_id, record in records_of(folder).items():
+        path = folder / "Annotations" / f"{scene_id}.xml"
+        boxes, _ = read_boxes(path)
+        for chain, found in boxes.items():
+            number = chain - 100 * int(scene_id)
+            if number <= len(record["objects"]):
+                expected = record["objects"][number - 1]["box"]
+                assert found == [tuple(expected)]
+            for x_min, y_min, x_max, y_max in found:
+                assert 0 <= x_min < x_max <= 64
+                assert 0 <= y_min < y_max <= 64
+
+
+def test_chains_of_a_scene_mean_one_thing_in_all_captions(folder):
+    """Chain n is object n, whatever its words; a plural has all its boxes."""
+    for scene_id, record in records_of(folder).items():
+        text = (folder / "Sentences" / f"{scene_id}.txt").read_text()
+        boxes, wholes = read_boxes(folder / "Annotations" / f"{scene_id}.xml")
+        spoken = set()
+        for chain, kind, phrase in PHRASE.findall(text):
+            chain, words = int(chain), phrase.lower().split()
+            if kind == "/notvisual":
+                assert chain == 0
+                continue
+            spoken.add(chain)
+            if kind == "/scene":
+                assert chain in wholes
+                assert words[-1] in ("background", "surface")
+                continue
+            assert kind == "/shapes"
+            if words[0] in ("two", "three", "four"):
+                count = {"two": 2, "three": 3, "four": 4}[words[0]]
+                assert len(boxes[chain]) == count
+            else:
+                one = record["objects"][chain - 100 * int(scene_id) - 1]
+                assert boxes[chain] == [tuple(one["box"])]
+                assert_describes(words[1:], one)
+        assert spoken == set(boxes) | wholes
+
+
+def assert_describes(words, one):
+    """Every word of a phrase fits the object."""
+    fitting = {"shape", "object"}
+    for name in ("shape", "colour", "size", "texture"):
+        for synonym in WORDS[name][one[name]]:
+            fitting.update(synonym.split())
+    assert set(words) <= fitting, (words, one)
+
+
+def test_files_one_chain_on_two_boxes_and_two_chains_on_one_box(tmp_path):
+    """A plural phrase: the literal file of a scene with two circles."""
+    described = a_scene_of_two_circles()
+    assert sentences_text(described) == (
+        "[/EN#711/shapes Two circles] on [/EN#710/scene a grey background] .\n"
+        "[/EN#0/notvisual There] is [/EN#701/shapes a red circle] .\n"
+    )
+    xml = annotation_xml(described)
+    root = ElementTree.fromstring(xml)
+    names = [
+        [name.text for name in one.findall("name")]
+        for one in root.findall("object")
+    ]
+    # Object 1 is spoken of alone and in the group, object 2 in the group.
+    assert names == [["701", "711"], ["711"], ["710"]]
+    first = root.find("object/bndbox")
+    # Columns 4..9 and rows 5..11 from 0 are 5..10 and 6..12 from 1.
+    assert [edge.text for edge in first] == ["5", "6", "10", "12"]
+    assert root.find("object[3]/bndbox") is None
+    assert root.find("object[3]/nobndbox").text == "0"
+
+
+def a_scene_of_two_circles():
+    from tbnets.data.scenes.grammar import SceneCaption
+    from tbnets.data.scenes.words import node, word
+
+    plural = node("NP", word("CD", "Two"), word("NNS", "circles"), chain=11)
+    background = node(
+        "NP",
+        *(word("DT", "a"), word("JJ", "grey"), word("NN", "background")),
+        chain=10,
+    )
+    on = node("PP", word("IN", "on"), background)
+    single = node(
+        "NP",
+        *(word("DT", "a"), word("JJ", "red"), word("NN", "circle")),
+        chain=1,
+    )
+    there = node("NP", word("EX", "There"), chain=0)
+    verb = node("VP", word("VBZ", "is"), single)
+    trees = [
+        node("NP", plural, on, word(".", ".")),
+        node("S", there, verb, word(".", ".")),
+    ]
+    objects = tuple(
+        SceneObject("circle", colour, "small", "plain")
+        for colour in ("red", "blue")
+    )
+    return DescribedScene(
+        scene_id=7,
+        split="train",
+        scene=Scene(64, "grey", 0.0, objects),
+        image=np.zeros((64, 64, 3), np.uint8),
+        boxes=np.array([[4, 5, 10, 12], [30, 30, 40, 40]]),
+        captions=[SceneCaption(tree, (), "test") for tree in trees],
+        groups={(0, 1): 11},
+    )
+
+
+@pytest.mark.real_data
+def test_files_have_the_tags_and_marks_of_the_real_annotations(
+    folder, data_root
+):
+    sample = data_root / "flickr30k_entities_sample"
+    real = tags_of(next((sample / "Annotations").glob("*.xml")))
+    made = set()
+    for path in (folder / "Annotations").iterdir():
+        made |= tags_of(path)
+    assert made == real
+    for path in (sample / "Sentences").iterdir():
+        assert "[" not in PHRASE.sub(r"\3", path.read_text())
+
+
+def tags_of(path):
+    root = ElementTree.parse(path).getroot()
+    found = {root.tag}
+    for parent in root.iter():
+        found |= {f"{parent.tag}/{child.tag}" for child in parent}
+    return found
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("split", SPLITS)
+def test_draw_scenes_objects_of_a_split_stay_in_it(split, seed):
+    """Splits are apart by a hash of the objects; no collection comes twice."""
+    settings = SceneSettings(15, 15, 15, image_size=48, seed=seed)
+    drawn = [one.scene.objects for one in draw_scenes(split, settings)]
+    assert [split_of(objects) for objects in drawn] == [split] * 15
+    assert len({objects_key(objects) for objects in drawn}) == 15
+
+
+def test_draw_scenes_objects_seen_before_are_drawn_anew(monkeypatch):
+    """With only a few collections to draw from, none comes twice."""
+    few = [
+        (SceneObject("circle", colour, "small", "plain"),) * 2
+        for colour in COLOURS
+    ]
+    few = [objects for objects in few if split_of(objects) == "train"]
+    monkeypatch.setattr(
+        "tbnets.data.scenes.layout.draw_objects", lambda rng: pick(rng, few)
+    )
+    drawn = draw_scenes("train", SceneSettings(len(few), image_size=64))
+    keys = {objects_key(one.scene.objects) for one in drawn}
+    assert len(keys) == len(few) > 2
+
+
+def test_ensure_scenes_reuses_what_is_there(folder):
+    before = files_of(folder)
+    summary = ensure_scenes(
+        folder, SETTINGS, lambda count: pytest.fail("drew again")
+    )
+    assert summary["reused"] is True
+    assert summary["num_train"] == 6
+    assert files_of(folder) == before
+
+
+def test_ensure_scenes_writes_what_is_missing(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "absent"):
+        summary = ensure_scenes(tmp_path / name, SceneSettings(1, 0, 0))
+        assert summary["reused"] is False
+        assert len(files_of(tmp_path / name)) == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"seed": 5}, "seed is 0, asked for 5"),
+        ({"num_train": 7}, "num_train is 6, asked for 7"),
+        ({"image_size": 96}, "image_size is 64, asked for 96"),
+        ({"clutter": 0.5}, "clutter is 0.3, asked for 0.5"),
+    ],
+)
+def test_ensure_scenes_refuses_other_settings(folder, change, expected):
+    settings = dataclasses.replace(SETTINGS, **change)
+    with pytest.raises(FileExistsError, match=expected):
+        ensure_scenes(folder, settings)
+
+
+def test_ensure_scenes_refuses_another_version(folder, monkeypatch):
+    monkeypatch.setattr("tbnets.data.scenes.dataset.VERSION", VERSION + 1)
+    with pytest.raises(FileExistsError, match="version is 1, asked for 2"):
+        ensure_scenes(folder, SETTINGS)
+
+
+def test_ensure_scenes_refuses_a_folder_in_use(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="be empty or not exist yet"):
+        ensure_scenes(tmp_path, SETTINGS)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def small(folder):
+    return ensure_scenes(folder, SceneSettings(2, 0, 0, image_size=48))
+
+
+def test_ensure_scenes_names_what_is_damaged(tmp_path):
+    folder = tmp_path / "scenes"
+    small(folder)
+    picture = folder / "images" / "1000001.jpg"
+    content = picture.read_bytes()
+    picture.unlink()
+    with pytest.raises(FileExistsError, match="expected 2 files .jpg, found 1"):
+        small(folder)
+    picture.write_bytes(content)
+    dataset = folder / "dataset.json"
+    dataset.write_bytes(dataset.read_bytes()[:-9])
+    with pytest.raises(FileExistsError, match="dataset.json: expected sha256"):
+        small(folder)
+    dataset.unlink()
+    with pytest.raises(FileExistsError, match="found no file"):
+        small(folder)
+    for text, found in (("{", "Expecting"), ("[]", "found list")):
+        (folder / "manifest.json").write_text(text)
+        with pytest.raises(FileExistsError, match=f"manifest.json: .*{found}"):
+            small(folder)
+
+
+@pytest.mark.parametrize("seed", [SETTINGS.seed, SETTINGS.seed + 1])
+def test_ensure_scenes_takes_what_another_wrote_meanwhile(tmp_path, seed):
+    other = dataclasses.replace(SETTINGS, seed=seed)
+
+    def meanwhile(count):
+        ensure_scenes(tmp_path / "scenes", other)
+
+    if seed == SETTINGS.seed:
+        summary = ensure_scenes(tmp_path / "scenes", SETTINGS, meanwhile)
+        assert summary["reused"] is True
+    else:
+        with pytest.raises(FileExistsError, match="where seed is"):
+            ensure_scenes(tmp_path / "scenes", SETTINGS, meanwhile)
+    assert [path.name for path in tmp_path.iterdir()] == ["scenes"]
+    assert ensure_scenes(tmp_path / "scenes", other)["reused"] is True
+
+
+def test_ensure_scenes_interrupted_leaves_nothing(tmp_path):
+    def stop(count):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ensure_scenes(tmp_path / "scenes", SETTINGS, progress=stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"num_train": -1}, r"`num_train` must lie .*num_train=-1"),
+        ({"num_dev": 2.5}, r"`num_dev` must lie .*num_dev=2.5"),
+        ({"num_test": True}, r"`num_test` must lie .*a whole number"),
+        ({"num_train": 0, "num_dev": 0, "num_test": 0}, "one scene at least"),
+        ({"image_size": 32}, r"`image_size` must lie from 48 to 1024"),
+        ({"seed": -1}, r"`seed` must lie .*seed=-1"),
+        ({"clutter": 1.5}, r"`clutter` must lie from 0 to 1.*clutter=1.5"),
+        ({"clutter": float("nan")}, "`clutter` must lie"),
+        ({"clutter": "much"}, "`clutter` must lie"),
+    ],
+)
+def test_scenes_refuse_bad_settings(change, expected):
+    with pytest.raises(ValueError, match=expected):
+        dataclasses.replace(SETTINGS, **change)
+
+
+def test_settings_are_the_same_when_they_are_equal():
+    assert SceneSettings(clutter=1) == SceneSettings(clutter=1.0)
+    assert isinstance(SceneSettings(clutter=1).clutter, float)
+    assert SceneSettings().num_scenes == 2500
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SETTINGS.seed = 2
+
+
+def test_manifest_is_written_as_before(folder):
+    """Folders made long ago must be found again."""
+    text = (folder / "manifest.json").read_text()
+    assert text.startswith(
+        '{\n  "version": 1,\n  "num_train": 6,\n  "num_dev": 2,\n'
+        '  "num_test": 2,\n  "image_size": 64,\n  "seed": 0,\n'
+        '  "clutter": 0.3,\n  "num_captions": '
+    )

@@ -1,0 +1,146 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tbnets.data.scenes.layout import (
+    RING_HOLE,
+    SPLITS,
+    SceneObject,
+    draw_objects,
+    draw_scene,
+    find_gap,
+    find_position,
+    find_relation,
+    pick_weighted,
+    split_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("box", "other", "expected", "opposite"),
+    [
+        # Centres 5, 5 and 35, 15: 30 across, 10 down.
+        ((0, 0, 10, 10), (30, 10, 40, 20), "left", "right"),
+        # Centres 5, 5 and 10, 30: 5 across, 25 down.
+        ((0, 0, 10, 10), (5, 25, 15, 35), "above", "below"),
+        # 25 across is exactly 1.25 times 20 down; 24 across is not.
+        ((0, 0, 10, 10), (25, 20, 35, 30), "left", "right"),
+        ((0, 0, 10, 10), (24, 20, 34, 30), None, None),
+        # They overlap across by a pixel; touching edges do not overlap.
+        ((0, 0, 10, 10), (9, 0, 19, 10), None, None),
+        ((0, 0, 10, 10), (10, 0, 20, 10), "left", "right"),
+        ((5, 5, 10, 10), (0, 0, 20, 20), "inside", "around"),
+    ],
+)
+def test_find_relation_literal_boxes(box, other, expected, opposite):
+    assert find_relation(box, other) == expected
+    assert find_relation(other, box) == opposite
+
+
+@pytest.mark.parametrize(
+    ("centre", "expected"),
+    [
+        ((20, 20), "top left"),
+        ((80, 20), "top right"),
+        ((20, 80), "bottom left"),
+        ((50, 80), "bottom"),
+        ((50, 20), "top"),
+        ((80, 50), "right"),
+        ((20, 55), "left"),
+        ((50, 50), "centre"),
+        ((38, 20), None),
+        ((20, 38), None),
+    ],
+)
+def test_find_position_literal_places(centre, expected):
+    x, y = centre
+    box = (x - 5, y - 5, x + 5, y + 5)
+    assert find_position(box, 100) == expected
+
+
+def test_find_gap_literal_boxes():
+    # 3 across and 4 down: 5 apart.
+    assert find_gap((0, 0, 10, 10), (13, 14, 20, 20)) == 5
+    assert find_gap((13, 0, 20, 10), (0, 0, 10, 10)) == 3
+    assert find_gap((0, 0, 10, 10), (5, 5, 20, 20)) == 0
+
+
+def test_split_of_depends_on_what_not_on_where_or_in_which_order():
+    first = SceneObject("circle", "red", "small", "plain")
+    second = SceneObject("star", "blue", "large", "dotted")
+    moved = dataclasses.replace(first, x=10.0, y=5.0, radius=4.0)
+    split = split_of((first, second))
+    assert split in SPLITS
+    assert split_of((second, moved)) == split
+
+
+def test_split_of_gives_one_eighth_to_dev_and_to_test():
+    rng = np.random.default_rng(0)
+    splits = [split_of(draw_objects(rng)) for _ in range(800)]
+    # 100 of 800 expected, standard deviation sqrt(800 x 1/8 x 7/8) = 9.4.
+    assert abs(splits.count("val") - 100) < 40
+    assert abs(splits.count("test") - 100) < 40
+
+
+def test_draw_objects_never_repeats_shape_and_colour():
+    rng = np.random.default_rng(1)
+    counts = set()
+    for _ in range(300):
+        objects = draw_objects(rng)
+        counts.add(len(objects))
+        kinds = {(one.shape, one.colour) for one in objects}
+        assert len(kinds) == len(objects)
+        assert sum(one.size == "large" for one in objects) <= 2
+    assert counts == {2, 3, 4}
+
+
+@pytest.mark.parametrize("image_size", [48, 96, 200])
+def test_draw_scene_objects_keep_apart_and_in_the_image(image_size):
+    rng = np.random.default_rng(2)
+    drawn = 0
+    for _ in range(60):
+        objects = draw_objects(rng)
+        scene = draw_scene(rng, image_size, objects)
+        if scene is None:
+            continue
+        drawn += 1
+        for row, one in enumerate(scene.objects):
+            assert one.radius < one.x < image_size - one.radius
+            assert one.radius < one.y < image_size - one.radius
+            for other in scene.objects[:row]:
+                apart = max(abs(one.x - other.x), abs(one.y - other.y))
+                if apart > 0:
+                    assert apart > one.radius + other.radius
+                else:
+                    assert "ring" in (one.shape, other.shape)
+    assert drawn > 30
+
+
+def test_draw_scene_nested_object_fits_the_hole_in_either_order():
+    ring = SceneObject("ring", "red", "large", "plain")
+    inner = SceneObject("square", "blue", "small", "plain")
+    nested = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        objects = (ring, inner) if seed % 2 else (inner, ring)
+        scene = draw_scene(rng, 96, objects)
+        if scene is None:
+            continue
+        placed = {one.shape: one for one in scene.objects}
+        if placed["ring"].x == placed["square"].x:
+            nested += 1
+            hole = placed["ring"].radius * RING_HOLE
+            # A square's corner, turned by any angle, is 0.88 x sqrt(2) out.
+            assert placed["square"].radius * 0.88 * 2**0.5 < hole
+    assert nested > 10
+
+
+def test_pick_weighted_follows_its_weights():
+    rng = np.random.default_rng(3)
+    drawn = [
+        pick_weighted(rng, {"a": 3.0, "b": 1.0, "c": 0.0}) for _ in range(400)
+    ]
+    # 300 expected, standard deviation sqrt(400 x 3/4 x 1/4) = 8.7.
+    assert abs(drawn.count("a") - 300) < 35
+    assert "c" not in drawn

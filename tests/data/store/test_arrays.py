@@ -1,0 +1,265 @@
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tbnets.data.store.arrays import (
+    FeatureArray,
+    check_finite,
+    first_equal_rows,
+    ids_file,
+    open_array,
+)
+
+
+def save(folder, array, ids=None, name="train_ims.npy"):
+    np.save(folder / name, array)
+    if ids is not None:
+        ids_path = ids_file(folder / name)
+        with open(ids_path, "w", encoding="utf-8") as stream:
+            stream.writelines(f"{key}\n" for key in ids)
+    return folder / name
+
+
+def test_rows_are_found_by_id(tmp_path):
+    array = np.asarray([[1, 2], [3, 4], [5, 6]], np.float64)
+    path = save(tmp_path, array, ["c", "a", "b"])
+    features = open_array(path)
+    rows = features.rows(["a", "c", "a"])
+    assert rows.tolist() == [1, 0, 1] and rows.dtype == np.int64
+    taken = features.take(rows)
+    assert taken.tolist() == [[3, 4], [1, 2], [3, 4]]
+    assert taken.dtype == np.float32
+    assert (len(features), features.dim) == (3, 2)
+    assert features.path == str(path)
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [("train_ims.npy", "train_ids.txt"), ("feats.npy", "feats_ids.txt")],
+)
+def test_ids_lie_beside_the_features(name, expected):
+    assert ids_file(name) == expected
+
+
+def test_ids_are_lines_as_any_editor_writes_them(tmp_path):
+    path = save(tmp_path, np.zeros((2, 1)))
+    (tmp_path / "train_ids.txt").write_bytes(b"\xef\xbb\xbfa\r\nb")
+    assert open_array(path).ids == ("a", "b")
+
+
+def test_without_ids_rows_are_counted(tmp_path):
+    features = open_array(save(tmp_path, np.zeros((3, 1))))
+    assert features.ids == ("0", "1", "2")
+    assert features.rows(["2"]).tolist() == [2]
+    with pytest.raises(ValueError, match="row numbers.*train_ids.txt"):
+        features.rows(["a.jpg"])
+
+
+def test_missing_ids_are_listed_and_counted(tmp_path):
+    path = save(tmp_path, np.zeros((1, 1)), ["a.jpg"])
+    asked = ["a.jpg", *map(str, range(7))]
+    with pytest.raises(ValueError) as error:
+        open_array(path).rows(asked)
+    message = str(error.value)
+    assert "7 of 8 missing" in message and "'0', '1', '2', '3', '4';" in message
+    assert "look like 'a.jpg'" in message and str(path) in message
+
+
+def test_take_refuses_rows_outside(tmp_path):
+    features = open_array(save(tmp_path, np.zeros((2, 1))))
+    assert features.take([]).shape == (0, 1)
+    for row in (-1, 2):
+        with pytest.raises(IndexError, match=r"\[0, 2\)"):
+            features.take([row])
+
+
+def test_number_of_ids_must_fit(tmp_path):
+    path = save(tmp_path, np.zeros((2, 1)), ["a", "b", "c"])
+    with pytest.raises(ValueError, match=r"_ids.txt:3: .* 2 rows .* found 3"):
+        open_array(path)
+    path = save(tmp_path, np.zeros((2, 1)), ["a", ""])
+    with pytest.raises(ValueError, match="_ids.txt:2: .*empty line"):
+        open_array(path)
+
+
+def test_repeated_ids_share_their_first_row(tmp_path):
+    rows = np.asarray([[1], [2], [1.0009]])  # Once more, in another batch.
+    path = save(tmp_path, rows, ["a", "b", "a"])
+    assert open_array(path).take([0]).tolist() == [[1]]
+    assert open_array(path).rows(["b", "a"]).tolist() == [1, 0]
+
+
+def test_repeated_ids_with_other_rows_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "tbnets.data.store.arrays.CHUNK_BYTES", 16
+    )  # 2 rows a chunk
+    array = np.asarray([[1], [2], [1], [3]], np.float64)
+    path = save(tmp_path, array, ["a", "b", "a", "b"])
+    with pytest.raises(ValueError, match="rows 1 and 3 of 'b' to differ"):
+        open_array(path)
+
+
+def test_chunks_are_the_rows_in_order_as_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr("tbnets.data.store.arrays.CHUNK_BYTES", 9)  # 2 rows
+    array = np.arange(10, dtype=np.int16).reshape(5, 2)
+    features = open_array(save(tmp_path, array))
+    found = list(features.chunks())
+    assert [(rows.start, rows.stop) for rows, _ in found] == [
+        (0, 2),
+        (2, 4),
+        (4, 5),
+    ]
+    assert all(isinstance(part, np.memmap) for _, part in found)
+    joined = np.concatenate([part for _, part in found])
+    assert joined.dtype == np.int16 and (joined == array).all()
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 8, 2**20])
+def test_first_equal_rows(monkeypatch, chunk_bytes):
+    monkeypatch.setattr("tbnets.data.store.arrays.CHUNK_BYTES", chunk_bytes)
+    nan = np.nan
+    array = np.asarray([[1, 2], [1, 2], [1, 3], [nan, 0], [nan, 0], [1, 2]])
+    features = FeatureArray("abcdef", array)
+    found = first_equal_rows(features)
+    assert found.tolist() == [0, 0, 2, 3, 3, 5]
+    one = FeatureArray("a", array[:1])
+    assert first_equal_rows(one).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "array, message",
+    [
+        (np.zeros(3), r"shape \(3,\)"),
+        (np.zeros((2, 36, 4)), r"shape \(2, 36, 4\).*one row"),
+        (np.zeros((0, 4)), r"shape \(0, 4\)"),
+        (np.zeros((2, 2), complex), "dtype complex128"),
+        (np.asarray([["a"]]), "dtype <U1"),
+        (np.asarray([[{"a": 1}]], object), "dtype object"),
+    ],
+)
+def test_other_arrays_are_refused(tmp_path, array, message):
+    with pytest.raises(ValueError, match=message) as error:
+        open_array(save(tmp_path, array))
+    assert str(error.value).startswith(f"{tmp_path / 'train_ims.npy'}: ")
+
+
+def test_truncated_file_is_refused(tmp_path):
+    path = save(tmp_path, np.zeros((4, 4), np.float32))
+    content = path.read_bytes()  # 128 bytes of header, 64 of data
+    for end in (0, 5, 60, 128, 191):
+        path.write_bytes(content[:end])
+        with pytest.raises(ValueError, match="expected an array") as error:
+            open_array(path)
+    assert "takes 192 bytes, in a file of 191" in str(error.value)
+    assert "truncated" in str(error.value)
+
+
+def test_surplus_bytes_are_refused(tmp_path):
+    path = save(tmp_path, np.zeros((4, 4), np.float32))
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match="192 bytes, in a file of 193.*longer"):
+        open_array(path)
+
+
+def forged(text, length=None):
+    """Returns a `.npy` file of format 2 with a header and 64 bytes of data."""
+    length = len(text) if length is None else length
+    return (
+        b"\x93NUMPY\x02\x00" + length.to_bytes(4, "little") + text + b"." * 64
+    )
+
+
+def header(shape, dtype="<f4"):
+    value = {"descr": dtype, "fortran_order": False, "shape": shape}
+    return repr(value).encode()
+
+
+NESTED = b"{'descr': " + b"-" * 9000 + b"1}"
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (forged(header((10**12, 1))), "takes 4000000000081 bytes.*truncated"),
+        (forged(header((10**9, 10**9))), "truncated"),
+        (forged(header((-4, 4))), r"found the shape \(-4, 4\)"),
+        (forged(header((-4, -4))), r"found the shape \(-4, -4\)"),
+        (forged(header((1, 10**30))), "found the shape"),
+        (forged(header((4, 4)), 2**32 - 1), "a header of 4294967295 bytes"),
+        (forged(header((4, 4)), 10_001), "a header of 10001 bytes"),
+        (forged(header((4, 4)), 9000), "a broken header"),
+        (forged(NESTED), "a broken header"),
+        (forged(header("4, 4")), "a broken header"),
+        (forged(header((4, 4), "|V1000000000000")), "a broken header|dtype"),
+        (forged(b"{'descr': ("), "a broken header"),
+        (b"\x93NUMPY\x09\x00" + bytes(80), "the unknown version"),
+    ],
+)
+def test_forged_headers_allocate_nothing(tmp_path, content, message):
+    (tmp_path / "x.npy").write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=message) as error:
+        open_array(tmp_path / "x.npy")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**23
+    assert str(error.value).startswith(f"{tmp_path / 'x.npy'}: expected an")
+
+
+def test_archives_and_pickles_are_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="expected an array"):
+        open_array(tmp_path / "x.npz")
+    (tmp_path / "x.npy").write_bytes(b"\x80\x04}.")
+    with pytest.raises(ValueError, match="expected an array"):
+        open_array(tmp_path / "x.npy")
+    with pytest.raises(FileNotFoundError, match="holds x.npy, x.npz"):
+        open_array(tmp_path / "y.npy")
+
+
+def test_fortran_order_and_other_byte_orders(tmp_path):
+    array = np.asarray([[1, 2, 3], [4, 5, 6]], ">f4", order="F")
+    features = open_array(save(tmp_path, array))
+    assert features.take([1]).tolist() == [[4, 5, 6]]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 2**20])
+def test_rows_that_are_not_finite_are_named(tmp_path, monkeypatch, chunk_bytes):
+    monkeypatch.setattr("tbnets.data.store.arrays.CHUNK_BYTES", chunk_bytes)
+    array = np.ones((4, 3))
+    array[1, 2] = np.nan
+    array[3] = [0, -np.inf, np.nan]
+    features = open_array(save(tmp_path, array, "abcd"))
+    with pytest.raises(ValueError, match=r"row 1 \(id 'b'\).*nan in column 2"):
+        check_finite(features)
+    problems = []
+    assert check_finite(features, problems) == 2
+    assert problems[0].path == features.path
+    assert "row 3 (id 'd')" in problems[1].message
+    assert "-inf in column 1" in problems[1].message
+
+
+def test_numbers_too_large_for_float32_are_not_finite():
+    fine = FeatureArray(("a",), np.asarray([[3e38]]), "x")
+    large = FeatureArray(("a",), np.asarray([[4e38]]), "x")
+    assert check_finite(fine) == 0
+    with pytest.raises(ValueError, match=r"4e\+38 in column 0"):
+        check_finite(large)
+
+
+def test_integers_are_finite(tmp_path):
+    features = open_array(save(tmp_path, np.ones((2, 2), np.uint8)))
+    assert check_finite(features) == 0
+
+
+@pytest.mark.real_data
+def test_flickr8k_features(data_root):
+    folder = data_root / "flickr8k" / "precomp_squeezenet"
+    features = open_array(folder / "dev_ims.npy")
+    assert (len(features), features.dim) == (1000, 512)
+    assert check_finite(features) == 0
+    row = features.rows(["3393035454_2d2370ffd4.jpg"])
+    assert row.tolist() == [1]
+    expected = np.load(folder / "dev_ims.npy")[1:2]
+    np.testing.assert_array_equal(features.take(row), expected)

@@ -1,0 +1,145 @@
+"""Rows read from files that are open only while they are read."""
+
+import hashlib
+import itertools
+import os
+
+import numpy as np
+import pytest
+
+from tbnets.data.store.manifest import Manifest, Shard, write_manifest
+from tbnets.data.store.row_file import RowFile, copy_rows
+from tbnets.data.store.shards import open_store
+from tests import fresh
+
+ARRAY = np.arange(24, dtype=np.float32).reshape(8, 3)
+
+
+def write(path, array=ARRAY):
+    """Returns the `RowFile` of an array that is saved there."""
+    np.save(path, array)
+    start = os.path.getsize(path) - array.nbytes
+    return RowFile(os.fspath(path), array.shape, array.dtype, start)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "<f2", ">f4"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [0, 1, 2, 3, 4, 5, 6, 7],  # One run, in three files.
+        [5, 6, 1, 2],
+        [3, 4, 4, 5],  # A row twice.
+        [2, 6, 3, 7],  # Runs that are torn apart.
+        [7, 6, 5, 0],
+        [4],
+        [],
+    ],
+)
+def test_rows_of_several_files_come_in_order(tmp_path, dtype, rows):
+    edges = [0, 3, 3, 4, 8]
+    files = [
+        write(tmp_path / f"{number}.npy", ARRAY[a:b].astype(dtype))
+        for number, (a, b) in enumerate(itertools.pairwise(edges))
+    ]
+    taken = np.empty((len(rows), 3), np.float32)
+    copy_rows(files, np.array(edges), np.array(rows, np.int64), taken)
+    np.testing.assert_array_equal(taken, ARRAY[rows])
+
+
+def test_rows_that_follow_each_other_are_read_at_once(tmp_path, monkeypatch):
+    sizes, fill = [], RowFile.fill
+    file = write(tmp_path / "a.npy")
+    monkeypatch.setattr(
+        RowFile, "fill", lambda *a: sizes.append(a[3].nbytes) or fill(*a)
+    )
+    # A row has 12 bytes: 2 to 4 at once, then 6 alone.
+    rows, out = np.array([6, 2, 3, 4]), np.empty((4, 3), np.float32)
+    copy_rows([file], np.array([0, 8]), rows, out)
+    assert sizes == [36, 12]
+
+
+def test_a_run_is_read_as_it_is_stored(tmp_path):
+    file = write(tmp_path / "a.npy", ARRAY.astype("<f2"))
+    found = file.read(2, 3)
+    assert found.dtype == "<f2"
+    np.testing.assert_array_equal(found, ARRAY[2:5])
+    assert file.read(8, 0).shape == (0, 3)
+    scores = write(tmp_path / "b.npy", ARRAY[:, 0].copy())
+    flat = RowFile(scores.path, (8,), scores.dtype, scores.start)
+    np.testing.assert_array_equal(flat.read(6, 2), [18, 21])
+
+
+def test_file_that_is_cut_after_it_was_opened_is_named(tmp_path):
+    file = write(tmp_path / "a.npy")
+    os.truncate(tmp_path / "a.npy", file.start + 5 * 12 + 1)
+    assert file.read(0, 5).tolist() == ARRAY[:5].tolist()
+    with pytest.raises(ValueError, match="a.npy: expected 12 bytes.*found 1"):
+        file.read(5, 1)
+    with pytest.raises(ValueError, match="a.npy: expected 24 bytes.*found 13"):
+        copy_rows(
+            [file], np.array([0, 8]), np.array([4, 5]), np.empty((2, 3), "f4")
+        )
+
+
+def write_store(path, shards, images, dim):
+    """Writes a store of many shards quickly; row i holds i, then zeros."""
+    path.mkdir()
+    entries = []
+    for shard in range(shards):
+        rows = np.arange(shard * images, (shard + 1) * images)
+        array = np.zeros((images, dim), "<f4")
+        array[:, 0] = rows
+        np.save(path / f"{shard:05d}.npy", array)
+        ids = "".join(f"{row}\n" for row in rows)
+        (path / f"{shard:05d}.ids.txt").write_text(ids)
+        names = [f"{shard:05d}.npy", f"{shard:05d}.ids.txt"]
+        sums = {
+            name: hashlib.sha256((path / name).read_bytes()).hexdigest()
+            for name in names
+        }
+        entries.append(Shard(f"{shard:05d}", images, images, sums))
+    write_manifest(
+        path, Manifest("images", {}, dim, "float32", True, tuple(entries))
+    )
+
+
+_READ = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+import numpy as np
+from tbnets.data.store.opening import load_features, open_features
+paths = sys.argv[1:]
+generator = np.random.default_rng(0)
+stores = [load_features([path])[0] for path in paths]
+for number in range(3):
+    rows = generator.integers(0, 1000, 600)
+    for store in stores:
+        assert (store.take(rows)[:, 0] == rows).all()
+both, rows = load_features(paths, list(map(str, generator.permutation(1000))))
+taken = both.take(rows)
+assert taken.shape == (1000, 6)
+assert (taken[:, [0, 1, 3]] == np.asarray(rows)[:, None]).all()
+for store in stores:
+    store.verify()
+    assert sum(len(array) for _, array in store.chunks()) == 1000
+import os
+print(len(os.listdir("/proc/self/fd")), "open")
+"""
+
+
+def test_three_stores_of_500_shards_need_few_descriptors(tmp_path):
+    paths = [tmp_path / name for name in "abc"]
+    for dim, path in enumerate(paths, 1):
+        write_store(path, 500, 2, dim)
+    ended = fresh.run("-c", _READ, *paths)
+    assert not ended.returncode, ended.stderr
+    assert int(ended.stdout.split()[0]) < 60, ended.stdout
+
+
+def test_nothing_stays_open_or_mapped(tmp_path):
+    write_store(tmp_path / "s", 20, 2, 3)
+    store = open_store(tmp_path / "s")
+    assert store.take(np.arange(40))[:, 0].tolist() == list(range(40))
+    if os.path.exists("/proc/self/maps"):
+        with open("/proc/self/maps") as maps:
+            assert str(tmp_path) not in maps.read()

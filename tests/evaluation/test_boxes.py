@@ -1,0 +1,171 @@
+"""Tests of overlap, suppression and recall of boxes."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tbnets.evaluation import boxes as box_math
+
+UNIT = [0, 0, 1, 1]
+
+
+def random_boxes(count, seed=0, side=20):
+    """Boxes with whole edges, so that equal overlaps do occur."""
+    random = np.random.default_rng(seed)
+    corners = random.integers(0, side, (count, 2, 2))
+    corners.sort(axis=1)
+    return corners.reshape(count, 4)
+
+
+def loop_iou(one, other):
+    """Counts unit squares, as the edges are whole."""
+
+    def cells(box):
+        return {
+            (x, y) for x in range(box[0], box[2]) for y in range(box[1], box[3])
+        }
+
+    union = cells(one) | cells(other)
+    return len(cells(one) & cells(other)) / len(union) if union else 0.0
+
+
+def loop_suppression(boxes, scores, iou_threshold, limit):
+    """Takes boxes from the best to the worst, unless one taken overlaps."""
+    order = sorted(range(len(boxes)), key=lambda row: (-scores[row], row))
+    kept = []
+    for row in order:
+        overlaps = [loop_iou(boxes[row], boxes[other]) for other in kept]
+        if all(overlap <= iou_threshold for overlap in overlaps):
+            kept.append(row)
+    return kept if limit is None else kept[:limit]
+
+
+def test_iou_of_known_boxes():
+    boxes = [[0, 0, 4, 2], [10, 10, 12, 12]]
+    others = [[0, 0, 4, 2], [2, 0, 6, 2], [1, 1, 3, 2], [4, 0, 8, 2]]
+    # Shared areas 8, 4, 2, 0 of unions 8, 12, 8, 16; the second shares none.
+    expected = [[1, 4 / 12, 2 / 8, 0], [0, 0, 0, 0]]
+    np.testing.assert_allclose(box_math.iou(boxes, others), expected)
+
+
+def test_iou_is_that_of_counted_cells():
+    boxes, others = random_boxes(30), random_boxes(25, seed=1)
+    expected = [
+        [loop_iou(one, other) for other in others.tolist()]
+        for one in boxes.tolist()
+    ]
+    found = box_math.iou(boxes, others)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(found, box_math.iou(others, boxes).T)
+
+
+def test_iou_with_a_box_without_area_is_zero():
+    found = box_math.iou([[3, 3, 3, 3], [3, 3, 3, 9]], [[3, 3, 3, 3], UNIT])
+    assert found.tolist() == [[0, 0], [0, 0]]
+
+
+def test_iou_of_no_boxes():
+    assert box_math.iou([], [UNIT]).shape == (0, 1)
+    assert box_math.iou([UNIT], np.zeros((0, 4))).shape == (1, 0)
+
+
+def test_iou_of_float32_boxes_is_exact_at_the_threshold():
+    # Two cells of four: a ratio that must not fall below one half.
+    found = box_math.iou(
+        np.array([[0, 0, 3, 1]], np.float32),
+        np.array([[1, 0, 4, 1]], np.float32),
+    )
+    assert found[0, 0] == 0.5 and found.dtype == np.float64
+
+
+def test_suppression_of_known_boxes():
+    boxes = [[0, 0, 4, 1], [0, 0, 3, 1], [9, 0, 12, 1], [0, 0, 2, 1]]
+    scores = [0.5, 0.9, 0.1, 0.7]
+    # Best 1; overlap of 0 is 3/4, of 3 is 2/3, of 2 is 0.
+    keep = box_math.non_maximum_suppression
+    assert keep(boxes, scores, 0.7).tolist() == [1, 3, 2]
+    assert keep(boxes, scores, 0.6).tolist() == [1, 2]
+    # 3/4 is not more than 3/4; of 3 and 0 it is 2/4.
+    assert keep(boxes, scores, 0.75).tolist() == [1, 3, 0, 2]
+    assert keep(boxes, scores, 0.75, limit=2).tolist() == [1, 3]
+    assert keep(boxes, scores, 0.75, limit=0).tolist() == []
+
+
+@pytest.mark.parametrize("iou_threshold", [0, 0.3, 0.5, 1])
+@pytest.mark.parametrize("limit", [None, 5])
+def test_suppression_is_the_loop(iou_threshold, limit):
+    boxes = random_boxes(60, seed=2, side=8)
+    scores = np.random.default_rng(3).integers(0, 5, 60)  # Many ties.
+    found = box_math.non_maximum_suppression(
+        boxes, scores, iou_threshold, limit
+    )
+    expected = loop_suppression(
+        boxes.tolist(), scores.tolist(), iou_threshold, limit
+    )
+    assert found.tolist() == expected
+
+
+def test_suppression_of_equal_scores_keeps_the_order():
+    boxes = [[9, 9, 10, 10], UNIT, UNIT, [5, 5, 6, 6]]
+    found = box_math.non_maximum_suppression(boxes, [0, 0, 0, 0], 0.5)
+    assert found.tolist() == [0, 1, 3]
+
+
+def test_suppression_of_no_boxes():
+    found = box_math.non_maximum_suppression(np.zeros((0, 4)), [], 0.5)
+    assert found.shape == (0,) and found.dtype == np.int64
+
+
+def test_clip_boxes_to_a_photo():
+    boxes = [[-3, 2, 5, 99], [20, 1, 30, 2], [1, 1, 2, 2]]
+    found = box_math.clip_boxes(boxes, width=10, height=8)
+    assert found.tolist() == [[0, 2, 5, 8], [10, 1, 10, 2], [1, 1, 2, 2]]
+
+
+def test_areas_of_boxes():
+    assert box_math.areas([[1, 2, 4, 4.5], [3, 3, 3, 9]]).tolist() == [7.5, 0]
+
+
+@pytest.mark.parametrize(
+    "boxes, found",
+    [
+        ([0, 0, 1, 1], r"shape \(4,\)"),
+        ([[0, 0, 1]], r"shape \(1, 3\)"),
+        ([["a", 0, 1, 1]], "dtype"),
+        ([UNIT, [0, 0, math.nan, 1]], r"boxes\[1\]=\[0.0, 0.0, nan, 1.0\]"),
+        ([UNIT, UNIT, [0, 0, math.inf, 1]], r"boxes\[2\]"),
+        ([[5, 0, 3, 2]], r"boxes\[0\]=\[5.0, 0.0, 3.0, 2.0\]. Give corners"),
+        ([[0, 5, 3, 2]], r"boxes\[0\]"),
+    ],
+)
+def test_boxes_that_are_none_are_refused(boxes, found):
+    with pytest.raises(ValueError, match=found):
+        box_math.check_boxes(boxes)
+
+
+def test_arguments_out_of_range_are_refused():
+    keep = box_math.non_maximum_suppression
+    with pytest.raises(ValueError, match="`scores` must be 1 finite"):
+        keep([UNIT], [1, 2], 0.5)
+    with pytest.raises(ValueError, match="`scores` must be 1 finite"):
+        keep([UNIT], [math.nan], 0.5)
+    with pytest.raises(ValueError, match="`iou_threshold` must lie from 0"):
+        keep([UNIT], [1], 1.5)
+    with pytest.raises(ValueError, match="`limit` must be a finite"):
+        keep([UNIT], [1], 0.5, -1)
+
+
+def test_overlaps_by_photo_come_in_parts(monkeypatch):
+    proposals = [[[0, 0, 2, 2]], [], [[0, 0, 2, 2], [0, 0, 2, 1]]]
+    truth = [[0, 0, 2, 1], [0, 0, 2, 2], [5, 5, 6, 6], [0, 0, 1, 1]]
+    monkeypatch.setattr(box_math, "PAIRS_AT_ONCE", 3)
+    found = list(box_math.overlaps_by_photo(truth, [2, 0, 1, 2], proposals))
+    # Photo 2 has two proposals: one box at a time, 1 of 2 or 1 of 4 pixels.
+    assert [(photo, rows.tolist()) for photo, rows, _ in found] == [
+        (0, [1]),
+        (2, [0]),
+        (2, [3]),
+    ]
+    values = [overlaps.tolist() for *_, overlaps in found]
+    assert values == [[[1]], [[0.5, 1]], [[0.25, 0.5]]]

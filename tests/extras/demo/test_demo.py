@@ -1,0 +1,505 @@
+"""Tests of the page of `tbnets demo`: its answers, and what it refuses."""
+
+import io
+import json
+import os
+import threading
+import urllib.request
+
+import numpy as np
+import PIL.Image
+import pytest
+from werkzeug.test import Client
+
+from tbnets.cli import demo as verb
+from tbnets.data.images import read_photo
+from tbnets.errors import InputError, MissingFileError
+from tbnets.extras.demo import demo, demo_photos, loopback
+from tests.extras.server import shown_colours
+from tests.extras.server.shown_colours import CAPTIONS, HOSTILE, png
+from tests.verbs import ask
+
+LOCAL = {"Host": "127.0.0.1:8080"}
+OWN = {**LOCAL, "Origin": "http://127.0.0.1:8080"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return shown_colours.app(tmp_path_factory.mktemp("demo"))
+
+
+@pytest.fixture(scope="module")
+def client(made):
+    return Client(loopback.LocalApp(made.demo, most_bytes=demo.MOST_BYTES))
+
+
+def get(client, path, code=200, headers=LOCAL, **query):
+    """Returns the JSON that answers a GET."""
+    found = client.get(path, query_string=query, headers=headers)
+    assert found.status_code == code, found.text
+    return json.loads(found.text)
+
+
+def refused(client, path, code=400, headers=LOCAL, **query):
+    """Returns what the page shows of a refusal: one line."""
+    told = get(client, path, code, headers, **query)["error"]
+    assert told and "\n" not in told
+    return told
+
+
+def give(client, content=None, code=200, **headers):
+    """Returns what answers a photo that is given."""
+    content = png("red") if content is None else content
+    sent = {**OWN, **headers}
+    sent = {name: value for name, value in sent.items() if value is not None}
+    found = client.post("/photos", data=content, headers=sent)
+    assert found.status_code == code, found.text
+    return json.loads(found.text)
+
+
+def names(found):
+    return [one["image"] for one in found["answers"]]
+
+
+def test_a_sentence_finds_photos(client):
+    found = get(client, "/search", q="a green thing", top=2)
+    assert found["unknown_words"] == ["a", "thing"]
+    assert found["note"] == "unknown words: a, thing"
+    # red.png, the link to it, green.png and the hostile one; not cut.png.
+    assert found["among"] == 4
+    assert names(found)[0] == "more/green.png"
+    assert found["answers"][0]["similarity"] == pytest.approx(1)
+    assert len(found["answers"]) == 2
+    assert get(client, "/search", q="zebra")["note"] == (
+        "no word of this is known"
+    )
+    assert len(get(client, "/search", q="red", top=10**9)["answers"]) == 4
+    assert len(get(client, "/search", q="red", top="x")["answers"]) == 1
+
+
+def test_a_photo_finds_others_and_captions(client):
+    found = get(client, "/like", photo="red.png", top=9)
+    assert names(found)[0] == "in.png"
+    assert len(names(found)) == found["among"] == 3
+    found = get(client, "/captions", photo=HOSTILE)
+    assert found["among"] == 3
+    assert [one["caption"] for one in found["answers"]] == CAPTIONS[::-1][
+        :1
+    ] + [
+        "red",
+        CAPTIONS[1],
+    ]
+    own = get(client, "/captions", photo="red.png", caption=["blue", "red"])
+    assert [one["caption"] for one in own["answers"]] == ["red", "blue"]
+
+
+def test_phrases_find_boxes(client):
+    found = get(client, "/boxes", photo="red.png", phrase=["red", "nothing"])
+    assert (found["width"], found["height"]) == (20, 10)
+    first, second = found["phrases"]
+    assert first == {
+        "phrase": "red",
+        "unknown_words": [],
+        "note": "",
+        "regions": [{"box": [0, 0, 20, 10], "similarity": 0.5}],
+    }
+    assert (second["regions"], second["note"]) == (
+        [],
+        "no word of this is known",
+    )
+
+
+def test_a_learned_comparison_finds_no_photos_like_another(tmp_path, made):
+    learned = shown_colours.Colours(tmp_path / "model")
+    learned.has = lambda *names: True
+    found = demo.Demo(made.shown._replace(model=learned))
+    client = Client(loopback.LocalApp(found))
+    about = get(client, "/about")
+    assert (about["finds_like"], about["score"]) == (False, demo.LEARNED)
+    assert names(get(client, "/search", q="red", top=1)) == ["in.png"]
+    assert "learned to compare" in refused(client, "/like", photo="red.png")
+
+
+def test_a_given_photo_is_asked_of_as_any_other(client, made):
+    key = give(client, png((0, 200, 0), (50, 40)))["photo"]
+    assert names(get(client, "/like", photo=key))[0] == "more/green.png"
+    found = client.get("/picture", query_string={"photo": key}, headers=LOCAL)
+    assert found.mimetype == "image/jpeg"
+    with PIL.Image.open(io.BytesIO(found.data)) as picture:
+        assert picture.size == (50, 40)
+    for number in range(demo_photos.MOST_GIVEN):
+        give(client, png((number, 0, 0)))
+    assert "drop it again" in refused(client, "/like", photo=key)
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (b"", "is empty"),
+        (b"GIF", "is of another kind"),
+        (png("red")[:-20], "does not decode"),
+        (b"<script>alert(1)</script>", "is of another kind"),
+    ],
+)
+def test_what_is_no_photo_is_told(client, content, reason):
+    told = give(client, content, 400)["error"]
+    assert reason in told and "alert" not in told
+
+
+def test_pixels_are_counted_before_memory_is_asked_for(client, made):
+    head = png("red")
+    width = (100_000).to_bytes(4, "big")
+    bomb = head[:16] + width + width + head[24:]
+    told = give(client, bomb, 400)["error"]
+    assert "100000 x 100000 pixels" in told
+
+
+def test_a_body_is_bounded(client, made):
+    app = loopback.LocalApp(made.demo, most_bytes=50)
+    give(Client(app), b"x" * 51, 413)
+    found = client.open(
+        "/photos",
+        method="POST",
+        headers={**OWN, "Transfer-Encoding": "chunked"},
+        input_stream=io.BytesIO(b"x"),
+    )
+    assert found.status_code == 411
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("../outside.png", "out.png", "notes.txt", "../photos/red.png"),
+        *("/etc/passwd", "%2e%2e/outside.png", "..%2foutside.png", "more"),
+        *("", ".", "red.png\0.png", "RED.png", "given 0123456789abcdef", "0"),
+        *("..\\outside.png", "file:///etc/passwd", "more/../red.png"),
+    ],
+)
+def test_no_file_out_of_the_folder_is_served(client, key):
+    for path in ("/picture", "/like", "/captions"):
+        assert "photo" in refused(client, path, photo=key)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/page.html", "/demo.py", "/../demo.py", "/%2e%2e/demo.py"),
+        *("/captions.txt", "//etc/passwd", "/photos/red.png", "/picture/x"),
+    ],
+)
+def test_no_other_file_is_a_page(client, path):
+    refused(client, path, 404)
+
+
+def test_a_file_that_becomes_a_link_is_served_no_more(tmp_path):
+    made = shown_colours.app(tmp_path)
+    client = Client(loopback.LocalApp(made.demo))
+    path = tmp_path / "photos" / "red.png"
+    path.unlink()
+    path.symlink_to(tmp_path / "outside.png")
+    assert "must be one that is served" in refused(
+        client, "/picture", photo="red.png"
+    )
+    path.unlink()
+    refused(client, "/picture", photo="red.png")
+
+
+def test_what_goes_out_is_drawn_anew(client, made):
+    """Text hidden in a photo's file stays there; broken ones do not show."""
+    found = client.get(
+        "/picture", query_string={"photo": HOSTILE}, headers=LOCAL
+    )
+    pixels = read_photo(found.data)
+    np.testing.assert_allclose(
+        pixels, np.full((10, 20, 3), [0, 0, 200]), atol=9
+    )
+    assert "does not decode" in refused(client, "/picture", photo="cut.png")
+    refused(client, "/picture", 404, photo="red.png", side=99999)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8080",
+        "127.0.0.1.evil.example",
+        "10.0.0.1",
+        "127.0.0.1@evil.example",
+        "[::1",
+        "",
+        "localhost.evil.example:80",
+    ],
+)
+def test_a_name_that_is_rebound_to_this_machine_is_refused(client, host):
+    for path in ("/", "/about", "/picture"):
+        refused(client, path, 403, {"Host": host})
+
+
+def test_names_of_the_server_itself_are_taken():
+    own = loopback.is_own_name
+    assert own("localhost:8080", "127.0.0.1") and own("127.0.0.1", "127.0.0.1")
+    assert own("[::1]:80", "::1") and not own("[::1]:80", "127.0.0.1")
+    # Of a server that others reach: by its address, or as it was called.
+    assert own("192.168.1.5:8080", "0.0.0.0") and own("box.lan", "box.lan")
+    assert not own("evil.example", "0.0.0.0")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_pages_of_others_may_link_and_no_more(client, site):
+    headers = {**LOCAL, "Sec-Fetch-Site": site}
+    for path in ("/about", "/picture", "/page.js"):
+        refused(client, path, 403, headers)
+    assert client.get("/", headers=headers).status_code == 200
+    headers["Sec-Fetch-Site"] = "same-origin"
+    get(client, "/about", headers=headers)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        "null",
+        "http://evil.example",
+        "http://127.0.0.1:8081",
+        "https://127.0.0.1:8080",
+        "http://127.0.0.1:8080.evil.example",
+    ],
+)
+def test_a_photo_is_taken_of_the_own_page_alone(client, origin):
+    assert "own page" in give(client, None, 403, Origin=origin)["error"]
+
+
+def test_other_methods_are_refused(client):
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        for path in ("/", "/search?q=red", "/about"):
+            found = client.open(
+                path, method=method, headers={**OWN, "Content-Length": "0"}
+            )
+            assert found.status_code == 405
+    refused(client, "/photos", 405)
+
+
+def test_every_answer_has_the_headers(client):
+    for path in ("/", "/page.js", "/about", "/nothing", "/search"):
+        found = client.get(path, headers=LOCAL)
+        policy = found.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; ")
+        assert "unsafe" not in policy and "frame-ancestors 'none'" in policy
+        assert found.headers["X-Content-Type-Options"] == "nosniff"
+    assert client.get("/about", headers=LOCAL).mimetype == "application/json"
+
+
+@pytest.mark.parametrize(
+    "path, query",
+    [
+        ("/search", {}),
+        ("/search", {"q": " \n"}),
+        ("/search", {"q": "x" * 501}),
+        ("/boxes", {"photo": "red.png"}),
+        ("/boxes", {"photo": "red.png", "phrase": ["x"] * 51}),
+        ("/captions", {"photo": "red.png", "caption": "x" * 501}),
+    ],
+)
+def test_questions_are_bounded(client, path, query):
+    assert "must" in refused(client, path, **query)
+
+
+def test_text_of_any_kind_is_asked(client):
+    for text in ("\0", "\ud7ff\U0001f600", "%ff", "'; --", "a\u202eb"):
+        get(client, "/search", q=text)
+    assert client.get("/search?q=%ff%fe", headers=LOCAL).status_code == 200
+
+
+def test_a_bug_is_told_in_a_line(made, capsys):
+    def broken(request):
+        raise RuntimeError("secret")
+
+    client = Client(loopback.LocalApp(broken))
+    told = refused(client, "/", 500)
+    assert "bug" in told and "secret" not in told
+    assert "secret" in capsys.readouterr().err
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_code():
+    text = (demo.FILES / "page.html").read_text()
+    script = (demo.FILES / "page.js").read_text()
+    style = (demo.FILES / "page.css").read_text()
+    for one in (text, script, style):
+        assert "http" not in one.replace("http://www.w3.org/2000/svg", "")
+    assert (
+        "<style" not in text
+        and " style=" not in text
+        and " on" not in (text.replace(" one", "").replace(" only", ""))
+    )
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval("):
+        assert word not in script
+
+
+def test_photos_are_asked_of_while_others_are_embedded(tmp_path, monkeypatch):
+    shown = shown_colours.shown(tmp_path, localizer=None)
+    client = Client(loopback.LocalApp(demo.Demo(shown)))
+    assert get(client, "/search", q="red") == {
+        **{"unknown_words": [], "note": "", "among": 0, "answers": []}
+    }
+    about = get(client, "/about")
+    assert (about["photos"], about["read"]) == (5, 0)
+    seen = []
+    save = demo_photos.index.Index.save
+
+    def asked(*words, **more):
+        found = get(client, "/search", q="red", top=9)
+        seen.append((get(client, "/about")["read"], found["among"]))
+        return save(*words, **more)
+
+    monkeypatch.setattr(demo_photos.index.Index, "save", asked)
+    shown.photos.embed()
+    assert seen[-1] == (5, 4)
+    assert "--localizer" in refused(
+        client, "/boxes", photo="red.png", phrase="x"
+    )
+
+
+def test_names_that_are_no_text_have_keys(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name in (b"a\xff.png", b"a\xfe.png", b"b\n.png"):
+        with open(os.path.join(os.fsencode(folder), name), "wb") as file:
+            file.write(png("red"))
+    photos = demo_photos.Photos(
+        shown_colours.Colours(tmp_path / "model"), folder, False
+    )
+    assert len(set(photos.keys)) == 3
+    assert "\n" not in "".join(photos.keys)
+    for key in photos.keys:
+        assert key == json.loads(json.dumps(key).encode())
+        assert photos.picture(key, 400)
+
+
+def test_nothing_is_kept_of_a_model_on_a_server(tmp_path):
+    model = shown_colours.Colours(tmp_path / "model")
+    model.path = "http://localhost:8501/colours"
+    photos = demo_photos.Photos(model, shown_colours.write_photos(tmp_path))
+    photos.embed()
+    assert len(photos.embedded()[0]) == 4
+    assert not (tmp_path / "photos.tbnets").exists()
+
+
+def test_a_folder_of_links_out_of_it_is_refused(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "a.png").write_bytes(png("red"))
+    (tmp_path / "photos" / "a.png").symlink_to(tmp_path / "a.png")
+    model = shown_colours.Colours(tmp_path / "model")
+    with pytest.raises(MissingFileError, match="links out of it alone"):
+        demo_photos.Photos(model, tmp_path / "photos", False)
+
+
+def test_a_port_in_use_is_told(made):
+    server = loopback.server_of(made.demo)
+    with pytest.raises(
+        InputError, match="Address already in use. Name another"
+    ):
+        loopback.server_of(made.demo, port=server.port)
+    server.server_close()
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Lets the verb open networks of colours instead of those it names."""
+
+    def use(folder):
+        model = shown_colours.Colours(folder / "model")
+        model.takes_captions = True
+        open_named = verb.Asked.open
+        monkeypatch.setattr(
+            verb.Asked,
+            "open",
+            lambda asked, needed: (
+                open_named(asked, needed) if asked.model == "x" else model
+            ),
+        )
+
+    return use
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_verb_serves_until_it_is_stopped(
+    tmp_path, monkeypatch, opened, host
+):
+    opened(tmp_path)
+    folder = shown_colours.write_photos(tmp_path)
+    seen = []
+
+    def embed(photos):
+        [server] = [
+            one for one in threading.enumerate() if "serve_forever" in one.name
+        ]
+        port = server._target.__self__.port
+        for path in ("", "about"):
+            address = f"http://{host}:{port}/{path}"
+            with urllib.request.urlopen(address, timeout=20) as answer:
+                seen.append(answer.read())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo_photos.Photos, "embed", embed)
+    out, err, failure = ask("demo", "--port=0", f"--host={host}", folder)
+    told = f"left out: {folder}/out.png, which is a link out of the folder\n"
+    assert (err, failure) == (f"{told}1 of 6 files left out\n", "")
+    assert out.startswith(f"The page: http://{host}:")
+    assert seen[0].startswith(b"<!DOCTYPE html>")
+    about = json.loads(seen[1])
+    assert about["folder"] == str(folder) and about["captions"] == 60
+    assert not (tmp_path / "photos.tbnets").exists()
+
+
+def test_without_a_folder_scenes_are_drawn(tmp_path, monkeypatch, opened):
+    opened(tmp_path)
+    monkeypatch.setattr(verb, "NUM_SCENES", 2)
+    served = []
+
+    def serve(options, shown):
+        shown.photos.embed()
+        served.append((shown, os.path.isdir(shown.photos.folder)))
+
+    monkeypatch.setattr(verb, "serve", serve)
+    assert ask("demo", "--host=0.0.0.0") == ("", "", "")
+    [(shown, was_there)] = served
+    assert len(shown.photos) == 2 and 8 <= len(shown.captions) <= 12
+    assert not any(" ." in one for one in shown.captions)
+    assert shown.about["model"] == "scenes_embedding" and was_there
+    assert not os.path.exists(shown.photos.folder)
+
+
+def test_another_host_is_told_loudly(tmp_path, monkeypatch, opened):
+    opened(tmp_path)
+    folder = shown_colours.write_photos(tmp_path)
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo_photos.Photos, "embed", stop)
+    _, err, failure = ask("demo", "--port=0", "--host=0.0.0.0", folder)
+    assert failure == "" and "WARNING: at --host=0.0.0.0 every" in err
+
+
+@pytest.mark.parametrize(
+    "line, told",
+    [
+        (["a", "b"], "one folder of photos. Received: a b"),
+        (["--port=70000"], "`--port` must lie"),
+        (["nowhere"], "images=nowhere, which has none"),
+        (["--captions=nowhere.txt"], "nowhere.txt"),
+        (
+            ["--localizer=x", "photos"],
+            "`--localizer` must be a name of the zoo",
+        ),
+        (["--host=no.such.host.invalid", "photos"], "`--port` must be one"),
+    ],
+)
+def test_errors_of_the_verb_are_one_line(
+    tmp_path, monkeypatch, opened, line, told
+):
+    opened(tmp_path)
+    shown_colours.write_photos(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    _, _, failure = ask("demo", *line)
+    assert told in failure and "\n" not in failure

@@ -1,0 +1,247 @@
+"""Models, their versions, and what they refuse."""
+
+import shutil
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.errors import InputError
+from tbnets.extras.server.models import Models
+from tbnets.extras.server.version import Version
+from tbnets.extras.server.versions import Versions
+from tbnets.serving import protocol
+from tbnets.serving.protocol import RequestError
+from tbnets.serving.warmup import WARMUP_FILE
+from tests.extras.server.tiny_models import write_version
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
+    """Versions 1 and 2, to be copied."""
+    folder = tmp_path_factory.mktemp("versions")
+    for number in (1, 2):
+        write_version(folder, number)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(versions):
+    models = Models({"tiny": versions}, tell=lambda line: None)
+    models.start()
+    yield models
+    models.close()
+
+
+ONES = np.ones([3, 2], np.float32)
+
+
+def predict(models, model, signature, inputs, version=None, **more):
+    with models.using(model, version) as served:
+        return served.predict(signature, inputs, **more)
+
+
+def states(versions):
+    return {one.version: one.state for one in versions.states()}
+
+
+def test_the_newest_version_answers(models):
+    answers = predict(models, "tiny", "times", {"numbers": ONES})
+    np.testing.assert_array_equal(answers["products"], 2 * ONES)
+    np.testing.assert_array_equal(answers["sums"], [4, 4, 4])
+    answers = predict(
+        *(models, "tiny", "", {"numbers": ONES}, 2), output_filter=["sums"]
+    )
+    assert list(answers) == ["sums"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "message"),
+    [
+        ({"model": "large"}, "NOT_FOUND", "model large. There are: tiny"),
+        ({"version": 1}, "NOT_FOUND", r"request: Specific\(tiny, 1\)"),
+        ({"version": 0}, "NOT_FOUND", r"request: Specific\(tiny, 0\)"),
+        ({"signature": "x"}, "FAILED_PRECONDITION", '"x" not found.*times'),
+        ({"inputs": {}}, "INVALID_ARGUMENT", "but required: {numbers}"),
+        (
+            {"inputs": {"numbers": ONES, "x": ONES}},
+            "INVALID_ARGUMENT",
+            r"2!=1 .*Sent extra: \{x\}",
+        ),
+        (
+            {"inputs": {"numbers": ONES.astype(np.float64)}},
+            "INVALID_ARGUMENT",
+            "`numbers` to be float32 but float64",
+        ),
+        (
+            {"inputs": {"numbers": np.ones([4097, 2], np.float32)}},
+            "INVALID_ARGUMENT",
+            "at most 4096 rows. Received: 4097",
+        ),
+        (
+            {"inputs": {"numbers": ONES[0]}},
+            "INVALID_ARGUMENT",
+            r"of shape \(None, 2\) but \(2,\) is",
+        ),
+        (
+            {"inputs": {"numbers": -ONES[:1]}},
+            "INVALID_ARGUMENT",
+            r"^`numbers` must be positive: \[-1 -1\]$",
+        ),
+        (
+            {"output_filter": ["x"]},
+            "INVALID_ARGUMENT",
+            "not found in signature: x Outputs .*{products,sums}",
+        ),
+        ({"output_filter": ["sums"] * 2}, "INVALID_ARGUMENT", "alias: sums"),
+    ],
+)
+def test_what_is_refused(models, asked, code, message):
+    asked = {
+        "model": "tiny",
+        "signature": "times",
+        "inputs": {"numbers": ONES},
+        **asked,
+    }
+    with pytest.raises(RequestError, match=message) as caught:
+        predict(models, **asked)
+    assert caught.value.code == code
+
+
+def test_metadata_and_status(models):
+    number, signatures = models.metadata("tiny")
+    assert number == 2
+    assert {*signatures["pairs"].inputs} == {"first", "second"}
+    assert [tuple(one)[:3] for one in models.status("tiny")] == [
+        (2, "AVAILABLE", "OK")
+    ]
+    for model, version in (("tiny", 1), ("large", None)):
+        with pytest.raises(RequestError, match="Could not find") as caught:
+            models.status(model, version)
+        assert caught.value.code == "NOT_FOUND"
+
+
+def put(folder, number, text):
+    """Writes a version that `load` reads."""
+    path = folder / str(number) / "saved_model.pb"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def load(number, path):
+    """Loads a version that is the text of a file."""
+    text = (path / "saved_model.pb").read_text()
+    if text.startswith("broken"):
+        raise InputError(f"it is {text}")
+    return text
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def watched(tmp_path, told):
+    put(tmp_path, 1, "one")
+    versions = Versions("tiny", tmp_path, load, tell=told.append)
+    versions.start()
+    return versions
+
+
+def test_a_new_version_takes_over_and_the_old_one_is_drained(
+    watched, tmp_path, told
+):
+    with watched.using() as first:
+        put(tmp_path, 2, "two")
+        watched.look()
+        assert states(watched) == {2: "AVAILABLE", 1: "UNLOADING"}
+        with watched.using() as second, watched.using(2) as same:
+            assert (first, second, same) == ("one", "two", "two")
+        with pytest.raises(RequestError, match=r"Specific\(tiny, 1\)"):
+            watched.using(1).__enter__()
+    assert states(watched) == {2: "AVAILABLE", 1: "END"}
+    assert told[-1] == "tiny version 1 has ended"
+    watched.close()
+    assert states(watched) == {2: "END", 1: "END"}
+
+
+def test_a_broken_version_is_told_once_and_the_old_one_serves(
+    watched, tmp_path, told
+):
+    put(tmp_path, 2, "broken")
+    watched.look()
+    watched.look()
+    assert told[1:] == ["tiny version 2 does not load, 1 serves: it is broken"]
+    assert states(watched) == {2: "END", 1: "AVAILABLE"}
+    assert watched.states(2)[0].message == "it is broken"
+    with watched.using() as served:
+        assert served == "one"
+    put(tmp_path, 2, "mended, as its other files have come")
+    watched.look()
+    assert states(watched) == {2: "AVAILABLE", 1: "END"}
+
+
+def test_a_folder_that_is_emptied_goes_on_serving(watched, tmp_path):
+    shutil.rmtree(tmp_path / "1")
+    watched.look()
+    with watched.using() as served:
+        assert served == "one"
+
+
+def test_a_version_that_comes_back_while_it_is_drained(watched, tmp_path, told):
+    put(tmp_path, 2, "two")
+    with watched.using():
+        watched.look()
+        shutil.rmtree(tmp_path / "2")
+        watched.look()
+        assert states(watched) == {2: "END", 1: "AVAILABLE"}
+    # What ended is the first loading of it.
+    assert told[-1] == "tiny version 1 has ended"
+    assert states(watched) == {2: "END", 1: "AVAILABLE"}
+
+
+def test_without_a_version_that_loads_nothing_starts(tmp_path):
+    versions = Versions("tiny", tmp_path, load, tell=print)
+    with pytest.raises(ValueError, match=r"a folder with versions.*tiny="):
+        versions.start()
+    put(tmp_path, 1, "broken")
+    with pytest.raises(ValueError, match="it is broken"):
+        versions.start()
+
+
+@pytest.mark.parametrize(("sign", "fails"), [(1, False), (-1, True)])
+def test_a_version_answers_its_warm_up_requests_first(
+    versions, tmp_path, sign, fails
+):
+    path = shutil.copytree(versions / "1", tmp_path / "1")
+    log = protocol.api("prediction_log_pb2").PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.signature_name = "times"
+    request.inputs["numbers"].CopyFrom(protocol.to_proto(sign * ONES))
+    with tf.io.TFRecordWriter(str(path / WARMUP_FILE)) as file:
+        file.write(log.SerializeToString())
+    if not fails:
+        assert Version(1, path).number == 1
+        return
+    with pytest.raises(RequestError, match="warmup_requests of times: `numb"):
+        Version(1, path)
+
+
+def test_files_that_go_while_they_are_listed_end_no_watching(
+    versions, told, monkeypatch
+):
+    models = Models({"tiny": versions}, poll_seconds=0.001, tell=told.append)
+    models.start()
+    looked = threading.Event()
+
+    def look(versions):
+        if "not looked at" in told[-1]:
+            looked.set()
+        raise FileNotFoundError("saved_model.pb")
+
+    monkeypatch.setattr(Versions, "look", look)
+    assert looked.wait(10)
+    models.close()
+    assert "failed: tiny is not looked at: saved_model.pb" in told

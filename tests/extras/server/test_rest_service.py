@@ -1,0 +1,146 @@
+"""Tests of TensorFlow Serving's REST API, without a socket."""
+
+import json
+
+import pytest
+from werkzeug.test import Client
+
+from tbnets.extras.server import json_tensors, rest_service
+from tbnets.extras.server.models import Models
+from tbnets.extras.server.rest_service import RestService
+from tests.extras.server.tiny_models import write_version
+
+PREDICT = "/v1/models/tiny:predict"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("versions")
+    write_version(folder, 2)
+    labels = {"tiny": {"stable": 2}}
+    models = Models({"tiny": folder}, labels=labels, tell=lambda line: None)
+    models.start()
+    yield models
+    models.close()
+
+
+@pytest.fixture
+def ask(models):
+    """Returns a function: method, path, body -> (status, answer)."""
+    client = Client(RestService(models))
+
+    def ask(method, path, body=None, **more):
+        data = body if isinstance(body, bytes) else json.dumps(body)
+        answer = client.open(path, method=method, data=data, **more)
+        assert answer.content_type == "application/json"
+        return answer.status_code, answer.json
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        PREDICT,
+        "/v1/models/tiny/versions/2:predict",
+        "/v1/models/tiny/labels/stable:predict",
+        "/V1/Models/tiny:PREDICT",
+    ],
+)
+def test_rows_are_answered_by_rows(ask, path):
+    status, answer = ask("POST", path, {"instances": [[1, 2], [0.5, 0]]})
+    assert status == 200
+    assert answer == {
+        "predictions": [
+            {"products": [2, 4], "sums": 6},
+            {"products": [1, 0], "sums": 1},
+        ]
+    }
+
+
+def test_columns_are_answered_by_columns(ask):
+    inputs = {"first": [1, 2], "second": [0.5]}
+    body = {"signature_name": "pairs", "inputs": inputs}
+    assert ask("POST", PREDICT, body) == (200, {"outputs": [[1.5], [2.5]]})
+
+
+def test_the_status_of_a_model_is_told(ask):
+    of_all = ask("GET", "/v1/models/tiny")
+    assert of_all == ask("GET", "/v1/models/tiny/versions/2")
+    assert of_all[1]["model_version_status"] == [
+        {
+            "version": "2",
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        }
+    ]
+
+
+def test_the_metadata_of_a_model_are_its_signatures(ask):
+    status, answer = ask("GET", "/v1/models/tiny/labels/stable/metadata")
+    assert status == 200 and answer["model_spec"]["version"] == "2"
+    signatures = answer["metadata"]["signature_def"]["signature_def"]
+    numbers = signatures["times"]["inputs"]["numbers"]
+    assert numbers["dtype"] == "DT_FLOAT"
+    assert numbers["tensor_shape"]["dim"] == [{"size": "-1"}, {"size": "2"}]
+
+
+@pytest.mark.parametrize(
+    "method, path, status, told",
+    [
+        ("POST", "/v1/models/huge:predict", 404, "huge. There are: tiny"),
+        ("POST", "/v1/models/tiny/versions/9:predict", 404, "not found"),
+        ("POST", "/v1/models/tiny/labels/x:predict", 400, "label: x"),
+        ("POST", f"/v1/models/tiny/versions/{'9' * 19}:predict", 400, "numer"),
+        ("POST", f"/v1/models/tiny/versions/{'9' * 9999}:predict", 400, "num"),
+        ("POST", "/v1/models/tiny:classify", 400, "must be predict"),
+        ("POST", "/v1/models/tiny:fly", 400, "Malformed request: POST"),
+        ("POST", "/v1/models/tiny", 400, "Malformed request"),
+        ("PUT", PREDICT, 400, "Malformed request: PUT"),
+        ("GET", PREDICT, 400, "Malformed request: GET"),
+        ("GET", "/v1/models", 400, "Malformed request"),
+        ("GET", "/", 400, "Malformed request"),
+        ("GET", "/v1/models/huge", 404, "Could not find"),
+        ("GET", "/v1/models/tiny/versions/1", 404, "version 1"),
+        ("GET", "/v1/models/tiny/labels/stable", 400, "by its number"),
+        ("GET", "/v1/models/huge/metadata", 404, "huge"),
+    ],
+)
+def test_what_is_not_there_is_told(ask, method, path, status, told):
+    found, answer = ask(method, path, {"instances": [[1, 2]]})
+    assert found == status and told in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "body, told",
+    [
+        (b"", "must be JSON"),
+        ({"instances": [["a", "b"]]}, "values of float32"),
+        ({"instances": [[1, 2, 3]]}, "of shape"),
+        ({"instances": [[-1, 2]]}, "`numbers` must be positive"),
+        ({"signature_name": "fly", "inputs": []}, '"fly" not found'),
+        ({"signature_name": "pairs", "instances": [[1, 2]]}, "first, second"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_told(ask, body, told):
+    status, answer = ask("POST", PREDICT, body)
+    assert status == 400 and told in answer["error"]
+
+
+def test_too_much_is_refused_unread(ask, monkeypatch):
+    monkeypatch.setattr(json_tensors, "MOST_VALUES", 2)
+    status, answer = ask("POST", PREDICT, {"instances": [[1, 2], [3, 4]]})
+    assert status == 400 and "at most 2 values" in answer["error"]
+    monkeypatch.setattr(rest_service, "MOST_BYTES", 2)
+    status, answer = ask("POST", PREDICT, b"{ }")
+    assert status == 413 and "at most" in answer["error"]
+
+
+def test_no_client_sees_a_traceback(models, monkeypatch):
+    lines = []
+    client = Client(RestService(models, lines.append))
+    monkeypatch.setattr(models, "using", lambda *_: 1 / 0)
+    answer = client.post(PREDICT, json={"instances": [[1, 2]]})
+    assert answer.status_code == 500
+    assert answer.json == {"error": "The server has failed at this."}
+    assert "ZeroDivisionError" in lines[0]

@@ -1,0 +1,44 @@
+"""Models of a few numbers, in the layout of TensorFlow Serving."""
+
+import tensorflow as tf
+
+from tbnets.data.photo_head import require
+from tbnets.serving.endpoints import Endpoints
+from tbnets.serving.export import write_saved_model
+
+
+def write_version(folder, number):
+    """Writes a version that answers with its number.
+
+    Signatures: `times` (numbers float32 `[n, 2]`, none below 0) -> `products`
+    `[n, 2]`, the numbers times that of the version, and `sums` `[n]`; `pairs`
+    (first, second: float32 `[n]`, `[m]`) -> `sums` `[n, m]`; `together`
+    (numbers float32 `[n]`, none below 0) -> `rows` int32 `[n]`, with how many
+    rows each was in work.
+    """
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], name="numbers")])
+    def times(numbers):
+        good = tf.reduce_all(numbers >= 0)
+        numbers = require(numbers, good, "`numbers` must be positive:", numbers)
+        numbers = numbers * tf.cast(number, tf.float32)
+        return {"products": numbers, "sums": tf.reduce_sum(numbers, 1)}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], name="first"),
+            tf.TensorSpec([None], name="second"),
+        ]
+    )
+    def pairs(first, second):
+        return {"sums": first[:, None] + second}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], name="numbers")])
+    def together(numbers):
+        good = tf.reduce_all(numbers >= 0)
+        numbers = require(numbers, good, "`numbers` must be positive:", numbers)
+        return {"rows": tf.fill(tf.shape(numbers), tf.size(numbers))}
+
+    functions = {"times": times, "pairs": pairs, "together": together}
+    endpoints = Endpoints(functions, "times")
+    return write_saved_model(endpoints, folder / str(number))

@@ -1,0 +1,181 @@
+"""Tests of the image encoders."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.features import hub
+from tbnets.features.cnn import Cnn
+from tbnets.features.image_encoders import (
+    ApplicationEncoder,
+    PresetEncoder,
+    SmallConvNet,
+)
+from tbnets.features.photo_features import PhotoFeatures
+from tests.features import tiny_cnn
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiny():
+    with tiny_cnn.known():
+        yield
+
+
+def test_small_conv_net_halves_at_each_stage():
+    encoder = SmallConvNet((4, 6))
+    encoder.build((None, 20, 12, 3))
+    # 20 x 12 -> 10 x 6 -> 5 x 3 maps of 6 channels.
+    assert encoder.output_dim == 5 * 3 * 6
+    assert encoder(tf.zeros((2, 20, 12, 3))).shape == (2, 90)
+
+
+def test_small_conv_net_takes_odd_sizes():
+    encoder = SmallConvNet((4, 4))
+    output = encoder(tf.zeros((1, 9, 7, 3)))
+    assert output.shape == (1, encoder.output_dim)
+
+
+def test_small_conv_net_needs_a_known_size():
+    with pytest.raises(ValueError, match="photos of one size"):
+        SmallConvNet().build((None, None, None, 3))
+
+
+def test_application_preprocesses_inside():
+    encoder = tuned()
+    pixels = np.random.default_rng(0).uniform(0, 255, (2, 8, 8, 3))
+    output = encoder(tf.constant(pixels, tf.float32))
+    expected = encoder.network(
+        tf.constant(pixels / 127.5 - 1, tf.float32), training=False
+    )
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+    assert output.shape[1] == encoder.output_dim
+
+
+def tuned(fine_tune=True):
+    return ApplicationEncoder(tiny_cnn.NAME, tiny_cnn.SIDE, None, fine_tune)
+
+
+def test_frozen_application_has_nothing_to_train():
+    assert not tuned(False).trainable_variables
+    assert tuned().trainable_variables
+
+
+@pytest.mark.parametrize("fine_tune", [False, True])
+def test_statistics_move_only_where_a_network_is_tuned(fine_tune):
+    encoder = tuned(fine_tune)
+    pixels = np.random.default_rng(0).uniform(0, 255, (2, 8, 8, 3))
+    pixels = tf.constant(pixels, tf.float32)
+    before = encoder(pixels)
+    means = encoder.network.get_layer("second_bn").get_weights()[2]
+    with tf.GradientTape() as tape:
+        outputs = encoder(pixels, training=True)
+        loss = tf.reduce_sum(outputs**2)
+    assert outputs.shape == (2, 6)
+    gradients = tape.gradient(loss, encoder.trainable_variables)
+    assert len(gradients) == (6 if fine_tune else 0)
+    moved = encoder.network.get_layer("second_bn").get_weights()[2] - means
+    assert np.any(moved) == fine_tune
+    if not fine_tune:
+        np.testing.assert_array_equal(outputs, before)
+
+
+def test_unknown_application_lists_the_known():
+    with pytest.raises(ValueError, match="MobileNetV2.*VGG19"):
+        ApplicationEncoder("AlexNet")
+
+
+ENCODERS = {"small": lambda: SmallConvNet((4, 6)), "application": tuned}
+
+
+@pytest.mark.parametrize(
+    "name, training",
+    [("small", False), ("small", True), ("application", True)],
+)
+def test_no_images_have_no_features(name, training, compiled):
+    encoder = ENCODERS[name]()
+    encoder.build((None, 8, 8, 3))
+
+    @compiled
+    def gradients_of(pixels):
+        with tf.GradientTape() as tape:
+            outputs = encoder(pixels, training=training)
+            loss = tf.reduce_sum(outputs)
+        variables = encoder.trainable_variables
+        return outputs, tape.gradient(loss, variables)
+
+    outputs, gradients = gradients_of(tf.zeros((0, 8, 8, 3)))
+    assert outputs.shape == (0, encoder.output_dim)
+    for gradient in gradients:
+        np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
+    assert all(np.isfinite(value).all() for value in encoder.get_weights())
+
+
+@pytest.mark.parametrize("name", list(ENCODERS))
+def test_a_graph_for_any_number_of_images_changes_no_bit(name):
+    encoder = ENCODERS[name]()
+    pixels = np.random.default_rng(0).uniform(0, 255, (3, 8, 8, 3))
+    pixels = tf.constant(pixels, tf.float32)
+    encoder(pixels)
+    known, unknown = (
+        tf.function(
+            lambda pixels: encoder(pixels),
+            input_signature=[tf.TensorSpec((size, 8, 8, 3))],
+        )
+        for size in (3, None)
+    )
+    np.testing.assert_array_equal(known(pixels), unknown(pixels))
+    assert unknown(pixels[:0]).shape == (0, encoder.output_dim)
+
+
+def test_no_images_with_one_dnn():
+    """oneDNN makes of no images as many channels as it was given.
+
+    Its kernels are chosen when TensorFlow is imported: where they are off, a
+    process begins with them.
+    """
+    switch = "TF_ENABLE_ONEDNN_OPTS"
+    raw = tf.nn.conv2d(tf.zeros((0, 9, 9, 3)), tf.ones((3, 3, 3, 5)), 1, "SAME")
+    if raw.shape[-1] == 5 and os.environ.get(switch) != "1":
+        again = [sys.executable, "-m", "pytest", "-n", "0", __file__, "-k"]
+        ended = subprocess.run(
+            [*again, "test_no_images_with_one_dnn"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, switch: "1"},
+        )
+        assert not ended.returncode, ended.stdout
+        return
+    # The first layer is a convolution without padding, nothing before it.
+    inputs = keras.Input((48, 48, 3))
+    outputs = keras.layers.Conv2D(5, 3, name="first")(inputs)
+    outputs = keras.layers.Conv2D(7, 3, name="second")(outputs)
+    model = keras.Model(inputs, outputs)
+    plain = Cnn("plain", model, lambda x: x, 48, False)
+    signature = [tf.TensorSpec((None, 48, 48, 3))]
+    for function, size in (
+        (PhotoFeatures(plain, ["first", "second"]).forward, 12),
+        (SmallConvNet((4, 6)), 12 * 12 * 6),
+        (ApplicationEncoder("SqueezeNet", 48), 512),
+    ):
+        function(tf.zeros((1, 48, 48, 3)))
+        graph = tf.function(function, input_signature=signature)
+        for call in (function, graph):
+            assert call(tf.zeros((0, 48, 48, 3))).shape == (0, size)
+
+
+def test_a_preset_is_built_again_of_its_config(hub_presets):
+    layer = PresetEncoder(hub.open_preset(hub_presets["resnet"]), 24)
+    config = layer.get_config()
+    assert hub_presets["resnet"] not in str(config)
+    again = PresetEncoder.from_config(config)
+    assert again.get_config() == config and again.output_dim == 6
+    again.set_weights(layer.get_weights())
+    photos = np.random.default_rng(0).uniform(0, 255, (2, 24, 24, 3))
+    np.testing.assert_array_equal(again(photos), layer(photos))
+    assert layer(photos[:0]).shape == (0, 6)
+    assert not layer.trainable_weights

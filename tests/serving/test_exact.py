@@ -1,0 +1,54 @@
+"""Tests of exact search: a loop, arrays, a graph and `search.best` agree."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.serving import exact, search
+from tests import reference
+
+# Whole numbers: sums are exact in any order, and many are equal.
+ROWS = np.random.default_rng(0).integers(-2, 3, [23, 4]).astype(np.float32)
+QUERIES = np.random.default_rng(1).integers(-2, 3, [5, 4]).astype(np.float32)
+
+
+@pytest.mark.parametrize("sizes", [[23], [1, 0, 22], [7, 7, 7, 2]])
+@pytest.mark.parametrize("k", [1, 4, 23, 99])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("at_once", [3, 100])
+def test_the_best_rows_are_those_of_the_loop(
+    monkeypatch, sizes, k, dtype, at_once
+):
+    monkeypatch.setattr(exact, "CAST_AT_ONCE", at_once)
+    shards = np.split(
+        ROWS.astype(tf.as_dtype(dtype).as_numpy_dtype), np.cumsum(sizes)[:-1]
+    )
+    rows, values = exact.top_k(QUERIES, shards, k, rows_at_once=at_once)
+    found = [list(zip(*pair)) for pair in zip(rows.numpy(), values.numpy())]
+    assert found == reference.best_rows(QUERIES, ROWS, k)
+    order, similarities = search.best(QUERIES @ ROWS.T, k)
+    np.testing.assert_array_equal(rows, order)
+    np.testing.assert_array_equal(values, similarities)
+
+
+def test_no_query_has_no_answer_and_no_row_answers_none():
+    none = np.zeros([0, 4], np.float32)
+    for queries, shards, shape in (
+        (none, [ROWS], (0, 3)),
+        (QUERIES, [], (5, 0)),
+        (QUERIES, [none], (5, 0)),
+    ):
+        rows, values = exact.top_k(queries, shards, 3)
+        assert (rows.shape, rows.dtype) == (shape, tf.int32)
+        assert (values.shape, values.dtype) == (shape, tf.float32)
+
+
+def test_a_comparison_that_was_learned_ranks():
+    def similarities(queries, rows):
+        return -tf.reduce_sum(tf.abs(queries[:, None] - rows[None]), 2)
+
+    rows, values = exact.top_k(QUERIES, [ROWS[:9], ROWS[9:]], 4, similarities)
+    wanted = -np.abs(QUERIES[:, None] - ROWS).sum(axis=2)
+    order, best = search.best(wanted, 4)
+    np.testing.assert_array_equal(rows, order)
+    np.testing.assert_array_equal(values, best)

@@ -1,0 +1,124 @@
+"""Tests of tensors on the wire of gRPC, and of what is refused."""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
+
+from tbnets.serving import protocol
+
+FLOAT = tf.float32.as_datatype_enum
+STRING = tf.string.as_datatype_enum
+
+
+def proto(dtype, shape, **fields):
+    message = tensor_pb2.TensorProto(dtype=dtype, **fields)
+    for size in shape:
+        message.tensor_shape.dim.add(size=size)
+    return message
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([[0.1, -2, 3e38]], np.float32),
+        np.zeros([0, 4], np.float32),
+        np.array(3, np.int32),
+        np.array([b"a dog", b"", b"\xff\x00"], object),
+        np.zeros([0], object),
+        np.array(b"one", object),
+        np.array([True, False]),
+    ],
+)
+def test_an_array_comes_back_as_it_went(array):
+    message = protocol.to_proto(array)
+    again = tensor_pb2.TensorProto.FromString(message.SerializeToString())
+    back = protocol.to_array("x", again)
+    assert (back.dtype, back.shape) == (array.dtype, array.shape)
+    assert back.tobytes() == array.tobytes() or back.tolist() == array.tolist()
+
+
+def test_a_single_string_is_an_array_too():
+    array = protocol.to_numpy(tf.constant(b"is empty\0"))
+    assert array.shape == () and array.item() == b"is empty\0"
+
+
+def test_text_goes_as_bytes():
+    message = protocol.to_proto(np.array(["dög"]))
+    assert message.string_val == ["dög".encode()]
+
+
+@pytest.mark.parametrize(
+    "message, wanted",
+    [
+        (proto(FLOAT, [2, 1], float_val=[1, 2]), [[1], [2]]),
+        (proto(FLOAT, [3], float_val=[7]), [7, 7, 7]),
+        (proto(FLOAT, [], float_val=[7]), 7),
+        (proto(FLOAT, [0, 5]), []),
+        # Each string behind its length, the lengths first.
+        (proto(STRING, [2], tensor_content=b"\1\2abc"), [b"a", b"bc"]),
+    ],
+)
+def test_values_come_in_fields_or_packed(message, wanted):
+    assert protocol.to_array("x", message).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    "message, told",
+    [
+        (proto(FLOAT, [2], tensor_content=b"1234567"), "8 bytes.*7"),
+        (proto(FLOAT, [2], float_val=[1, 2, 3]), "2 values.*3"),
+        (proto(FLOAT, [2**40], float_val=[1]), "bytes.*1099511627776"),
+        (proto(FLOAT, [2**62, 2**62, 0]), "known shape"),
+        (proto(FLOAT, [1000]), "1000 values.*0"),
+        (proto(FLOAT, [-1], float_val=[1]), r"shape=\[-1\]"),
+        (proto(FLOAT, [1] * 300, float_val=[1]), "8 sides"),
+        (proto(STRING, [2], string_val=[b"a"]), "2 values.*1"),
+        (proto(STRING, [2], tensor_content=b"\1\5abc"), "2 strings"),
+        (proto(STRING, [900], tensor_content=b"\1a"), "too few bytes"),
+        (proto(0, [1]), "type out of float32"),
+        (proto(tf.complex64.as_datatype_enum, [0]), "dtype=8"),
+        (proto(999, [1]), "dtype=999"),
+        (
+            tensor_pb2.TensorProto(
+                dtype=FLOAT, tensor_shape={"unknown_rank": True}
+            ),
+            "known shape",
+        ),
+    ],
+)
+def test_what_is_no_tensor_is_refused(message, told):
+    with pytest.raises(protocol.RequestError, match=told) as refused:
+        protocol.to_array("x", message)
+    assert refused.value.code == "INVALID_ARGUMENT"
+    assert "`x` must" in str(refused.value)
+
+
+def test_what_an_op_says_is_told_without_where_it_stands():
+    @tf.function
+    def call(x):
+        tf.debugging.assert_less(x, 1, "`x` must be small.")
+        return x
+
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        call(tf.constant(2))
+    refused = protocol.refusal(raised.value)
+    assert refused.code == "INVALID_ARGUMENT"
+    assert "`x` must be small." in str(refused)
+    assert not any(word in str(refused) for word in ("File", "node", "\n"))
+
+
+@pytest.mark.parametrize("code", list(protocol.HTTP_STATUS))
+def test_codes_are_those_of_grpc(code):
+    grpc = pytest.importorskip("grpc")
+    number = list(protocol.HTTP_STATUS).index(code)
+    assert grpc.StatusCode[code].value[0] == number
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch):
+    for name in ("tensorflow_serving", "tensorflow_serving.apis.predict_pb2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r'pip install "tbnets\[serving\]"'):
+        protocol.api("predict_pb2")

@@ -1,0 +1,510 @@
+import copy
+import dataclasses
+import json
+import pathlib
+import re
+
+import pytest
+
+from tbnets import tasks
+from tbnets.cli import run_line
+from tbnets.losses.presets import PRESETS
+from tbnets.tasks import runs
+from tbnets.tasks.settings import records
+from tbnets.tasks.settings.flag import Flag, check_limits
+from tbnets.tasks.settings.table import ALL
+from tests.tiny import parse, typed, unread
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CONFIGS = sorted((ROOT / "configs").glob("*.flags"))
+ZOO = sorted((ROOT / "model_zoo").glob("*/*.flags"))
+
+
+def test_settings_have_plain_values():
+    found = parse("--image_units=7,5", "--margin=0.2", "--noexport")
+    assert found.image_units == [7, 5]
+    assert found.margin == 0.2
+    assert found.export is False
+    assert found.num_scenes == [2000, 250, 250]
+    assert found.values().keys() - {"started_in"} < ALL.keys()
+
+
+def test_what_task_and_model_do_not_read_is_no_setting():
+    found = parse("--model=similarity")
+    assert found.head_units == [512, 256] and not hasattr(found, "margin")
+    with pytest.raises(AttributeError, match="`settings.cca_dim` is none of"):
+        print(found.cca_dim)
+    with pytest.raises(TypeError, match="unexpected .* 'margin'"):
+        found.replace(margin=0.3)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.seed = 3
+    assert found.replace(seed=3).seed == 3 and found.seed == 0
+    assert copy.deepcopy(found) == found
+    solved = parse("--model=cca")
+    assert (solved.epochs, solved.patience) == (1, 0)
+    assert parse("--task=localization").image_encoder == "features"
+
+
+def test_defaults_are_those_of_wang_2018():
+    found = parse()
+    assert (found.margin, found.num_negatives) == (0.05, 10)
+    weights = (
+        found.image_to_text_weight,
+        found.text_to_image_weight,
+        found.text_to_text_weight,
+        found.image_to_image_weight,
+    )
+    assert weights == (1.0, 1.5, 0.05, 0.0)
+    assert (found.word_dim, found.rnn_units) == (256, 512)
+    assert found.text_units == [1024, 512]
+
+
+@pytest.mark.parametrize("name", ["image_units", "text_units", "num_scenes"])
+def test_a_comment_behind_a_value_is_told(tmp_path, name):
+    path = tmp_path / "bad.flags"
+    path.write_text(f"# whole line: fine\n--{name}=20,5  # as the paper\n")
+    with pytest.raises(ValueError) as caught:
+        parse(f"--flagfile={path}")
+    assert f"`--{name}` must be integers" in str(caught.value)
+    assert "as the paper" in str(caught.value)
+    assert "A comment can not follow a value" in str(caught.value)
+
+
+def test_every_flag_says_what_it_is():
+    for name, flag in ALL.items():
+        assert len(flag.help) > 8, name
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {
+            "image_features": "my features/{split}_ims.npy",
+            "train_split": "train+restval",
+            "image_units": "4",
+            "image_transform": "signed_sqrt,l2",
+            "learning_rate": 3e-05,
+            "bidirectional": True,
+            "export": False,
+            "images": "",
+            "seed": 7,
+        },
+    ],
+)
+def test_flagfile_of_a_run_gives_its_settings(tmp_path, changes):
+    line = {"run_dir": tmp_path / "my run", **changes}
+    settings = parse(*[f"--{key}={value}" for key, value in line.items()])
+    records.write_settings(settings, tmp_path)
+    assert parse(f"--flagfile={tmp_path / 'run.flags'}") == settings
+    assert tasks.settings_of(records.read_record(tmp_path)) == settings
+
+
+def test_lines_of_a_flagfile():
+    line = records.as_flagfile_line
+    assert line("num_scenes", [7, 5]) == "--num_scenes=7,5\n"
+    assert line("export", False) == "--export=false\n"
+    assert line("images", "") == "--images=\n"
+    assert line("margin", 0.1) == "--margin=0.1\n"
+
+
+def test_resume_may_change_what_leaves_the_numbers_alone():
+    before, now = parse(), parse("--epochs=99", "--patience=3", "--run_dir=x")
+    records.check_resumable(before.values(), now, "kept")
+
+
+def test_resume_lists_every_flag_that_changes_the_numbers():
+    before, now = parse(), parse("--seed=4", "--image_units=8,4", "--epochs=9")
+    with pytest.raises(ValueError) as caught:
+        records.check_resumable(before.values(), now, "kept")
+    message = str(caught.value)
+    assert "--image_units=[2048, 512] (now [8, 4])" in message
+    assert "--seed=0 (now 4)" in message
+    assert "epochs" not in message
+
+
+def test_resume_notices_a_flag_that_is_gone(monkeypatch):
+    record = records.completed({**parse().values(), "retired": 1}, "kept")
+    assert tasks.settings_of(record) == parse()
+    with pytest.raises(ValueError, match=r"--retired=1 \(now None\)"):
+        records.check_resumable(record, parse(), "kept")
+    monkeypatch.setitem(records.RETIRED, "retired", Flag("retired", "", 1, ""))
+    records.check_resumable(record, parse(), "kept")
+
+
+def test_resume_passes_over_gone_flags_that_nothing_read():
+    gone = {"hard_negatives_per_phrase": 20, "hardness_epochs": 2.0}
+    gone["word_vectors_weight"] = 0.5
+    for line in [], ["--task=localization"]:
+        now = parse(*line)
+        records.check_resumable({**now.values(), **gone}, now, "kept")
+    now = parse("--task=localization", "--hard_negative_epochs=1")
+    with pytest.raises(ValueError, match="_per_phrase=20 .now 50., which kept"):
+        records.check_resumable({**now.values(), **gone}, now, "kept")
+
+
+GONE = [
+    (["--margin=0.3"], "negatives", "all_to_hardest", "hardest"),
+    (["--word_vectors=w"], "word_vectors_training", "regularized", "trained"),
+]
+
+
+@pytest.mark.parametrize("line, name, before, today", GONE)
+def test_a_choice_that_is_gone_is_read_as_the_nearest(
+    tmp_path, line, name, before, today
+):
+    path = tmp_path / records.SETTINGS_FILE
+    path.write_text(json.dumps(parse(*line).values() | {name: before}))
+    record = records.read_record(tmp_path)
+    found = tasks.settings_of(record)
+    assert found == parse(*line, f"--{name}={today}")
+    said = f"one with --{name}={before}, which is gone since tbnets 0.1.0. S"
+    with pytest.raises(ValueError, match=said):
+        runs.record_before(tmp_path)
+    with pytest.raises(ValueError, match=f"{name}.*{today}"):
+        parse(f"--{name}={before}")
+    record[name] = today
+    records.check_choices(record, found, tmp_path)
+    # Where nothing read it, it is no matter.
+    record |= {"model": "cca", "text_encoder": "features", name: before}
+    records.check_choices(record, tasks.settings_of(record), tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[1]", b"\xff"])
+def test_settings_that_can_not_be_read_name_the_folder(tmp_path, content):
+    if content is not None:
+        content = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / records.SETTINGS_FILE).write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        records.read_record(tmp_path)
+    assert "`run_dir` must be the folder of a run" in str(caught.value)
+    assert f"run_dir={tmp_path}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("images", 3),
+        ("run_dir", "a\0b"),
+        ("captions", "\ud800"),
+        ("seed", "7"),
+        ("seed", True),
+        ("epochs", 2.5),
+        ("dropout", "0.5"),
+        ("export", 1),
+        ("image_units", 7),
+        ("image_units", ["7"]),
+        ("image_transform", [3]),
+        ("loss", "unknown"),
+        ("loss", ["wang2018"]),
+        ("started_in", {}),
+    ],
+)
+def test_settings_of_another_kind_are_named(tmp_path, name, value):
+    path = tmp_path / records.SETTINGS_FILE
+    path.write_text(json.dumps({**parse().values(), name: value}))
+    with pytest.raises(ValueError) as caught:
+        records.read_record(tmp_path)
+    assert str(path) in str(caught.value) and f"`{name}`" in str(caught.value)
+    assert "--resume" in str(caught.value)
+
+
+def test_a_flag_that_was_not_there_yet_has_its_default(tmp_path):
+    values = {**parse().values(), "dropout": None}
+    (tmp_path / records.SETTINGS_FILE).write_text(json.dumps(values))
+    assert records.read_record(tmp_path)["dropout"] == 0.5
+
+
+def test_a_flagfile_has_what_is_read_alone(tmp_path):
+    settings = parse("--task=localization", "--model=similarity")
+    records.write_settings(settings, tmp_path)
+    lines = (tmp_path / "run.flags").read_text()
+    assert "--head_units=" in lines and "--regions=" in lines
+    assert "--cca_dim=" not in lines and "--image_encoder=" not in lines
+    assert unread(f"--flagfile={tmp_path / 'run.flags'}") == ""
+
+
+def test_photos_name_the_run_where_no_task_is_named():
+    assert parse("--images=my/photos").run_dir == "runs/photos"
+    assert parse("--images=my/photos", "--task=localization").run_dir == ""
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_parses_and_all_of_it_is_read(path):
+    text = path.read_text()
+    assert text.startswith("# ")
+    lines = text.splitlines()
+    itself = f"--flagfile=configs/{path.name}"
+    named = [line for line in lines if itself in line]
+    assert all(line.startswith("#") for line in named)
+    assert named or "_base" in path.name
+    assert all(line.startswith(("# ", "--")) for line in lines)
+    found = parse(f"--flagfile={path}")
+    assert getattr(found, "images_per_batch", 2) > 1
+    assert ("vilalta" in path.name) == (found.rnn_units == 2048)
+    assert unread(f"--flagfile={path}") == ""
+
+
+@pytest.mark.parametrize("path", ZOO, ids=lambda path: path.stem)
+def test_every_flag_of_a_model_of_the_zoo_is_read(path):
+    assert unread(f"--flagfile={path}") == ""
+
+
+@pytest.mark.parametrize(
+    "line, reader",
+    [
+        (["--momentum=0.5"], "--optimizer=sgd"),
+        (["--rnn_units=5", "--text_encoder=mean"], "--text_encoder=lstm or"),
+        (["--image_size=96"], "--image_encoder other than features"),
+        (["--fine_tune"], "--image_encoder other than features or small"),
+        (["--nofine_tune"], "--image_encoder other than features or small"),
+        (["--captions=c.json", "--scenes=s"], "no --scenes"),
+        (["--num_scenes=1,1,1"], "--scenes"),
+        (["--num_negatives=5", "--negatives=all"], "--negatives=top_k"),
+        (["--num_negatives=5", "--loss=vse++"], "--negatives=top_k"),
+        (["--weight_decay=0.1"], "--optimizer other than adam"),
+        (["--decay_rate=0.1"], "--schedule=step or exponential"),
+        (["--text_features=t.npy"], "--text_encoder=features"),
+        (
+            ["--images=photos", "--image_features=x.npy"],
+            "--image_encoder other than features and no",
+        ),
+        (["--cnn=VGG16"], "--image_encoder=features and no --image_features"),
+    ],
+)
+def test_a_flag_that_nothing_reads_is_refused(line, reader):
+    name = line[0].lstrip("-").partition("=")[0].removeprefix("no")
+    with pytest.raises(ValueError) as caught:
+        unread(*line)
+    assert f"`--{name}` must be a flag that this run reads" in str(caught.value)
+    assert f"which is read with {reader}" in str(caught.value)
+
+
+def test_a_flagfile_may_hold_flags_that_nothing_reads(tmp_path):
+    path = tmp_path / "shared.flags"
+    path.write_text("--momentum=0.5\n--rnn_units=7\n--margin=0.3\n")
+    assert unread(f"--flagfile={path}") == (
+        "--momentum (read with --optimizer=sgd)"
+    )
+
+
+FIXED = [
+    ("--model=hm_lstm", "text_encoder", "h_lstm", "mean"),
+    ("--model=cca", "epochs", "1", "5"),
+    ("--task=localization", "image_encoder", "features", "small"),
+    ("--task=localization", "jit_compile", "False", "True"),
+]
+
+
+@pytest.mark.parametrize("kind, name, value, other", FIXED)
+def test_a_value_that_the_run_fixes_may_be_given(kind, name, value, other):
+    for line in ([kind], [kind, f"--{name}={value}"]):
+        settings = parse(*line)
+        assert str(getattr(settings, name)) == value
+        assert unread(*line) == ""
+
+
+@pytest.mark.parametrize("kind, name, value, other", FIXED)
+def test_another_value_than_the_run_fixes_is_refused(kind, name, value, other):
+    with pytest.raises(ValueError, match=f"`--{name}` must be") as caught:
+        unread(kind, f"--{name}={other}")
+    assert f"Received: --{name}={other}" in str(caught.value)
+
+
+def test_a_flagfile_that_contradicts_the_model_is_refused(tmp_path):
+    path = tmp_path / "base.flags"
+    path.write_text("--text_encoder=lstm\n--epochs=30\n")
+    with pytest.raises(
+        ValueError,
+        match="`--text_encoder` must be h_lstm with .*--model=hm_lstm. "
+        "Received: --text_encoder=lstm. Change one.",
+    ):
+        unread(f"--flagfile={path}", "--model=hm_lstm")
+    # Of what a run does not read, flagfiles may hold anything.
+    told = unread(f"--flagfile={path}", "--model=cca")
+    assert told.startswith("--epochs (read with --model=emb")
+
+
+def test_groups_that_no_one_reads_name_their_readers():
+    with pytest.raises(
+        ValueError, match="read with --model=embedding or --model=hm_lstm. Ch"
+    ):
+        unread("--margin=0.3", "--model=cca")
+
+
+@pytest.mark.parametrize("name, wrong", [("task", "tusk"), ("model", "modal")])
+def test_unknown_tasks_and_models_list_the_known(name, wrong):
+    with pytest.raises(ValueError, match=f"`--{name}` must be .*{wrong}"):
+        tasks.open_task(parse(f"--{name}={wrong}"))
+
+
+def test_the_loss_of_a_paper_and_single_flags_over_it():
+    found = parse("--loss=kiros2014", "--margin=0.3")
+    assert (found.negatives, found.reduction) == ("all", "sum")
+    assert (found.margin, found.distance) == (0.3, "cosine")
+    assert found.text_to_image_weight == 1.0
+    assert found.text_to_text_weight == 0.0
+    assert parse().text_to_text_weight == 0.05
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_loss_leaves_no_flag_open(name):
+    assert None not in parse(f"--loss={name}").values().values()
+
+
+@pytest.mark.parametrize(
+    "line, environment, expected",
+    [
+        ([], None, "data"),
+        ([], "/elsewhere", "/elsewhere"),
+        (["--data_root=here"], None, "here"),
+        (["--data_root=here"], "/elsewhere", "here"),
+    ],
+)
+def test_the_command_line_beats_the_environment(
+    monkeypatch, line, environment, expected
+):
+    if environment:
+        monkeypatch.setenv("TBNETS_DATA", environment)
+    assert parse(*line).data_root == expected
+
+
+def test_the_environment_beats_a_flagfile(monkeypatch, tmp_path):
+    path = tmp_path / "own.flags"
+    path.write_text("--data_root=here\n")
+    assert parse(f"--flagfile={path}").data_root == "here"
+    monkeypatch.setenv("TBNETS_DATA", "/elsewhere")
+    assert parse(f"--flagfile={path}").data_root == "/elsewhere"
+
+
+def test_settings_of_an_older_version_open(tmp_path):
+    (tmp_path / records.SETTINGS_FILE).write_text('{"margin": 0.2}')
+    found = tasks.settings_of(records.read_record(tmp_path))
+    # The flag came later: such a run went by Keras' optimizers.
+    assert found == parse("--margin=0.2", "--nofused_optimizer")
+
+
+def test_settings_tell_where_a_run_was_started(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    records.write_settings(parse(), tmp_path)
+    assert records.read_record(tmp_path)["started_in"] == ""
+    monkeypatch.chdir(tmp_path)
+    found = records.read_record(tmp_path)["started_in"]
+    assert found == str(tmp_path / "home")
+    (tmp_path / "home").rename(tmp_path / "moved")
+    assert records.read_record(tmp_path)["started_in"] == ""
+
+
+def test_what_is_exported_names_no_place():
+    found = records.without_places(
+        parse("--captions=/home/me/c.json", "--run_dir=/home/me/runs")
+    )
+    assert found["margin"] == 0.05
+    places = {"captions", "run_dir", "data_root", "images", "started_in"}
+    assert not places & set(found)
+    assert "/home/me" not in str(found)
+
+
+def test_resume_asks_only_for_flags_that_are_read():
+    before, now = parse("--momentum=0.5"), parse("--momentum=0.6")
+    records.check_resumable(before.values(), now, "kept")
+    before = before.replace(optimizer="sgd")
+    now = now.replace(optimizer="sgd")
+    with pytest.raises(ValueError, match="--momentum=0.5"):
+        records.check_resumable(before.values(), now, "kept")
+
+
+@pytest.mark.parametrize(
+    "flag, expected",
+    [
+        ("images_per_batch=1", "number from 2. Received: --images_per_batch=1"),
+        ("images_per_batch=0", "number from 2"),
+        ("captions_per_image=0", "number from 1"),
+        ("image_size=-3", "number from 0"),
+        ("rnn_units=0", "number from 1"),
+        ("word_dim=0", "number from 1"),
+        ("image_units=8,0", "number from 1"),
+        ("text_units=-8", "number from 1"),
+        ("min_count=0", "number from 1"),
+        ("max_words=-1", "number from 0"),
+        ("max_tokens=-1", "number from 0"),
+        ("evaluate_memory=0", "number from 1"),
+        ("num_scenes=5,5", "3 numbers with commas between"),
+        ("num_scenes=5,-5,5", "from 0 to 1000000"),
+        ("dropout=1.5", "from 0 to below 1"),
+        ("input_dropout=1", "from 0 to below 1"),
+        ("word_dropout=-0.1", "from 0 to below 1"),
+        ("momentum=5", "from 0 to below 1"),
+        ("seed=-1", "from 0 to 2000000"),
+        ("seed=3000000", "from 0 to 2000000"),
+        ("epochs=0", "number from 1"),
+        ("patience=-1", "number from 0"),
+        ("learning_rate=-1", "above 0"),
+        ("learning_rate=nan", "above 0"),
+        ("learning_rate=inf", "above 0"),
+        ("weight_decay=-1", "number from 0"),
+        ("decay_rate=0", "above 0 to 1"),
+        ("decay_epochs=0", "above 0"),
+        ("clip_norm=-1", "number from 0"),
+        ("margin=-0.1", "number from 0"),
+        ("num_negatives=0", "number from 1"),
+        ("text_to_text_weight=-1", "number from 0"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(tmp_path, flag, expected):
+    name = flag.partition("=")[0]
+    settings = parse(f"--{flag}", f"--run_dir={tmp_path / 'run'}")
+    with pytest.raises(ValueError) as caught:
+        runs.start(settings, resume=False)
+    message = str(caught.value)
+    assert message.startswith(f"`--{name}` must ")
+    assert re.search(expected, message)
+    assert f"Received: --{name}=" in message
+    assert message.endswith(("Choose another.", "Give 3."))
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_number_has_a_range():
+    for name, flag in ALL.items():
+        numeric = flag.kind in ("integer", "float", "integers")
+        assert numeric == (flag.limits is not None), name
+    check_limits(parse(), parse().flags())
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_keeps_to_the_ranges(path):
+    found = parse(f"--flagfile={path}")
+    check_limits(found, found.flags())
+
+
+def test_a_resumed_run_has_its_own_flags_where_none_are_given():
+    line = ("--margin=0.3", "--epochs=7", "--image_units=8,4")
+    before = records.completed(parse(*line).values(), "kept")
+    now = run_line.settings(typed("--epochs=9"), before)
+    assert (now.margin, now.epochs, now.image_units) == (0.3, 9, [8, 4])
+    records.check_resumable(before, now, "kept")
+
+
+def test_what_is_named_on_resuming_lies_in_the_current_folder(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("kept", "imagenet", "captions.csv", "photos"):
+        (tmp_path / name).mkdir()
+    given = ["--images=photos", "--captions=captions.csv", "--cache=kept"]
+    before = records.completed(parse(*given).values(), "kept")
+    before["started_in"] = "/elsewhere"
+    line = ("--cache=kept", "--cnn_weights=imagenet", "--run_dir=kept")
+    now = run_line.settings(typed(*line), before)
+    assert now.cache == str(tmp_path / "kept")
+    assert (now.cnn_weights, now.run_dir) == ("imagenet", "kept")
+    # What was not named is the run's own, and so is what is not here.
+    assert now.captions == "captions.csv"
+    assert run_line.settings(typed("--cache=gone"), before).cache == "gone"
+    records.check_resumable(before, now, "kept")
+    # What is here is not what the run was started with.
+    now = run_line.settings(typed("--captions=captions.csv"), before)
+    said = f"--captions=captions.csv .now {tmp_path / 'captions.csv'}"
+    with pytest.raises(ValueError, match=said):
+        records.check_resumable(before, now, "kept")

@@ -1,0 +1,132 @@
+"""Tests of what --help shows of flags."""
+
+import dataclasses
+import re
+
+import pytest
+
+from tbnets.cli.help import format_help
+from tbnets.cli.train import DEVICES, FIRST
+from tbnets.tasks.settings.flag import (
+    REQUIRED,
+    flag,
+    flags_of,
+    title_of,
+    what_reads,
+)
+from tbnets.tasks.settings.table import ALL, FLAGS, GROUPS
+from tests.verbs import ask
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Some flags."""
+
+    out: str = flag(REQUIRED, "Where to.")
+    empty: str = flag("", "A text.")
+    none: int | None = flag(None, "A whole number.")
+    alpha: float = flag(0.5, "A number.")
+    loud: bool = flag(True, "A switch.")
+    sizes: list[int] = flag([3, 4], "A list.")
+    kind: str = flag("b", "A choice.", choices=("b", "a"))
+    long: str = flag("", "word " * 40)
+    names: list[str] = flag([], "What is no flag.", kind="words")
+
+
+HELP = """\
+Does a thing.
+
+  python tool.py --out=FILE
+
+Some flags:
+
+  --out  (required)
+        Where to.
+  --empty
+        A text.
+  --none
+        A whole number.
+  --alpha  (default: 0.5)
+        A number.
+  --[no]loud  (default: true)
+        A switch.
+  --sizes  (default: 3,4)
+        A list.
+  --kind  (default: b)
+        A choice. One of b, a.
+  --long
+"""
+
+
+def help_of(width):
+    text = "Does a thing.\n\n  python tool.py --out=FILE\n"
+    return format_help(text, {title_of(Options): flags_of(Options)}, width)
+
+
+def test_help_shows_the_text_and_flags_as_defined():
+    shown = help_of(80)
+    assert shown.startswith(HELP)
+    assert shown.endswith("  NAMES ...\n        What is no flag.\n")
+
+
+@pytest.mark.parametrize("columns, widest", [(60, 60), (80, 80), (300, 100)])
+def test_help_is_as_wide_as_the_terminal(monkeypatch, columns, widest):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    widths = [len(line) for line in help_of(None).splitlines()]
+    # A line ends where another "word " of 5 letters would not fit.
+    assert widest - 5 < max(widths) <= widest
+
+
+@pytest.fixture(scope="module")
+def shown():
+    out, err, failure = ask("train", "--help")
+    assert (err, failure) == ("", "")
+    return out
+
+
+def entries(text):
+    """Returns name -> its default and help in one line."""
+    parts = re.split(r"^  --(?:\[no\])?(\w+)", text, flags=re.MULTILINE)
+    names, texts = parts[1::2], parts[2::2]
+    assert len(set(names)) == len(names), "a flag is shown twice"
+    return {
+        name: " ".join(text.split("\n\n")[0].split())
+        for name, text in zip(names, texts)
+    }
+
+
+def test_it_begins_with_the_commands_and_the_flags_that_matter(shown):
+    head = shown.split("The flags to begin with:")[0]
+    assert head.startswith("Trains a network")
+    assert head.count("python tools/train.py --") == 4
+    assert tuple(entries(shown))[: len(FIRST)] == FIRST
+
+
+def test_every_flag_is_shown_once(shown):
+    assert entries(shown).keys() == ALL.keys() | {*FIRST, *DEVICES}
+
+
+def test_groups_stand_in_the_order_of_the_data(shown):
+    titles = [title_of(group) for group in GROUPS.values()]
+    places = [shown.index(f"\n{title}:\n") for title in titles]
+    assert places == sorted(places)
+    for group, start, end in zip(GROUPS, places, [*places[1:], len(shown)]):
+        expected = [f.name for f in FLAGS[group] if f.name not in FIRST]
+        assert list(entries(shown[start:end])) == expected
+
+
+def test_a_flag_tells_its_default_and_what_it_is_read_with(shown):
+    found = entries(shown)
+    assert found["rnn_units"] == (
+        "(default: 512) State size. Wang 2018: 512. Read with "
+        "--text_encoder=lstm or gru or h_lstm."
+    )
+    assert found["dropout"].startswith("(default: 0.5) Rate")
+    assert found["image_units"].startswith("(default: 2048,512) Sizes")
+    assert "One of last, first, none." in found["batch_normalization"]
+    assert "One of matching, localization." in found["task"]
+    assert "or --image_features=NAME.flags" in found["images"]
+    for name, each in ALL.items():
+        assert each.help in found[name]
+        if each.when:
+            assert found[name].endswith(f"Read with {what_reads(each)}.")

@@ -1,0 +1,322 @@
+"""Tests of a run's folder that was cut, damaged, or is written by another."""
+
+import gc
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from tbnets import tasks
+from tbnets.cli.train import Options, checked_settings
+from tbnets.data.store.npy import write_npz
+from tbnets.locks import fcntl, try_lock
+from tbnets.tasks import encoders, runs
+from tbnets.tasks.run_folder import LOCK, check_run_folder
+from tbnets.tasks.trained import open_trained
+from tbnets.training import checkpoints, summary
+from tbnets.training.optimizers import create_optimizer_variables
+from tests import tiny
+from tests.training.test_checkpoints import rewritten
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def begun(folder, tmp_path_factory):
+    """Returns the folder of a run after an epoch, without its training."""
+    run_dir = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder.parent)
+        settings = tiny.settings(folder.name, run_dir)
+        session, _ = runs.prepare(settings, runs.start(settings, False))
+    create_optimizer_variables(session.network.optimizer, session.network)
+    session.state.epoch, session.state.best_epoch = 1, 1
+    session.state.history = [{"dev/recall_sum": 1.0, "seconds": 1.0}]
+    for name in ("best", "last"):
+        checkpoints.save_checkpoint(
+            session.checkpoint(name),
+            session.network,
+            session.network.optimizer,
+            session.state,
+        )
+    return run_dir
+
+
+@pytest.fixture
+def run_dir(begun, tmp_path):
+    return shutil.copytree(begun, tmp_path / "run")
+
+
+def resume(folder, run_dir, **changes):
+    settings = tiny.settings(folder, run_dir, **changes)
+    return runs.prepare(settings, runs.start(settings, True))[0]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [(LOCK,), (LOCK, f".settings.json.{12 * '0'}.partial")],
+    ids=["lock", "half of the settings"],
+)
+def test_what_a_start_leaves_that_was_cut_is_as_good_as_empty(tmp_path, left):
+    for name in left:
+        (tmp_path / name).touch()
+    assert check_run_folder(tmp_path, resume=False) == tmp_path
+    with pytest.raises(ValueError, match="leave --resume out to start a run"):
+        check_run_folder(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_a_start_that_was_cut_starts_again(folder, tmp_path, monkeypatch, cut):
+    replace, written = os.replace, []
+
+    def killed(source, path):
+        if len(written) == cut:
+            raise KeyboardInterrupt
+        written.append(path)
+        replace(source, path)
+
+    settings = tiny.settings(folder, tmp_path / "run")
+    run = runs.start(settings, False)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        if cut < 3:
+            with pytest.raises(KeyboardInterrupt):
+                runs.prepare(settings, run)
+        else:
+            runs.prepare(settings, run)
+            assert len(written) == cut
+    assert runs.start(settings, False) == run
+    if cut:
+        assert runs.start(settings, True) == run
+
+
+def test_a_start_removes_the_best_epoch_of_a_run_that_was_cut(folder, run_dir):
+    (run_dir / "checkpoints" / "last.npz").unlink()
+    settings = tiny.settings(folder, run_dir, seed=3)
+    runs.prepare(settings, runs.start(settings, False))
+    assert list((run_dir / "checkpoints").iterdir()) == []
+
+
+@pytest.mark.skipif(fcntl is None, reason="this system has no locks")
+def test_another_training_is_kept_out_and_readers_are_not(folder, run_dir):
+    with open(run_dir / LOCK, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write("77 of here\n")
+        file.flush()
+        message = f"--run_dir={run_dir}, which is being written by process 77"
+        with pytest.raises(FileExistsError, match=message):
+            resume(folder, run_dir)
+        assert runs.export(runs.open_run(run_dir)).is_dir()
+    session = resume(folder, run_dir)
+    assert (run_dir / LOCK).read_text().startswith(f"{os.getpid()} of ")
+    assert session.state.epoch == 1
+
+
+@pytest.mark.skipif(fcntl is None, reason="this system has no locks")
+def test_a_new_run_is_locked_as_long_as_its_session_lasts(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run")
+    session, _ = runs.prepare(settings, runs.start(settings, False))
+    with open(tmp_path / "run" / LOCK) as file:
+        assert try_lock(file.fileno()) is False
+        del session
+        gc.collect()
+        assert try_lock(file.fileno())
+
+
+def test_a_new_folder_is_looked_at_once_more_when_it_is_locked(
+    folder, begun, tmp_path, monkeypatch
+):
+    lock = runs.lock_run
+
+    def late(place):
+        shutil.copytree(begun, place)
+        return lock(place)
+
+    settings = tiny.settings(folder, tmp_path / "run")
+    run = runs.start(settings, False)
+    monkeypatch.setattr(runs, "lock_run", late)
+    with pytest.raises(ValueError, match="holds a run. Add --resume"):
+        runs.prepare(settings, run)
+
+
+def test_a_run_that_another_one_began_meanwhile_is_not_taken(folder, begun):
+    settings = tiny.settings(folder, begun, seed=3)
+    with pytest.raises(ValueError, match=r"other values than --seed=0 \(now"):
+        runs.prepare(settings, begun)
+
+
+def test_a_checkpoint_is_read_once_before_a_run_goes_on(
+    folder, run_dir, monkeypatch
+):
+    read, wholly = checkpoints.read_npz, []
+
+    def noted(path, only=None):
+        wholly.extend([path.name] * (only is None))
+        return read(path, only)
+
+    monkeypatch.setattr(checkpoints, "read_npz", noted)
+    before = tasks.settings_of(runs.record_before(run_dir))
+    assert summary.finished(before, runs.start(before, True)) == ""
+    runs.prepare(before, run_dir)
+    assert wholly == ["last.npz"]
+    runs.open_run(run_dir)
+    assert wholly == ["last.npz", "best.npz"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"epochs": "1"}'])
+def test_damaged_results_are_written_again(folder, run_dir, content):
+    settings = tiny.settings(folder, run_dir, epochs=1)
+    path = run_dir / "metrics.json"
+    path.write_text(json.dumps({"epochs": 1}))
+    assert "is finished" in summary.finished(settings, run_dir)
+    path.write_text(content)
+    assert summary.finished(settings, run_dir) == ""
+
+
+def test_a_run_goes_on_from_any_folder(folder, run_dir, monkeypatch):
+    monkeypatch.chdir(run_dir.parent)
+    line = tiny.typed("--resume", "--run_dir=run", "--data_root=data")
+    settings, _ = checked_settings(line.take(Options), line)
+    assert settings.data_root == str(run_dir.parent / "data")
+    line = tiny.typed("--resume", "--run_dir=run")
+    settings, _ = checked_settings(line.take(Options), line)
+    session, _ = runs.prepare(settings, runs.start(settings, True))
+    assert session.state.epoch == 1
+    record = json.loads((run_dir / "settings.json").read_text())
+    assert record["started_in"] == str(folder.parent)
+
+
+GONE = {
+    "negatives": "all_to_hardest",
+    "hardness_epochs": 2.0,
+    "word_vectors": "vectors.txt",
+    "word_vectors_training": "regularized",
+    "word_vectors_weight": 0.1,
+}
+
+
+def test_a_run_by_choices_that_are_gone_opens_but_goes_on_no_more(
+    begun, run_dir
+):
+    path = run_dir / "settings.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | GONE))
+    for name in ("best", "last"):
+        path = run_dir / "checkpoints" / f"{name}.npz"
+        arrays, names, state = checkpoints.read_checkpoint(path)
+        state.settings |= GONE
+        [words] = [
+            k for k in names if "model" in k and "embeddings" in names[k]
+        ]
+        # What the words were held to stood beside them.
+        arrays[words + "a"] = arrays[words]
+        names[words + "a"] = names[words].replace("embeddings", "first")
+        header = {"format": checkpoints.FORMAT, "names": names}
+        write_npz(path, {**header, "state": vars(state)}, arrays)
+    session, before = runs.open_run(run_dir), runs.open_run(begun)
+    assert session.settings.negatives == "hardest"
+    assert session.settings.word_vectors_training == "trained"
+    weights = session.network.weights, before.network.weights
+    for one, two in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), two.numpy())
+    assert open_trained(str(run_dir)).settings.negatives == "hardest"
+    with pytest.raises(ValueError, match="^`--resume` must .*regularized"):
+        resume(run_dir.parent, run_dir)
+    path.unlink()  # Before its first epoch, too.
+    with pytest.raises(ValueError, match=f"where --from={run_dir} begins"):
+        runs.record_before(run_dir)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[1]", '{"images": 3}'])
+def test_a_resumed_run_writes_damaged_settings_again(folder, run_dir, content):
+    path = run_dir / "settings.json"
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ValueError, match="add --resume: it writes"):
+        runs.open_run(run_dir)
+    assert resume(folder, run_dir).state.epoch == 1
+    assert runs.open_run(run_dir).settings.seed == 0
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *(("words", 5), ("words", [1]), ("image_dim", "8"), ("left_out", [])),
+        ("longest_text", "long"),
+    ],
+)
+def test_what_was_fitted_of_another_kind_is_named(folder, run_dir, name, value):
+    path = run_dir / "checkpoints" / "best.npz"
+    fitted = checkpoints.read_checkpoint(path).state.fitted
+    rewritten(path, fitted={**fitted, name: value})
+    with pytest.raises(ValueError, match=f"best.npz must .*`{name}` is"):
+        runs.open_run(run_dir)
+
+
+@pytest.mark.parametrize("name", ["words", "image_dim", "text_dim"])
+def test_what_every_task_fits_is_missed(run_dir, name):
+    path = run_dir / "checkpoints" / "best.npz"
+    fitted = checkpoints.read_checkpoint(path).state.fitted
+    del fitted[name]
+    rewritten(path, fitted=fitted)
+    with pytest.raises(ValueError, match=f"best.npz must .*without `{name}`"):
+        runs.open_run(run_dir)
+
+
+def test_kept_settings_of_no_task_are_named(run_dir):
+    path = run_dir / "checkpoints" / "best.npz"
+    settings = checkpoints.read_checkpoint(path).state.settings
+    rewritten(path, settings={**settings, "task": "tusk"})
+    with pytest.raises(ValueError, match="best.npz must .*one of matching"):
+        runs.open_run(run_dir)
+
+
+def test_kept_settings_of_another_kind_are_named(run_dir):
+    path = run_dir / "checkpoints" / "best.npz"
+    settings = checkpoints.read_checkpoint(path).state.settings
+    rewritten(path, settings={**settings, "dropout": "a half"})
+    with pytest.raises(ValueError, match="best.npz: expected float as `drop"):
+        runs.open_run(run_dir)
+
+
+@pytest.mark.parametrize(
+    "name, value", [("text_units", [8, 0]), ("dropout", 1)]
+)
+def test_kept_settings_that_build_no_network_are_named(run_dir, name, value):
+    path = run_dir / "checkpoints" / "best.npz"
+    settings = checkpoints.read_checkpoint(path).state.settings
+    rewritten(path, settings={**settings, name: value})
+    with pytest.raises(ValueError, match="best.npz must .*Received: one of a"):
+        runs.open_run(run_dir)
+
+
+def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
+    folder, run_dir, monkeypatch
+):
+    build, read = encoders.build_image_encoder, []
+
+    def noted(settings, fitted):
+        read.append(settings.image_weights)
+        return build(settings, fitted)
+
+    monkeypatch.setattr(encoders, "build_image_encoder", noted)
+    path = run_dir / "settings.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({**values, "image_weights": "gone.h5"}))
+    session = runs.open_run(run_dir)
+    assert session.settings.image_weights == "gone.h5" and read == ["random"]
+    for name in ("best", "last"):
+        checkpoint = run_dir / "checkpoints" / f"{name}.npz"
+        kept = checkpoints.read_checkpoint(checkpoint).state.settings
+        rewritten(checkpoint, settings={**kept, "image_weights": "gone.h5"})
+    before = tasks.settings_of(runs.record_before(run_dir))
+    again, _ = runs.prepare(before, runs.start(before, True))
+    assert read == ["random"] * 2
+    assert again.settings.image_weights == "gone.h5"
+    for one, other in zip(session.network.weights, again.network.weights):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())

@@ -1,0 +1,473 @@
+"""Tests of a run's folder: how it starts, opens and ends."""
+
+import json
+import os
+import pathlib
+import shutil
+import textwrap
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from tbnets import tasks
+from tbnets.data.captions import read_captions
+from tbnets.tasks import runs
+from tbnets.tasks.scores import Scores
+from tbnets.training import checkpoints, loop, summary
+from tests import tiny
+
+ROOT = pathlib.Path(__file__).parents[2]
+# Which graph is traced is no matter here.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def finished(folder, tmp_path_factory):
+    """Returns the folder of a run that was saved without being trained."""
+    run_dir = tmp_path_factory.mktemp("runs") / "run"
+    settings = tiny.settings(folder, run_dir, text_encoder="mean")
+    session, _ = runs.prepare(settings, runs.start(settings, False))
+    checkpoints.save_checkpoint(
+        session.checkpoint("best"), session.network, None, session.state
+    )
+    return run_dir
+
+
+def test_open_run_restores_a_checkpoint_by_name(finished):
+    session = runs.open_run(finished)
+    fitted = session.state.fitted
+    assert (fitted["image_dim"], fitted["text_dim"]) == (8, None)
+    assert fitted["words"][:2] == ["", "[UNK]"]
+    assert session.settings.image_units == [8, 4]
+    assert session.network.embed_images(np.ones((2, 8), "float32")).shape == (
+        2,
+        4,
+    )
+
+
+def test_open_run_names_the_checkpoint_that_is_not_there(finished):
+    with pytest.raises(ValueError) as caught:
+        runs.open_run(finished, "last")
+    path = finished / "checkpoints" / "last.npz"
+    assert f"run_dir={finished}, without {path}" in str(caught.value)
+
+
+def test_open_run_of_an_absent_folder(tmp_path):
+    with pytest.raises(ValueError, match="`run_dir` must be the folder of a"):
+        runs.open_run(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("kept", [0, 100, 0.5])
+def test_open_run_names_a_damaged_checkpoint(finished, tmp_path, kept):
+    run_dir = tmp_path / "run"
+    (run_dir / "checkpoints").mkdir(parents=True)
+    content = (finished / "checkpoints" / "best.npz").read_bytes()
+    size = kept if isinstance(kept, int) else int(kept * len(content))
+    (run_dir / "checkpoints" / "best.npz").write_bytes(content[:size])
+    (run_dir / "settings.json").write_bytes(
+        (finished / "settings.json").read_bytes()
+    )
+    with pytest.raises(ValueError, match="best.npz must be a whole tbnets"):
+        runs.open_run(run_dir)
+
+
+def edited(finished, tmp_path, **changes):
+    """Returns a copy of a run with changed settings.json."""
+    run_dir = tmp_path / "run"
+    shutil.copytree(finished, run_dir)
+    path = run_dir / "settings.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return run_dir
+
+
+def test_edited_settings_change_no_network(finished, tmp_path):
+    run_dir = edited(
+        finished, tmp_path, image_transform=["l2"], word_dim=7, margin=9.0
+    )
+    images = np.arange(16, dtype="float32").reshape(2, 8)
+    found, wanted = runs.open_run(run_dir), runs.open_run(finished)
+    assert found.settings.image_transform == []
+    assert found.settings.margin == wanted.settings.margin
+    np.testing.assert_array_equal(
+        found.network.embed_images(images), wanted.network.embed_images(images)
+    )
+
+
+def test_places_may_be_edited_as_data_move(finished, tmp_path, monkeypatch):
+    run_dir = edited(finished, tmp_path, captions="moved", data_root="there")
+    found = runs.open_run(run_dir).settings
+    assert (found.captions, found.data_root) == ("moved", "there")
+    monkeypatch.setenv("TBNETS_DATA", "elsewhere")
+    found = runs.open_run(run_dir).settings
+    assert found.data_root == os.path.abspath("elsewhere")
+    found = runs.open_run(run_dir, data_root="named").settings
+    assert found.data_root == os.path.abspath("named")
+
+
+def saved_run(settings):
+    """Returns the folder of a run whose first network was saved as best."""
+    session, _ = runs.prepare(settings, runs.start(settings, False))
+    checkpoints.save_checkpoint(
+        session.checkpoint("best"), session.network, None, session.state
+    )
+    return session.run_dir.resolve()
+
+
+def num_test_images(run_dir, **options):
+    session = runs.open_run(run_dir, **options)
+    return session.task.data.load("test", session.state.fitted).images.shape
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Returns the current folder, where a run is started."""
+    monkeypatch.delenv("TBNETS_DATA", raising=False)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"
+
+
+def test_a_run_opens_from_another_folder(home, monkeypatch):
+    tiny.write_precomputed(home / "data")
+    # Features where a tool leaves them: here, not below the data root.
+    tiny.write_precomputed(home / "features")
+    features = "features/{split}_ims.npy"
+    settings = tiny.settings("data", "run", image_features=features)
+    run_dir = saved_run(settings)
+    assert num_test_images(run_dir) == (8,)
+    monkeypatch.chdir(home.parent / "elsewhere")
+    assert num_test_images(run_dir) == (8,)
+    # Other data of the same name are not those of the run.
+    (home.parent / "elsewhere" / "data").mkdir()
+    assert num_test_images(run_dir) == (8,)
+    path = runs.export(runs.open_run(run_dir))
+    for file in path.rglob("*"):
+        assert file.is_dir() or bytes(home.parent) not in file.read_bytes()
+
+
+def test_what_is_named_now_starts_from_here(home, monkeypatch):
+    tiny.write_precomputed(home / "data")
+    run_dir = saved_run(tiny.settings("data", "run"))
+    monkeypatch.chdir(home.parent / "elsewhere")
+    (home / "data").rename("moved")
+    with pytest.raises((ValueError, OSError), match="home/data"):
+        num_test_images(run_dir)
+    assert num_test_images(run_dir, data_root="moved") == (8,)
+    monkeypatch.setenv("TBNETS_DATA", "moved")
+    assert num_test_images(run_dir) == (8,)
+    with pytest.raises((ValueError, OSError), match="elsewhere/absent"):
+        num_test_images(run_dir, data_root="absent")
+
+
+def test_a_run_that_was_moved_with_its_data_opens_there(home, monkeypatch):
+    tiny.write_precomputed(home / "data")
+    run_dir = saved_run(tiny.settings("data", "run"))
+    monkeypatch.chdir(home.parent)
+    home.rename(home.parent / "moved")
+    monkeypatch.chdir(home.parent / "moved")
+    assert num_test_images("run") == (8,)
+    assert run_dir == home / "run" and not home.exists()
+
+
+def test_scenes_are_found_from_another_folder(home, monkeypatch):
+    settings = tiny.settings(
+        "data",
+        "run",
+        scenes="scenes",
+        num_scenes="4,2,2",
+        image_encoder="small",
+        image_size=8,
+    )
+    settings = settings.replace(
+        captions="", image_features="", captions_format="karpathy"
+    )
+    run_dir = saved_run(settings)
+    monkeypatch.chdir(home.parent / "elsewhere")
+    session = runs.open_run(run_dir)
+    test = session.task.data.load("test", session.state.fitted)
+    scores = session.task.scores(session.network, test)
+    assert scores.image_embeddings.shape == (2, 4)
+    assert list((home.parent / "elsewhere").iterdir()) == []
+
+
+def test_resume_of_a_mistyped_folder_starts_nothing(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "rum")
+    with pytest.raises(ValueError, match="`--resume` must come with .*/rum"):
+        runs.start(settings, resume=True)
+    assert not (tmp_path / "rum").exists()
+
+
+def test_resume_of_a_run_killed_in_its_first_epoch_starts_it(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run")
+    runs.prepare(settings, runs.start(settings, resume=False))
+    assert runs.start(settings, resume=True) == tmp_path / "run"
+    # As long as no epoch is finished there is nothing to lose.
+    assert runs.start(settings, resume=False) == tmp_path / "run"
+
+
+class Falling(Scores):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def metrics(self):
+        return {"recall_sum": -float(self.epoch)}
+
+
+@pytest.fixture(scope="module")
+def trained(folder, tmp_path_factory):
+    """A run whose best epoch is not its last."""
+    run_dir = tmp_path_factory.mktemp("trained") / "run"
+    settings = tiny.settings(folder, run_dir, epochs=3)
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    # Such a metric falls from the first epoch on.
+    [evaluator] = session.task.evaluators
+    evaluator.scores = lambda *of: Falling(session.state.epoch)
+    loop.fit(session, train)
+    return run_dir
+
+
+@pytest.fixture(scope="module")
+def exported(trained):
+    """Returns the SavedModel of the best epoch, which is not the last."""
+    return runs.export(runs.open_run(trained, "best"))
+
+
+def test_an_export_tells_the_epoch_of_its_weights(exported):
+    text = (exported / "assets.extra" / "tbnets.json").read_text()
+    assert json.loads(text)["metadata"]["epoch"] == 1
+
+
+def test_an_export_names_no_place_of_this_machine(exported, trained, folder):
+    places = [bytes(folder), bytes(trained), bytes(trained.parent)]
+    for file in exported.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert not any(place in content for place in places), file
+
+
+@pytest.fixture(scope="module")
+def ended(folder, tmp_path_factory):
+    """Returns a run of two epochs, its report, and whether it said it ended.
+
+    The last is what `summary.finished` told before its training, before its
+    report and after it.
+    """
+    run_dir = tmp_path_factory.mktemp("ended") / "run"
+    settings = tiny.settings(folder, run_dir, epochs=2)
+    told = [summary.finished(settings, run_dir)]
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    loop.fit(session, train)
+    told.append(summary.finished(settings, run_dir))
+    report = runs.finish(session)
+    told.append(summary.finished(settings, run_dir))
+    return session, report, told
+
+
+def test_finish_leaves_the_state_of_the_best_epoch(ended):
+    session, report, _ = ended
+    assert session.state.epoch == report["best_epoch"]
+    assert report["epochs"] == 2
+
+
+def test_a_run_on_features_is_shown_without_pictures(ended):
+    session, report, _ = ended
+    shown = session.run_dir / "tensorboard"
+    assert not any(tag.startswith("2_") for tag in tiny.events(shown))
+    # Six images and their twelve captions, under a line of names.
+    lines = (shown / "points_metadata.tsv").read_text().splitlines()
+    assert lines[0] == "text\tkind\timage" and len(lines) == 1 + 6 + 12
+    assert not (shown / "points_sprite.png").exists()
+    ends = {
+        value.tag: tf.make_ndarray(value.tensor).item()
+        for _, value in tiny.summaries(shown / "best")
+        if value.tag.startswith("6_")
+    }
+    wanted = {
+        f"6_best/{split}_recall_sum": report[split]["recall_sum"]
+        for split in ("dev", "test")
+    }
+    assert ends == pytest.approx(wanted)
+
+
+def write_own(folder, *rows):
+    """Writes a table of (image, caption, split), and the photos in it."""
+    for i, (name, _, _) in enumerate(rows):
+        path = folder / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        PIL.Image.new("RGB", (9, 9), (60 * i % 256, 99, 0)).save(path)
+    lines = ["image,caption,split", *map(",".join, rows)]
+    (folder / "own.csv").write_text("\n".join(lines) + "\n")
+
+
+OWN = {
+    "captions_format": "table",
+    "captions": "own.csv",
+    "images": "photos",
+    "image_features": "",
+    "image_encoder": "small",
+    "image_size": 8,
+    "epochs": 1,
+}
+
+
+TABLE = [
+    (f"{split}/{'ab'[i % 2]}/{i}.png", f"a {tiny.WORDS[i]} runs", split)
+    for split, count in (("train", 4), ("dev", 2), ("test", 3))
+    for i in range(count)
+]
+
+
+@pytest.fixture(scope="module")
+def photo_run(tmp_path_factory):
+    """Returns a session on the photos of `TABLE`, and its SavedModel."""
+    folder = tmp_path_factory.mktemp("photos")
+    write_own(folder, *TABLE)
+    settings = tiny.settings(folder, folder / "run", **OWN)
+    session, train = runs.prepare(settings, runs.start(settings, False))
+    loop.fit(session, train)
+    runs.finish(session)
+    return session, runs.export(session)
+
+
+def test_photos_in_subfolders_are_answered(photo_run, tmp_path):
+    session, model = photo_run
+    text = session.task.exporter.answer(model, ["a dog"], tmp_path)
+    for name, caption, _ in TABLE[-3:]:
+        assert f"{name}  {caption}" in text
+    # One image has a caption with the words of the question.
+    assert '"a dog" among 3 images, hits: 1' in text
+    (told,) = (line for line in text.splitlines() if "a dog runs" in line)
+    assert told.split()[2] == "yes" and "\n\nhit: a caption of" in text
+    assert (tmp_path / "answers.png").is_file()
+    shown = session.run_dir / "tensorboard"
+    # Dev queries are drawn as the first epoch is the best so far.
+    tags = tiny.events(shown)
+    assert tags["2_answers/1"] == tags["2_answers/2"] == {1}
+    assert "2_answers/3" not in tags
+    assert (shown / "points_sprite.png").is_file()
+
+
+def test_the_table_of_the_quickstart_is_read(tmp_path):
+    text = (ROOT / "docs" / "quickstart.md").read_text("utf-8")
+    head = "    image,caption\n"
+    table = (head + text.split(head)[1]).split("\n\n")[0]
+    (tmp_path / "captions.csv").write_text(textwrap.dedent(table) + "\n")
+    records = read_captions("table", tmp_path / "captions.csv", "all")
+    assert records.image_ids == ("dog.jpg", "beach/cat.jpg")
+    assert records.captions[1] == "Outside, a brown dog."
+
+
+FIRST = [
+    ("dog.jpg", "A dog runs in the snow.", "train"),
+    ("dog.jpg", "A brown dog outside.", "train"),
+    ("cat.jpg", "A cat sleeps.", "dev"),
+]
+
+
+def test_own_data_without_a_test_split_train_and_answer(photo_run, tmp_path):
+    write_own(tmp_path, *FIRST)
+    settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
+    session, train = runs.prepare(settings, runs.start(settings, False), ["a"])
+    described = summary.describe(session, train).splitlines()
+    assert "test      none: results are those of dev" in described
+    assert described[-3].startswith(
+        "warning   the training split has one image with captions"
+    )
+    loop.fit(session, train)
+    report = runs.finish(session)
+    assert "recall_sum" in report["dev"]
+    assert not {"test", "test_split"} & report.keys()
+    _, model = photo_run  # Any that takes photos.
+    text = session.task.exporter.answer(model, ["a"], tmp_path)
+    assert "cat.jpg  A cat sleeps." in text
+
+
+def test_an_empty_test_split_is_none(tmp_path):
+    write_own(tmp_path, *FIRST)
+    line = {**OWN, "test_split": ""}
+    task = tasks.open_task(tiny.settings(tmp_path, tmp_path / "run", **line))
+    task.check()
+    assert task.data.test_split == "" and task.data.last.name == "dev"
+
+
+def test_a_table_without_dev_split_says_which_flag(tmp_path):
+    write_own(tmp_path, *FIRST[:2])
+    settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
+    with pytest.raises(ValueError) as caught:
+        runs.prepare(settings, runs.start(settings, False))
+    assert (
+        f"`--dev_split` must be a split that {tmp_path / 'own.csv'} has: "
+        "'train'. Received: --dev_split=dev. Ask for one of these"
+    ) in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_queries_need_the_photos_that_answer_them(folder, tmp_path):
+    settings = tiny.settings(
+        folder, tmp_path / "run", cnn_weights="w.h5", export=True
+    )
+    with pytest.raises(ValueError, match="`--images` must name the folder"):
+        runs.prepare(settings, runs.start(settings, False), ["a dog"])
+
+
+def test_features_of_each_split_are_as_wide(tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
+    np.save(folder / "test_ims.npy", np.ones((6, 9), "float32"))
+    settings = tiny.settings(folder, tmp_path / "run")
+    with pytest.raises(ValueError, match="8 in train, 9 in test"):
+        runs.prepare(settings, runs.start(settings, False))
+
+
+@pytest.mark.parametrize("name", ["photo.jpg", ".hidden", "checkpoints/x.npz"])
+def test_a_folder_with_files_of_others_is_no_run_dir(folder, tmp_path, name):
+    path = tmp_path / "mine" / name
+    path.parent.mkdir(parents=True)
+    path.touch()
+    settings = tiny.settings(folder, tmp_path / "mine")
+    with pytest.raises(ValueError, match="`--run_dir` must be a new or empty"):
+        runs.start(settings, False)
+    assert [p for p in (tmp_path / "mine").rglob("*") if p.is_file()] == [path]
+
+
+def test_an_empty_folder_is_a_run_dir(folder, tmp_path):
+    (tmp_path / "run").mkdir()
+    settings = tiny.settings(folder, tmp_path / "run")
+    runs.prepare(settings, runs.start(settings, False))
+    assert (tmp_path / "run" / "settings.json").is_file()
+
+
+def test_a_finished_run_says_so(ended):
+    session, _, (before, unreported, text) = ended
+    settings, run_dir = session.settings, session.run_dir
+    # A run that was stopped before its report has something left to do.
+    assert before == unreported == ""
+    assert f"{run_dir} is finished after epoch 2" in text
+    assert "Set --epochs above 2 to train longer" in text
+    assert summary.finished(settings.replace(epochs=3), run_dir) == ""
+    settings = settings.replace(export=True)
+    assert summary.finished(settings, run_dir) == ""
+    runs.export(session)
+    assert "is finished" in summary.finished(settings, run_dir)
+    settings = settings.replace(schedule="cosine")
+    assert "cosine schedule ends there" in summary.finished(settings, run_dir)
+
+
+def test_a_run_that_patience_ended_says_so(folder, tmp_path):
+    run_dir = tmp_path / "run"
+    settings = tiny.settings(folder, run_dir, epochs=9, patience=2)
+    session, _ = runs.prepare(settings, runs.start(settings, False))
+    session.state.epoch, session.state.best_epoch = 3, 1
+    checkpoints.save_checkpoint(
+        session.checkpoint("last"), session.network, None, session.state
+    )
+    (run_dir / "metrics.json").write_text('{"epochs": 3}')
+    assert "Raise --patience" in summary.finished(settings, run_dir)
+    assert summary.finished(settings.replace(patience=3), run_dir) == ""

@@ -1,0 +1,204 @@
+"""Holds the packages of tbnets to their order: no import goes to the left.
+
+The source is parsed, not imported: an import inside a function counts too.
+"""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# A package imports only from those behind it. What stands right below tbnets/
+# comes last; these modules may import each other, as long as there is no cycle.
+ORDER = [
+    *("cli", "extras", "tasks", "models", "training", "visualization"),
+    *("serving", "features", "data", "evaluation", "layers", "losses", "text"),
+]
+CLONE = {"tools", "tests", "benchmarks", "measuring"}
+CLONE |= {"reproducing", "site_making", "zoo_making"}
+"""Modules that only a clone has, by the names that they are imported by."""
+
+
+def module_name(path, root):
+    """Returns the dotted name of a file, a package by its own name."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(node, name, is_package):
+    """Returns the dotted names that a statement imports, relative or not."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = name.split(".")
+    base = base[: len(base) - node.level + is_package] if node.level else []
+    base = ".".join([*base, *filter(None, [node.module])])
+    return [f"{base}.{alias.name}" for alias in node.names]
+
+
+def imports_of(root, base=None):
+    """Returns `{module: {imported name: line}}` for the modules below `root`.
+
+    Names are relative to `base`; by default to the folder that holds `root`.
+    """
+    graph = {}
+    for path in sorted(root.rglob("*.py")):
+        name = module_name(path, base or root.parent)
+        graph[name] = {
+            other: node.lineno
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            for other in imported(node, name, path.stem == "__init__")
+        }
+    return graph
+
+
+def edges_of(graph):
+    """Returns `{module: {module of the same graph that it imports: line}}`."""
+
+    def module(name):
+        """Cuts what is no module: the function of `from module import f`."""
+        while name and name not in graph:
+            name = name.rpartition(".")[0]
+        return name
+
+    return {
+        name: {
+            module(other): line
+            for other, line in found.items()
+            if module(other) not in ("", name)
+        }
+        for name, found in graph.items()
+    }
+
+
+def place(name):
+    """Returns the place of a module's package in `ORDER`."""
+    package = name.split(".")[1]
+    return ORDER.index(package) if package in ORDER else len(ORDER)
+
+
+def backward(graph):
+    """Returns a line for each import of a package that comes before."""
+    return [
+        f"{name}, line {line}, imports {other}"
+        for name, others in edges_of(graph).items()
+        for other, line in others.items()
+        if "tbnets" not in (name, other) and place(other) < place(name)
+    ]
+
+
+def circle(graph):
+    """Returns the names of modules that import each other in a ring."""
+    edges, state, trail = edges_of(graph), {}, []
+
+    def visit(name):
+        state[name] = "open"
+        trail.append(name)
+        for other in edges[name]:
+            if state.get(other) == "open":
+                return [*trail[trail.index(other) :], other]
+            if other not in state:
+                found = visit(other)
+                if found:
+                    return found
+        state[name] = "done"
+        trail.pop()
+        return []
+
+    for name in edges:
+        if name not in state:
+            found = visit(name)
+            if found:
+                return found
+    return []
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return imports_of(ROOT / "tbnets")
+
+
+def test_packages_are_those_of_the_order():
+    packages = {path.parent.name for path in ROOT.glob("tbnets/*/__init__.py")}
+    assert packages == {*ORDER}
+
+
+def test_no_import_goes_back(graph):
+    problems = backward(graph)
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def test_only_one_place_of_the_core_imports_extras(graph):
+    core = [
+        name
+        for name in graph
+        if not name.startswith(("tbnets.cli", "tbnets.extras"))
+    ]
+    edges = edges_of(graph)
+    assert not [n for n in core if any("tbnets.extras" in o for o in edges[n])]
+
+
+def test_no_modules_import_each_other_in_a_circle(graph):
+    of_tools = imports_of(ROOT / "tools", base=ROOT / "tools")
+    for cycle in circle(graph), circle(of_tools):
+        assert not cycle, " -> ".join(cycle)
+
+
+def test_tbnets_imports_neither_tools_nor_tests(graph):
+    problems = [
+        f"{name}, line {line}, imports {other}"
+        for name, found in graph.items()
+        for other, line in found.items()
+        if other.split(".")[0] in CLONE
+    ]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def test_tools_do_not_import_each_other():
+    problems = [
+        f"{name}, line {line}, imports {other}"
+        for name, found in imports_of(ROOT / "tools").items()
+        for other, line in found.items()
+        if other.split(".")[0] == "tools"
+    ]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def test_modules_and_functions_can_be_read_at_once():
+    too_long = []
+    for path in sorted((ROOT / "tbnets").rglob("*.py")):
+        text = path.read_text("utf-8")
+        lines = len(text.splitlines())
+        too_long += [(path.name, lines)] * (lines > 600)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                lines = node.end_lineno - node.lineno + 1
+                told = ast.get_docstring(node, clean=False) or ""
+                lines -= len(told.splitlines())
+                too_long += [(node.name, lines)] * (lines > 60)
+    assert not too_long
+
+
+def test_every_package_has_tests():
+    """tests/ mirrors tbnets/: a folder for a folder."""
+    missing = [
+        n for n in ORDER if not list(ROOT.glob(f"tests/{n}/**/test_*.py"))
+    ]
+    assert not missing
+
+
+def test_import_tbnets_is_cheap():
+    heavy = ["tensorflow", "keras", "numpy", "absl"]
+    code = f"import sys, tbnets; print(*(set({heavy}) & sys.modules.keys()))"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.stdout, ended.stderr) == ("\n", "")

@@ -1,0 +1,149 @@
+"""Tests of pictures of boxes: what is drawn where, and that it is legible."""
+
+import itertools
+
+import numpy as np
+import PIL.ImageColor
+import pytest
+
+from tbnets.visualization import boxes as pictures
+from tbnets.visualization.boxes import PhraseBox, draw_boxes, draw_side_by_side
+
+RGB = [PIL.ImageColor.getrgb(colour) for colour in pictures.COLOURS]
+PHOTO = np.full((50, 100, 3), 90, np.uint8)
+BOX = [10, 10, 60, 40]
+
+
+def is_colour(pixels, number):
+    return (pixels == RGB[number]).all(axis=-1)
+
+
+def luminance(colour):
+    """WCAG 2.1, relative luminance."""
+    parts = [part / 255 for part in colour]
+    parts = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in parts
+    ]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+def test_a_box_stands_where_it_is():
+    # 100 x 50 drawn 400 wide: 4 times as large, from 40 to 240 and to 160.
+    drawn = draw_boxes(PHOTO, [PhraseBox(BOX, "", 4)], side=400)
+    assert drawn.shape == (200, 400, 3) and drawn.dtype == np.uint8
+    for y, x in ((100, 40), (100, 239), (159, 200)):
+        assert is_colour(drawn[y, x], 4)
+    assert (drawn[100, 43] == 0).all()  # Lines of 3 pixels in lines of 7.
+    assert (drawn[100, 45] == 90).all() and (drawn[100, 35] == 90).all()
+
+
+def test_equal_boxes_stand_in_each_other():
+    boxes = [PhraseBox(BOX, "", number) for number in (4, 2, 5)]
+    drawn = draw_boxes(PHOTO, boxes, side=400)
+    # From 40 on, each seven pixels further inside.
+    for number, x in ((4, 40), (2, 47), (5, 54)):
+        assert is_colour(drawn[100, x], number)
+    # A box of 4 x 4 pixels has no space for them.
+    tiny = [PhraseBox([1, 1, 2, 2], "", number) for number in range(9)]
+    assert draw_boxes(PHOTO, tiny, side=400).shape == (200, 400, 3)
+
+
+def test_right_is_solid_and_wrong_is_dashed():
+    def line(is_right):
+        box = PhraseBox(BOX, "", 0, is_right)
+        return is_colour(draw_boxes(PHOTO, [box], 400)[159, 44:236], 0)
+
+    assert line(None).all() and line(True).all()
+    assert 0.4 < line(False).mean() < 0.7
+
+
+def test_marks_differ_without_colours():
+    drawn = [
+        draw_boxes(PHOTO, [PhraseBox([0, 0, 99, 49], "a dog", 0, is_right)])
+        for is_right in (True, False)
+    ]
+    differ = (drawn[0] != drawn[1]).any(axis=-1)
+    # Inside of the label too, not only along the dashed lines.
+    assert differ[8:22, 8:22].any()
+
+
+@pytest.mark.parametrize("colour", pictures.COLOURS)
+def test_letters_are_legible_on_their_colour(colour):
+    ink = "white" if colour in pictures.DARK else "black"
+    two = (colour, ink)
+    darker, lighter = sorted(luminance(PIL.ImageColor.getrgb(c)) for c in two)
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # WCAG 2.1, level AA.
+
+
+def places_of(monkeypatch, boxes, photo=PHOTO, side=480):
+    """Returns the edges of each label that is drawn."""
+    found, freest = [], pictures.freest
+
+    def noted(places, size, taken):
+        place, covered = freest(places, size, taken)
+        found.append((*place, *np.add(place, size)))
+        return place, covered
+
+    monkeypatch.setattr(pictures, "freest", noted)
+    drawn = draw_boxes(photo, boxes, side)
+    return np.array(found), drawn.shape[1::-1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_labels_cover_no_other_and_stay_inside(monkeypatch, seed):
+    generator = np.random.default_rng(seed)
+    low = generator.uniform(0, [60, 30], (8, 2))
+    high = low + generator.uniform(0, [40, 20], (8, 2))
+    boxes = [
+        PhraseBox([*one, *other], f"phrase number {row}", row)
+        for row, (one, other) in enumerate(zip(low, high))
+    ]
+    places, (width, height) = places_of(monkeypatch, boxes)
+    assert len(places) == 8
+    assert (places[:, :2] >= 0).all()
+    assert (places[:, 2] <= width).all() and (places[:, 3] <= height).all()
+    for one, other in itertools.combinations(places, 2):
+        overlap = np.minimum(one[2:], other[2:]) - np.maximum(
+            one[:2], other[:2]
+        )
+        assert overlap.min() <= 0
+
+
+def test_a_label_stands_at_its_box_where_there_is_space(monkeypatch):
+    places, _ = places_of(monkeypatch, [PhraseBox(BOX, "a dog")])
+    # Scale 4.8: the box begins at 48, 48; the label of 23 lines above it.
+    assert places[0, :2].tolist() == [48, 48 - 23]
+
+
+def test_more_labels_than_space_are_all_drawn(monkeypatch):
+    boxes = [
+        PhraseBox([0, 0, 9, 9], f"the same place {i}", i) for i in range(40)
+    ]
+    places, (_, height) = places_of(monkeypatch, boxes, side=100)
+    assert len(places) == 40 and (places[:, 3] <= height).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 900), (900, 1), (3, 2)])
+def test_photos_of_any_shape_are_drawn(shape):
+    photo = np.zeros((*shape, 3), np.uint8)
+    box = PhraseBox([0, 0, shape[1], shape[0]], "x\n\x1b[1m" + "long " * 999)
+    drawn = draw_boxes(photo, [box, PhraseBox([5, 5, 999, 999], "")])
+    assert max(drawn.shape) == pictures.SIDE
+    assert is_colour(drawn, 0).any()
+
+
+def test_without_boxes_it_is_the_photo():
+    assert (draw_boxes(PHOTO, [], 400) == 90).all()
+    with pytest.raises(ValueError, match="`boxes` must be finite"):
+        draw_boxes(PHOTO, [PhraseBox([5, 5, 1, 1], "")])
+
+
+def test_truth_stands_beside_what_was_found():
+    drawn = draw_side_by_side(
+        PHOTO, [PhraseBox(BOX, "", 1)], [PhraseBox(BOX, "", 2, True)], 300
+    )
+    assert drawn.shape == (150 + pictures.HEADING, 600 + pictures.GAP, 3)
+    left, right = drawn[:, :300], drawn[:, 300 + pictures.GAP :]
+    assert is_colour(left, 1).any() and not is_colour(left, 2).any()
+    assert is_colour(right, 2).any() and not is_colour(right, 1).any()

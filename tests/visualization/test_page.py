@@ -1,0 +1,168 @@
+"""Tests of the answers as a page: nothing is loaded, nothing is executed."""
+
+import base64
+import html.parser
+import io
+import os
+import urllib.parse
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tbnets.visualization import montage, page
+from tests import photo_files
+
+NASTY = '"><script>alert(1)</script>&amp; häß ✓ #1%20?.png'
+
+
+class Reader(html.parser.HTMLParser):
+    """Reads a page: its elements with their attributes, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.words, self.open = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "img", "wbr"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.elements if name == tag]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "photos"
+    (folder / "sub").mkdir(parents=True)
+    PIL.Image.new("RGB", (900, 300), "red").save(folder / "sub" / "wide.png")
+    PIL.Image.new("RGB", (8, 4), "blue").save(folder / "small.png")
+    return folder
+
+
+def write(path, folder, *image_ids, query="a dog", note=""):
+    values = [1 - 0.25 * i for i in range(len(image_ids))]
+    section = page.Section(query, note, list(image_ids), values)
+    page.write_page(path, [section], folder, "about <it>")
+    text = path.read_text("utf-8")
+    read = Reader(text)
+    assert read.open == []
+    return text, read
+
+
+def test_a_photo_has_rank_similarity_name_link_and_thumbnail(folder, tmp_path):
+    _, read = write(tmp_path / "a.html", folder, "sub/wide.png", "small.png")
+    words = " ".join("".join(read.words).split())
+    assert words.endswith("a dog 1 1.000 sub/wide.png 2 0.750 small.png")
+    assert [a["href"] for a in read.all("a")] == [
+        "photos/sub/wide.png",
+        "photos/small.png",
+    ]
+    assert [img["alt"] for img in read.all("img")] == [
+        "sub/wide.png",
+        "small.png",
+    ]
+    sizes = []
+    for img in read.all("img"):
+        kind, _, code = img["src"].partition(";base64,")
+        assert kind == "data:image/jpeg"
+        with PIL.Image.open(io.BytesIO(base64.b64decode(code))) as photo:
+            sizes.append(photo.size)
+    # 900 x 300 in a square of 400; what is smaller stays as it is.
+    assert sizes == [(400, 133), (8, 4)]
+
+
+def test_a_page_elsewhere_links_by_the_full_path(folder, tmp_path):
+    (tmp_path / "x").mkdir()
+    _, read = write(tmp_path / "x" / "a.html", folder, "small.png")
+    (link,) = [a["href"] for a in read.all("a")]
+    assert link == (folder / "small.png").as_uri()
+
+
+@pytest.mark.parametrize("name", [NASTY, "a:b.png", "javascript:1.png"])
+def test_everything_is_escaped(tmp_path, name):
+    folder = tmp_path / NASTY.replace(".png", "").replace("/", "")
+    folder.mkdir()
+    (folder / os.path.dirname(name)).mkdir(exist_ok=True, parents=True)
+    PIL.Image.new("RGB", (8, 4), "blue").save(folder / name)
+    for path in (folder / "in.html", tmp_path / "out.html"):
+        text, read = write(path, folder, name, query=NASTY, note=NASTY)
+        assert not read.all("script") and "<script" not in text
+        assert {tag for tag, _ in read.elements} <= set(
+            "html head meta title style body header h1 p main section h2 ol li"
+            " a img span wbr".split()
+        )
+        assert NASTY in "".join(read.words)
+        assert read.all("img")[0]["alt"] == name
+        # The link leads to the file.
+        (link,) = [a["href"] for a in read.all("a")]
+        url = urllib.parse.urljoin(path.as_uri(), link)
+        found = urllib.parse.unquote(urllib.parse.urlsplit(url).path)
+        assert found == str(folder / name)
+
+
+def test_nothing_is_loaded_from_elsewhere(folder, tmp_path):
+    text, read = write(
+        tmp_path / "a.html", folder, "small.png", query="see http://x.y/z.png"
+    )
+    for tag, attributes in read.elements:
+        for name, value in attributes.items():
+            if name in ("src", "href", "srcset", "action", "data", "style"):
+                assert tag == "a" or value.startswith("data:")
+            assert not name.startswith("on")
+    assert not read.all("link") and not read.all("script")
+    assert "url(" not in text and "@import" not in text
+    (policy,) = [
+        meta["content"]
+        for meta in read.all("meta")
+        if meta.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy.startswith("default-src 'none'")
+
+
+@pytest.mark.parametrize("name", ["absent.png", "../outside.png", "cut.png"])
+def test_a_photo_that_can_not_be_shown_is_still_listed(folder, tmp_path, name):
+    PIL.Image.new("RGB", (8, 4)).save(tmp_path / "outside.png")
+    (folder / "cut.png").write_bytes(b"no photo")
+    _, read = write(tmp_path / "a.html", folder, name, "small.png")
+    assert len(read.all("img")) == len(read.all("a")) == 1
+    assert "no photo" in read.words
+
+
+def test_names_that_are_no_text(folder, tmp_path):
+    name = os.fsdecode(b"b\xfft.png")
+    try:
+        (folder / "small.png").rename(folder / name)
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    _, read = write(tmp_path / "a.html", folder, name)
+    assert read.all("img")[0]["alt"] == "b\ufffdt.png"
+    assert read.all("a")[0]["href"] == "photos/b%FFt.png"
+
+
+def test_photos_look_as_the_network_sees_them(tmp_path):
+    """By EXIF upright, CMYK and 16 bits as colours, not as Pillow has them."""
+    pixels = np.zeros((16, 32, 3), np.uint8)
+    pixels[:, 16:] = 255  # Dark to the left.
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6  # The camera was held so that the left side is on top.
+    turned = PIL.Image.fromarray(pixels)
+    turned.save(tmp_path / "turned.jpg", exif=exif, quality=95)
+    photo = montage.open_photo(tmp_path, "turned.jpg")
+    assert photo.size == (16, 32)
+    assert np.asarray(photo)[4].mean() < 20 < 235 < np.asarray(photo)[28].mean()
+    deep = (np.arange(64).reshape(8, 8) * 1000).astype(np.uint16)
+    PIL.Image.fromarray(deep).save(tmp_path / "deep.png")
+    shown = np.asarray(montage.open_photo(tmp_path, "deep.png"))
+    np.testing.assert_array_equal(shown[..., 0], deep >> 8)
+    (tmp_path / "cmyk.jpg").write_bytes(photo_files.encode("CMYK"))
+    assert montage.open_photo(tmp_path, "cmyk.jpg").mode == "RGB"
