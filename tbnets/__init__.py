@@ -1,10 +1,10 @@
 """Two-branch networks for image-text matching in Keras.
 
 What a library user needs is found right here, as `tbnets.EmbeddingNetwork`;
-`docs/library.md` shows it at work. `docs/reading_order.md` names the rooms of
-the package and what each turns into what.
+`docs/library.md` shows it at work, and `docs/architecture.md` describes the
+packages.
 
-Importing this module is cheap: a name imports its room, and with it
+Importing this module is cheap: a name imports its module, and with it
 TensorFlow, when it is first asked for. TensorFlow then keeps its start-up
 messages to itself, unless the caller's environment says by
 TF_CPP_MIN_LOG_LEVEL how much it wants to hear.

@@ -38,8 +38,8 @@ def test_what_completes_is_public():
 
 
 def test_names_hide_no_room():
-    rooms = {path.stem for path in (ROOT / "tbnets").iterdir()}
-    assert not rooms & set(tbnets.__all__)
+    packages = {path.stem for path in (ROOT / "tbnets").iterdir()}
+    assert not packages & set(tbnets.__all__)
 
 
 def test_every_layer_model_and_loss_is_there():

@@ -2,7 +2,7 @@
 
 Type checkers read all of it: `mypy` and `basedpyright`, without arguments, in
 the clone's folder. `tests/test_typed_program.py` runs what is quick; all of it
-that takes longer runs on the pages and in the tests of its own rooms. A line
+that takes longer runs on the pages and in the tests of its package. A line
 that ends in `type: ignore` is wrong on purpose, and both report where one is
 not.
 """
