@@ -202,3 +202,12 @@ def test_import_tbnets_is_cheap():
         text=True,
     )
     assert (ended.stdout, ended.stderr) == ("\n", "")
+
+
+def test_tasks_do_not_import_each_other(graph):
+    tasks = ("matching", "localization")
+    for name, others in edges_of(graph).items():
+        for one, other in (tasks, tasks[::-1]):
+            if name.startswith(f"tbnets.tasks.{one}"):
+                there = f"tbnets.tasks.{other}", "tbnets.tasks.hierarchical"
+                assert not [o for o in others if o.startswith(there)]

@@ -68,6 +68,7 @@ from tbnets.rounding import rounded
 from tbnets.serving import assembled, checksums, zoo
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
+from tbnets.tasks.localization.spec import LocalizationExporter
 from tbnets.tasks.matching.phrase_regions import with_regions
 from tbnets.tasks.readers import start_at_photo
 from tbnets.tasks.settings import flagfiles
@@ -146,7 +147,10 @@ def make(options, folder, text):
     fitted, choice, more = None, chosen(options), {}
     if options.regions:
         fitted = with_regions(session, options.regions)
-        more = {"metadata": {"choice": choice}}
+        more = {
+            "metadata": {"choice": choice},
+            "exporter": LocalizationExporter(session.task.data),
+        }
     runs.export(session, folder / "1", fitted, half_precision=True, **more)
     model = opened(folder, options.branches)
     split = report["test_split"]["name"]

@@ -52,6 +52,7 @@ from tbnets.serving.reexport import reexport
 from tbnets.serving.search_endpoint import add_search
 from tbnets.serving.search_index import open_index
 from tbnets.tasks import runs
+from tbnets.tasks.localization.spec import LocalizationExporter
 from tbnets.tasks.matching.phrase_regions import with_regions
 from tbnets.tasks.readers import start_at_photo
 from tbnets.tasks.settings.flag import (
@@ -191,15 +192,17 @@ def export_run(options, path, extra):
         data_root=options.data_root,
         adjust=lambda settings: start_at_photo(settings, options.cnn_weights),
     )
-    fitted, metadata = None, {}
+    fitted, metadata, exporter = None, {}, None
     if options.regions:
         fitted = with_regions(session, options.regions)
         metadata = {"choice": chosen(options)}
+        exporter = LocalizationExporter(session.task.data)
     return runs.export(
         session,
         path,
         fitted,
         metadata,
+        exporter,
         half_precision=options.half_precision,
         max_pixels=options.max_pixels,
         extra=extra,

@@ -5,12 +5,16 @@ what is trained for it. Each is a plain dict; an entry is all it takes.
 """
 
 from tbnets.errors import InputError, check_choice
-from tbnets.tasks.localization.tenant import TENANT as LOCALIZATION
-from tbnets.tasks.matching.tenant import TENANT as MATCHING
+from tbnets.tasks.hierarchical.spec import compose as compose_hierarchical
+from tbnets.tasks.localization.spec import SPEC as LOCALIZATION
+from tbnets.tasks.matching.spec import SPEC as MATCHING
 from tbnets.tasks.parts import BUILDERS
 from tbnets.tasks.settings.settings import make_settings
 
 TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
+COMPOSED = {"hm_lstm": {"matching": compose_hierarchical}}
+"""Model -> task -> function that composes the task for this model, instead of
+that of its `TaskSpec`. Such a model is for these tasks alone."""
 
 
 def settings_of(record):
@@ -21,23 +25,24 @@ def settings_of(record):
 
     Raises:
         ValueError: --task or --model is unknown; the known ones are listed.
-            Or the task has not what the model needs.
     """
     for name, known in (("task", TASKS), ("model", BUILDERS)):
         check_choice(f"--{name}", record[name], known)
-    tenant, model = TASKS[record["task"]], BUILDERS[record["model"]]
-    needs = set(model.needs)
-    fitting = [k for k, other in TASKS.items() if needs <= set(other.gives)]
-    if record["task"] not in fitting:
+    task, model = TASKS[record["task"]], BUILDERS[record["model"]]
+    tasks = COMPOSED.get(record["model"], TASKS)
+    if record["task"] not in tasks:
         raise InputError(
-            f"`--task` must be {' or '.join(fitting)} with --model="
+            f"`--task` must be {' or '.join(tasks)} with --model="
             f"{record['model']}. Received: --task={record['task']}. Change "
             "one of them."
         )
-    groups = ("run", *tenant.flag_groups, *model.flag_groups)
-    return make_settings(record, groups, dict((*tenant.fixed, *model.fixed)))
+    groups = ("run", *task.flag_groups, *model.flag_groups)
+    return make_settings(record, groups, dict((*task.fixed, *model.fixed)))
 
 
 def open_task(settings):
     """Returns the task of some settings."""
-    return TASKS[settings.task].compose(settings, BUILDERS[settings.model])
+    compose = COMPOSED.get(settings.model, {}).get(
+        settings.task, TASKS[settings.task].compose
+    )
+    return compose(settings, BUILDERS[settings.model])

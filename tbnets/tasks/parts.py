@@ -45,9 +45,6 @@ class Builder(NamedTuple):
             such as one epoch.
         usual: (flag, value) of flags that a run has where nobody gives
             another, and tells.
-        needs: what it reads beside features and texts: "regions" of photos,
-            with the noun phrases that may name them. A task may give it, see
-            `task.Tenant`.
     """
 
     build: Callable
@@ -55,7 +52,6 @@ class Builder(NamedTuple):
     flag_groups: tuple
     fixed: tuple = ()
     usual: tuple = ()
-    needs: tuple = ()
 
 
 def _built(network, settings, fitted):
@@ -273,7 +269,6 @@ BUILDERS = {
         compile_hm_lstm,
         (*_BY_STEPS, "loss", "regions", "correspondences"),
         fixed=(("text_encoder", "h_lstm"),),
-        needs=("regions",),
     ),
     "cca": Builder(
         build_cca,

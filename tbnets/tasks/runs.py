@@ -300,7 +300,9 @@ def _said_by(path):
         ) from error
 
 
-def export(session, path=None, fitted=None, metadata=None, **options):
+def export(
+    session, path=None, fitted=None, metadata=None, exporter=None, **options
+):
     """Writes the network as the next version of the run's SavedModel.
 
     What is kept beside the graph names no file or folder of this machine.
@@ -313,6 +315,7 @@ def export(session, path=None, fitted=None, metadata=None, **options):
         fitted: what stands in the place of what the run fitted, as
             `tasks.matching.phrase_regions.with_regions` makes it.
         metadata: JSON-ready dict of what the model is to tell besides.
+        exporter: `Exporter` that makes the signatures; None for the task's.
         **options: `half_precision`, `max_pixels` and `extra` of
             `write_saved_model`.
 
@@ -324,9 +327,10 @@ def export(session, path=None, fitted=None, metadata=None, **options):
             run; the message tells why.
     """
     fitted = fitted or session.state.fitted
+    exporter = exporter or session.task.exporter
     versions = session.run_dir / SAVED_MODEL
     return write_saved_model(
-        session.task.exporter.endpoints(session.network, fitted),
+        exporter.endpoints(session.network, fitted),
         path or versions / str(next_version(versions)),
         metadata={
             "epoch": session.state.epoch,

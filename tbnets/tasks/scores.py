@@ -1,12 +1,16 @@
 """What a network says of a split: measured, shown, added to another's."""
 
+import itertools
+
 import numpy as np
 
+from tbnets.checked_files import shown
 from tbnets.errors import InputError
 from tbnets.visualization.points import joined
 
 FEW_POINTS = (250, 3)
 """Images, and captions of each, with which the projector stays fluent."""
+_SAME = ("image_ids", "captions", "caption_to_image")
 
 
 class Scores:
@@ -104,8 +108,10 @@ class Scores:
         return None
 
 
-class Together:
-    """The scores of several evaluators; with others, the first are combined.
+class Together(Scores):
+    """The scores of several evaluators.
+
+    The first ones are saved, watched, and combined with another network's.
 
     Args:
         parts: the `Scores`.
@@ -116,10 +122,17 @@ class Together:
         self.options = tuple(name for part in parts for name in part.options)
         told = (part.about_pictures for part in parts)
         self.about_pictures = " ".join(filter(None, told))
+        first = parts[0]
+        self.what = first.what
+        self.sides, self.arrays = first.sides, first.arrays
 
-    def __getattr__(self, name):
-        """Returns what the first has: it is what others are added to."""
-        return getattr(self.parts[0], name)
+    def combine(self, other, weight):
+        """Returns the first scores combined with those of another network."""
+        return self.parts[0].combine(other, weight)
+
+    def pair_scores(self, records):
+        """Returns the `pair_scores` of the first."""
+        return self.parts[0].pair_scores(records)
 
     def metrics(self, **options):
         """Returns the metrics of all, each by the options that it has."""
@@ -147,3 +160,26 @@ def spread(count, most):
     """Returns at most `most` of the rows 0 to `count - 1`, evenly spread."""
     picks = min(count, most)
     return (np.arange(picks) * count) // max(picks, 1)
+
+
+def check_same_examples(records, others, names=_SAME):
+    """Refuses to combine the scores of different images or captions.
+
+    Args:
+        records: `CaptionedImages` of a split by the one run.
+        others: by the other run.
+        names: of what must be the same.
+
+    Raises:
+        ValueError: naming the first image or caption that differs.
+    """
+    for name in names:
+        both = (list(getattr(each, name)) for each in (records, others))
+        for row, (one, other) in enumerate(itertools.zip_longest(*both)):
+            if one != other:
+                raise InputError(
+                    "`--combine_with` must be a run on the same images and "
+                    f"captions. Received: in split {records.split} other "
+                    f"{name}, {shown(one)} and {shown(other)} in row {row}. "
+                    "Evaluate both on one captions file and split."
+                )

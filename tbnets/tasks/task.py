@@ -3,7 +3,7 @@
 A task is made of parts, which `runs`, `training.loop` and the tools know by a
 few methods each: its data (`TaskData`), its evaluators, which make
 `scores.Scores` of what a network says, and its exporter. To add a task, write
-these, and a `Tenant` that composes them, and enter it in `tasks.TASKS`.
+these, and a `TaskSpec` that composes them, and enter it in `tasks.TASKS`.
 """
 
 import dataclasses
@@ -262,20 +262,16 @@ class Task:
         return found[0] if len(found) == 1 else Together(found)
 
 
-class Tenant(NamedTuple):
-    """How a task comes from settings: an entry of `tasks.TASKS`.
+class TaskSpec(NamedTuple):
+    """How a task is made from settings: an entry of `tasks.TASKS`.
 
     Args:
-        compose: (settings, model) -> `Task`; the model is the `Builder` whose
-            `needs` it gives.
+        compose: (settings, model) -> `Task`; the model is its `Builder`.
         flag_groups: names of the groups of `tasks.settings.table` that it
             reads.
         fixed: (flag, value) of flags that it leaves to others at one value.
-        gives: what a model may need beside features and texts, see
-            `parts.Builder`.
     """
 
     compose: Callable
     flag_groups: tuple = ()
     fixed: tuple = ()
-    gives: tuple = ()

@@ -1,4 +1,4 @@
-"""CCA as a tenant: trained, resumed, evaluated and exported as all are."""
+"""CCA in a run: trained, resumed, evaluated and exported as all are."""
 
 import numpy as np
 import pytest

@@ -179,7 +179,7 @@ RUNS = [
     (task, model)
     for task in tasks.TASKS
     for model in parts.BUILDERS
-    if set(parts.BUILDERS[model].needs) <= set(tasks.TASKS[task].gives)
+    if task in tasks.COMPOSED.get(model, tasks.TASKS)
 ]
 VALUES = {
     "bool": [True, False],

@@ -21,7 +21,7 @@ from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.scores import Scores, Together
-from tbnets.tasks.task import Evaluator, Exporter, Task, TaskData, Tenant
+from tbnets.tasks.task import Evaluator, Exporter, Task, TaskData, TaskSpec
 from tbnets.training import loop, summary
 from tests import tiny, verbs
 
@@ -125,12 +125,12 @@ def compile_with(network, settings, steps):
     network.compile(keras.optimizers.Adam(settings.learning_rate), "mse")
 
 
-# What follows is the test: above is the whole tenant.
+# What follows is the test: above is the whole task.
 
 
 @pytest.fixture(autouse=True)
 def entries(monkeypatch):
-    monkeypatch.setitem(tasks.TASKS, "factor", Tenant(compose))
+    monkeypatch.setitem(tasks.TASKS, "factor", TaskSpec(compose))
     groups = ("training", "optimizer")
     builder = Builder(build, compile_with, groups)
     monkeypatch.setitem(tasks.BUILDERS, "dense", builder)
@@ -207,10 +207,14 @@ def test_runs_that_it_can_not_add_up_say_so():
 
 
 def test_a_bank_levels_the_first_and_leaves_the_others():
-    first = types.SimpleNamespace(options=(), about_pictures="")
-    first.with_bank = lambda bank, temperature: Errors(bank * temperature)
+    class Levelled(Errors):
+        def with_bank(self, bank, temperature):
+            return Errors(bank * temperature)
+
     other = Errors(np.ones(2))
-    found = Together([first, other]).with_bank(np.full(2, 3.0), 0.5)
+    found = Together([Levelled(np.ones(2)), other]).with_bank(
+        np.full(2, 3.0), 0.5
+    )
     assert found.parts[0].errors.tolist() == [1.5, 1.5]
     assert found.parts[1:] == [other]
 

@@ -1,4 +1,4 @@
-"""The similarity network as a tenant: trained, resumed, measured, exported."""
+"""The similarity network in a run: trained, resumed, measured, exported."""
 
 import json
 

@@ -1,1 +1,1 @@
-"""What HM-LSTM adds to matching: `matching.tenant` composes it."""
+"""What HM-LSTM adds to matching; `spec` composes its task."""

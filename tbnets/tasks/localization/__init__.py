@@ -1,1 +1,1 @@
-"""Phrase localization; `tenant` says what it is made of."""
+"""Phrase localization; `spec` composes its task."""

@@ -11,7 +11,7 @@ import numpy as np
 from tbnets.data.same_captions import same_captions
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PairScores
-from tbnets.tasks.matching.scores import check_same_examples
+from tbnets.tasks.scores import check_same_examples
 
 
 def sentence_scores(scores, records):

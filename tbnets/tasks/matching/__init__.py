@@ -1,1 +1,1 @@
-"""Image-sentence matching; `tenant` says what it is made of."""
+"""Image-sentence matching; `spec` composes its task."""

@@ -2,23 +2,18 @@
 
 import dataclasses
 import functools
-import itertools
 import pathlib
 from collections.abc import Callable
 
 import numpy as np
 
-from tbnets.checked_files import shown
 from tbnets.data.captions import CaptionedImages
-from tbnets.errors import InputError
 from tbnets.evaluation import protocols, query_bank, score_tiles
 from tbnets.tasks.matching import views
-from tbnets.tasks.scores import FEW_POINTS, Scores
+from tbnets.tasks.scores import FEW_POINTS, Scores, check_same_examples
 from tbnets.tasks.task import Evaluator
 from tbnets.training.embedder import Embedder
 from tbnets.training.pair_scorer import PairScorer
-
-_SAME = ("image_ids", "captions", "caption_to_image")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -211,26 +206,3 @@ class Retrieval(Evaluator):
         photos = self._data.split(records.split).photo_folder
         given = images, texts, records, pairs, self._memory, photos
         return RetrievalScores(*given, **learned)
-
-
-def check_same_examples(records, others, names=_SAME):
-    """Refuses to combine the scores of different images or captions.
-
-    Args:
-        records: `CaptionedImages` of a split by the one run.
-        others: by the other run.
-        names: of what must be the same.
-
-    Raises:
-        ValueError: naming the first image or caption that differs.
-    """
-    for name in names:
-        both = (list(getattr(each, name)) for each in (records, others))
-        for row, (one, other) in enumerate(itertools.zip_longest(*both)):
-            if one != other:
-                raise InputError(
-                    "`--combine_with` must be a run on the same images and "
-                    f"captions. Received: in split {records.split} other "
-                    f"{name}, {shown(one)} and {shown(other)} in row {row}. "
-                    "Evaluate both on one captions file and split."
-                )

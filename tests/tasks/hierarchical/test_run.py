@@ -1,4 +1,4 @@
-"""HM-LSTM as a tenant: trained, resumed, measured, exported."""
+"""HM-LSTM in a run: trained, resumed, measured, exported."""
 
 import dataclasses
 import json

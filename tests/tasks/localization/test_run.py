@@ -1,4 +1,4 @@
-"""Phrase localization as a tenant: trained, resumed, measured, exported."""
+"""Phrase localization in a run: trained, resumed, measured, exported."""
 
 import contextlib
 import dataclasses

@@ -3,21 +3,15 @@
 Source: Wang et al. 2016, Sec. 3.2; Wang et al. 2018, Sec. 5.3.
 """
 
-import dataclasses
-
 import numpy as np
 
 from tbnets.serving import index, search
 from tbnets.serving.image_endpoints import two_branch_endpoints
-from tbnets.serving.region_endpoints import node_endpoints
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.hierarchical.data import HierarchicalData
-from tbnets.tasks.hierarchical.scores import Correspondences
-from tbnets.tasks.localization.tenant import LocalizationExporter
 from tbnets.tasks.matching import views
 from tbnets.tasks.matching.data import MatchingData
 from tbnets.tasks.matching.scores import Retrieval
-from tbnets.tasks.task import Exporter, Task, Tenant
+from tbnets.tasks.task import Exporter, Task, TaskSpec
 from tbnets.tasks.texts import reads_features
 
 
@@ -34,28 +28,15 @@ class MatchingExporter(Exporter):
         self._data = data
 
     def endpoints(self, network, fitted):
-        """Returns `embed_text`, `embed_image`, `score` and so on.
-
-        Of a network that reads regions too, those and noun phrases as well.
-        Where what made the features tells of regions
-        (`phrase_regions.with_regions`), it is asked for these by phrases.
-        """
-        data, made_by = self._data, fitted["image_features_made_by"]
-        if "regions" in made_by:
-            return LocalizationExporter(data).endpoints(network, fitted)
-        reader = data.texts.reader(fitted)
-        endpoints = two_branch_endpoints(
+        """Returns `embed_text`, `embed_image`, `score` and so on."""
+        data, reader = self._data, self._data.texts.reader(fitted)
+        return two_branch_endpoints(
             network,
             reader,
             image_shape=network.input_shapes["images"][1:],
-            read_photos=data.photo_reader(made_by),
+            read_photos=data.photo_reader(fitted["image_features_made_by"]),
             text_dim=None if reader else fitted["text_dim"],
         )
-        if dim := fitted.get("region_dim"):
-            more = node_endpoints(network, endpoints.tokenizer, dim)
-            functions = endpoints.functions | more
-            endpoints = dataclasses.replace(endpoints, functions=functions)
-        return endpoints
 
     @property
     def queries(self):
@@ -91,25 +72,15 @@ class MatchingExporter(Exporter):
 
 
 def compose(settings, model):
-    """Returns the `Task` of image-sentence matching.
-
-    A model that needs regions has batches with the noun phrases of sentences
-    and the regions of photos too, and a second evaluator, which tells how
-    many phrases it gives a right region.
-    """
-    if "regions" not in model.needs:
-        data = MatchingData(settings)
-        evaluators = (Retrieval(data),)
-    else:
-        data = HierarchicalData(settings)
-        evaluators = Retrieval(data), Correspondences(data)
-    return Task(settings, model, data, evaluators, MatchingExporter(data))
+    """Returns the `Task` of image-sentence matching."""
+    data = MatchingData(settings)
+    exporter = MatchingExporter(data)
+    return Task(settings, model, data, (Retrieval(data),), exporter)
 
 
-TENANT = Tenant(
+SPEC = TaskSpec(
     compose,
     ("captions", "images", "features", "texts", "batches"),
     # Hard negatives are regions: no epoch here learns from them.
     fixed=(("hard_negative_epochs", 0),),
-    gives=("regions",),
 )

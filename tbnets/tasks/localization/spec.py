@@ -8,7 +8,7 @@ Source: Wang et al. 2018, Sec. 4.
 from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.tasks.localization.data import LocalizationData
 from tbnets.tasks.localization.scores import Localization
-from tbnets.tasks.task import Exporter, Task, Tenant
+from tbnets.tasks.task import Exporter, Task, TaskSpec
 
 
 class LocalizationExporter(Exporter):
@@ -40,7 +40,7 @@ def compose(settings, model):
     return Task(settings, model, data, (Localization(data),), exporter)
 
 
-TENANT = Tenant(
+SPEC = TaskSpec(
     compose,
     ("captions", "features", "regions", "phrases", "texts"),
     # Each batch has other sizes, each of which XLA would compile.
