@@ -35,6 +35,7 @@ from .losses.logistic import logistic_loss as logistic_loss
 from .losses.positives import positive_masks as positive_masks
 from .losses.miners import hardest_negatives as hardest_negatives
 from .losses.pairs import sample_pairs as sample_pairs
+from .data.localization.mining import CandidateMining as CandidateMining
 
 # Optimizers and callbacks.
 from .training.fused_optimizers import FusedAdam as FusedAdam

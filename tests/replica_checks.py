@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.localization.mining import CandidateMining
 from tbnets.data.shares import Share, distributed
 from tbnets.layers.batch_normalization import batch_normalization
 from tbnets.layers.branch import Branch
@@ -208,7 +209,13 @@ def branches(dropout=0.4, batch_normalization="none"):
 
 
 def embedding_network(
-    encoder=None, shapes=VECTORS, optimizer=None, norm="none", steps=0, **loss
+    encoder=None,
+    shapes=VECTORS,
+    optimizer=None,
+    norm="none",
+    steps=0,
+    mining=None,
+    **loss,
 ):
     network = EmbeddingNetwork(
         *branches(batch_normalization=norm), text_encoder=encoder
@@ -220,6 +227,7 @@ def embedding_network(
         TripletLoss(**options | loss),
         gradient_clip_norm=0.5,
         structure_steps=steps,
+        mining=mining,
     )
     return network
 
@@ -290,8 +298,9 @@ def optimizers(kind):
 @check()
 def candidates():
     # A mean would be the same of triplets that both replicas count.
-    loss = {"term_weights": BETWEEN, "reduction": "sum"}
-    compare(lambda: embedding_network(**loss), with_candidates())
+    options = {"term_weights": BETWEEN, "reduction": "sum"}
+    options["mining"] = CandidateMining()
+    compare(lambda: embedding_network(**options), with_candidates())
 
 
 @check()
@@ -301,7 +310,8 @@ def fewer_rows_than_replicas():
     batch["drawn_for"] = batch["drawn_for"][:1]
     for key in ("captions", "caption_image_ids", "is_negative"):
         batch[key] = batch[key][:1]
-    compare(lambda: embedding_network(norm="first"), batch)
+    mining = CandidateMining()
+    compare(lambda: embedding_network(norm="first", mining=mining), batch)
 
 
 @check(
@@ -317,7 +327,9 @@ def similarity(loss, count, has_candidates):
         head = PairHead((6, 3), 0.4, seed=30)
         network = SimilarityNetwork(*sides, head=head)
         network.build({"images": (None, 6), **VECTORS})
-        network.compile("sgd", num_candidates=count, pair_loss=loss)
+        mining = CandidateMining() if has_candidates else None
+        options = {"num_candidates": count, "pair_loss": loss}
+        network.compile("sgd", mining=mining, **options)
         return network
 
     compare(make, with_candidates() if has_candidates else made_batch())

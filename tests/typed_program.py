@@ -110,6 +110,8 @@ def losses() -> float:
     output = loss(FEATURES, texts, IDS, OWNERS)
     again = loss.with_masks(FEATURES, texts, masks)
     print(loss(texts, OWNERS).total, loss.within_view(texts, OWNERS).terms)
+    mining = tbnets.CandidateMining()
+    tbnets.CandidateMining.from_config(mining.get_config())
     pairs = tbnets.sample_pairs(IDS, OWNERS, seed=[0, 1], num_candidates=2)
     judged = tbnets.logistic_loss(texts[:, 0], OWNERS == 0, pairs.valid)
     print(indices, valid, again.terms["image_to_text"], judged.pair_accuracy)

@@ -8,15 +8,12 @@ import tensorflow as tf
 
 from tbnets.annotations import Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
-from tbnets.data.localization import candidates
 from tbnets.errors import check_kind
 from tbnets.layers.logit_scale import LogitScale
-from tbnets.losses import hinges
-from tbnets.losses.distances import similarities
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
-from tbnets.losses.replicas import Shares, gather
+from tbnets.losses.replicas import gather
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 
 WITHIN_VIEWS = TERMS[2:]
@@ -37,8 +34,7 @@ class EmbeddingNetwork(TwoBranchModel):
     integers `image_ids` `[n]` and `caption_image_ids` `[m]` that say which
     belong together (optionally `text_ids` `[m]`, equal for equal texts). `n`
     and `m` need not have a fixed ratio, and any of these may vary from batch
-    to batch. A batch that brings candidates of each caption
-    (`data.localization.candidates`) has its texts ranked against these.
+    to batch.
 
     Args:
         image_branch: `Branch` of the images.
@@ -84,6 +80,7 @@ class EmbeddingNetwork(TwoBranchModel):
         gradient_clip_norm: float | None = None,
         structure_steps: float = 0,
         structure_end: float | None = None,
+        mining: Any = None,
         **kwargs: Any,
     ) -> None:
         """Prepares the network for `fit`.
@@ -99,6 +96,9 @@ class EmbeddingNetwork(TwoBranchModel):
                 phrase localization: 8 of 10 epochs.
             structure_end: step from which they count no more, None for none.
                 Wang 2016, fine-tuning with hard negatives: its first.
+            mining: what mines a batch that brings more than images and
+                captions, such as a `CandidateMining`; None to rank the images
+                and captions of the batch.
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
         """
         advice = "Give for example tbnets.TripletLoss(margin=0.2)."
@@ -111,7 +111,7 @@ class EmbeddingNetwork(TwoBranchModel):
         if structure_end is not None:
             checked_number("structure_end", structure_end, 0)
         self.ranking_loss, self.structure_steps = ranking_loss, structure_steps
-        self.structure_end = structure_end
+        self.structure_end, self.mining = structure_end, mining
 
     @staticmethod
     def reported_names() -> list[str]:
@@ -137,15 +137,16 @@ class EmbeddingNetwork(TwoBranchModel):
     def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
         """Returns the `LossOutput` of one batch, of replicas of the whole."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
-        if candidates.has_candidates(batch):
-            return self._loss_among_candidates(batch, training)
+        if self.mining is not None:
+            return self.mining.ranking_output(self, batch, training)
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
         sides = (outputs[f"{side}_embeddings"] for side in ("image", "text"))
         images, texts, *ids = gather(*sides, *ids_of(batch))
         masks = positive_masks(*ids)
-        return self._loss().with_masks(images, texts, masks, self._idle())
+        loss, idle = self.current_loss(), self.idle_terms()
+        return loss.with_masks(images, texts, masks, idle)
 
-    def _loss(self):
+    def current_loss(self) -> RankingLoss:
         """Returns the loss, at the temperature that it has now.
 
         A step asks once: what is learned of a temperature depends on where
@@ -156,7 +157,7 @@ class EmbeddingNetwork(TwoBranchModel):
         temperature = self.logit_scale.learned_temperature()
         return self.ranking_loss.at_temperature(temperature)
 
-    def _idle(self):
+    def idle_terms(self) -> tuple[tuple[str, ...], Any]:
         """Returns the terms that wait at some steps, and whether they do now.
 
         A term that does not count is not computed, and reported as 0.
@@ -169,36 +170,6 @@ class EmbeddingNetwork(TwoBranchModel):
         if self.structure_end is not None:
             off |= step >= self.structure_end
         return WITHIN_VIEWS, off
-
-    def _loss_among_candidates(self, batch, training):
-        """Returns the `LossOutput` of captions with candidates of their own.
-
-        Source: Wang et al. 2018, Algorithm 1. Departures: whatever matches
-        in a batch is a positive, not the pairs that were drawn alone.
-        """
-        captions = batch["captions"]
-        with Shares(captions=tf.shape(captions)[0]).drawn():
-            texts = self.embed_text(captions, training=training)
-        as_served = self.embed_text(captions, training=False)
-        others = candidates.embed_as_served(self, batch["candidates"])
-        [others] = gather(others)
-        columns, valid = candidates.hardest_candidates(
-            similarities(as_served, others),
-            batch["is_negative"],
-            self.ranking_loss.kept_negatives,
-        )
-        images, picked, places = candidates.embed_picked(
-            self, batch, columns, valid, training
-        )
-        own = texts, places, valid, *ids_of(batch)
-        texts, places, valid, *ids = gather(*own)
-        masks = positive_masks(*ids)
-        views = hinges.views(images, texts, masks)
-        matches = tf.transpose(masks.image_to_text)
-        views["text_to_image"] = candidates.candidate_view(
-            texts, images, picked, matches, places, valid
-        )
-        return self._loss().of_views(views, idle=self._idle())
 
     def report(self, output: LossOutput) -> Tensors:
         """Returns loss and active share of each term, and what is learned."""

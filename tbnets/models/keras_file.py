@@ -10,6 +10,7 @@ import keras
 
 from tbnets import layers, losses, models
 from tbnets.annotations import Path
+from tbnets.data.localization import mining  # noqa: F401
 from tbnets.errors import InputError
 from tbnets.features import fisher_vectors, hub_text_encoder, image_encoders  # noqa: F401
 from tbnets.features.cnn_weights import check_datasets

@@ -1,6 +1,6 @@
 """The similarity network: two branches and a head that judges pairs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tbnets.annotations import Array, Batch, Tensors
 from tbnets.checked_numbers import checked_dict, checked_number
-from tbnets.data.localization import candidates
 from tbnets.errors import check_choice, check_kind
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.logistic import (
@@ -18,7 +17,7 @@ from tbnets.losses.logistic import (
     logistic_loss,
     softmax_loss,
 )
-from tbnets.losses.pairs import own_images, random_columns, sample_pairs
+from tbnets.losses.pairs import own_images, sample_pairs
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.replicas import Shares, gather, own_rows
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
@@ -35,8 +34,7 @@ class SimilarityNetwork(TwoBranchModel):
         x * y  -> head -> logit of "they match"
 
     Inner products of its embeddings mean nothing: only the head compares. A
-    batch is that of the `EmbeddingNetwork`; one that brings candidates of each
-    caption (`data.localization.candidates`) has its negatives among these.
+    batch is that of the `EmbeddingNetwork`.
 
     Args:
         image_branch: `Branch` of the images.
@@ -79,6 +77,7 @@ class SimilarityNetwork(TwoBranchModel):
         num_candidates: int = 1,
         sampling_seed: int = 0,
         pair_loss: str = PAIR_LOSSES[0],
+        mining: Any = None,
         **kwargs: Any,
     ) -> None:
         """Prepares the network for `fit`.
@@ -95,9 +94,12 @@ class SimilarityNetwork(TwoBranchModel):
                 is drawn.
             pair_loss: "logistic", of each pair for itself, as many that do
                 not match as match (Wang 2018); or "softmax", of each matching
-                pair among all that do not match of the batch: the caption's
-                candidates where it has some, else all other captions of the
-                image and all other images of the caption.
+                pair among all that do not match of the batch: all other
+                captions of the image and all other images of the caption, or
+                the caption's candidates with `CandidateMining`.
+            mining: what mines a batch that brings more than images and
+                captions, such as a `CandidateMining`; None to draw among the
+                images and captions of the batch.
             **kwargs: as `keras.Model.compile`, for example `jit_compile`.
 
         Raises:
@@ -107,7 +109,7 @@ class SimilarityNetwork(TwoBranchModel):
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("num_candidates", num_candidates, 1, whole=True)
         self.pair_loss, self.num_candidates = pair_loss, num_candidates
-        self.sampling_seed = sampling_seed
+        self.sampling_seed, self.mining = sampling_seed, mining
 
     @staticmethod
     def reported_names() -> list[str]:
@@ -172,14 +174,13 @@ class SimilarityNetwork(TwoBranchModel):
         Replicas judge a part of the pairs each, and tell the others.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS)
-        losses = {
-            ("logistic", False): self._logistic_loss,
-            ("logistic", True): self._logistic_loss_among_candidates,
-            ("softmax", False): self._softmax_loss,
-            ("softmax", True): self._softmax_loss_among_candidates,
-        }
-        has_candidates = candidates.has_candidates(batch)
-        return losses[self.pair_loss, has_candidates](batch, training)
+        is_softmax = self.pair_loss == "softmax"
+        if self.mining is None:
+            loss = self._softmax_loss if is_softmax else self._logistic_loss
+            return loss(batch, training)
+        mining = self.mining
+        loss = mining.softmax_output if is_softmax else mining.logistic_output
+        return loss(self, batch, training)
 
     def _embed_whole(self, batch, training):
         """Returns embeddings of all replicas' batch, and its ids."""
@@ -188,36 +189,49 @@ class SimilarityNetwork(TwoBranchModel):
     def _logistic_loss(self, batch, training):
         """Returns the `LogisticOutput` of captions with their images."""
         images, texts, *ids = self._embed_whole(batch, training)
-        seed, count = self._draw_seed(), self.num_candidates
+        seed, count = self.draw_seed(), self.num_candidates
         pairs = sample_pairs(*ids, seed=seed, num_candidates=count)
         image_rows = tf.gather(images, pairs.images)
         others = pairs.negatives
         if count > 1:
             drawn = tf.gather(texts, tf.reshape(others, [-1]))
             own = tf.repeat(image_rows, count, 0)
-            others = self._most_convincing(others, own, drawn)
+            others = self.most_convincing(others, own, drawn)
         texts = texts, tf.gather(texts, others[:, 0])
-        return self._logistic([image_rows] * 2, texts, pairs.valid, training)
+        images = [image_rows] * 2
+        return self.logistic_output(images, texts, pairs.valid, training)
 
-    def _logistic(self, images, texts, valid, training):
-        """Returns the `LogisticOutput` of pairs that match, and of others.
+    def logistic_output(
+        self,
+        images: Sequence[tf.Tensor],
+        texts: Sequence[tf.Tensor],
+        valid: tf.Tensor,
+        training: bool,
+    ) -> LogisticOutput:
+        """Returns the `LogisticOutput` of matching and of other pairs.
 
         Args:
-            images: embeddings of the images of either.
-            texts: those of their texts.
+            images: two tensors `[p, embedding_dim]`, the images of the pairs
+                that match and of the others.
+            texts: two tensors `[p, embedding_dim]`, their texts.
             valid: bool `[p]`, which pairs count, of both alike.
             training: whether dropout is on.
         """
-        logits = tf.concat(self._judge_each(images, texts, training), 0)
+        logits = tf.concat(self.judge_shared(images, texts, training), 0)
         is_match = tf.repeat([True, False], tf.shape(valid)[0])
         return logistic_loss(logits, is_match, tf.tile(valid, [2]))
 
-    def _judge_each(self, images, texts, training):
-        """Returns the logits of some lists of pairs, which replicas share.
+    def judge_shared(
+        self,
+        images: Sequence[tf.Tensor],
+        texts: Sequence[tf.Tensor],
+        training: bool,
+    ) -> Sequence[tf.Tensor]:
+        """Returns the logits of several lists of pairs; replicas share them.
 
         Args:
             images: list of embeddings `[p, embedding_dim]`.
-            texts: those of their texts.
+            texts: list of the embeddings of their texts.
             training: whether dropout is on.
 
         Returns:
@@ -230,57 +244,28 @@ class SimilarityNetwork(TwoBranchModel):
             logits = self.judge(*rows, training=training)
         return gather(*tf.split(logits, [*counts.values()]))
 
-    def _most_convincing(self, columns, images, texts):
-        """Returns of each row of columns that whose pair fits best.
+    def most_convincing(
+        self, columns: tf.Tensor, images: tf.Tensor, texts: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the column of each row whose pair has the largest logit.
 
         Args:
             columns: int32 `[n, k]`.
-            images: embeddings of the images, row after row.
-            texts: those of their texts.
+            images: `[n * k, embedding_dim]`, images of the pairs, row by row.
+            texts: `[n * k, embedding_dim]`, their texts.
 
         Returns:
             int32 `[n, 1]`.
         """
         sides = ([tf.stop_gradient(rows)] for rows in (images, texts))
-        [logits] = self._judge_each(*sides, training=False)
+        [logits] = self.judge_shared(*sides, training=False)
         best = tf.argmax(tf.reshape(logits, tf.shape(columns)), axis=1)
         return tf.gather(columns, best, batch_dims=1)[:, None]
 
-    def _draw_seed(self):
-        """Returns what decides the draws of a step, int32 `[2]`."""
+    def draw_seed(self) -> tf.Tensor:
+        """Returns the seed of a step's draws, int32 `[2]`."""
         step = tf.convert_to_tensor(self.optimizer.iterations)
         return tf.stack([self.sampling_seed, tf.cast(step, tf.int32)])
-
-    def _logistic_loss_among_candidates(self, batch, training):
-        """Returns the `LogisticOutput` of images with captions' candidates.
-
-        For each pair of an image and the caption that it was drawn for,
-        candidates of that caption are drawn as its negatives.
-
-        Source: Wang et al. 2018, Algorithm 1, pair sampling.
-        """
-        owners, is_negative = gather(batch["drawn_for"], batch["is_negative"])
-        count = tf.stack([tf.shape(owners)[0], self.num_candidates])
-        seed = self._draw_seed()
-        draws = tf.random.stateless_uniform(count, seed, alg="philox")
-        columns, valid = random_columns(is_negative, owners, draws)
-        if self.num_candidates > 1:
-            columns = self._hardest_candidates(batch, owners, columns)
-        images, picked, places = candidates.embed_picked(
-            self, batch, columns, valid[:, None], training
-        )
-        texts = [tf.gather(self._texts_of(batch, training), owners)] * 2
-        # A row more, so that there is one where nothing was picked.
-        others = tf.pad(picked, [[0, 1], [0, 0]])
-        others = tf.gather(others, places[:, 0])
-        return self._logistic([images, others], texts, valid, training)
-
-    def _texts_of(self, batch, training):
-        """Returns the embeddings of a batch's captions."""
-        captions = batch["captions"]
-        with Shares(captions=tf.shape(captions)[0]).drawn():
-            texts = self.embed_text(captions, training=training)
-        return gather(texts)[0]
 
     def _softmax_loss(self, batch, training):
         """Returns the `SoftmaxOutput` of captions with their images.
@@ -306,37 +291,6 @@ class SimilarityNetwork(TwoBranchModel):
             )
         ]
         return SoftmaxOutput(*(tf.add_n(both) / 2 for both in zip(*lists)))
-
-    def _softmax_loss_among_candidates(self, batch, training):
-        """Returns the `SoftmaxOutput` of images among captions' candidates."""
-        images, others = (batch[name] for name in ("images", "candidates"))
-        num_images = tf.shape(images)[0]
-        shares = Shares(images=num_images, candidates=tf.shape(others)[0])
-        rows = tf.concat([images, others], axis=0)
-        with shares.drawn():
-            rows = self.embed_images(rows, training=training)
-        images, others = gather(rows[:num_images], rows[num_images:])
-        owners, valid = gather(batch["drawn_for"], batch["is_negative"])
-        texts = tf.gather(self._texts_of(batch, training), owners)
-        # Only pairs of a caption and a candidate of its own are judged.
-        valid = tf.gather(valid, owners)
-        pairs = tf.where(valid)
-        images = images, tf.gather(others, pairs[:, 1])
-        texts = texts, tf.gather(texts, pairs[:, 0])
-        own, logits = self._judge_each(images, texts, training)
-        shape = tf.shape(valid, out_type=tf.int64)
-        others = tf.scatter_nd(pairs, logits, shape)
-        return softmax_loss(own, others, valid)
-
-    def _hardest_candidates(self, batch, owners, columns):
-        """Returns of each row of candidates the most convincing, `[n, 1]`."""
-        rows, all_count = batch["candidates"], tf.ones_like(columns, tf.bool)
-        rows, places = candidates.picked_rows(rows, columns, all_count)
-        [embeddings] = gather(candidates.embed_as_served(self, rows))
-        texts = self._texts_of(batch, training=False)
-        owners = tf.repeat(owners, self.num_candidates)
-        images = tf.gather(embeddings, tf.reshape(places, [-1]))
-        return self._most_convincing(columns, images, tf.gather(texts, owners))
 
     def report(self, output: LogisticOutput | SoftmaxOutput) -> Tensors:
         """Returns what there is to tell of the output of its loss."""

@@ -38,7 +38,8 @@ class Builder(NamedTuple):
     Args:
         build: (settings, fitted) -> a built Keras model with initial weights
             from the seed; `fitted` is what `TaskData.fit` returned.
-        compile: (network, settings, steps_per_epoch) -> None.
+        compile: (network, settings, steps_per_epoch, mining) -> None; the
+            mining is that of the task's data, or None.
         flag_groups: names of the groups of `tasks.settings.table` that these
             read.
         fixed: (flag, value) of flags that it leaves to others at one value,
@@ -219,8 +220,10 @@ def first_hard_epoch(settings):
     return epochs - last if last else None
 
 
-def compile_embedding_network(network, settings, steps_per_epoch, **more):
-    """Gives an `EmbeddingNetwork` its loss and optimizer; `more` of others."""
+def compile_embedding_network(
+    network, settings, steps_per_epoch, mining=None, **options
+):
+    """Compiles an `EmbeddingNetwork`; options are those of `compile`."""
     fine_tuned = first_hard_epoch(settings)
     network.compile(
         build_optimizer(settings, steps_per_epoch),
@@ -228,19 +231,20 @@ def compile_embedding_network(network, settings, steps_per_epoch, **more):
         gradient_clip_norm=settings.clip_norm or None,
         structure_steps=settings.structure_epochs * steps_per_epoch,
         structure_end=fine_tuned and fine_tuned * steps_per_epoch,
+        mining=mining,
         jit_compile=settings.jit_compile,
-        **more,
+        **options,
     )
 
 
-def compile_hm_lstm(network, settings, steps_per_epoch):
+def compile_hm_lstm(network, settings, steps_per_epoch, mining):
     """Gives an `HMLSTM` its losses and optimizer."""
     names = "phrase_weight", "region_mean_weight"
     own = {name: getattr(settings, name) for name in names}
-    compile_embedding_network(network, settings, steps_per_epoch, **own)
+    compile_embedding_network(network, settings, steps_per_epoch, mining, **own)
 
 
-def compile_similarity_network(network, settings, steps_per_epoch):
+def compile_similarity_network(network, settings, steps_per_epoch, mining):
     """Gives a `SimilarityNetwork` its pairs and optimizer."""
     network.compile(
         build_optimizer(settings, steps_per_epoch),
@@ -248,6 +252,7 @@ def compile_similarity_network(network, settings, steps_per_epoch):
         num_candidates=settings.num_candidates,
         sampling_seed=settings.seed,
         pair_loss=settings.pair_loss,
+        mining=mining,
         jit_compile=settings.jit_compile,
     )
 
@@ -272,7 +277,7 @@ BUILDERS = {
     ),
     "cca": Builder(
         build_cca,
-        lambda network, settings, steps_per_epoch: network.compile(),
+        lambda network, *_: network.compile(),
         ("cca",),
         fixed=(("epochs", 1), ("patience", 0)),
         usual=(

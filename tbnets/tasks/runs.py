@@ -142,7 +142,7 @@ def prepare(settings, folder, queries=(), workers=None):
         network = _build(task, fitted, kept)
         if begun:
             begun.put_into(network)
-        task.model.compile(network, settings, batches.num_batches)
+        task.compile(network, batches.num_batches)
     if lock is None and workers.is_chief:
         lock = lock_run(folder)
         check_untrained(folder)  # Another may have trained there since.

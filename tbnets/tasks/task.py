@@ -44,6 +44,8 @@ class TaskData:
     Attributes:
         fits: names that are always in what `fit` returns.
         extracts: which features a run extracts by itself, in words; or "".
+        mining: what mines its batches, as of `EmbeddingNetwork.compile`; None
+            for images and captions alone.
         held: what it holds from epoch to epoch: name -> JSON value or NumPy
             array. A checkpoint keeps it, a resumed run starts with it.
         encoders: what encodes images and texts, in a few words; "" where that
@@ -56,6 +58,7 @@ class TaskData:
     extracts = ""
     encoders = ""
     usual = "", {}
+    mining = None
 
     def __init__(self, settings):
         self.settings = settings
@@ -207,7 +210,7 @@ class Task:
         task.check(queries)                        # is all of it there?
         fitted   = task.data.fit()                 # words, sizes, ...
         network  = task.model.build(task.settings, fitted)
-        task.model.compile(network, task.settings, steps_per_epoch)
+        task.compile(network, steps_per_epoch)
         for each epoch:
             steps on batches of task.data
             metrics = task.scores(network, dev).metrics()
@@ -249,6 +252,11 @@ class Task:
                 f"--task={self.settings.task}. Leave it out."
             )
         self.data.check(queries)
+
+    def compile(self, network, steps_per_epoch):
+        """Compiles a network by the settings, with the mining of the data."""
+        mining = self.data.mining
+        self.model.compile(network, self.settings, steps_per_epoch, mining)
 
     def describe(self, network):
         """Returns in a few words what is trained."""

@@ -24,7 +24,7 @@ OF_CLONES = {
 
 SCRIPT = (
     "import sys; sys.argv[0] = '/bin/tbnets'; "
-    "from tbnets import commands; cli.main()"
+    "from tbnets import cli; cli.main()"
 )
 
 
@@ -41,7 +41,7 @@ def tbnets(*words, **environment):
 
 def test_without_a_verb_all_are_listed_and_nothing_heavy_is_loaded():
     code = (
-        "import sys; from tbnets import commands; cli.overview(); "
+        "import sys; from tbnets import cli; cli.overview(); "
         "print(*{'tensorflow', 'keras'} & sys.modules.keys())"
     )
     ended = subprocess.run(
@@ -228,7 +228,7 @@ def test_help_tells_of_a_model_on_a_server_where_one_is_taken(verb, takes):
 
 
 def test_help_may_be_read_in_part():
-    code = "from tbnets import commands; cli.main()"
+    code = "from tbnets import cli; cli.main()"
     head = f'{sys.executable} -c "{code}" --help | head -1'
     ended = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {head}"],

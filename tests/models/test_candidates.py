@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.data.localization.mining import CandidateMining
 from tbnets.layers.branch import Branch
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.logistic import PAIR_LOSSES
@@ -53,7 +54,7 @@ def embedding_network(weights, **loss):
     loss = TripletLoss(
         margin=MARGIN, reduction="sum", term_weights=weights, **loss
     )
-    network.compile("sgd", loss)
+    network.compile("sgd", loss, mining=CandidateMining())
     return network
 
 
@@ -173,6 +174,7 @@ def similarity_network(num_candidates=1, pair_loss="logistic"):
         num_candidates=num_candidates,
         sampling_seed=4,
         pair_loss=pair_loss,
+        mining=CandidateMining(),
     )
     return network
 

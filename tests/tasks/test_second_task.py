@@ -121,7 +121,7 @@ def build(settings, fitted):
     return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 
 
-def compile_with(network, settings, steps):
+def compile_with(network, settings, steps, mining):
     network.compile(keras.optimizers.Adam(settings.learning_rate), "mse")
 
 

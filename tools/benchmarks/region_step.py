@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from benchmarks import loss, timing
 from tbnets.data.localization import candidates
+from tbnets.data.localization.mining import CandidateMining
 from tbnets.layers.branch import Branch
 from tbnets.losses import presets, triplet
 from tbnets.models.embedding_network import EmbeddingNetwork
@@ -47,6 +48,7 @@ def run(num_images, hidden_dim, embedding_dim, repeats):
     network.compile(
         FusedAdam(1e-6),
         triplet.TripletLoss(**presets.PRESETS["wang2018_phrases"]),
+        mining=CandidateMining(),
     )
     picked = _num_picked(network, batch)
     everything, some = batch["candidates"], batch["candidates"][:picked]
@@ -79,7 +81,8 @@ def _run_softmax(batch, units, num_images, repeats):
     network.build(
         {"images": (None, REGION_DIM), "captions": (None, PHRASE_DIM)}
     )
-    network.compile(FusedAdam(1e-6), pair_loss="softmax")
+    mining = CandidateMining()
+    network.compile(FusedAdam(1e-6), pair_loss="softmax", mining=mining)
     regions = tf.concat([batch["images"], batch["candidates"]], axis=0)
     count = PHRASES + int(np.sum(batch["is_negative"]))
     pairs = tf.random.stateless_normal([count, units[-1]], (3, 0))

@@ -8,5 +8,6 @@ In the order in which data flow:
 - `hard_negatives`: which negatives the last epochs learn from, found once;
 - `sampler`: the rows of a batch: phrases, a region of each, the others;
 - `batches`: these rows as arrays;
-- `candidates`: what a step mines of them, and learns from.
+- `candidates`: what a step mines of them;
+- `mining`: the losses of networks that learn from them.
 """

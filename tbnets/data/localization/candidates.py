@@ -21,23 +21,10 @@ network's softmax, embeds them once.
 
 import tensorflow as tf
 
-from tbnets.checked_numbers import checked_dict
 from tbnets.losses import miners, replicas
 from tbnets.losses.hinges import View
 
 KEYS = ("drawn_for", "candidates", "is_negative")
-
-
-def has_candidates(batch):
-    """Tells whether a batch brings candidates; refuses half of them.
-
-    Raises:
-        ValueError: some of `KEYS` are there and others are not.
-    """
-    if not any(key in batch for key in KEYS):
-        return False
-    checked_dict("batch", batch, KEYS)
-    return True
 
 
 def embed_as_served(network, candidates):

@@ -5,6 +5,7 @@ import functools
 from tbnets.data.localization import hard_negatives
 from tbnets.data.localization.batches import PhraseBatches
 from tbnets.data.localization.examples import PhraseExamples
+from tbnets.data.localization.mining import CandidateMining
 from tbnets.data.localization.sampler import PhraseSampler, Sampling
 from tbnets.errors import InputError
 from tbnets.tasks.captioned_data import CaptionedData
@@ -31,6 +32,7 @@ class LocalizationData(CaptionedData):
         "text_features": "text_features_made_by",
     }
     of_phrases = True
+    mining = CandidateMining()
 
     def __init__(self, settings):
         super().__init__(settings)
