@@ -1,6 +1,7 @@
 """Tests of the files by which TensorFlow Serving serves a model."""
 
 import json
+import pathlib
 
 import pytest
 from google.protobuf import (
@@ -13,6 +14,8 @@ from google.protobuf import (
 
 from tbnets.serving import deployment, warmup
 from tbnets.serving.saved_files import METADATA_FILE
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 CONFIG = pytest.importorskip(
     "tensorflow_serving.config.model_server_config_pb2"
@@ -131,3 +134,12 @@ def test_the_manifests_are_what_docker_and_kubernetes_read(tmp_path):
 def test_a_name_that_no_url_has_is_refused(name):
     with pytest.raises(ValueError, match="`output` must be a folder called"):
         deployment.check_name(name)
+
+
+def test_the_image_is_named_once_and_its_release_is_on_the_page():
+    image = deployment.IMAGE.partition(":")[0] + ":"
+    files = [*ROOT.glob("tbnets/**/*.py"), *ROOT.glob("docs/*.md")]
+    texts = [path.read_text("utf-8") for path in files]
+    assert sum(text.count(image) for text in texts) == 1
+    release = deployment.IMAGE.removeprefix(image)
+    assert release in (ROOT / "docs/served_graphs.md").read_text("utf-8")
