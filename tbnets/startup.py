@@ -5,7 +5,7 @@ import ctypes
 import errno
 import gc
 import importlib.abc
-import importlib.util
+import importlib.machinery
 import logging as py_logging
 import os
 import pathlib
@@ -64,8 +64,7 @@ class _QuietTensorFlow(importlib.abc.MetaPathFinder):
         """Finds TensorFlow as usual; its loader then runs quietly."""
         if fullname != "tensorflow":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None:
             execute = spec.loader.exec_module
 

@@ -26,7 +26,7 @@ import pathlib
 import sys
 import traceback
 
-from tbnets import commands, startup
+from tbnets import cli, startup
 
 folder, lines = pathlib.Path(sys.argv[1]), sys.argv[2]
 
@@ -41,7 +41,7 @@ for name, line in json.loads(lines):
     with contextlib.redirect_stderr(text):
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                startup.run(lambda: commands.call(name, line))
+                startup.run(lambda: cli.call(name, line))
             except SystemExit as error:
                 code = error.code or 0
                 if isinstance(code, str):

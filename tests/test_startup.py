@@ -61,6 +61,8 @@ def work():
     elif kind == "kernels":
         print(startup.kernels())
     elif kind == "tensorflow":  # Late, as in a function of a command.
+        import importlib.util
+        assert importlib.util.find_spec("tensorflow")  # As a library may ask.
         import tensorflow
         import tensorflow.inner
         assert tensorflow.loaded

@@ -15,7 +15,7 @@ def ask(verb, *words):
     """Returns (standard output, standard error, error) of a verb.
 
     Args:
-        verb: a key of `commands.VERBS`, or a tool of the clone.
+        verb: a key of `cli.VERBS`, or a tool of the clone.
         *words: the command line behind it.
 
     Returns:

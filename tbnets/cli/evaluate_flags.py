@@ -157,8 +157,8 @@ class Options(checks.OfRun, OfData, checks.Choosing):
     json: str = flag("", "File to write the metrics to.")
     map: str = flag(
         "",
-        "PNG to write: images, captions and noun phrases of the split, laid "
-        "out in a plane by t-SNE (Niu 2017, Fig. 8).",
+        "File to write (.png): images, captions and noun phrases of the split, "
+        "laid out in a plane by t-SNE (Niu 2017, Fig. 8).",
     )
     map_images: Annotated[int, Limits(1, 1000)] = flag(
         60,

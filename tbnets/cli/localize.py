@@ -85,7 +85,7 @@ class Options(Asked, Choosing):
     output: str = flag(
         "",
         "Where to draw the boxes: a file that ends with .png, or a folder, "
-        "which gets PHOTO.localized.png for each photo.",
+        "such as a name without ending, for PHOTO.localized.png of each photo.",
     )
     json: str = flag(
         "",
@@ -113,19 +113,23 @@ def read_words(options):
 def places_of_pictures(options, photos):
     """Returns the path of each photo's picture; "" where none is drawn.
 
+    A new `--output` is a folder if it has no ending, or ends with a slash.
+
     Raises:
         ValueError: `--output` is neither a folder nor a PNG, or two photos
             have one name.
     """
-    output = options.output
-    is_folder = os.path.isdir(output) or not pathlib.Path(output).suffix
+    output, path = options.output, pathlib.Path(options.output)
     if not output:
         return [""] * len(photos)
+    is_folder = path.is_dir()
+    if not path.exists():
+        is_folder = not path.suffix or output.endswith("/")
     if not is_folder:
         if len(photos) > 1:
             raise InputError(
                 "`--output` must be a folder for several photos. Received: "
-                f"--output={output}. Leave out the ending."
+                f"--output={output}. Name a folder, or localize one photo."
             )
         check_place("output", output, ".png")
         return [output]

@@ -61,7 +61,7 @@ class Options:
         "From 0 (the objects alone) to 1 (many lines and blots, strong noise).",
     )
     contact_sheet: str = flag(
-        "", "PNG to write: twelve scenes of all splits with captions."
+        "", "File to write (.png): twelve scenes of all splits with captions."
     )
     draw_boxes: bool = flag(
         False, "Draw the objects' boxes on the contact sheet."

@@ -27,6 +27,7 @@ import numpy as np
 import PIL.Image
 import PIL.ImageOps
 
+from tbnets.cli.checks import check_ending
 from tbnets.cli.data_flags import Photos
 from tbnets.cores import usable_cores
 from tbnets.data import entities, images
@@ -56,7 +57,9 @@ class Options(Proposals, Photos):
     )
     recall_at: Counts = flag([50, 100, 200], "Numbers of boxes to tell it for.")
     picture: str = flag(
-        "", "PNG of some photos with their first boxes and those of --recall."
+        "",
+        "File to write (.png): some photos with their first boxes and those of "
+        "--recall.",
     )
 
 
@@ -127,7 +130,8 @@ def draw_cell(options, path, boxes):
 
 
 def main(options):
-    """Proposes by the flags; tells the recall and draws if asked."""
+    """Proposes boxes, prints their recall and draws some of them."""
+    check_ending("picture", options.picture, ".png")
     photos, share = options.find_share()
     how = {"workers": options.workers, "shard_images": options.shard_images}
     make(photos, options, options.output, share=share, **how)

@@ -93,12 +93,12 @@ class Options(Asked):
     top: Count = flag(5, "Answers per query.")
     montage: str | None = flag(
         None,
-        "PNG to write: a row per query with its best images, of 40 queries and "
-        "50 images at most; by default answers.png in the folder of --cache, "
-        "empty for none.",
+        "File to write (.png): a row per query with its best images, of 40 "
+        "queries and 50 images at most; by default answers.png in the "
+        "folder of --cache, empty for none.",
     )
     html: str = flag(
-        "", "HTML page to write: the best images of each query, with links."
+        "", "Page to write (.html): the best images of each query, with links."
     )
     cache: str = flag(
         "",

@@ -24,8 +24,7 @@ class SeededDropout(ConfiguredLayer):
     goes on with exactly the masks it would have drawn, on every Keras
     version; the random generators of Keras itself are not saved with the
     weights in all of them. XLA draws other masks than a plain graph does.
-    Replicas that share a batch (`replicas`) drop of its rows what one device
-    would drop of them.
+    Replicas that share a batch draw masks of their own.
 
     Args:
         rate: fraction of units set to 0, in [0, 1); the rest is scaled by
@@ -64,11 +63,10 @@ class SeededDropout(ConfiguredLayer):
             return inputs
         draws = tf.convert_to_tensor(self.draws)
         self.draws.assign(draws + 1)
+        count = replicas.num_replicas()
+        if count > 1:
+            context = tf.distribute.get_replica_context()
+            place = tf.cast(context.replica_id_in_sync_group, tf.int32)
+            draws = draws * count + place
         seed = tf.stack([tf.constant(self.stream, tf.int32), draws])
-        if replicas.num_replicas() == 1:
-            return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed)
-
-        def draw(shape, dtype):
-            return replicas.uniform_rows(seed, shape, dtype)
-
-        return tf.nn.experimental.general_dropout(inputs, self.rate, draw)
+        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed)

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tbnets.annotations import Array
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.layers.tree_lstm import TreeLSTM
-from tbnets.losses import replicas
 from tbnets.text.packed_trees import PackedTrees, pack_trees
 
 
@@ -82,9 +81,7 @@ class TreeEncoder(TextEncoder):
         if not self.built:
             self.build(inputs.shape)
         trees = pack_trees(inputs, noun_phrases=not self.tied)
-        # Of words a replica has any number.
-        with replicas.Shares(words=tf.size(trees.word_ids)).drawn():
-            words = self.word_vectors(trees.word_ids, training)
+        words = self.word_vectors(trees.word_ids, training)
         states = self.tree_lstm(words, trees)
         if self.mean_beside:
             states = tf.concat([states, span_means(words, trees)], axis=1)

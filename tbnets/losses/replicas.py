@@ -12,27 +12,7 @@ Outside of a strategy, and where it has one replica, a graph computes nothing
 more for it.
 """
 
-import contextlib
-import contextvars
-
 import tensorflow as tf
-
-PHILOX = 1
-"""What TensorFlow calls the algorithm behind stateless random numbers on CPUs
-and GPUs; it counts in blocks of 16 bytes of random bits."""
-_drawn = contextvars.ContextVar("drawn", default=None)
-_statistics = contextvars.ContextVar("statistics", default="all")
-STATISTICS = "all", "replica"
-
-
-@contextlib.contextmanager
-def _within(variable, value):
-    """Gives a `ContextVar` a value in what is done within."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
 
 
 def num_replicas():
@@ -120,120 +100,21 @@ def own_rows(rows):
     return rows[start:stop]
 
 
-class Shares:
-    """Where the rows of this replica stand among those of all.
-
-    That takes the replicas a message to each other, sent when it is asked.
+def span(num_rows):
+    """Returns the place of this replica's rows among those of all replicas.
 
     Args:
-        **own: name -> int32 scalar, how many rows this replica has.
-    """
-
-    def __init__(self, **own):
-        self._own, self._counts = own, None
-
-    def _of(self, name):
-        """Returns (first, own, total) of the rows of a name, int32 scalars."""
-        if self._counts is None:
-            context = tf.distribute.get_replica_context()
-            place = context.replica_id_in_sync_group
-            own = tf.stack(list(self._own.values()))
-            rows = tf.one_hot(place, num_replicas(), dtype=own.dtype)
-            counts = summed(rows[:, None] * own)
-            first = tf.cumsum(counts, exclusive=True)[place]
-            self._counts = first, own, tf.reduce_sum(counts, axis=0)
-        column = list(self._own).index(name)
-        return [one[column] for one in self._counts]
-
-    def total(self, name):
-        """Returns how many rows of a name all replicas have."""
-        return self._own[name] if num_replicas() == 1 else self._of(name)[2]
-
-    def own(self, name, rows):
-        """Returns which rows of this replica some rows of the whole are.
-
-        Args:
-            name: of the rows.
-            rows: int32 `[n]`, of all replicas' rows.
-
-        Returns:
-            int32 `[k]`, those that this replica has, counted from its first.
-        """
-        if num_replicas() == 1:
-            return rows
-        first, own, _ = self._of(name)
-        rows -= first
-        return tf.boolean_mask(rows, (rows >= 0) & (rows < own))
-
-    def drawn(self, *names):
-        """Layers draw random numbers for rows of these names, one by one.
-
-        A layer is given this replica's rows of the first name, then those of
-        the second, and drops of each what it would drop of it if all rows of
-        the first name, then all of the second were there.
-
-        Args:
-            *names: of the rows; none for all, in their order.
-        """
-        return _within(_drawn, (self, names or [*self._own]))
-
-    def _ranges(self, names):
-        """Returns (first, own) of each name, behind all rows before it."""
-        before, ranges = 0, []
-        for name in names:
-            first, own, total = self._of(name)
-            ranges.append((before + first, own))
-            before += total
-        return ranges
-
-
-def uniform_rows(seed, shape, dtype):
-    """Draws random numbers of this replica's rows.
-
-    They are those that `tf.random.stateless_uniform(shape, seed)` would draw
-    for these rows if `shape` had the rows of all replicas.
-
-    Args:
-        seed: int32 `[2]`.
-        shape: int32 `[rank]`, of this replica's rows.
-        dtype: of the numbers.
+        num_rows: int32 scalar, how many rows this replica has.
 
     Returns:
-        `dtype` of that shape, in [0, 1).
+        (first, total): int32 scalars, the place of its first row, and the
+        number of rows of all replicas.
     """
-    shape = tf.convert_to_tensor(shape)
-    per_row = tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
-    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
-    # A number takes four bytes of a block, a double eight.
-    block = 2 if tf.as_dtype(dtype) == tf.float64 else 4
-    parts = []
-    shares, names = _drawn.get() or (Shares(rows=shape[0]), ["rows"])
-    for first, count in shares._ranges(names):
-        start, size = tf.unstack(tf.cast([first, count], tf.int64) * per_row)
-        skipped = start % block
-        blocks = tf.cast(tf.stack([start // block, 0]), tf.uint64)
-        numbers = tf.raw_ops.StatelessRandomUniformV2(
-            shape=[size + skipped],
-            key=key,
-            counter=counter + blocks,
-            alg=PHILOX,
-            dtype=dtype,
-        )
-        parts.append(numbers[skipped:])
-    return tf.reshape(tf.concat(parts, axis=0), shape)
-
-
-def are_statistics_shared():
-    """Tells whether batch normalisation made here asks all replicas."""
-    is_shared = tf.distribute.get_strategy().num_replicas_in_sync > 1
-    return is_shared and _statistics.get() == "all"
-
-
-def batch_statistics(whose):
-    """Layers made within normalise by the statistics of "all" or "replica".
-
-    Args:
-        whose: of `STATISTICS`; of the whole batch, or of the rows of each
-            replica.
-    """
-    return _within(_statistics, whose)
+    if num_replicas() == 1:
+        return 0, num_rows
+    context = tf.distribute.get_replica_context()
+    place = context.replica_id_in_sync_group
+    counts = summed(
+        tf.one_hot(place, num_replicas(), dtype=tf.int32) * num_rows
+    )
+    return tf.cumsum(counts, exclusive=True)[place], tf.reduce_sum(counts)

@@ -12,7 +12,7 @@ from tbnets.errors import InputError
 from tbnets.losses.contrastive import pair_views
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import LossOutput, RankingLoss
-from tbnets.losses.replicas import Shares, gather
+from tbnets.losses.replicas import gather
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.sides import build_side, embed_side
 from tbnets.models.two_branch import IDS, INPUTS, ids_of
@@ -179,8 +179,7 @@ class HMLSTM(EmbeddingNetwork):
         nodes = tf.gather(trees.rows, phrase_nodes)
         rows = tf.concat([trees.roots, nodes], axis=0)
         states, count = tf.gather(states, rows), tf.size(trees.roots)
-        with Shares(captions=count, phrases=tf.size(phrase_nodes)).drawn():
-            embeddings = self.text_branch(states, training=training)
+        embeddings = self.text_branch(states, training=training)
         return embeddings[:count], embeddings[count:]
 
     def embed_noun_phrases(
@@ -250,15 +249,11 @@ class HMLSTM(EmbeddingNetwork):
         """
         images, regions = batch["images"], batch["regions"]
         count = tf.shape(images)[0]
-        rows = Shares(images=count, regions=tf.shape(regions)[0])
         if self.region_branch is not None:
-            with rows.drawn("images"):
-                images = self.embed_images(images, training=training)
-            with rows.drawn("regions"):
-                return images, self.embed_regions(regions, training=training)
+            images = self.embed_images(images, training=training)
+            return images, self.embed_regions(regions, training=training)
         both = tf.concat([images, regions], axis=0)
-        with rows.drawn("images", "regions"):
-            both = self.embed_images(both, training=training)
+        both = self.embed_images(both, training=training)
         return both[:count], both[count:]
 
 

@@ -19,7 +19,7 @@ from tbnets.losses.logistic import (
 )
 from tbnets.losses.pairs import own_images, sample_pairs
 from tbnets.losses.positives import positive_masks
-from tbnets.losses.replicas import Shares, gather, own_rows
+from tbnets.losses.replicas import gather, own_rows
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 
 
@@ -238,11 +238,10 @@ class SimilarityNetwork(TwoBranchModel):
             List of float32 `[p]`.
         """
         sides = [[*map(own_rows, side)] for side in (images, texts)]
-        counts = {str(i): tf.shape(rows)[0] for i, rows in enumerate(sides[0])}
-        with Shares(**counts).drawn():
-            rows = (tf.concat(side, 0) for side in sides)
-            logits = self.judge(*rows, training=training)
-        return gather(*tf.split(logits, [*counts.values()]))
+        counts = [tf.shape(rows)[0] for rows in sides[0]]
+        rows = (tf.concat(side, 0) for side in sides)
+        logits = self.judge(*rows, training=training)
+        return gather(*tf.split(logits, counts))
 
     def most_convincing(
         self, columns: tf.Tensor, images: tf.Tensor, texts: tf.Tensor
@@ -277,8 +276,7 @@ class SimilarityNetwork(TwoBranchModel):
         images, texts, *ids = self._embed_whole(batch, training)
         matches = positive_masks(*ids).image_to_text
         own = own_rows(images)
-        with Shares(pairs=tf.shape(own)[0] * tf.shape(texts)[0]).drawn():
-            logits = self.similarities(own, texts, training=training)
+        logits = self.similarities(own, texts, training=training)
         [logits] = gather(logits)
         own = own_images(*ids[:2])
         known, own = own[:, None] >= 0, tf.maximum(own, 0)

@@ -141,13 +141,8 @@ class TwoBranchModel(CheckedModel):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the embeddings of `images` and of `captions`."""
         inputs = checked_dict("inputs", inputs, INPUTS)
-        images, captions = (inputs[name] for name in INPUTS)
-        rows = {name: tf.shape(inputs[name])[0] for name in INPUTS}
-        rows = replicas.Shares(**rows)
-        with rows.drawn("images"):
-            images = self.embed_images(images, training=training)
-        with rows.drawn("captions"):
-            return images, self.embed_text(captions, training=training)
+        images = self.embed_images(inputs["images"], training=training)
+        return images, self.embed_text(inputs["captions"], training=training)
 
     def similarities(
         self, image_embeddings: Array, text_embeddings: Array

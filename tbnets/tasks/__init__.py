@@ -1,48 +1,16 @@
-"""What a run is about: its data, network, measures and endpoints.
+"""The tasks and models that a run may have.
 
-`TASKS` and `parts.BUILDERS` are the two axes of a run: what it is about, and
-what is trained for it. Each is a plain dict; an entry is all it takes.
+The names of `registry` are attributes of this package. The first use of one
+imports TensorFlow; reading flags (`settings`) does not.
 """
 
-from tbnets.errors import InputError, check_choice
-from tbnets.tasks.hierarchical.spec import compose as compose_hierarchical
-from tbnets.tasks.localization.spec import SPEC as LOCALIZATION
-from tbnets.tasks.matching.spec import SPEC as MATCHING
-from tbnets.tasks.parts import BUILDERS
-from tbnets.tasks.settings.settings import make_settings
+import importlib
 
-TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
-COMPOSED = {"hm_lstm": {"matching": compose_hierarchical}}
-"""Model -> task -> function that composes the task for this model, instead of
-that of its `TaskSpec`. Such a model is for these tasks alone."""
+_NAMES = {"BUILDERS", "COMPOSED", "TASKS", "open_task", "settings_of"}
 
 
-def settings_of(record):
-    """Returns the `Settings` that a task and a model make of a record.
-
-    Args:
-        record: dict, flag -> value, of all flags; it names both.
-
-    Raises:
-        ValueError: --task or --model is unknown; the known ones are listed.
-    """
-    for name, known in (("task", TASKS), ("model", BUILDERS)):
-        check_choice(f"--{name}", record[name], known)
-    task, model = TASKS[record["task"]], BUILDERS[record["model"]]
-    tasks = COMPOSED.get(record["model"], TASKS)
-    if record["task"] not in tasks:
-        raise InputError(
-            f"`--task` must be {' or '.join(tasks)} with --model="
-            f"{record['model']}. Received: --task={record['task']}. Change "
-            "one of them."
-        )
-    groups = ("run", *task.flag_groups, *model.flag_groups)
-    return make_settings(record, groups, dict((*task.fixed, *model.fixed)))
-
-
-def open_task(settings):
-    """Returns the task of some settings."""
-    compose = COMPOSED.get(settings.model, {}).get(
-        settings.task, TASKS[settings.task].compose
-    )
-    return compose(settings, BUILDERS[settings.model])
+def __getattr__(name):
+    """Imports a name of `registry` when it is first used."""
+    if name in _NAMES:
+        return getattr(importlib.import_module("tbnets.tasks.registry"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}.")

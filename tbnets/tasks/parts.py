@@ -19,7 +19,6 @@ from tbnets.layers.logit_scale import LARGEST, LogitScale
 from tbnets.layers.pair_head import PairHead
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.infonce import InfoNCELoss
-from tbnets.losses.replicas import batch_statistics
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
@@ -78,21 +77,19 @@ def _build_branch(settings, name):
     is_text = name == "text_branch"
     units = settings.text_units if is_text else settings.image_units
     own = settings.batch_normalization, settings.dropout, settings.input_dropout
-    with batch_statistics(settings.batch_statistics):
-        return Branch(units, *own, seed_of(settings.seed, name, len(units)))
+    return Branch(units, *own, seed_of(settings.seed, name, len(units)))
 
 
 def _two_branches(settings, fitted):
     """Returns what all networks with gradients have; begins with the seed."""
     keras.utils.set_random_seed(settings.seed)
     keras.mixed_precision.set_global_policy(settings.precision)
-    with batch_statistics(settings.batch_statistics):
-        return {
-            "image_branch": _build_branch(settings, "image_branch"),
-            "text_branch": _build_branch(settings, "text_branch"),
-            "image_encoder": encoders.build_image_encoder(settings, fitted),
-            "text_encoder": encoders.build_text_encoder(settings, fitted),
-        }
+    return {
+        "image_branch": _build_branch(settings, "image_branch"),
+        "text_branch": _build_branch(settings, "text_branch"),
+        "image_encoder": encoders.build_image_encoder(settings, fitted),
+        "text_encoder": encoders.build_text_encoder(settings, fitted),
+    }
 
 
 def build_embedding_network(settings, fitted):

@@ -170,7 +170,7 @@ def test_each_verb_has_a_tool_that_is_the_same(verb):
     module = importlib.import_module(f"tbnets.cli.{verb}")
     assert f"tools/{verb}.py" in module.__doc__
     text = (ROOT / "tools" / f"{verb}.py").read_text("utf-8")
-    assert f'commands.run_tool("{verb}")' in text
+    assert f'cli.run_tool("{verb}")' in text
     assert text.count("\n") == 6
 
 

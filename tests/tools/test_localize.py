@@ -23,6 +23,7 @@ def folder(tmp_path_factory):
     tiny_localizer.write_model(folder / "features" / "1", None)
     photo = tiny_localizer.write_photo(folder / "photo.png")
     (folder / "cut.png").write_bytes(photo.read_bytes()[:-30])
+    (folder / "file").touch()
     for name in ("black.png", "black.PNG"):
         PIL.Image.new("RGB", (60, 40)).save(folder / name)
     return folder
@@ -58,7 +59,7 @@ def answers(folder):
         "nothing there": [model, f"{folder}/black.png", "red"],
         "several": [
             *(model, f"--json={folder}/several.json"),
-            *(f"--output={folder}/drawn", photo, f"{folder}/cut.png"),
+            *(f"--output={folder}/drawn.d/", photo, f"{folder}/cut.png"),
             *(f"{folder}/black.PNG", "red"),
         ],
         "to a program": [model, "--json=-", photo, "zebra"],
@@ -69,6 +70,7 @@ def answers(folder):
         "no photo": [model, f"{folder}/none.jpg", "red"],
         "cut photo": [model, f"{folder}/cut.png", "red"],
         "no ending": [model, f"--output={folder}/a.out", photo, "red"],
+        "no folder to draw in": ["--model=none", "--output=file", photo, "red"],
         "one for two": [model, "--output=a.png", photo, photo, "red"],
         "over the photo": [model, f"--output={photo}", photo, "red"],
         "no folder": [model, f"--json={folder}/none/a.json", photo, "red"],
@@ -151,8 +153,8 @@ def test_the_boxes_are_drawn(answers, folder):
         assert PIL.ImageColor.getrgb(colour) in colours
     # What no flag asks for is not written.
     assert "drawn" not in answers["unknown"][0]
-    names = ["black.PNG", "black.png", "cut.png", "drawn", "drawn.png"]
-    names += ["features", "found.json", "model", "out", "photo.png"]
+    names = ["black.PNG", "black.png", "cut.png", "drawn.d", "drawn.png"]
+    names += ["features", "file", "found.json", "model", "out", "photo.png"]
     names += ["several.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
 
@@ -167,7 +169,7 @@ def test_several_photos_are_asked_for_the_same(answers, folder):
     alone = json.loads((folder / "found.json").read_text())
     assert records[0].keys() == alone.keys()
     assert [bool(one["phrases"][0]["regions"]) for one in records] == [1, 0]
-    drawn = sorted(path.name for path in (folder / "drawn").iterdir())
+    drawn = sorted(path.name for path in (folder / "drawn.d").iterdir())
     assert drawn == ["black.localized.png", "photo.localized.png"]
 
 
@@ -203,6 +205,7 @@ def test_a_photo_without_proposals_is_told(answers):
         ("no photo", "none.jpg', which is not there"),
         ("cut photo", "cut.png', which does not decode"),
         ("no ending", "`--output` must be a file that ends with .png"),
+        ("no folder to draw in", "`--output` must be a file that ends"),
         ("one for two", "`--output` must be a folder for several photos"),
         ("over the photo", "`--output` must not be a photo"),
         ("two of one name", "two photos called photo. Draw them one by one"),

@@ -121,10 +121,11 @@ def test_shares_of_boxes_are_joined_to_the_bytes_of_one_run(folder, tmp_path):
 
 
 def test_propose_regions_bad_flags_say_what_to_change(folder, tmp_path):
-    code, _, errors = run(
-        f"--images={folder / 'images'}",
-        f"--output={tmp_path / 'store'}",
-        "--recall_at=5,x",
-    )
-    assert code == 1 and "--recall_at=5,x" in errors
-    assert not (tmp_path / "store").exists()
+    for flag in ("--recall_at=5,x", "--picture=out"):
+        code, _, errors = run(
+            f"--images={folder / 'images'}",
+            f"--output={tmp_path / 'store'}",
+            flag,
+        )
+        assert code == 1 and flag in errors
+        assert not (tmp_path / "store").exists()

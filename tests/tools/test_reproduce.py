@@ -335,7 +335,7 @@ def test_runs_of_a_row_that_is_evaluated_are_when_it_is_recorded(
         with open(path, "w") as file:
             json.dump({"recall_sum": 300.0 + len(asked)}, file)
 
-    monkeypatch.setattr(recording.commands, "call", evaluate)
+    monkeypatch.setattr(recording.cli, "call", evaluate)
     _, kept = record(run, name="levelled")
     shown = [f"--run_dir={run}", "--combine_with=runs/other_3"]
     shown.append("--query_bank=train")

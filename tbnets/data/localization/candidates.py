@@ -97,10 +97,13 @@ def picked_rows(candidates, columns, valid):
         (rows, places): of replicas, `rows` are those that this one has, and
         `places` int32 `[m, k]` counts through the rows of all.
     """
-    shares = replicas.Shares(candidates=tf.shape(candidates)[0])
-    total = shares.total("candidates")
+    num_rows = tf.shape(candidates)[0]
+    first, total = replicas.span(num_rows)
     used, places = used_columns(columns, valid, total)
-    return tf.gather(candidates, shares.own("candidates", used)), places
+    if replicas.num_replicas() > 1:
+        used -= first
+        used = tf.boolean_mask(used, (used >= 0) & (used < num_rows))
+    return tf.gather(candidates, used), places
 
 
 def embed_picked(network, batch, columns, valid, training):
@@ -121,10 +124,9 @@ def embed_picked(network, batch, columns, valid, training):
     """
     images = batch["images"]
     picked, places = picked_rows(batch["candidates"], columns, valid)
-    num_images, num_picked = tf.shape(images)[0], tf.shape(picked)[0]
+    num_images = tf.shape(images)[0]
     both = tf.concat([images, picked], axis=0)
-    with replicas.Shares(images=num_images, picked=num_picked).drawn():
-        embeddings = network.embed_images(both, training=training)
+    embeddings = network.embed_images(both, training=training)
     both = embeddings[:num_images], embeddings[num_images:]
     return *replicas.gather(*both), places
 

@@ -15,7 +15,7 @@ from tbnets.losses.logistic import LogisticOutput, SoftmaxOutput, softmax_loss
 from tbnets.losses.pairs import random_columns
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import LossOutput
-from tbnets.losses.replicas import Shares, gather
+from tbnets.losses.replicas import gather
 
 IDS = ("image_ids", "caption_image_ids")
 
@@ -57,7 +57,7 @@ class CandidateMining:
             training: whether dropout is on.
         """
         batch = checked_dict("batch", batch, candidates.KEYS)
-        texts = _embed_captions(network, batch, training)
+        texts = network.embed_text(batch["captions"], training=training)
         as_served = network.embed_text(batch["captions"], training=False)
         others = candidates.embed_as_served(network, batch["candidates"])
         [others] = gather(others)
@@ -105,7 +105,9 @@ class CandidateMining:
         images, picked, places = candidates.embed_picked(
             network, batch, columns, valid[:, None], training
         )
-        [texts] = gather(_embed_captions(network, batch, training))
+        [texts] = gather(
+            network.embed_text(batch["captions"], training=training)
+        )
         texts = [tf.gather(texts, owners)] * 2
         # A row more, so that there is one where nothing was picked.
         others = tf.pad(picked, [[0, 1], [0, 0]])
@@ -125,13 +127,13 @@ class CandidateMining:
         batch = checked_dict("batch", batch, candidates.KEYS)
         images, others = (batch[name] for name in ("images", "candidates"))
         num_images = tf.shape(images)[0]
-        shares = Shares(images=num_images, candidates=tf.shape(others)[0])
         rows = tf.concat([images, others], axis=0)
-        with shares.drawn():
-            rows = network.embed_images(rows, training=training)
+        rows = network.embed_images(rows, training=training)
         images, others = gather(rows[:num_images], rows[num_images:])
         owners, valid = gather(batch["drawn_for"], batch["is_negative"])
-        [texts] = gather(_embed_captions(network, batch, training))
+        [texts] = gather(
+            network.embed_text(batch["captions"], training=training)
+        )
         texts = tf.gather(texts, owners)
         # Only pairs of a caption and a candidate of its own are judged.
         valid = tf.gather(valid, owners)
@@ -144,19 +146,12 @@ class CandidateMining:
         return softmax_loss(own, others, valid)
 
 
-def _embed_captions(network, batch, training):
-    """Returns the embeddings of a replica's captions."""
-    captions = batch["captions"]
-    with Shares(captions=tf.shape(captions)[0]).drawn():
-        return network.embed_text(captions, training=training)
-
-
 def _most_convincing(network, batch, owners, columns):
     """Returns the candidate of each row that fits best, int32 `[n, 1]`."""
     rows, all_count = batch["candidates"], tf.ones_like(columns, tf.bool)
     rows, places = candidates.picked_rows(rows, columns, all_count)
     [embeddings] = gather(candidates.embed_as_served(network, rows))
-    [texts] = gather(_embed_captions(network, batch, training=False))
+    [texts] = gather(network.embed_text(batch["captions"], training=False))
     owners = tf.repeat(owners, network.num_candidates)
     images = tf.gather(embeddings, tf.reshape(places, [-1]))
     return network.most_convincing(columns, images, tf.gather(texts, owners))

@@ -6,7 +6,6 @@ from typing import Annotated
 from tbnets.losses.distances import DISTANCES
 from tbnets.losses.logistic import PAIR_LOSSES
 from tbnets.losses.presets import INFONCE, LOSSES
-from tbnets.losses.replicas import STATISTICS
 from tbnets.losses.triplet import NEGATIVES, REDUCTIONS
 from tbnets.tasks.settings.flag import (
     Amount,
@@ -191,13 +190,6 @@ class Training:
         choices=("float32", "mixed_bfloat16"),
     )
     jit_compile: bool = flag(False, "Compile by XLA; for accelerators.")
-    batch_statistics: str = flag(
-        "all",
-        "Whose rows batch normalisation takes its statistics of where several "
-        "replicas share a batch (--distribute): of all, as one device does, or "
-        "of each replica its own, which sends less and learns otherwise.",
-        choices=STATISTICS,
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
