@@ -52,7 +52,7 @@ from .data.batches import EpochBatches as EpochBatches
 from .data.images import decode_images as decode_images
 from .data.store.opening import open_features as open_features
 from .serving.search_index import open_index as open_index
-from .serving.writer import IndexWriter as IndexWriter
+from .serving.index_writer import IndexWriter as IndexWriter
 from .text.vocabulary import Tokenizer as Tokenizer
 from .text.vocabulary import Vocabulary as Vocabulary
 from .text.words import split_words as split_words

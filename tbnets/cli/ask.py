@@ -49,7 +49,7 @@ from tbnets.data.images import read_content
 from tbnets.data.photos import list_photos
 from tbnets.errors import InputError, check_choice
 from tbnets.extras.server.client import BATCH_SIZE, Client
-from tbnets.serving import index, search
+from tbnets.serving import photo_index, search
 from tbnets.tasks.settings.flag import Amount, Count, Whole, flag
 
 
@@ -174,7 +174,7 @@ def embed_photos(options, model):
         paths[place] = pathlib.Path(place)
         if not os.path.isfile(place):
             read_content(place)  # Its errors name the file.
-    return index.embed_photos(
+    return photo_index.embed_photos(
         model, ",".join(options.images), paths, batch_size=options.batch_size
     )
 

@@ -33,9 +33,9 @@ from tbnets.data.store.opening import load_features
 from tbnets.data.store.writer import fault_of_name
 from tbnets.errors import InputError, import_extra
 from tbnets.progress import progress_bar
-from tbnets.serving import approximate, index, search, zoo
+from tbnets.serving import approximate_search, photo_index, search, zoo
 from tbnets.serving.entries import about
-from tbnets.serving.writer import IndexWriter
+from tbnets.serving.index_writer import IndexWriter
 from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 
 
@@ -77,7 +77,7 @@ class Options(Asked):
 def embed_photos(options, model):
     """Yields (ids, embeddings) of the photos of the folder."""
     [folder] = options.folder
-    yield index.embed_folder(
+    yield photo_index.embed_folder(
         model, folder, options.cache, options.batch_size, fault_of_name
     )
 
@@ -122,7 +122,7 @@ def main(options):
             writer.put(ids, embeddings)
         writer.remove_others()
     if options.approximate:
-        approximate.build(path)
+        approximate_search.build(path)
     print(
         f"{path}  {writer.size} rows of {dim} {writer.dtype}: {writer.added} "
         f"added, {writer.removed} removed"

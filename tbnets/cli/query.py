@@ -67,8 +67,8 @@ from tbnets.data.caption_tables import read_table
 from tbnets.data.captions import usual_format
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
-from tbnets.serving import index, search
-from tbnets.serving.approximate import open_approximate
+from tbnets.serving import photo_index, search
+from tbnets.serving.approximate_search import open_approximate
 from tbnets.serving.entries import about
 from tbnets.serving.search_index import open_index
 from tbnets.tasks.settings.flag import Count, check_pairs, flag, must_come_with
@@ -133,7 +133,7 @@ class Options(Asked):
 def embed_images(options, model):
     """Embeds what is searched: `(ids, embeddings)`."""
     if model.takes_photos:
-        return index.embed_folder(
+        return photo_index.embed_folder(
             model, options.images, options.cache, options.batch_size
         )
     features = open_features(*options.image_features)

@@ -33,7 +33,7 @@ from tbnets.evaluation.boxes import (
     non_maximum_suppression,
 )
 from tbnets.features.proposals import proposer_of
-from tbnets.serving import index
+from tbnets.serving import photo_index
 from tbnets.serving import search as searching
 from tbnets.serving.entries import about
 from tbnets.serving.search_index import SearchIndex
@@ -162,7 +162,7 @@ def _gallery(model, images, cache):
                 "`images` must be features of images. Received: a folder, "
                 f"{folder}, and the model takes no photos. Give an array."
             )
-        names, embeddings = index.embed_folder(model, folder, cache)
+        names, embeddings = photo_index.embed_folder(model, folder, cache)
         return [str(folder / name) for name in names], embeddings
     if takes_photos and getattr(images, "ndim", 0) == 2:
         images = np.asarray(images)

@@ -13,7 +13,7 @@ from tbnets.data.photo_head import require
 from tbnets.data.store.arrays import check_finite
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
-from tbnets.serving import exact
+from tbnets.serving import exact_search
 from tbnets.serving.entries import about
 
 
@@ -79,7 +79,7 @@ def _find(shards, signatures, queries, k):
         queries: float32 `[m, dim]`.
         k: int32 `[]`.
     """
-    size, options = exact.QUERIES_AT_ONCE, {}
+    size, options = exact_search.QUERIES_AT_ONCE, {}
     if "compare" in signatures:
         size = 1
         options = {
@@ -92,7 +92,7 @@ def _find(shards, signatures, queries, k):
 
     def one(block, arrays):
         some = queries[block * size : (block + 1) * size]
-        found = exact.top_k(some, shards, k, **options)
+        found = exact_search.top_k(some, shards, k, **options)
         return block + 1, [a.write(block, x) for a, x in zip(arrays, found)]
 
     arrays = [

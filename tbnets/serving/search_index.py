@@ -7,7 +7,7 @@
 
 It is a feature store (`data.store.manifest`), so that whatever reads one reads
 an index. Its `extraction` says which model embedded all of it. A shard is
-called by what is in it and never changed: `writer.IndexWriter` puts other
+called by what is in it and never changed: `index_writer.IndexWriter` puts other
 shards in its place, and who has it open still has what was there.
 """
 
@@ -30,7 +30,7 @@ from tbnets.errors import (
     UserError,
     check_kind,
 )
-from tbnets.serving import exact
+from tbnets.serving import exact_search
 from tbnets.short_repr import short_repr
 
 EMBEDDED_BY = "embedded_by"
@@ -152,11 +152,13 @@ class SearchIndex:
         def learned(some, rows):
             return similarities(np.float32(rows), some).T
 
-        compare = exact.cosines if similarities is None else learned
-        size = exact.QUERIES_AT_ONCE
+        compare = exact_search.cosines if similarities is None else learned
+        size = exact_search.QUERIES_AT_ONCE
         try:
             found = [
-                exact.top_k(queries[at : at + size], self.shards, k, compare)
+                exact_search.top_k(
+                    queries[at : at + size], self.shards, k, compare
+                )
                 for at in range(0, max(len(queries), 1), size)
             ]
         except InputError:  # Of what a model will not compare.

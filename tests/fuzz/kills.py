@@ -22,7 +22,7 @@ import tqdm
 
 from tbnets.data.images import decode_images
 from tbnets.files import is_partial
-from tbnets.serving import index, zoo
+from tbnets.serving import photo_index, zoo
 from tbnets.serving.export import export_saved_model
 from tests import fresh, tiny
 from tests.features.test_photo_features import photo
@@ -151,7 +151,7 @@ def _of_store(given, folder):
 
 def _of_search(given, folder):
     model = zoo.open_model(given / "colors")
-    entries = index.Index(folder / "cache", model).entries
+    entries = photo_index.Index(folder / "cache", model).entries
     return {name: entry.embedding for name, entry in entries.items()}
 
 

@@ -13,7 +13,7 @@ from tbnets import tasks
 from tbnets.data.scenes import dataset as scenes
 from tbnets.data.scenes.settings import SceneSettings
 from tbnets.features import photo_cache
-from tbnets.serving import checksums, index, zoo
+from tbnets.serving import checksums, photo_index, zoo
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
@@ -142,9 +142,9 @@ def _write_index(folder):
     made = _index(folder)
     for number in range(3):
         row = np.full(3, number, np.float32)
-        entry = index.Entry((100 + number, 10**18), row)
+        entry = photo_index.Entry((100 + number, 10**18), row)
         made.add({f"{number}.jpg": entry})
-    made.add({"x.jpg": index.Entry((5, 6), None, "is empty")})
+    made.add({"x.jpg": photo_index.Entry((5, 6), None, "is empty")})
     made.save()
     (path,) = made.place.iterdir()
     path.rename(path.with_name("1" + path.suffix))
@@ -158,7 +158,7 @@ def _index(folder):
     (folder / "model/variables").mkdir(parents=True, exist_ok=True)
     (folder / "model/saved_model.pb").write_bytes(b"graph")
     model = types.SimpleNamespace(path=folder / "model", embedding_dim=3)
-    return index.Index(folder / "cache", model)
+    return photo_index.Index(folder / "cache", model)
 
 
 _HASH = "ab" * 32
@@ -211,7 +211,7 @@ READERS = {
     "zoo_card": Reader(_write_zoo, "tiny/README.md", _render_zoo),
     "search_index": Reader(
         _write_index,
-        f"cache/embeddings/{_MODEL[:16]}/1{index.SUFFIX}",
+        f"cache/embeddings/{_MODEL[:16]}/1{photo_index.SUFFIX}",
         _read_index,
     ),
     "photo_hashes": Reader(

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import exact, search_endpoint
-from tbnets.serving import writer as writing
+from tbnets.serving import exact_search, search_endpoint
+from tbnets.serving import index_writer as writing
 from tbnets.serving.entries import about
 from tbnets.serving.export import describe, export_saved_model
+from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.reexport import reexport
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.writer import IndexWriter
 from tests import reference
 from tests.serving.test_signatures import in_the_table
 
@@ -57,8 +57,8 @@ def made(request, tmp_path_factory):
     model = load_saved_model(folder / "plain")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "SHARD_ROWS", 5)
-        patch.setattr(exact, "CAST_AT_ONCE", 2)
-        patch.setattr(exact, "QUERIES_AT_ONCE", 2)
+        patch.setattr(exact_search, "CAST_AT_ONCE", 2)
+        patch.setattr(exact_search, "QUERIES_AT_ONCE", 2)
         patch.setattr(search_endpoint, "PAIRS_AT_ONCE", 3)
         dtype = "bfloat16" if request.param == "bfloat16" else "float32"
         with IndexWriter(folder / "index", about(model), 3, dtype) as writer:

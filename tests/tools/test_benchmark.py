@@ -16,7 +16,7 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
 from tests import fresh, verbs
 from tests.features.test_photo_features import photo
-from tests.serving import test_index
+from tests.serving import test_photo_index
 
 SMALL = (
     "--embedding_dim=4",
@@ -88,7 +88,7 @@ ROWS = {
 }
 
 
-class Searched(test_index.MeanColour):
+class Searched(test_photo_index.MeanColour):
     """What a model of the zoo has that a search asks."""
 
     made_by = {"cnn": "SqueezeNet", "image_size": 64, "layers": ["last"]}

@@ -13,11 +13,11 @@ import tensorflow as tf
 from benchmarks import timing
 from tbnets.serving.entries import about
 from tbnets.serving.export import export_saved_model
+from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.reexport import reexport
 from tbnets.serving.search_endpoint import add_search
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.writer import IndexWriter
 
 QUERIES = (1, 32)
 TOP = 10

@@ -131,8 +131,8 @@ def scored(given):
 
 def search(given):
     """An index asked; its value is the seconds that it took to build."""
+    from tbnets.serving.index_writer import IndexWriter
     from tbnets.serving.search_index import open_index
-    from tbnets.serving.writer import IndexWriter
 
     size, dim = int(given["size"]), int(given["dim"])
     queries, block = _queries(dim), _block(dim)

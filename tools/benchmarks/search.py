@@ -10,7 +10,7 @@ from benchmarks import timing
 from tbnets.data import images
 from tbnets.data.photos import list_photos, sort_files
 from tbnets.features import cnn, photo_features
-from tbnets.serving import index, search, zoo
+from tbnets.serving import photo_index, search, zoo
 from tbnets.visualization import montage
 
 MODEL = "flickr8k_photos"
@@ -60,7 +60,7 @@ def _time_embedding(model, folder, count, repeats):
 
     def embed():
         with tempfile.TemporaryDirectory() as place:
-            index.embed_folder(model, folder, place)
+            photo_index.embed_folder(model, folder, place)
 
     runs = {"forward passes alone": floor, "photos embedded and kept": embed}
     found = timing.interleaved(runs, repeats)
@@ -74,14 +74,14 @@ def _time_answers(model, folder, count, repeats):
     rows = np.random.default_rng(0).normal(size=(count, model.embedding_dim))
     rows = np.float32(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     place = folder.with_name("kept")
-    kept = index.Index(place, model, folder)
+    kept = photo_index.Index(place, model, folder)
     paths, _ = sort_files(folder)
     for (name, path), row in zip(paths.items(), rows):
-        kept.add({name: index.Entry(index.stamp_of(path), row)})
+        kept.add({name: photo_index.Entry(photo_index.stamp_of(path), row)})
     kept.save()
 
     def look():
-        return list(map(index.stamp_of, sort_files(folder)[0].values()))
+        return list(map(photo_index.stamp_of, sort_files(folder)[0].values()))
 
     def rank():
         return search.rank(model, QUERIES, (), rows, 5)
@@ -92,8 +92,10 @@ def _time_answers(model, folder, count, repeats):
     whole = "all of them found again"
     runs = {
         "files and their stamps": look,
-        "what is kept of them read": lambda: index.Index(place, model, folder),
-        whole: lambda: index.embed_folder(model, folder, place),
+        "what is kept of them read": lambda: photo_index.Index(
+            place, model, folder
+        ),
+        whole: lambda: photo_index.embed_folder(model, folder, place),
         "sentence embedded and ranked": rank,
         "the same, and drawn": draw,
     }

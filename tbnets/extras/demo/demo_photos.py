@@ -20,7 +20,7 @@ from tbnets.data.images import read_photo
 from tbnets.data.photos import sort_files
 from tbnets.errors import MissingFileError
 from tbnets.files import readable
-from tbnets.serving import index
+from tbnets.serving import photo_index
 from tbnets.visualization.page import jpeg
 
 GIVEN = "given "
@@ -38,7 +38,7 @@ class Photos:
     Args:
         model: a `Served` that takes photos.
         folder: folder of photos, subfolders included.
-        cache: as of `index.embed_folder`.
+        cache: as of `photo_index.embed_folder`.
 
     Attributes:
         links_out: paths of its links that lead out of it, which are left out.
@@ -62,7 +62,7 @@ class Photos:
             )
         self._names = dict(zip(_keys(self._paths), self._paths))
         self._given = collections.OrderedDict()
-        self._index = index.Index(cache, model, folder)
+        self._index = photo_index.Index(cache, model, folder)
         self._embedded = None
         self._lock = threading.Lock()
         # Decoding takes the memory of a photo: so many are decoded at once.
@@ -92,9 +92,9 @@ class Photos:
     def embed(self):
         """Embeds what is new in the folder; other threads may ask meanwhile.
 
-        Raises: as `index.embed_photos`.
+        Raises: as `photo_index.embed_photos`.
         """
-        index.embed_photos(
+        photo_index.embed_photos(
             *(self._model, self.folder, self._paths),
             *(self._others, self._index),
         )
@@ -160,7 +160,7 @@ class Photos:
         """
         found = self.find(key)
         is_file = isinstance(found, str)
-        stamp = is_file and index.stamp_of(pathlib.Path(found))
+        stamp = is_file and photo_index.stamp_of(pathlib.Path(found))
         return self._draw(found, stamp, side)
 
     def _drawn(self, photo, stamp, side):

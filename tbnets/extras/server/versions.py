@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tbnets.errors import InputError, UserError
 from tbnets.serving import saved_files
-from tbnets.serving.index import stamp_of
+from tbnets.serving.photo_index import stamp_of
 from tbnets.serving.protocol import RequestError
 
 

@@ -5,7 +5,7 @@ Source: Wang et al. 2016, Sec. 3.2; Wang et al. 2018, Sec. 5.3.
 
 import numpy as np
 
-from tbnets.serving import index, search
+from tbnets.serving import photo_index, search
 from tbnets.serving.image_endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching import views
@@ -61,7 +61,7 @@ class MatchingExporter(Exporter):
         if model.takes_photos:
             photos = self._data.opened.sources.photo_folder
             paths = {row: photos / records.file_name(row) for row in rows}
-            rows, embeddings = index.embed_photos(model, photos, paths)
+            rows, embeddings = photo_index.embed_photos(model, photos, paths)
         else:
             features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")

@@ -13,8 +13,8 @@ from tbnets.data.store.row_file import RowFile
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.locks import FolderLock
 from tbnets.serving import writer as writing
+from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
-from tbnets.serving.writer import IndexWriter
 
 MODEL = {"model": "1f00", "embedding_dim": 3}
 

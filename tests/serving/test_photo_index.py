@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tbnets import files
 from tbnets.data.images import decode_images, fault_of
-from tbnets.serving import index
+from tbnets.serving import photo_index
 from tests import fresh, photo_files
 
 COLOURS = {"a.png": (255, 0, 0), "b.png": (0, 255, 0), "c.png": (0, 0, 255)}
@@ -85,7 +85,7 @@ def assert_found(found, colours):
 def embed(model, folder, place=None, **options):
     """Returns what is found, and how many photos were embedded for it."""
     before = model.count
-    found = index.embed_folder(model, folder, place, **options)
+    found = photo_index.embed_folder(model, folder, place, **options)
     return found, model.count - before
 
 
@@ -128,7 +128,7 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
     assert count == 2
     # One file is left, and what was removed is not in it.
     (path,) = kept_in(tmp_path / "photos.tbnets")
-    entries = index.parse(path.read_bytes(), index.about(model))
+    entries = photo_index.parse(path.read_bytes(), photo_index.about(model))
     assert entries.keys() == colours.keys()
     # Touched alone, a photo counts as changed.
     os.utime(photos / "c.png", ns=(0, 12345))
@@ -138,7 +138,7 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
 def test_no_files_tell_a_model_on_a_server(model):
     model.path = "http://localhost:8501/colours"
     with pytest.raises(ValueError, match=f"at hand.*model={model.path}, of"):
-        index.about(model)
+        photo_index.about(model)
 
 
 def test_broken_photos_are_told_each_time_but_read_once(
@@ -147,14 +147,14 @@ def test_broken_photos_are_told_each_time_but_read_once(
     (photos / "empty.jpg").write_bytes(b"")
     (photos / "gone.jpg").symlink_to(tmp_path / "nowhere")
     read = []
-    read_content = index.images.read_content
+    read_content = photo_index.images.read_content
 
     def counted(photo):
         if not isinstance(photo, bytes):
             read.append(photo.name)
         return read_content(photo)
 
-    monkeypatch.setattr(index.images, "read_content", counted)
+    monkeypatch.setattr(photo_index.images, "read_content", counted)
     told = []
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
@@ -187,7 +187,7 @@ def test_what_no_one_reads_is_read_once_until_someone_does(
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
         assert told in capsys.readouterr().err
-        monkeypatch.setattr(index, "_embed", None)  # All is known by now.
+        monkeypatch.setattr(photo_index, "_embed", None)  # All is known by now.
     monkeypatch.undo()
     asked = []
     try_images = model.try_images
@@ -216,12 +216,12 @@ def test_all_kinds_of_files(model, tmp_path, batch_size, capsys):
 
 def test_no_photo_at_all(model, tmp_path):
     with pytest.raises(FileNotFoundError, match="`images` must be a folder"):
-        index.embed_folder(model, tmp_path)
+        photo_index.embed_folder(model, tmp_path)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "text.jpg").write_bytes(b"text")
     for _ in range(2):
         with pytest.raises(ValueError, match="photo that can be decoded"):
-            index.embed_folder(model, tmp_path / "sub")
+            photo_index.embed_folder(model, tmp_path / "sub")
     assert model.count == 0
 
 
@@ -252,11 +252,11 @@ def test_names_that_are_no_text(model, photos, capsys):
 def test_ctrl_c_keeps_what_was_embedded_and_says_so(
     model, photos, monkeypatch, per_file, capsys
 ):
-    monkeypatch.setattr(index, "PHOTOS_PER_FILE", per_file)
-    monkeypatch.setattr(index, "AT_ONCE", 1)
+    monkeypatch.setattr(photo_index, "PHOTOS_PER_FILE", per_file)
+    monkeypatch.setattr(photo_index, "AT_ONCE", 1)
     stopped = MeanColour(model.path, stop_after=2)
     with pytest.raises(KeyboardInterrupt):
-        index.embed_folder(stopped, photos, batch_size=1)
+        photo_index.embed_folder(stopped, photos, batch_size=1)
     assert "what was embedded is kept" in capsys.readouterr().err
     found, count = embed(model, photos, batch_size=1)
     assert_found(found, COLOURS)
@@ -268,7 +268,7 @@ import os, pathlib, sys, time
 from tbnets.serving import index
 from tests.serving.test_index import MeanColour, kept_in
 
-index.PHOTOS_PER_FILE = index.AT_ONCE = 1
+photo_index.PHOTOS_PER_FILE = photo_index.AT_ONCE = 1
 model = MeanColour(pathlib.Path(sys.argv[1]))
 embed = model.try_images
 
@@ -280,7 +280,7 @@ def try_images(contents):
     return embed(contents)
 
 model.try_images = try_images
-index.embed_folder(model, sys.argv[2], batch_size=1)
+photo_index.embed_folder(model, sys.argv[2], batch_size=1)
 """
 
 
@@ -308,7 +308,7 @@ def test_each_model_has_its_own(model, photos, tmp_path):
 def forged(kept_model, **changes):
     """Returns a file's content with a header that says something else."""
     header = {
-        **index.about(kept_model),
+        **photo_index.about(kept_model),
         "photos": [["a.png", 1, 2]],
         "broken": [],
         **changes,
@@ -362,7 +362,7 @@ def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
     nan = np.full((3, 3), np.nan, np.float32), [""] * 3
     monkeypatch.setattr(model, "try_images", lambda contents: nan)
     with pytest.raises(ValueError, match="a.png` must hold finite"):
-        index.embed_folder(model, photos)
+        photo_index.embed_folder(model, photos)
     monkeypatch.undo()
     assert embed(model, photos)[1] == 3
 
@@ -371,7 +371,7 @@ def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
 def test_where_nothing_can_be_written_the_search_goes_on(
     model, photos, tmp_path, capsys, monkeypatch, kind
 ):
-    monkeypatch.setattr(index, "PHOTOS_PER_FILE", 1)
+    monkeypatch.setattr(photo_index, "PHOTOS_PER_FILE", 1)
     (tmp_path / "taken").write_text("mine")
     place = tmp_path / "taken"
     if kind == "parent is a file":
@@ -387,7 +387,7 @@ def test_where_nothing_can_be_written_the_search_goes_on(
 def test_a_full_disk_in_the_middle(
     model, photos, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(index, "PHOTOS_PER_FILE", 1)
+    monkeypatch.setattr(photo_index, "PHOTOS_PER_FILE", 1)
     write = files.write_atomically
 
     def full(path, writer):
@@ -405,17 +405,17 @@ def test_a_full_disk_in_the_middle(
 def test_two_at_once_do_not_harm_each_other(model, photos, tmp_path):
     place = tmp_path / "photos.tbnets"
     embed(model, photos)
-    first, second = (index.Index(place, model) for _ in range(2))
+    first, second = (photo_index.Index(place, model) for _ in range(2))
     for name, one in (("d.png", first), ("e.png", second)):
-        one.add({name: index.Entry((1, 2), np.ones(3, np.float32))})
+        one.add({name: photo_index.Entry((1, 2), np.ones(3, np.float32))})
         one.save()
         one.tidy([*COLOURS, name])
     # The first had removed what the second had read; both are there.
-    last = index.Index(place, model)
+    last = photo_index.Index(place, model)
     assert last.entries.keys() == {*COLOURS, "d.png", "e.png"}
     last.tidy(last.entries)
     assert len(kept_in(place)) == 1
-    assert index.Index(place, model).entries.keys() == last.entries.keys()
+    assert photo_index.Index(place, model).entries.keys() == last.entries.keys()
 
 
 def test_what_a_kill_left_while_writing_is_removed_later(

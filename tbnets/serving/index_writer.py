@@ -31,7 +31,7 @@ from tbnets.data.store.writer import (
 )
 from tbnets.errors import InputError, check_kind
 from tbnets.locks import FolderLock
-from tbnets.serving import approximate
+from tbnets.serving import approximate_search
 from tbnets.serving.search_index import (
     EMBEDDED_BY,
     NOTES,
@@ -238,7 +238,7 @@ class IndexWriter:
         write_manifest(self.path, self._manifest)
         self._is_new = False
         named = {name for shard in shards for name in shard.sha256}
-        named.add(approximate.file_of(self.path, shards).name)
+        named.add(approximate_search.file_of(self.path, shards).name)
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()
