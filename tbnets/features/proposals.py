@@ -106,7 +106,7 @@ class Proposer:
     def description(self) -> dict:
         """Returns what decides the boxes, as the store's manifest keeps it."""
         parts = dataclasses.asdict(self)
-        if not self.whole_photo:  # Stores of before do not tell.
+        if not self.whole_photo:  # The zoo's models do not name it.
             del parts["whole_photo"]
         parts["opencv"] = import_opencv().__version__
         parts["photo"] = "upright, RGB"

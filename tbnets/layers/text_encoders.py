@@ -9,7 +9,6 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from typing_extensions import Self
 
 from tbnets.annotations import Array
 from tbnets.checked_numbers import checked_number
@@ -92,21 +91,6 @@ class TextEncoder(ConfiguredLayer):
         )
         self.drop = SeededDropout(word_dropout, seed, dtype=self.dtype_policy)
         self.output_dim: int = embedding_dim
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes an encoder of its config, or of one of earlier versions."""
-        config.pop("word_weight", None)
-        is_held = config.get("word_training") == "regularized"
-        if is_held:
-            config["word_training"] = "trained"
-        encoder = super().from_config(config)
-        if is_held:  # Its file has what the words were held to, behind them.
-            words = encoder.embedding
-            words.load_own_variables = lambda kept: words.embeddings.assign(
-                kept["0"]
-            )
-        return encoder
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the word table."""

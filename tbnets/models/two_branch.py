@@ -189,9 +189,6 @@ class TwoBranchModel(CheckedModel):
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles the model as `get_compile_config` describes it."""
-        config.pop("hardness_steps", None)  # Of earlier versions.
-        if "triplet_loss" in config:
-            config["ranking_loss"] = config.pop("triplet_loss")
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built and hasattr(self.optimizer, "build"):
             self.optimizer.build(self.trainable_variables)

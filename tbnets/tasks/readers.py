@@ -79,14 +79,13 @@ def photo_reader(made_by, settings, sources):
     of_regions = made_by.get("regions") == "roi_average"
     for part in parts:
         is_plain = of_regions or "regions" not in part
-        if "cnn" not in part or "ternary" in part or not is_plain:
+        if "cnn" not in part or not is_plain:
             raise InputError(
                 "`--cnn_weights` must come with features that tools/"
                 "extract_image_features.py made, of whole photos or of regions "
                 f"by roi_average. Received: {part.get('regions', 'some')}, "
-                "which do not tell what made them, are of regions of several "
-                "stores, or ternary. Extract them anew, or leave --cnn_weights "
-                "out."
+                "which do not tell what made them, or are of regions of "
+                "several stores. Extract them anew, or leave --cnn_weights out."
             )
     weights = weights_of_run(settings, sources)
     opened = open_averaged_features if of_regions else open_photo_features

@@ -97,7 +97,6 @@ def record_before(run_dir):
             record["started_in"] = records.read_record(folder)["started_in"]
     else:
         record = records.read_record(folder)
-    records.check_choices(record, tasks.settings_of(record), folder)
     return record
 
 

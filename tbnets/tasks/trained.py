@@ -152,10 +152,11 @@ def open_trained(name, start=""):
     own = getattr(settings, "cnn", "")
     if "cnn" in made_by and own and not hub.is_hub(own):
         settings = settings.replace(cnn=made_by["cnn"])
-    if made_by.get("regions") == "roi_average":  # Once there were no others.
+    if made_by.get("regions") == "roi_average":
+        # Models of the zoo do not name those of one cell and one scale.
         ones = [1] * len(made_by.get("layers", ()))
-        now = {"grids": ones, "scales": ones, **made_by}
-        fitted["image_features_made_by"] = now
+        usual = {"grids": ones, "scales": ones}
+        fitted["image_features_made_by"] = {**usual, **made_by}
     return Trained(name, path, settings, fitted, weights, file_sha256(file))
 
 

@@ -19,11 +19,8 @@ from tbnets.errors import InputError
 from tbnets.training.fused_optimizers import optimizer_variables
 
 FORMAT = "tbnets-checkpoint-2"
-BEFORE = "tbnets-checkpoint-1"
 SAVED_MODEL = "saved_model"
 """Name of the folder of a run that its network is exported to."""
-_GONE = ("words/first", "first:0")
-"""How weights of earlier versions end, by both Keras' names."""
 
 
 def checkpoint_path(run_dir, name):
@@ -157,24 +154,15 @@ def read_checkpoint(path, only=None):
     path = pathlib.Path(path)
     try:
         header, arrays = read_npz(path, only)
-        if header["format"] not in (FORMAT, BEFORE):
+        if header["format"] != FORMAT:
             raise InputError(f"its format is {shown(header['format'])}")
         values, names = header["state"], header["names"]
-        if header["format"] == BEFORE:
-            values["fitted"] = {
-                "words": values.pop("words"),
-                **values.pop("dims"),
-                "image_features_made_by": values.pop("image_source", {}),
-            }
         state = _checked(RunState(**values))
         for kind in ("fitted", "held"):
             for key in [key for key in arrays if key.startswith(kind + "/")]:
                 vars(state)[kind][key.partition("/")[2]] = arrays.pop(key)
         if not (isinstance(names, dict) and set(arrays) <= set(names)):
             raise InputError("it does not name its arrays")
-        gone = [key for key in arrays if str(names[key]).endswith(_GONE)]
-        for key in gone:
-            del arrays[key]
         return Checkpoint(arrays, names, state)
     except ERRORS as error:
         raise InputError(

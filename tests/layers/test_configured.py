@@ -24,12 +24,6 @@ def test_a_config_holds_the_arguments_of_all_constructors():
     assert expected.items() <= layer.get_config().items()
 
 
-def test_a_config_of_before_makes_the_same_layer():
-    config = RecurrentEncoder(5, "gru", units=3).get_config()
-    again = RecurrentEncoder.from_config({**config, "word_weight": 0.0})
-    assert again.get_config() == config
-
-
 def test_constants_are_float32_and_never_trained():
     layer = CanonicalProjection(2, dtype="float32", trainable=True)
     layer.build((None, 3))

@@ -124,15 +124,3 @@ def test_word_dropout_only_in_training():
 def test_unknown_names_list_the_known(arguments, known):
     with pytest.raises(ValueError, match=known):
         RecurrentEncoder(6, **arguments)
-
-
-def test_an_encoder_of_before_loads_without_what_its_words_were_held_to():
-    config = {**MeanOfWords(3, 2).get_config(), "word_weight": 0.1}
-    encoder = MeanOfWords.from_config(
-        {**config, "word_training": "regularized"}
-    )
-    encoder.build((None, None))
-    words = np.arange(6, dtype="float32").reshape(3, 2)
-    encoder.embedding.load_own_variables({"0": words, "1": words + 1})
-    np.testing.assert_array_equal(encoder.embedding.embeddings, words)
-    assert encoder.word_training == "trained"

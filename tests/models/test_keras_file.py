@@ -114,15 +114,6 @@ def test_missing_file_is_named(tmp_path):
         tbnets.load_model(tmp_path / "nothing.keras")
 
 
-def test_a_loss_of_before_compiles():
-    network = compiled()
-    config = {**network.get_compile_config(), "hardness_steps": 3}
-    config["triplet_loss"] = config.pop("ranking_loss")
-    network.compile_from_config(config)
-    assert network.structure_steps == 3
-    assert network.ranking_loss.negatives == "hardest"
-
-
 def bomb(path, **options):
     """Writes a `.keras` file whose weights unpack to 50 MB."""
     weights = io.BytesIO()

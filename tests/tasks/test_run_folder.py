@@ -10,11 +10,9 @@ import pytest
 
 from tbnets import tasks
 from tbnets.cli.train import Options, checked_settings
-from tbnets.data.store.npy import write_npz
 from tbnets.locks import fcntl, try_lock
 from tbnets.tasks import encoders, runs
 from tbnets.tasks.run_folder import LOCK, check_run_folder
-from tbnets.tasks.trained import open_trained
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
 from tests import tiny
@@ -189,46 +187,6 @@ def test_a_run_goes_on_from_any_folder(folder, run_dir, monkeypatch):
     assert session.state.epoch == 1
     record = json.loads((run_dir / "settings.json").read_text())
     assert record["started_in"] == str(folder.parent)
-
-
-GONE = {
-    "negatives": "all_to_hardest",
-    "hardness_epochs": 2.0,
-    "word_vectors": "vectors.txt",
-    "word_vectors_training": "regularized",
-    "word_vectors_weight": 0.1,
-}
-
-
-def test_a_run_by_choices_that_are_gone_opens_but_goes_on_no_more(
-    begun, run_dir
-):
-    path = run_dir / "settings.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | GONE))
-    for name in ("best", "last"):
-        path = run_dir / "checkpoints" / f"{name}.npz"
-        arrays, names, state = checkpoints.read_checkpoint(path)
-        state.settings |= GONE
-        [words] = [
-            k for k in names if "model" in k and "embeddings" in names[k]
-        ]
-        # What the words were held to stood beside them.
-        arrays[words + "a"] = arrays[words]
-        names[words + "a"] = names[words].replace("embeddings", "first")
-        header = {"format": checkpoints.FORMAT, "names": names}
-        write_npz(path, {**header, "state": vars(state)}, arrays)
-    session, before = runs.open_run(run_dir), runs.open_run(begun)
-    assert session.settings.negatives == "hardest"
-    assert session.settings.word_vectors_training == "trained"
-    weights = session.network.weights, before.network.weights
-    for one, two in zip(*weights, strict=True):
-        np.testing.assert_array_equal(one.numpy(), two.numpy())
-    assert open_trained(str(run_dir)).settings.negatives == "hardest"
-    with pytest.raises(ValueError, match="^`--resume` must .*regularized"):
-        resume(run_dir.parent, run_dir)
-    path.unlink()  # Before its first epoch, too.
-    with pytest.raises(ValueError, match=f"where --from={run_dir} begins"):
-        runs.record_before(run_dir)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[1]", '{"images": 3}'])

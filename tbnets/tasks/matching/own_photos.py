@@ -56,12 +56,12 @@ class OwnPhotos:
         Raises:
             ValueError: photos alone do not tell them.
         """
-        if "cnn" not in made_by or "ternary" in made_by:
+        if "cnn" not in made_by:
             raise InputError(
                 "`--from` must be a model on features that --images can be "
                 f"turned into. Received: --from={self.settings.from_}, which "
-                "does not tell what made its features, or whose are of several "
-                "networks or ternary. Give --image_features made alike."
+                "does not tell what made its features, or has several "
+                "networks. Give --image_features made alike."
             )
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 

@@ -41,7 +41,7 @@ class Proposals:
         0.005, "Least area of a box, as a fraction of the photo."
     )
     whole_photo: bool = flag(
-        False, "The photo itself is one more box, the last.", before=False
+        False, "The photo itself is one more box, the last."
     )
 
 

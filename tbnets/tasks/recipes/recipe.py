@@ -58,8 +58,7 @@ class Recipe:
         found = {}
         for each in flags_of(type(self.values)):
             value = hub.unplaced(getattr(self.values, each.name))
-            is_as_before = each.before is not None and value == each.before
-            if each.is_place == is_place and not each.free | is_as_before:
+            if each.is_place == is_place and not each.free:
                 found[each.name] = value
         return found
 

@@ -116,11 +116,6 @@ class Flag(NamedTuple):
         is_place: whether it names a file or folder of this machine.
         free: whether it may change when a run is resumed.
         limits: the numbers it may have; every number of a run has some.
-        before: what runs did that were started before there was the flag,
-            where that is not its default; of a recipe, the value by which it
-            makes what recipes without the flag made.
-        retired: a choice of earlier versions, and the one of today that a run
-            with it is opened by; () for none.
     """
 
     name: str
@@ -132,8 +127,6 @@ class Flag(NamedTuple):
     is_place: bool = False
     free: bool = False
     limits: Limits | None = None
-    before: object = None
-    retired: tuple = ()
 
 
 def flag(default, help, **more):

@@ -76,7 +76,6 @@ class Loss:
         "batch (Wang), all (Kiros, Vilalta), or the hardest (VSE++).",
         choices=NEGATIVES,
         when=(_OF_TRIPLETS,),
-        retired=("all_to_hardest", "hardest"),
     )
     num_negatives: Count | None = flag(
         None,
@@ -204,9 +203,8 @@ class Optimizer:
     fused_optimizer: bool = flag(
         True,
         "Update each weight in one pass over memory; false: by Keras' code for "
-        "the same formula, as in runs of before.",
+        "the same formula.",
         when=_IN_ONE_PASS,
-        before=False,
     )
     learning_rate: _Positive = flag(
         2e-4, "Wang 2016: 0.1 (sgd); 2018: 1e-4 on features, 2e-4 with LSTM."

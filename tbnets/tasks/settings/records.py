@@ -13,21 +13,11 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.files import write_json, write_text
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
-from tbnets.tasks.settings.flag import KINDS, AnyBut, Flag, reads, written
+from tbnets.tasks.settings.flag import KINDS, written
 from tbnets.tasks.settings.table import ALL, complete
 
 SETTINGS_FILE = "settings.json"
 FLAGFILE = "run.flags"
-_GONE = (
-    ("hard_negatives_per_phrase", 50, {"hard_negative_epochs": AnyBut(0, "")}),
-    ("hardness_epochs", 1.0, {"negatives": ("all_to_hardest",)}),
-    ("word_vectors_weight", 0.001, {"word_vectors_training": ("regularized",)}),
-)
-RETIRED = {
-    name: Flag(name, KINDS[type(value)], value, "", when=(when,))
-    for name, value, when in _GONE
-}
-"""Flags of earlier versions; by their defaults all runs go today."""
 
 
 def write_settings(settings, run_dir):
@@ -64,10 +54,9 @@ def read_record(run_dir):
     """Returns the record of what a run was started with.
 
     Where `settings.json` alone is damaged, a resumed run writes it again.
-    Flags that a run of an older version did not have get their defaults, or
-    what such a run did instead. Relative places start from `started_in`: the
-    folder that the run was started in, or "" when this is the current one, or
-    is gone.
+    Missing flags get their defaults. Relative places start from `started_in`:
+    the folder that the run was started in, or "" when this is the current one,
+    or is gone.
 
     Raises:
         ValueError: `run_dir` is no folder of a run.
@@ -101,8 +90,7 @@ def completed(record, path):
         ValueError: it is no dict, or a flag has a value of another kind.
     """
     _check_kinds(record, path)
-    older = {name: flag.before for name, flag in ALL.items()}
-    record = complete({**older, **record})
+    record = complete(record)
     if DATA_ROOT_VARIABLE in os.environ:
         record["data_root"] = os.path.abspath(os.environ[DATA_ROOT_VARIABLE])
     return record
@@ -135,31 +123,9 @@ def _fits(name, value):
     flag = _KEPT.get(name)
     if flag is None or value is None:  # Of another version, or not set then.
         return True
-    known = value in (flag.choices or (value,)) or value in flag.retired
+    known = value in (flag.choices or (value,))
     is_text = not _IN_NO_NAME.search(written(value))
     return is_text and known and is_kind(value, _TYPES[flag.kind])
-
-
-def check_choices(record, settings, run_dir):
-    """Refuses to go on with a run by a choice that there is no more.
-
-    Args:
-        record: what the run was started with.
-        settings: what is made of it.
-        run_dir: its folder.
-
-    Raises:
-        ValueError: naming the choice.
-    """
-    for flag in settings.flags_read():
-        if (chosen := record[flag.name]) in flag.retired[:1]:
-            raise InputError(
-                "`--resume` must continue a run whose choices there still are. "
-                f"Received: one with --{flag.name}={chosen}, which is gone "
-                "since tbnets 0.1.0. Start a new --run_dir, where --from="
-                f"{run_dir} begins with its weights; evaluated and exported it "
-                "is as before."
-            )
 
 
 def check_resumable(record, settings, place):
@@ -178,8 +144,7 @@ def check_resumable(record, settings, place):
         free.discard("epochs")
     why = {"epochs": ", but --schedule=cosine falls to its last epoch"}
     free.add("started_in")
-    now = {name: flag.default for name, flag in RETIRED.items()}
-    now |= settings.values()
+    now = settings.values()
     differing = [
         f"--{name}={value} (now {now.get(name)}{why.get(name, '')})"
         for name, value in sorted(record.items())
@@ -196,9 +161,7 @@ def check_resumable(record, settings, place):
 
 
 def _counts(name, settings):
-    """Tells whether a run computes by a flag, also one of another version."""
-    if name in RETIRED:
-        return reads(RETIRED[name], settings)
+    """Returns whether a run computes by a flag; by an unknown one, it may."""
     return name not in ALL or settings.reads(name)
 
 

@@ -109,17 +109,11 @@ def make_settings(record, groups, fixed):
     """Returns the settings that groups of flags make of a record.
 
     Args:
-        record: flag -> value, of all of them; and `started_in`. A choice that
-            there is no more becomes that of today.
+        record: flag -> value, of all of them; and `started_in`.
         groups: names of the groups that are read.
         fixed: see `Settings`.
     """
     made = settings_class(frozenset(groups))
-    of_today = {
-        name: flag.retired[1]
-        for name, flag in ALL.items()
-        if record.get(name) in flag.retired
-    }
-    values = record | of_today | fixed | {"fixed": fixed}
+    values = record | fixed | {"fixed": fixed}
     names = [field.name for field in dataclasses.fields(made)]
     return made(**{name: values[name.rstrip("_")] for name in names})

@@ -42,8 +42,7 @@ def complete(values):
     places start: "" for the current one.
 
     Args:
-        values: dict of some settings, for example those that a run of an
-            older version was started with; None stands for a missing one.
+        values: dict of some settings; None stands for a missing one.
     """
     given = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}

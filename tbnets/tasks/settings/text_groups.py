@@ -87,7 +87,6 @@ class Texts:
         "Whether training changes them, or those of the model of --from.",
         choices=TRAININGS,
         when=(_WORD_VECTORS, {**_WORDS, "from": AnyBut("")}),
-        retired=("regularized", "trained"),
     )
     word_vectors_scale: Amount = flag(
         0.05,

@@ -11,7 +11,7 @@ from tbnets.cli import run_line
 from tbnets.losses.presets import PRESETS
 from tbnets.tasks import runs
 from tbnets.tasks.settings import records
-from tbnets.tasks.settings.flag import Flag, check_limits
+from tbnets.tasks.settings.flag import check_limits
 from tbnets.tasks.settings.table import ALL
 from tests.tiny import parse, typed, unread
 
@@ -123,51 +123,11 @@ def test_resume_lists_every_flag_that_changes_the_numbers():
     assert "epochs" not in message
 
 
-def test_resume_notices_a_flag_that_is_gone(monkeypatch):
-    record = records.completed({**parse().values(), "retired": 1}, "kept")
+def test_resume_notices_an_unknown_flag():
+    record = records.completed({**parse().values(), "unknown": 1}, "kept")
     assert tasks.settings_of(record) == parse()
-    with pytest.raises(ValueError, match=r"--retired=1 \(now None\)"):
+    with pytest.raises(ValueError, match=r"--unknown=1 \(now None\)"):
         records.check_resumable(record, parse(), "kept")
-    monkeypatch.setitem(records.RETIRED, "retired", Flag("retired", "", 1, ""))
-    records.check_resumable(record, parse(), "kept")
-
-
-def test_resume_passes_over_gone_flags_that_nothing_read():
-    gone = {"hard_negatives_per_phrase": 20, "hardness_epochs": 2.0}
-    gone["word_vectors_weight"] = 0.5
-    for line in [], ["--task=localization"]:
-        now = parse(*line)
-        records.check_resumable({**now.values(), **gone}, now, "kept")
-    now = parse("--task=localization", "--hard_negative_epochs=1")
-    with pytest.raises(ValueError, match="_per_phrase=20 .now 50., which kept"):
-        records.check_resumable({**now.values(), **gone}, now, "kept")
-
-
-GONE = [
-    (["--margin=0.3"], "negatives", "all_to_hardest", "hardest"),
-    (["--word_vectors=w"], "word_vectors_training", "regularized", "trained"),
-]
-
-
-@pytest.mark.parametrize("line, name, before, today", GONE)
-def test_a_choice_that_is_gone_is_read_as_the_nearest(
-    tmp_path, line, name, before, today
-):
-    path = tmp_path / records.SETTINGS_FILE
-    path.write_text(json.dumps(parse(*line).values() | {name: before}))
-    record = records.read_record(tmp_path)
-    found = tasks.settings_of(record)
-    assert found == parse(*line, f"--{name}={today}")
-    said = f"one with --{name}={before}, which is gone since tbnets 0.1.0. S"
-    with pytest.raises(ValueError, match=said):
-        runs.record_before(tmp_path)
-    with pytest.raises(ValueError, match=f"{name}.*{today}"):
-        parse(f"--{name}={before}")
-    record[name] = today
-    records.check_choices(record, found, tmp_path)
-    # Where nothing read it, it is no matter.
-    record |= {"model": "cca", "text_encoder": "features", name: before}
-    records.check_choices(record, tasks.settings_of(record), tmp_path)
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1]", b"\xff"])
@@ -377,11 +337,10 @@ def test_the_environment_beats_a_flagfile(monkeypatch, tmp_path):
     assert parse(f"--flagfile={path}").data_root == "/elsewhere"
 
 
-def test_settings_of_an_older_version_open(tmp_path):
+def test_missing_settings_have_their_defaults(tmp_path):
     (tmp_path / records.SETTINGS_FILE).write_text('{"margin": 0.2}')
     found = tasks.settings_of(records.read_record(tmp_path))
-    # The flag came later: such a run went by Keras' optimizers.
-    assert found == parse("--margin=0.2", "--nofused_optimizer")
+    assert found == parse("--margin=0.2")
 
 
 def test_settings_tell_where_a_run_was_started(tmp_path, monkeypatch):
