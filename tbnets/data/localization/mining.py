@@ -1,5 +1,6 @@
 """The losses of Algorithm 1, which mines the candidates that a batch brings."""
 
+import dataclasses
 from typing import Any
 
 import keras
@@ -21,6 +22,7 @@ IDS = ("image_ids", "caption_image_ids")
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
+@dataclasses.dataclass(frozen=True)
 class CandidateMining:
     """Mines the negatives of captions among candidates of their own.
 
