@@ -12,7 +12,7 @@ from tbnets.data.store.opening import open_features
 from tbnets.data.store.row_file import RowFile
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.locks import FolderLock
-from tbnets.serving import writer as writing
+from tbnets.serving import index_writer as writing
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
 

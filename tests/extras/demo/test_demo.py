@@ -344,14 +344,14 @@ def test_photos_are_asked_of_while_others_are_embedded(tmp_path, monkeypatch):
     about = get(client, "/about")
     assert (about["photos"], about["read"]) == (5, 0)
     seen = []
-    save = demo_photos.index.Index.save
+    save = demo_photos.photo_index.Index.save
 
     def asked(*words, **more):
         found = get(client, "/search", q="red", top=9)
         seen.append((get(client, "/about")["read"], found["among"]))
         return save(*words, **more)
 
-    monkeypatch.setattr(demo_photos.index.Index, "save", asked)
+    monkeypatch.setattr(demo_photos.photo_index.Index, "save", asked)
     shown.photos.embed()
     assert seen[-1] == (5, 4)
     assert "--localizer" in refused(
