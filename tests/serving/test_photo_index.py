@@ -266,7 +266,7 @@ def test_ctrl_c_keeps_what_was_embedded_and_says_so(
 KILLED = """
 import os, pathlib, sys, time
 from tbnets.serving import photo_index
-from tests.serving.test_index import MeanColour, kept_in
+from tests.serving.test_photo_index import MeanColour, kept_in
 
 photo_index.PHOTOS_PER_FILE = photo_index.AT_ONCE = 1
 model = MeanColour(pathlib.Path(sys.argv[1]))
