@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets import tasks
-from tbnets.serving import zoo
+from tbnets.serving import saved_files, zoo
 from tbnets.tasks import runs, trained
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tbnets.training import checkpoints
@@ -238,6 +238,13 @@ def test_a_folder_of_the_zoo_tells_what_is_newer_than_it():
     made_by = model.fitted["image_features_made_by"]
     assert made_by["grids"] == made_by["scales"] == [1, 1]
     assert model.values()["image_units"] == [256, 128]
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_models_of_the_zoo_name_their_optimizer(name):
+    """A run from one goes on by its optimizer, not by the default."""
+    metadata = saved_files.read_metadata(zoo.folder() / name / "1")
+    assert "fused_optimizer" in metadata["metadata"]["settings"]
 
 
 def test_weights_of_the_zoo_find_their_branches():
