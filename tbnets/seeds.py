@@ -1,6 +1,6 @@
 """Named streams of random numbers: no two parts of a run share one.
 
-    Branch(units, seed=seed_of(settings.seed, "image_branch", len(units)))
+    Branch(units, seed=seed_of(settings.run.seed, "image_branch", len(units)))
 
 A run has one seed. Each part of its network that draws random numbers during
 training gets a block of integers from `seed_of`, and its layers count up from

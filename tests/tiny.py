@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from tbnets.cli import run_line, train
 from tbnets.data.open import Data
-from tbnets.data.sources import Sources
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of
-from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.settings.settings import ALL
 from tbnets.text.padded_rows import PaddedRows
 from tbnets.training import checkpoints
 
@@ -84,7 +83,7 @@ def unread(*line):
 
 def split_of(settings, name, **options):
     """Returns the `SplitData` of a split, as a run opens it."""
-    return Data(Sources.of(settings), **options).split(name)
+    return Data(settings.sources(), **options).split(name)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import shutil
 import textwrap
 
-from tbnets.tasks.settings.flag import REQUIRED, what_reads, written
+from tbnets.tasks.settings.flag import REQUIRED, written
 
 MOST_COLUMNS = 100
 
@@ -36,8 +36,6 @@ def _format_flag(flag, width):
     words = [flag.help]
     if flag.choices:
         words.append(f"One of {', '.join(flag.choices)}.")
-    if flag.when:
-        words.append(f"Read with {what_reads(flag)}.")
     whole = {"break_long_words": False, "break_on_hyphens": False}
     parts = []
     for text, indent in ((head, 2), (" ".join(words), 8)):

@@ -1,6 +1,7 @@
 """What a run takes from a command line."""
 
 import os
+from typing import NamedTuple
 
 from tbnets import tasks
 from tbnets.data.captions import usual_format
@@ -8,37 +9,96 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.tasks.readers import WEIGHTS_BY_NAME
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
-from tbnets.tasks.settings.flag import what_reads, written
-from tbnets.tasks.settings.table import ALL, FLAGS, GROUPS, complete
+from tbnets.tasks.settings.flag import written
+from tbnets.tasks.settings.records import as_flagfile_line
+from tbnets.tasks.settings.settings import (
+    ALL,
+    FLAGS,
+    Settings,
+    complete,
+    unused_flags,
+)
 from tbnets.tasks.trained import OF_NETWORK, open_trained
 
 
+class Resolved(NamedTuple):
+    """The settings of a run and where each value comes from.
+
+    Args:
+        settings: the `Settings`.
+        sources: name of a flag -> where its value comes from, in words; a
+            flag without an entry has its default.
+    """
+
+    settings: Settings
+    sources: dict
+
+
 def settings(line, before=None):
-    """Returns the settings of a run.
+    """Returns the `Settings` of a run; see `resolve`."""
+    return resolve(line, before).settings
+
+
+def resolve(line, before=None):
+    """Finds the value of each flag of a run.
+
+    The first of these sources that has a value counts: the command line, the
+    environment (of `--data_root`), a flag file, the run that is resumed, the
+    model of `--from`, what other flags suggest, the preset of `--loss`, the
+    default.
 
     Args:
         line: the `CommandLine`.
-        before: record of a run that goes on, from which come the flags that
-            are not given; None for their defaults.
+        before: record of the run that is resumed; None for a new run.
+
+    Returns:
+        The `Resolved` settings.
     """
-    record = dict(line.values)
+    record, sources = dict(line.values), {}
+
+    def take(values, source):
+        record.update(values)
+        sources.update(dict.fromkeys(values, source))
+
     if before is not None:
         kept = {*ALL.keys() - line.given, "started_in"}
-        record |= {name: before[name] for name in kept}
+        take({name: before[name] for name in kept}, "the run that is resumed")
     record = complete(record)
+    sources |= dict.fromkeys(line.given & ALL.keys(), "a flag file")
+    sources |= dict.fromkeys(line.typed & ALL.keys(), "the command line")
     named = {"data_root"} & line.typed
     if not named and DATA_ROOT_VARIABLE in os.environ:
-        record["data_root"] = os.environ[DATA_ROOT_VARIABLE]
+        root = os.environ[DATA_ROOT_VARIABLE]
+        take({"data_root": root}, f"the environment's {DATA_ROOT_VARIABLE}")
         named = {"data_root"}
     if record["started_in"]:  # What is named now lies in the current folder.
         here = named | {name for name in line.typed if _lies_here(name, record)}
         record |= {name: os.path.abspath(record[name]) for name in here}
     if before is None:
         if record["from"]:
-            record |= _of_trained(line, open_trained(record["from"]))
+            trained = open_trained(record["from"])
+            take(_of_trained(line, trained), f"--from={trained.name}")
         usual = _usual_values(record, tasks.settings_of(record))
-        record |= {k: v for k, v in usual.items() if k not in line.given}
-    return tasks.settings_of(record)
+        usual = {k: v for k, v in usual.items() if k not in line.given}
+        take({k: v for k, v in usual.items() if record[k] != v}, "other flags")
+    preset = f"--loss={record['loss']}"
+    of_preset = [f.name for f in FLAGS["loss"] if f.default is None]
+    sources = {**dict.fromkeys(of_preset, preset), **sources}
+    return Resolved(tasks.settings_of(record), sources)
+
+
+def format_settings(resolved):
+    """Returns a line for each setting that a run uses: value and source."""
+    values = resolved.settings.values()
+    rows = [
+        (as_flagfile_line(flag.name, values[flag.name]).strip(), flag.name)
+        for flag in resolved.settings.flags_read()
+    ]
+    width = max(len(text) for text, _ in rows)
+    return "\n".join(
+        f"{text:{width}}  {resolved.sources.get(name, 'default')}"
+        for text, name in rows
+    )
 
 
 def _lies_here(name, record):
@@ -84,8 +144,8 @@ def _usual_values(record, settings):
     found = {"captions_format": usual_format(record["captions"])}
     if hub.is_hub(record["image_encoder"]):
         found["image_size"] = 0
-    if settings.reads("cnn"):
-        name = os.path.basename(os.path.abspath(settings.images))
+    if settings.reads_photo_folder:
+        name = os.path.basename(os.path.abspath(settings.features.images))
         found["run_dir"] = os.path.join("runs", name)
     return found
 
@@ -102,8 +162,8 @@ def not_given(line, settings, values):
     """
     free = {flag.name for flag in settings.flags()} - _given(line)
     found = {name: values[name] for name in values if name in free}
-    settings = settings.replace(**found)
-    return {name: found[name] for name in found if settings.reads(name)}
+    unused = unused_flags(settings.replace(**found))
+    return {name: found[name] for name in found if name not in unused}
 
 
 def check_read(line, settings):
@@ -123,24 +183,24 @@ def check_read(line, settings):
         ValueError: one was given on the command line, with what would read
             it; or one has another value than its run leaves it at.
     """
-    fixed = settings.fixed
-    unread = {}
+    fixed = tasks.fixed_flags(settings.values())
+    groups, unused, unread = settings.groups(), unused_flags(settings), {}
     for group, members in FLAGS.items():
         for flag in members:
             name = flag.name
             agrees = name in fixed and line.values[name] == fixed[name]
             if name not in line.given or agrees:
                 continue
-            if not isinstance(settings, GROUPS[group]):
+            if group not in groups:
                 unread[name] = _readers(group)
             elif name in fixed:
                 raise InputError(
-                    f"`--{name}` must be {fixed[name]} with "
-                    f"--task={settings.task} and --model={settings.model}. "
+                    f"`--{name}` must be {fixed[name]} with --task="
+                    f"{settings.run.task} and --model={settings.run.model}. "
                     f"Received: --{name}={line.values[name]}. Change one."
                 )
-            elif not settings.reads(name):
-                unread[name] = what_reads(flag)
+            elif name in unused:
+                unread[name] = unused[name]
     for name in sorted(line.typed & unread.keys()):
         raise InputError(
             f"`--{name}` must be a flag that this run reads. Received: "

@@ -43,8 +43,8 @@ from tbnets.tasks.settings.flag import (
     title_of,
 )
 from tbnets.tasks.settings.records import as_flagfile_line
-from tbnets.tasks.settings.table import ALL, FLAGS
-from tbnets.tasks.settings.table import GROUPS as RUN_GROUPS
+from tbnets.tasks.settings.settings import ALL, FLAGS, conditions_in_words
+from tbnets.tasks.settings.settings import GROUPS as RUN_GROUPS
 from tbnets.training import distribution, loop, summary
 
 GROUPS = tuple(RUN_GROUPS.values())
@@ -92,11 +92,17 @@ class Options:
         "List what recipes would make before the training, its size and time, "
         "by making a little of it; and end.",
     )
+    print_settings: bool = flag(
+        False, "Print each setting of the run with its source, and end."
+    )
 
 
 def help_sections():
     """Returns title -> flags: those to begin with, then in the data's way."""
     known = {**ALL, **{each.name: each for each in flags_of(Options)}}
+    for name, words in conditions_in_words().items():
+        told = f"{known[name].help} Only with {words}."
+        known[name] = known[name]._replace(help=told)
     known["flagfile"] = Flag(
         "flagfile",
         "string",
@@ -116,37 +122,42 @@ def help_sections():
 
 
 def checked_settings(options, line):
-    """Returns the settings of the run, and a line on flags not read."""
+    """Returns the `Resolved` settings, and a line on flags that are unused."""
     if not line.given:
         raise InputError(
             "`tools/train.py` must be told what to learn from. Received: no "
             "flag. Write for example tools/train.py --images=photos "
             "--captions=captions.csv, or --flagfile=quickstart for a first run."
         )
-    settings = run_line.settings(line)
+    resolved = run_line.resolve(line)
     if options.resume:
-        before = runs.record_before(settings.run_dir)
-        settings = run_line.settings(line, before)
+        before = runs.record_before(resolved.settings.run.run_dir)
+        resolved = run_line.resolve(line, before)
     else:
-        settings = with_usual(line, settings)
+        resolved = with_usual(line, resolved)
+    settings = resolved.settings
     unread = run_line.check_read(line, settings)
-    if "example_query" in line.typed and not settings.export:
+    if "example_query" in line.typed and not settings.run.export:
         needed = "--export, as the exported model answers"
         raise must_come_with(options, "example_query", needed)
-    return settings, unread
+    return resolved, unread
 
 
-def with_usual(line, settings):
+def with_usual(line, resolved):
     """Gives flags that are not given what suits data and model; says which."""
+    settings, sources = resolved
     task = tasks.open_task(settings)
     title, values = task.data.usual
     if usual := dict(task.model.usual):
-        title = " and ".join(filter(None, [title, f"--model={settings.model}"]))
+        title = " and ".join(
+            filter(None, [title, f"--model={settings.run.model}"])
+        )
     taken = run_line.not_given(line, settings, {**values, **usual})
     if taken:
         shown = (as_flagfile_line(*item).strip() for item in taken.items())
         print(f"usual flags for {title}: {' '.join(shown)}")
-    return settings.replace(**taken)
+    sources = {**sources, **dict.fromkeys(taken, f"usual for {title}")}
+    return run_line.Resolved(settings.replace(**taken), sources)
 
 
 def told_before(data):
@@ -190,9 +201,12 @@ def main(options, line):
         line: the `CommandLine`, with the flags of a run.
     """
     loop.make_reproducible()
-    if options.dry_run:
-        settings, _ = checked_settings(options, line)
-        print(told_before(tasks.open_task(settings).data))
+    if options.dry_run or options.print_settings:
+        resolved, _ = checked_settings(options, line)
+        if options.print_settings:
+            print(run_line.format_settings(resolved))
+        else:
+            print(told_before(tasks.open_task(resolved.settings).data))
         return
     if options.local_workers and not local_workers.is_worker():
         _start_workers(options, line)
@@ -212,8 +226,8 @@ def _start_workers(options, line):
         needed = "--distribute=mirrored, and no --local_workers"
         raise must_come_with(options, "num_replicas", needed)
     with contextlib.redirect_stdout(io.StringIO()):
-        settings, _ = checked_settings(options, line)
-    runs.start(settings, options.resume)
+        resolved, _ = checked_settings(options, line)
+    runs.start(resolved.settings, options.resume)
     local_workers.run(options.local_workers)
 
 
@@ -240,14 +254,14 @@ def _quiet_unless(is_chief):
 
 def _train(options, line, workers):
     """Trains as one of the workers; the chief tells and writes."""
-    settings, unread = checked_settings(options, line)
+    (settings, _), unread = checked_settings(options, line)
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):
         print(startup.spoken(summary.finished(settings, folder)))
         return
-    queries = options.example_query if settings.export else []
+    queries = options.example_query if settings.run.export else []
     session, train = runs.prepare(settings, folder, queries, workers)
-    if settings.export and not queries:
+    if settings.run.export and not queries:
         queries = session.task.exporter.queries
     print(summary.describe(session, train))
     if unread:
@@ -267,7 +281,7 @@ def _finish(session, queries):
     for title, name in SHOWN.items():
         if (folder / name).is_file():
             print(f"{title:<16} {folder / name}")
-    if settings.export:
+    if settings.run.export:
         saved_model = runs.export(session)
         print(f"SavedModel       {saved_model}")
         if queries:

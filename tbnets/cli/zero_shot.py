@@ -9,7 +9,6 @@ from tbnets import tasks
 from tbnets.cli.arrays import unit_rows
 from tbnets.data.captions import caption_key, usual_format
 from tbnets.data.examples import FeatureRows
-from tbnets.data.sources import Sources
 from tbnets.data.store.opening import load_features
 from tbnets.errors import InputError
 from tbnets.features import caption_features
@@ -20,7 +19,7 @@ from tbnets.progress import progress_bar
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.tasks.settings.flag import changed, must_come_with
 from tbnets.tasks.settings.records import completed
-from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.settings.settings import ALL
 
 PLACE = "{}"
 """Where a caption stands in --prompt."""
@@ -90,7 +89,7 @@ def _settings(options):
     preset = _preset(options)
     record |= {"cnn": preset, "cnn_weights": preset}
     settings = tasks.settings_of(record)
-    found = Sources.of(settings).rendered()
+    found = settings.sources().rendered()
     names = ("scenes", "captions", "captions_format", "images")
     return settings.replace(**{name: getattr(found, name) for name in names})
 

@@ -1,6 +1,6 @@
 """The one door for data: what a run reads, split by split.
 
-    data = Data(Sources.of(settings))
+    data = Data(settings.sources())
     data.split("train").records, data.split("train").images.batch([0])
 
 Paths are resolved, splits found and files checked here; each part of a split

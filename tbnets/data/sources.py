@@ -48,13 +48,6 @@ def is_recipe(item):
     return item.endswith(".flags") or item.startswith("hub:")
 
 
-def frozen_preset(settings):
-    """Returns the preset of which a run reads features of its texts; or ""."""
-    name = getattr(settings, "text_encoder", "")
-    is_frozen = name.startswith("hub:") and not settings.fine_tune_text
-    return name if is_frozen else ""
-
-
 @dataclasses.dataclass(frozen=True)
 class Sources:
     """The files that the flags of the same names name.
@@ -81,22 +74,6 @@ class Sources:
     skip_bad_rows: bool = False
     trees: str = ""
     word_vectors: str = ""
-
-    @classmethod
-    def of(cls, settings):
-        """Returns what the settings of a run name."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        named = [name for name in names if hasattr(settings, name)]
-        values = {name: getattr(settings, name) for name in named}
-        if preset := frozen_preset(settings):
-            if "," in preset:
-                raise InputError(
-                    "`--text_encoder` must be a preset without commas in its "
-                    f"name. Received: --text_encoder={preset}. Rename its "
-                    "folder, or link to it."
-                )
-            values["text_features"] = preset
-        return cls(**values)
 
     def rendered(self):
         """Returns the same, the embedded data set as the files it is.

@@ -6,7 +6,14 @@ imports TensorFlow; reading flags (`settings`) does not.
 
 import importlib
 
-_NAMES = {"BUILDERS", "COMPOSED", "TASKS", "open_task", "settings_of"}
+_NAMES = {
+    "BUILDERS",
+    "COMPOSED",
+    "TASKS",
+    "fixed_flags",
+    "open_task",
+    "settings_of",
+}
 
 
 def __getattr__(name):

@@ -3,12 +3,12 @@
 import functools
 
 from tbnets.data.open import Data
-from tbnets.data.sources import Sources
 from tbnets.data.store.manifest import extraction_differences
 from tbnets.errors import InputError
 from tbnets.tasks import readers, texts
 from tbnets.tasks.fitted import SIDES
 from tbnets.tasks.recipes import kinds
+from tbnets.tasks.settings.settings import unused_flags
 from tbnets.tasks.task import TaskData
 
 
@@ -32,8 +32,8 @@ class CaptionedData(TaskData):
 
     def __init__(self, settings, own=None):
         super().__init__(settings)
-        plan = functools.partial(kinds.plan, settings=settings)
-        self.opened = Data(Sources.of(settings), own, self.of_phrases, plan)
+        plan = functools.partial(kinds.plan, unused=unused_flags(settings))
+        self.opened = Data(settings.sources(), own, self.of_phrases, plan)
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
@@ -52,17 +52,17 @@ class CaptionedData(TaskData):
     @property
     def train(self):
         """The `SplitData` of the training split."""
-        return self.split(self.settings.train_split)
+        return self.split(self.settings.run.train_split)
 
     @property
     def last(self):
         """The `SplitData` that a run reports on at its end: test, or dev."""
-        return self.split(self.test_split or self.settings.dev_split)
+        return self.split(self.test_split or self.settings.run.dev_split)
 
     @property
     def test_split(self):
         """The split that is reported on at the end; "" where none is there."""
-        name = self.settings.test_split
+        name = self.settings.run.test_split
         return name if self.opened.has(name) else ""
 
     def fit(self):

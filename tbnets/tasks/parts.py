@@ -26,9 +26,9 @@ from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
 from tbnets.tasks import encoders
-from tbnets.tasks.texts import reads_features
+from tbnets.tasks.settings.settings import unused_flags
 from tbnets.text.packed_trees import TreeRows
-from tbnets.training.optimizers import build_optimizer
+from tbnets.training.optimizers import build_optimizer, build_schedule
 
 
 class Builder(NamedTuple):
@@ -39,7 +39,7 @@ class Builder(NamedTuple):
             from the seed; `fitted` is what `TaskData.fit` returned.
         compile: (network, settings, steps_per_epoch, mining) -> None; the
             mining is that of the task's data, or None.
-        flag_groups: names of the groups of `tasks.settings.table` that these
+        flag_groups: names of the groups of `tasks.settings.settings` that these
             read.
         fixed: (flag, value) of flags that it leaves to others at one value,
             such as one epoch.
@@ -59,9 +59,11 @@ def _built(network, settings, fitted):
     shapes = {"images": (None, fitted["image_dim"])}
     shapes["captions"] = (None, fitted["text_dim"])
     if settings.image_encoder != "features":
-        size = getattr(network.image_encoder, "image_size", settings.image_size)
+        size = getattr(
+            network.image_encoder, "image_size", settings.images.image_size
+        )
         shapes["images"] = (None, size, size, 3)
-    if settings.text_encoder == "h_lstm":
+    if settings.texts.text_encoder == "h_lstm":
         shapes["captions"] = (None, *TreeRows.shape)
     if "region_dim" in fitted:
         shapes["regions"] = (None, fitted["region_dim"])
@@ -74,16 +76,22 @@ def _built(network, settings, fitted):
 
 def _build_branch(settings, name):
     """Returns a branch; its name is that of its random numbers."""
+    options = settings.branches
     is_text = name == "text_branch"
-    units = settings.text_units if is_text else settings.image_units
-    own = settings.batch_normalization, settings.dropout, settings.input_dropout
-    return Branch(units, *own, seed_of(settings.seed, name, len(units)))
+    units = options.text_units if is_text else options.image_units
+    return Branch(
+        units,
+        options.batch_normalization,
+        options.dropout,
+        options.input_dropout,
+        seed_of(settings.run.seed, name, len(units)),
+    )
 
 
 def _two_branches(settings, fitted):
     """Returns what all networks with gradients have; begins with the seed."""
-    keras.utils.set_random_seed(settings.seed)
-    keras.mixed_precision.set_global_policy(settings.precision)
+    keras.utils.set_random_seed(settings.run.seed)
+    keras.mixed_precision.set_global_policy(settings.training.precision)
     return {
         "image_branch": _build_branch(settings, "image_branch"),
         "text_branch": _build_branch(settings, "text_branch"),
@@ -106,23 +114,26 @@ def build_embedding_network(settings, fitted):
 
 
 def _build_logit_scale(settings):
-    """Returns the temperature that is learned; None where none is.
+    """Returns the layer that learns the temperature, or None.
 
     Raises:
         ValueError: it begins below what it may be.
     """
-    if not (settings.reads("learn_temperature") and settings.learn_temperature):
+    if settings.loss.loss != "infonce" or not settings.loss.learn_temperature:
         return None
-    checked_number("--temperature", settings.temperature, 1 / LARGEST)
-    return LogitScale(settings.temperature)
+    checked_number("--temperature", settings.loss.temperature, 1 / LARGEST)
+    return LogitScale(settings.loss.temperature)
 
 
 def build_similarity_network(settings, fitted):
     """Returns a built `SimilarityNetwork`; see `build_embedding_network`."""
     branches = _two_branches(settings, fitted)
-    units, scale = settings.head_units, settings.product_scale or None
-    seed = seed_of(settings.seed, "head", len(units))
-    head = PairHead(units, settings.head_dropout, scale, seed=seed)
+    units, scale = (
+        settings.pairs.head_units,
+        settings.pairs.product_scale or None,
+    )
+    seed = seed_of(settings.run.seed, "head", len(units))
+    head = PairHead(units, settings.pairs.head_dropout, scale, seed=seed)
     return _built(SimilarityNetwork(**branches, head=head), settings, fitted)
 
 
@@ -130,10 +141,12 @@ def build_hm_lstm(settings, fitted):
     """Returns a built `HMLSTM`; see `build_embedding_network`."""
     layers = _two_branches(settings, fitted)
     layers["logit_scale"] = _build_logit_scale(settings)
-    if settings.region_branch == "own":
+    if settings.correspondences.region_branch == "own":
         layers |= {
             "region_branch": _build_branch(settings, "region_branch"),
-            "region_encoder": FeatureTransform(settings.image_transform),
+            "region_encoder": FeatureTransform(
+                settings.features.image_transform
+            ),
         }
     return _built(HMLSTM(**layers), settings, fitted)
 
@@ -144,31 +157,34 @@ def build_cca(settings, fitted):
     Raises:
         ValueError: the words would have to be learned, by a gradient.
     """
-    is_mean, path = settings.text_encoder == "mean", settings.word_vectors
-    stay = is_mean and path and settings.word_vectors_training == "frozen"
-    if not (reads_features(settings) or stay):
+    texts = settings.texts
+    frozen = texts.word_vectors and texts.word_vectors_training == "frozen"
+    if not settings.reads_text_features and not (
+        texts.text_encoder == "mean" and frozen
+    ):
         raise InputError(
             "`--text_encoder` must be features with --model=cca, which takes "
             "no gradient, or mean of vectors that stay. Received: "
-            f"--text_encoder={settings.text_encoder}. Leave it out, or add "
+            f"--text_encoder={texts.text_encoder}. Leave it out, or add "
             "--text_encoder=features --text_features=features/tfidf.flags; or "
             "name --word_vectors and --word_vectors_training=frozen."
         )
-    keras.utils.set_random_seed(settings.seed)
+    keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy("float32")
-    is_read = settings.reads("cca_background")
-    background = settings.cca_background if is_read else 0.0
+    unused = unused_flags(settings)
+    background = settings.cca.cca_background
+    background = 0.0 if "cca_background" in unused else background
     encoder = encoders.build_text_encoder(settings, fitted)
     text_dim = encoder.output_dim if encoder else fitted["text_dim"]
     known = filter(None, (fitted["image_dim"], text_dim))
-    dim = settings.cca_dim or min(256, *known)
+    dim = settings.cca.cca_dim or min(256, *known)
     network = CCA(
         image_branch=CanonicalProjection(dim),
         text_branch=CanonicalProjection(dim, background > 0),
         image_encoder=encoders.build_image_encoder(settings, fitted),
         text_encoder=encoder,
-        regularization=settings.cca_regularization,
-        power=settings.cca_power,
+        regularization=settings.cca.cca_regularization,
+        power=settings.cca.cca_power,
         background=background,
     )
     return _built(network, settings, fitted)
@@ -180,22 +196,28 @@ def build_loss(settings):
     Raises:
         ValueError: no term has a weight.
     """
-    weights = {term: getattr(settings, f"{term}_weight") for term in TERMS}
+    loss = settings.loss
+    weights = {
+        "image_to_text": loss.image_to_text_weight,
+        "text_to_image": loss.text_to_image_weight,
+        "text_to_text": loss.text_to_text_weight,
+        "image_to_image": loss.image_to_image_weight,
+    }
     if not any(weights.values()):
         raise InputError(
             f"`--{TERMS[0]}_weight` or another must be above 0, or there is no "
             f"loss. Received: {weights}. Raise one."
         )
-    if settings.loss == "infonce":
-        return InfoNCELoss(settings.temperature, weights)
-    is_top_k = settings.negatives == "top_k"
+    if settings.loss.loss == "infonce":
+        return InfoNCELoss(settings.loss.temperature, weights)
+    is_top_k = settings.loss.negatives == "top_k"
     return TripletLoss(
-        margin=settings.margin,
-        num_negatives=settings.num_negatives if is_top_k else None,
+        margin=settings.loss.margin,
+        num_negatives=settings.loss.num_negatives if is_top_k else None,
         term_weights=weights,
-        distance=settings.distance,
-        reduction=settings.reduction,
-        negatives=settings.negatives,
+        distance=settings.loss.distance,
+        reduction=settings.loss.reduction,
+        negatives=settings.loss.negatives,
     )
 
 
@@ -207,7 +229,8 @@ def first_hard_epoch(settings):
     Raises:
         ValueError: all epochs would, before the network learned anything.
     """
-    epochs, last = settings.epochs, settings.hard_negative_epochs
+    phrases, epochs = settings.phrases, settings.epochs
+    last = phrases.hard_negative_epochs if phrases else 0
     if last and last >= epochs:
         raise InputError(
             "`--hard_negative_epochs` must be below --epochs: who has learned "
@@ -217,40 +240,65 @@ def first_hard_epoch(settings):
     return epochs - last if last else None
 
 
+def _build_optimizer(settings, steps_per_epoch):
+    """Returns the optimizer of the settings, with its learning rate."""
+    options = settings.optimizer
+    rate = build_schedule(
+        options.schedule,
+        options.learning_rate,
+        decay_rate=options.decay_rate,
+        decay_steps=options.decay_epochs * steps_per_epoch,
+        total_steps=settings.epochs * steps_per_epoch,
+    )
+    return build_optimizer(
+        options.optimizer,
+        rate,
+        momentum=options.momentum,
+        weight_decay=options.weight_decay,
+        weight_average=options.weight_average,
+        fused=options.fused_optimizer,
+    )
+
+
 def compile_embedding_network(
     network, settings, steps_per_epoch, mining=None, **options
 ):
     """Compiles an `EmbeddingNetwork`; options are those of `compile`."""
     fine_tuned = first_hard_epoch(settings)
     network.compile(
-        build_optimizer(settings, steps_per_epoch),
+        _build_optimizer(settings, steps_per_epoch),
         build_loss(settings),
-        gradient_clip_norm=settings.clip_norm or None,
-        structure_steps=settings.structure_epochs * steps_per_epoch,
+        gradient_clip_norm=settings.optimizer.clip_norm or None,
+        structure_steps=settings.loss.structure_epochs * steps_per_epoch,
         structure_end=fine_tuned and fine_tuned * steps_per_epoch,
         mining=mining,
-        jit_compile=settings.jit_compile,
+        jit_compile=settings.training.jit_compile,
         **options,
     )
 
 
 def compile_hm_lstm(network, settings, steps_per_epoch, mining):
     """Gives an `HMLSTM` its losses and optimizer."""
-    names = "phrase_weight", "region_mean_weight"
-    own = {name: getattr(settings, name) for name in names}
-    compile_embedding_network(network, settings, steps_per_epoch, mining, **own)
+    compile_embedding_network(
+        network,
+        settings,
+        steps_per_epoch,
+        mining,
+        phrase_weight=settings.correspondences.phrase_weight,
+        region_mean_weight=settings.correspondences.region_mean_weight,
+    )
 
 
 def compile_similarity_network(network, settings, steps_per_epoch, mining):
     """Gives a `SimilarityNetwork` its pairs and optimizer."""
     network.compile(
-        build_optimizer(settings, steps_per_epoch),
-        gradient_clip_norm=settings.clip_norm or None,
-        num_candidates=settings.num_candidates,
-        sampling_seed=settings.seed,
-        pair_loss=settings.pair_loss,
+        _build_optimizer(settings, steps_per_epoch),
+        gradient_clip_norm=settings.optimizer.clip_norm or None,
+        num_candidates=settings.pairs.num_candidates,
+        sampling_seed=settings.run.seed,
+        pair_loss=settings.pairs.pair_loss,
         mining=mining,
-        jit_compile=settings.jit_compile,
+        jit_compile=settings.training.jit_compile,
     )
 
 

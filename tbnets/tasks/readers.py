@@ -21,8 +21,10 @@ def weights_of_run(settings, sources):
         settings: the run's settings.
         sources: the run's `Sources`, whose places files are looked for in.
     """
-    is_preset = settings.reads("cnn") and hub.is_hub(settings.cnn)
-    weights = settings.cnn if is_preset else settings.cnn_weights
+    is_preset = settings.reads_photo_folder and hub.is_hub(settings.images.cnn)
+    weights = (
+        settings.images.cnn if is_preset else settings.features.cnn_weights
+    )
     if hub.is_hub(weights):
         return hub.placed(weights, *sources.starts)
     return weights if weights in WEIGHTS_BY_NAME else sources.resolve(weights)
@@ -73,7 +75,7 @@ def photo_reader(made_by, settings, sources):
         ValueError: their making is unknown, or differs from that of the
             weights.
     """
-    if not settings.cnn_weights:
+    if not settings.features.cnn_weights:
         return None
     parts = made_by.get(SIDE_BY_SIDE, [made_by])
     of_regions = made_by.get("regions") == "roi_average"

@@ -9,7 +9,7 @@ from tbnets.tasks.hierarchical.spec import compose as compose_hierarchical
 from tbnets.tasks.localization.spec import SPEC as LOCALIZATION
 from tbnets.tasks.matching.spec import SPEC as MATCHING
 from tbnets.tasks.parts import BUILDERS
-from tbnets.tasks.settings.settings import make_settings
+from tbnets.tasks.settings.settings import BASE, Settings, make_settings
 
 TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
 COMPOSED = {"hm_lstm": {"matching": compose_hierarchical}}
@@ -17,8 +17,8 @@ COMPOSED = {"hm_lstm": {"matching": compose_hierarchical}}
 that of its `TaskSpec`. Such a model is for these tasks alone."""
 
 
-def settings_of(record):
-    """Returns the `Settings` that a task and a model make of a record.
+def settings_of(record) -> Settings:
+    """Returns the settings of a run from a record.
 
     Args:
         record: dict, flag -> value, of all flags; it names both.
@@ -28,7 +28,6 @@ def settings_of(record):
     """
     for name, known in (("task", TASKS), ("model", BUILDERS)):
         check_choice(f"--{name}", record[name], known)
-    task, model = TASKS[record["task"]], BUILDERS[record["model"]]
     tasks = COMPOSED.get(record["model"], TASKS)
     if record["task"] not in tasks:
         raise InputError(
@@ -36,13 +35,20 @@ def settings_of(record):
             f"{record['model']}. Received: --task={record['task']}. Change "
             "one of them."
         )
-    groups = ("run", *task.flag_groups, *model.flag_groups)
-    return make_settings(record, groups, dict((*task.fixed, *model.fixed)))
+    task, model = TASKS[record["task"]], BUILDERS[record["model"]]
+    groups = {*BASE, *task.flag_groups, *model.flag_groups}
+    return make_settings({**record, **fixed_flags(record)}, groups)
 
 
-def open_task(settings):
+def fixed_flags(record) -> dict:
+    """Returns the flags that the task and the model of a record fix."""
+    task, model = TASKS[record["task"]], BUILDERS[record["model"]]
+    return dict((*task.fixed, *model.fixed))
+
+
+def open_task(settings: Settings):
     """Returns the task of some settings."""
-    compose = COMPOSED.get(settings.model, {}).get(
-        settings.task, TASKS[settings.task].compose
+    compose = COMPOSED.get(settings.run.model, {}).get(
+        settings.run.task, TASKS[settings.run.task].compose
     )
-    return compose(settings, BUILDERS[settings.model])
+    return compose(settings, BUILDERS[settings.run.model])

@@ -37,8 +37,7 @@ from tbnets.tasks.run_folder import (
     lock_run,
 )
 from tbnets.tasks.settings import records
-from tbnets.tasks.settings.flag import check_limits
-from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.settings.settings import ALL
 from tbnets.tasks.trained import open_trained
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import SAVED_MODEL, checkpoint_path
@@ -69,8 +68,8 @@ def start(settings, resume):
             it holds no run and `resume` is on, or the flags differ from those
             the run was started with.
     """
-    check_limits(settings, settings.flags())
-    folder = check_run_folder(settings.run_dir, resume)
+    settings.check()
+    folder = check_run_folder(settings.run.run_dir, resume)
     if not resume:
         check_untrained(folder)
     elif checkpoint_path(folder, "last").exists():
@@ -121,21 +120,21 @@ def prepare(settings, folder, queries=(), workers=None):
     check_same_run(workers, settings, last)
     lock = lock_run(folder) if workers.is_chief and folder.is_dir() else None
     task = tasks.open_task(settings)
-    splits = settings.train_split, settings.dev_split
+    splits = settings.run.train_split, settings.run.dev_split
     if last.exists():
         kept = checkpoints.read_checkpoint(last)
         before = records.completed(kept.state.settings, last)
         records.check_resumable(before, settings, last)
         task.data.resume(kept.state, splits, last)
-    elif settings.from_:
-        begun = open_trained(settings.from_, settings.started_in)
+    elif settings.run.from_:
+        begun = open_trained(settings.run.from_, settings.started_in)
         task.data.begin_with(begun, splits)
     with workers.chief_first():
         task.data.make()
         task.check(queries)
         fitted = task.data.fit()
-    train = task.data.load(settings.train_split, fitted)
-    dev = task.data.load(settings.dev_split, fitted)
+    train = task.data.load(settings.run.train_split, fitted)
+    dev = task.data.load(settings.run.dev_split, fitted)
     batches = task.data.batches(train)
     with workers.scope():
         network = _build(task, fitted, kept)
@@ -168,7 +167,7 @@ def _build(task, fitted, checkpoint):
     A file of weights that the network began with may then be gone.
     """
     settings = task.settings
-    if checkpoint and hasattr(settings, "image_weights"):
+    if checkpoint and settings.images:
         settings = settings.replace(image_weights=RANDOM)
     return task.model.build(settings, fitted)
 
@@ -212,12 +211,12 @@ def finish(session):
         session.network = _build(task, last.fitted, kept)
     session.state = best = checkpoints.restore_checkpoint(path, session.network)
     report = results(last, best)
-    shown_split, examples = settings.dev_split, session.dev
+    shown_split, examples = settings.run.dev_split, session.dev
     if task.data.test_split:
-        shown_split = settings.test_split
+        shown_split = settings.run.test_split
         examples = task.data.load(shown_split, best.fitted)
     scores = task.scores(session.network, examples)
-    if shown_split == settings.test_split:
+    if shown_split == settings.run.test_split:
         report["test"] = scores.metrics()
         report["test_split"] = {"name": shown_split, **examples.counts}
     write_json(folder / "metrics.json", report)
@@ -278,7 +277,11 @@ def open_run(
         settings = adjust(settings)
     with _said_by(path):
         task = tasks.open_task(settings)
-    splits = (settings.train_split, settings.dev_split, settings.test_split)
+    splits = (
+        settings.run.train_split,
+        settings.run.dev_split,
+        settings.run.test_split,
+    )
     task.data.resume(state, {*splits, *more_splits}, path)
     with _said_by(path):
         network = _build(task, state.fitted, kept)

@@ -105,7 +105,7 @@ class TaskData:
     @property
     def test_split(self):
         """The split that is reported on at the end; "" where none is there."""
-        return self.settings.test_split
+        return self.settings.run.test_split
 
     def check(self, queries=()):
         """Refuses a run that would ask for what is not there.
@@ -249,7 +249,7 @@ class Task:
             raise InputError(
                 "`--example_query` must come with a task that answers queries. "
                 f"Received: --example_query={queries[0]} with "
-                f"--task={self.settings.task}. Leave it out."
+                f"--task={self.settings.run.task}. Leave it out."
             )
         self.data.check(queries)
 
@@ -261,7 +261,7 @@ class Task:
     def describe(self, network):
         """Returns in a few words what is trained."""
         if not self.data.encoders:
-            return self.settings.model
+            return self.settings.run.model
         return f"{self.data.encoders} -> {network.embedding_dim}"
 
     def scores(self, network, examples):
@@ -275,7 +275,7 @@ class TaskSpec(NamedTuple):
 
     Args:
         compose: (settings, model) -> `Task`; the model is its `Builder`.
-        flag_groups: names of the groups of `tasks.settings.table` that it
+        flag_groups: names of the groups of `tasks.settings.settings` that it
             reads.
         fixed: (flag, value) of flags that it leaves to others at one value.
     """

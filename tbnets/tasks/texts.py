@@ -4,7 +4,6 @@ import functools
 
 import tensorflow as tf
 
-from tbnets.data.sources import Sources, frozen_preset
 from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.caption_features import load_encoder_of
@@ -34,16 +33,18 @@ class Texts:
     def __init__(self, settings, data):
         self.settings = settings
         self._data = data
-        self._of_features = reads_features(settings)
-        self._of_preset = settings.reads("fine_tune_text")
-        self._of_preset &= not self._of_features
-        self._of_trees = settings.text_encoder == "h_lstm"
+        self._of_features = settings.reads_text_features
+        # A preset that is trained reads words; a frozen one made features.
+        self._of_preset = (
+            settings.reads_captions_by_preset and not self._of_features
+        )
+        self._of_trees = settings.texts.text_encoder == "h_lstm"
         self._begun_with, self._words = {}, ()
 
     @property
     def _train(self):
         """The `SplitData` of the training split."""
-        return self._data.split(self.settings.train_split)
+        return self._data.split(self.settings.run.train_split)
 
     def begin_with(self, words, begun_with):
         """Keeps the words of the model that the run begins with, and their ids.
@@ -67,7 +68,7 @@ class Texts:
                 no encoder is known that a query could be read by.
         """
         if self._of_trees:
-            if getattr(self.settings, "jit_compile", False):
+            if self.settings.training and self.settings.training.jit_compile:
                 raise InputError(
                     "`--jit_compile` must be false with --text_encoder=h_lstm, "
                     "which XLA does not compile. Received: --jit_compile=True. "
@@ -86,15 +87,15 @@ class Texts:
                 "of an unknown encoder. Leave it out, or make them by "
                 "tools/extract_text_features.py."
             )
-        if self.settings.export and not frozen_preset(self.settings):
+        if self.settings.run.export and not self.settings.frozen_text_preset:
             fitted = {"words": [], "text_features_made_by": made_by}
             self._check_served(self.reader(fitted))
 
     def check_preset(self):
         """Refuses a preset that can not be opened, or not be exported."""
-        if self.settings.reads("fine_tune_text"):
+        if self.settings.reads_captions_by_preset:
             tokenizer = self._tokenizer
-            if self.settings.export:
+            if self.settings.run.export:
                 self._check_served(tokenizer)
 
     def _check_served(self, reader):
@@ -102,15 +103,17 @@ class Texts:
         tokenizer = getattr(reader, "tokenizer", reader)
         if not hasattr(tokenizer, "graph_def"):
             return
-        of_preset = self.settings.reads("fine_tune_text")
-        flag = "text_encoder" if of_preset else "text_features"
+        texts, flag = self.settings.texts, "text_features"
+        value = texts.text_features
+        if self.settings.reads_captions_by_preset:
+            flag, value = "text_encoder", texts.text_encoder
         try:
             check_ops("tokeniser", tokenizer.graph_def())
         except InputError as error:
             raise InputError(
                 f"`--{flag}` must be a preset whose tokeniser TensorFlow "
                 f"Serving knows, as the model is exported. Received: --{flag}="
-                f"{getattr(self.settings, flag)}: {error} Add --noexport."
+                f"{value}: {error} Add --noexport."
             ) from error
 
     def fit(self):
@@ -135,25 +138,30 @@ class Texts:
         if self._of_preset:
             return fitted | {"text_encoder_made_by": self._reads_by}
         counts, lengths = count_words(self._train.said.captions)
-        least, most = self.settings.min_count, self.settings.max_words or None
-        vocabulary = Vocabulary.of_counts(counts, least, most)
+        options = self.settings.texts
+        vocabulary = Vocabulary.of_counts(
+            counts, options.min_count, options.max_words or None
+        )
         fitted["words"] = list(dict.fromkeys((*self._words, *vocabulary.words)))
         fitted["longest_text"] = int(lengths.max(initial=0))
         return fitted | self._word_vectors(vocabulary, counts)
 
     def _word_vectors(self, vocabulary, counts):
         """Returns the first vectors of words, from --word_vectors; else {}."""
-        settings, seed = self.settings, self.settings.seed
-        if not (settings.word_vectors and settings.reads("word_vectors")):
+        options, run = self.settings.texts, self.settings.run
+        if not options.word_vectors or run.from_:
             return {}
         path = self._data.given.file("word_vectors")
         vectors = read_showing_progress(path, vocabulary.words)
-        if settings.word_vectors_scale:
-            scale = settings.word_vectors_scale
-            vectors = word_tables.centred(vectors, scale)
-        missing, new = settings.missing_vectors, settings.new_word_dims
+        if options.word_vectors_scale:
+            vectors = word_tables.centred(vectors, options.word_vectors_scale)
+        missing, new, seed = (
+            options.missing_vectors,
+            options.new_word_dims,
+            run.seed,
+        )
         table = word_tables.embedding_table(vectors, vocabulary, missing, seed)
-        if settings.word_vectors_training != "frozen":
+        if options.word_vectors_training != "frozen":
             table = word_tables.with_new_dims(table, new, seed)
         report = word_tables.coverage(vectors, counts)
         return {"word_vectors": table, "word_vectors_coverage": report}
@@ -173,7 +181,7 @@ class Texts:
         if self._of_preset:
             return tokenize(self._tokenizer_of(fitted), split.said.captions)
         vocabulary = Vocabulary(fitted["words"])
-        limit = self.settings.max_tokens or None
+        limit = self.settings.texts.max_tokens or None
         if self._of_trees:
             return TreeRows(tree_arrays(split.trees(), vocabulary, limit))
         return tokenize(Tokenizer(vocabulary, limit), split.said.captions)
@@ -200,13 +208,13 @@ class Texts:
             return self._tokenizer_of(fitted)
         if fitted["words"]:
             read = TreeReader if self._of_trees else Tokenizer
-            limit = most_words(self.settings.max_tokens, fitted)
+            limit = most_words(self.settings.texts.max_tokens, fitted)
             return read(Vocabulary(fitted["words"]), limit)
         made_by = fitted.get("text_features_made_by", {})
         if "encoder_sha256" not in made_by:
             return None
         self._data.make("text_features")
-        paths = self._data.paths("text_features", self.settings.train_split)
+        paths = self._data.paths("text_features", self.settings.run.train_split)
         return CaptionReader(load_encoder_of(made_by, *paths), MOST_WORDS)
 
     @functools.cached_property
@@ -224,20 +232,16 @@ class Texts:
         if fitted["text_encoder_made_by"] != self._reads_by:
             raise InputError(
                 "`--text_encoder` must be the preset that the run began with. "
-                f"Received: --text_encoder={self.settings.text_encoder}, which "
-                "reads words otherwise now. Put the right one back."
+                "Received: --text_encoder="
+                f"{self.settings.texts.text_encoder}, which reads words "
+                "otherwise now. Put the right one back."
             )
         return self._tokenizer
 
 
-def reads_features(settings):
-    """Tells whether a run reads features of texts, of a preset for one."""
-    return settings.text_encoder == "features" or bool(frozen_preset(settings))
-
-
 def text_preset(settings, weights=True):
     """Opens the `hub.Preset` of --text_encoder."""
-    name = hub.placed(settings.text_encoder, *Sources.of(settings).starts)
+    name = hub.placed(settings.texts.text_encoder, *settings.sources().starts)
     return hub.open_preset(name, "text", weights=weights)
 
 

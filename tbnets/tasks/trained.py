@@ -21,7 +21,7 @@ from tbnets.features import hub
 from tbnets.serving import saved_files, zoo
 from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.settings.records import completed
-from tbnets.tasks.settings.table import ALL, FLAGS
+from tbnets.tasks.settings.settings import ALL, FLAGS
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import checkpoint_path
@@ -149,8 +149,11 @@ def open_trained(name, start=""):
             settings = settings.replace(word_dim=array.shape[1])
     made_by = fitted.get("image_features_made_by", {})
     # Which preset it was, the settings tell; what made features, its class.
-    own = getattr(settings, "cnn", "")
-    if "cnn" in made_by and own and not hub.is_hub(own):
+    if (
+        "cnn" in made_by
+        and settings.images
+        and not hub.is_hub(settings.images.cnn)
+    ):
         settings = settings.replace(cnn=made_by["cnn"])
     if made_by.get("regions") == "roi_average":
         # Models of the zoo do not name those of one cell and one scale.
@@ -204,11 +207,11 @@ def _settings(name, record, path):
             "of the run."
         )
     settings = settings_of_model(record, path)
-    if not hasattr(settings, "optimizer"):
+    if settings.optimizer is None:
         raise InputError(
             "`--from` must be a model that learns step by step. Received: "
-            f"--from={name}, of --model={settings.model}, which is solved for "
-            "at once. Train it anew."
+            f"--from={name}, of --model={settings.run.model}, which is solved "
+            "for at once. Train it anew."
         )
     return settings
 

@@ -127,7 +127,7 @@ def fit(session, train):
     state, settings, advice = session.state, session.settings, None
     with session.board() as board:
         board.add_settings(settings, state.epoch, summary.about(session, train))
-        if settings.from_ and not state.epoch and session.measures:
+        if settings.run.from_ and not state.epoch and session.measures:
             tqdm.tqdm.write(_line_before(session))
         while state.epoch < settings.epochs:
             if summary.out_of_patience(settings, state):
@@ -143,18 +143,16 @@ def fit(session, train):
                 _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session))
             before = advice
-            advice = health.diagnose(state.history, *_hinges_of(settings))
+            advice = health.diagnose(state.history, *_hinges_of(settings.loss))
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
 
 
-def _hinges_of(settings):
-    """Returns margin and reduction of the loss; None, None of one without."""
-    names = "margin", "reduction"
-    return [
-        getattr(settings, name) if settings.reads(name) else None
-        for name in names
-    ]
+def _hinges_of(loss):
+    """Returns the margin and reduction of a triplet loss, else None, None."""
+    if loss is None or loss.loss == "infonce":
+        return None, None
+    return loss.margin, loss.reduction
 
 
 def _train_epoch(session, train):
@@ -202,7 +200,9 @@ def _show_epoch(session, board, scores):
     board.add_epoch(state.history)
     if state.best_epoch == state.epoch:
         board.add_best("dev", state.best_metric, state.epoch)
-        about = f"{scores.about_pictures} Split: {session.settings.dev_split}."
+        about = (
+            f"{scores.about_pictures} Split: {session.settings.run.dev_split}."
+        )
         board.add_pictures(scores.pictures(), state.epoch, about)
     board.flush()
 

@@ -18,23 +18,25 @@ OPTIMIZERS = {
 NOT_DECAYED = ["bias", "gamma", "beta", "logit_scale"]
 
 
-def build_schedule(settings, steps_per_epoch):
+def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
     """Returns the learning rate: a number, or a Keras schedule over steps.
 
-    `constant`; `step` (falls by `decay_rate` every `decay_epochs` epochs, in
-    Wang et al. 2016 by 0.1 every 10); `exponential` (the same, smoothly);
-    `cosine` (to 0 over all `epochs`).
+    Args:
+        name: `constant`; `step` (multiplied by `decay_rate` every
+            `decay_steps` steps; Wang et al. 2016: by 0.1 every 10 epochs);
+            `exponential` (the same decay at every step); or `cosine` (to 0
+            over `total_steps`).
+        rate: the learning rate of the first step.
+        decay_rate: see `name`.
+        decay_steps: see `name`; rounded, at least 1.
+        total_steps: see `name`.
     """
-    rate = settings.learning_rate
-    if settings.schedule == "constant":
+    if name == "constant":
         return rate
-    if settings.schedule == "cosine":
-        steps = settings.epochs * steps_per_epoch
-        return keras.optimizers.schedules.CosineDecay(rate, steps)
-    steps = max(1, round(settings.decay_epochs * steps_per_epoch))
-    staircase = settings.schedule == "step"
+    if name == "cosine":
+        return keras.optimizers.schedules.CosineDecay(rate, total_steps)
     return keras.optimizers.schedules.ExponentialDecay(
-        rate, steps, settings.decay_rate, staircase
+        rate, max(1, round(decay_steps)), decay_rate, staircase=name == "step"
     )
 
 
@@ -64,30 +66,43 @@ def _addons_optimizer(name, rate, weight_decay):
     return known[name](**arguments)
 
 
-def build_optimizer(settings, steps_per_epoch):
-    """Returns the optimizer of the settings, with its schedule.
+def build_optimizer(
+    name,
+    rate,
+    *,
+    momentum=0.0,
+    weight_decay=0.0,
+    weight_average=0.0,
+    fused=True,
+):
+    """Returns an optimizer by its name.
 
-    Weight decay is decoupled from the gradient (as in AdamW), scaled by the
-    learning rate, and leaves biases, batch normalisation and a learned
-    temperature alone. With
-    `weight_average`, Keras keeps a moving average of the weights, and `fit`
-    puts it in their place when an epoch ends.
+    Weight decay is decoupled from the gradient (as in AdamW) and scaled by
+    the learning rate. It leaves out biases, batch normalisation and a learned
+    temperature.
+
+    Args:
+        name: a key of `OPTIMIZERS`, or a class of tensorflow-addons.
+        rate: the learning rate, a number or a Keras schedule.
+        momentum: of sgd.
+        weight_decay: of all optimizers but adam.
+        weight_average: momentum of a moving average of the weights, which
+            replaces them at the end of an epoch; 0 for none.
+        fused: whether to update a weight in one pass over memory.
 
     Raises:
         ValueError: an unknown name; the known ones are listed.
     """
-    rate = build_schedule(settings, steps_per_epoch)
-    name, decay = settings.optimizer, settings.weight_decay
     if name not in OPTIMIZERS:
-        return _addons_optimizer(name, rate, decay)
-    fused, by_keras = OPTIMIZERS[name]
-    make, options = fused if settings.fused_optimizer else by_keras, {}
+        return _addons_optimizer(name, rate, weight_decay)
+    one_pass, by_keras = OPTIMIZERS[name]
+    make, options = one_pass if fused else by_keras, {}
     if name == "sgd":
-        options["momentum"] = settings.momentum
-    if name != "adam" and (decay or make is keras.optimizers.AdamW):
-        options["weight_decay"] = decay
-    if settings.weight_average:
-        options |= {"use_ema": True, "ema_momentum": settings.weight_average}
+        options["momentum"] = momentum
+    if name != "adam" and (weight_decay or make is keras.optimizers.AdamW):
+        options["weight_decay"] = weight_decay
+    if weight_average:
+        options |= {"use_ema": True, "ema_momentum": weight_average}
     optimizer = make(rate, **options)
     if optimizer.weight_decay:
         optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)

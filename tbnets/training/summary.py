@@ -24,7 +24,7 @@ def describe(session, train):
     told |= _splits(session, train)
     if not task.data.test_split:
         told["test"] = (
-            f"none: results are those of {session.settings.dev_split}"
+            f"none: results are those of {session.settings.run.dev_split}"
         )
     told |= task.data.notes(session.state.fitted)
     if devices := _devices(session):
@@ -55,7 +55,10 @@ def about(session, train):
 def _splits(session, train):
     """Returns how many of what each split has, in words."""
     settings = session.settings
-    splits = {settings.train_split: train, settings.dev_split: session.dev}
+    splits = {
+        settings.run.train_split: train,
+        settings.run.dev_split: session.dev,
+    }
     return {
         split: ", ".join(f"{n} {name}" for name, n in examples.counts.items())
         for split, examples in splits.items()
@@ -106,14 +109,14 @@ def finished(settings, folder):
         return ""
     if _reported_epochs(report) != state.epoch:
         return ""
-    if settings.export and next_version(folder / SAVED_MODEL) == 1:
+    if settings.run.export and next_version(folder / SAVED_MODEL) == 1:
         return ""
     more = f"Set --epochs above {state.epoch} to train longer"
-    if "epochs" in settings.fixed:
-        more = f"--model={settings.model} has nothing to train longer"
+    if settings.training is None:
+        more = f"--model={settings.run.model} has nothing to train longer"
     elif left > 0:
         more = "Raise --patience, or set it to 0, to train longer"
-    elif getattr(settings, "schedule", "") == "cosine":
+    elif settings.optimizer.schedule == "cosine":
         more = (
             "Its cosine schedule ends there: to train longer, start a new "
             "--run_dir with more --epochs"

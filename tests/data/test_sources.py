@@ -1,13 +1,11 @@
 """Tests of where the data of a run are looked for."""
 
 import pathlib
-import types
 
 import numpy as np
 import pytest
 
 from tbnets.data.sources import Sources
-from tbnets.errors import InputError
 from tests import tiny
 from tests.data.test_open import write_store
 
@@ -24,12 +22,6 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     return tmp_path
-
-
-def test_the_folder_of_a_frozen_preset_has_no_commas():
-    values = {"text_encoder": "hub:a, b", "fine_tune_text": False}
-    with pytest.raises(InputError, match="`--text_encoder`.*without commas"):
-        Sources.of(types.SimpleNamespace(**values))
 
 
 def test_paths_start_from_the_data_root():

@@ -70,7 +70,7 @@ def test_it_opens_with_the_same_results(session):
 
 
 def test_finished_run_has_nothing_to_go_on_with(session):
-    again = settings(session.settings.data_root, session.run_dir)
+    again = settings(session.settings.captions.data_root, session.run_dir)
     said = summary.finished(again, runs.start(again, True))
     assert "--model=cca has nothing to train longer" in said
 

@@ -8,11 +8,10 @@ import pytest
 import tensorflow as tf
 
 from tbnets import tasks
-from tbnets.data.sources import Sources
 from tbnets.layers.dropout import SeededDropout
 from tbnets.losses.hinges import TERMS
 from tbnets.tasks import encoders, parts, readers
-from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny
 
 
@@ -40,7 +39,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         f"--cnn_weights={given}",
     )
     encoders.build_image_encoder(found, {})
-    named = readers.weights_of_run(found, Sources.of(found)) if given else None
+    named = readers.weights_of_run(found, found.sources()) if given else None
     asked.append(named)
     by_word = {"imagenet": "imagenet", "": None}
     file = pathlib.Path("imagenet")
@@ -49,7 +48,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
     found = found.replace(image_encoder="features")
     found = readers.start_at_photo(found, given)
     place = str(tmp_path / "imagenet") if "/" in given else given
-    assert found.cnn_weights == place
+    assert found.features.cnn_weights == place
 
 
 def test_loss_follows_its_flags(folder, tmp_path):
@@ -86,8 +85,8 @@ def test_a_softmax_loss_follows_its_flags(folder, tmp_path):
         "term_weights": weights,
     }
     unread = ("margin", "negatives", "num_negatives", "distance", "reduction")
-    assert not any(found.reads(name) for name in unread)
-    assert not tiny.settings(folder, tmp_path).reads("temperature")
+    assert {*unread} <= unused_flags(found).keys()
+    assert "temperature" in unused_flags(tiny.settings(folder, tmp_path))
 
 
 def test_triplet_flags_are_not_read_by_a_softmax():
@@ -112,7 +111,7 @@ def test_words_of_a_model_are_trained_as_its_run_says(given):
     found = found.replace(from_="a_model")
     encoder = encoders.build_text_encoder(found, {"words": ["", "[UNK]"]})
     assert encoder.word_training == given
-    assert found.reads("word_vectors_training")
+    assert "word_vectors_training" not in unused_flags(found)
 
 
 def test_same_seed_same_weights_and_another_seed_others(folder, tmp_path):
@@ -223,10 +222,11 @@ def test_what_is_not_read_changes_nothing_of_what_is_built(
         return found, network.get_config()
 
     settings, expected = configuration({})
+    read = {flag.name for flag in settings.flags_read()}
     unread = {
         name: other_value(flag)
         for name, flag in ALL.items()
-        if not settings.reads(name)
+        if name not in read
     }
     assert len(unread) > 10
     given = {k: v for k, v in unread.items() if v is not None and k not in line}

@@ -179,10 +179,10 @@ def test_damaged_results_are_written_again(folder, run_dir, content):
 def test_a_run_goes_on_from_any_folder(folder, run_dir, monkeypatch):
     monkeypatch.chdir(run_dir.parent)
     line = tiny.typed("--resume", "--run_dir=run", "--data_root=data")
-    settings, _ = checked_settings(line.take(Options), line)
-    assert settings.data_root == str(run_dir.parent / "data")
+    (settings, _), _ = checked_settings(line.take(Options), line)
+    assert settings.captions.data_root == str(run_dir.parent / "data")
     line = tiny.typed("--resume", "--run_dir=run")
-    settings, _ = checked_settings(line.take(Options), line)
+    (settings, _), _ = checked_settings(line.take(Options), line)
     session, _ = runs.prepare(settings, runs.start(settings, True))
     assert session.state.epoch == 1
     record = json.loads((run_dir / "settings.json").read_text())
@@ -198,7 +198,7 @@ def test_a_resumed_run_writes_damaged_settings_again(folder, run_dir, content):
     with pytest.raises(ValueError, match="add --resume: it writes"):
         runs.open_run(run_dir)
     assert resume(folder, run_dir).state.epoch == 1
-    assert runs.open_run(run_dir).settings.seed == 0
+    assert runs.open_run(run_dir).settings.run.seed == 0
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
     build, read = encoders.build_image_encoder, []
 
     def noted(settings, fitted):
-        read.append(settings.image_weights)
+        read.append(settings.images.image_weights)
         return build(settings, fitted)
 
     monkeypatch.setattr(encoders, "build_image_encoder", noted)
@@ -267,7 +267,9 @@ def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
     values = json.loads(path.read_text())
     path.write_text(json.dumps({**values, "image_weights": "gone.h5"}))
     session = runs.open_run(run_dir)
-    assert session.settings.image_weights == "gone.h5" and read == ["random"]
+    assert session.settings.images.image_weights == "gone.h5" and read == [
+        "random"
+    ]
     for name in ("best", "last"):
         checkpoint = run_dir / "checkpoints" / f"{name}.npz"
         kept = checkpoints.read_checkpoint(checkpoint).state.settings
@@ -275,6 +277,6 @@ def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
     before = tasks.settings_of(runs.record_before(run_dir))
     again, _ = runs.prepare(before, runs.start(before, True))
     assert read == ["random"] * 2
-    assert again.settings.image_weights == "gone.h5"
+    assert again.settings.images.image_weights == "gone.h5"
     for one, other in zip(session.network.weights, again.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())

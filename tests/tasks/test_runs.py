@@ -45,7 +45,7 @@ def test_open_run_restores_a_checkpoint_by_name(finished):
     fitted = session.state.fitted
     assert (fitted["image_dim"], fitted["text_dim"]) == (8, None)
     assert fitted["words"][:2] == ["", "[UNK]"]
-    assert session.settings.image_units == [8, 4]
+    assert session.settings.branches.image_units == [8, 4]
     assert session.network.embed_images(np.ones((2, 8), "float32")).shape == (
         2,
         4,
@@ -93,8 +93,8 @@ def test_edited_settings_change_no_network(finished, tmp_path):
     )
     images = np.arange(16, dtype="float32").reshape(2, 8)
     found, wanted = runs.open_run(run_dir), runs.open_run(finished)
-    assert found.settings.image_transform == []
-    assert found.settings.margin == wanted.settings.margin
+    assert found.settings.features.image_transform == []
+    assert found.settings.loss.margin == wanted.settings.loss.margin
     np.testing.assert_array_equal(
         found.network.embed_images(images), wanted.network.embed_images(images)
     )
@@ -103,12 +103,15 @@ def test_edited_settings_change_no_network(finished, tmp_path):
 def test_places_may_be_edited_as_data_move(finished, tmp_path, monkeypatch):
     run_dir = edited(finished, tmp_path, captions="moved", data_root="there")
     found = runs.open_run(run_dir).settings
-    assert (found.captions, found.data_root) == ("moved", "there")
+    assert (found.captions.captions, found.captions.data_root) == (
+        "moved",
+        "there",
+    )
     monkeypatch.setenv("TBNETS_DATA", "elsewhere")
     found = runs.open_run(run_dir).settings
-    assert found.data_root == os.path.abspath("elsewhere")
+    assert found.captions.data_root == os.path.abspath("elsewhere")
     found = runs.open_run(run_dir, data_root="named").settings
-    assert found.data_root == os.path.abspath("named")
+    assert found.captions.data_root == os.path.abspath("named")
 
 
 def saved_run(settings):

@@ -117,12 +117,14 @@ def compose(settings, model):
 
 
 def build(settings, fitted):
-    keras.utils.set_random_seed(settings.seed)
+    keras.utils.set_random_seed(settings.run.seed)
     return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 
 
 def compile_with(network, settings, steps, mining):
-    network.compile(keras.optimizers.Adam(settings.learning_rate), "mse")
+    network.compile(
+        keras.optimizers.Adam(settings.optimizer.learning_rate), "mse"
+    )
 
 
 # What follows is the test: above is the whole task.
@@ -187,7 +189,9 @@ def test_flags_that_it_does_not_read_are_refused(tmp_path):
     found = settings(tmp_path)
     with pytest.raises(ValueError, match="`--margin` .*read with --model=emb"):
         tiny.unread(
-            f"--task={found.task}", f"--model={found.model}", "--margin=0.3"
+            f"--task={found.run.task}",
+            f"--model={found.run.model}",
+            "--margin=0.3",
         )
 
 

@@ -109,11 +109,18 @@ def test_a_run_begins_where_the_model_ended(source, other, tmp_path):
 def test_flags_are_those_of_the_model_where_none_are_given(source, other):
     name = source.run_dir
     found = settings(other, "runs/new", name, learning_rate=0.5)
-    assert (found.image_units, found.text_units) == ([8, 4], [6, 4])
-    assert (found.text_encoder, found.word_dim) == ("mean", 6)
-    assert (found.dropout, found.learning_rate, found.seed) == (0.1, 0.5, 0)
-    assert found.run_dir == "runs/new"
-    assert found.values()["from"] == found.from_ == str(name)
+    assert (found.branches.image_units, found.branches.text_units) == (
+        [8, 4],
+        [6, 4],
+    )
+    assert (found.texts.text_encoder, found.texts.word_dim) == ("mean", 6)
+    assert (
+        found.branches.dropout,
+        found.optimizer.learning_rate,
+        found.run.seed,
+    ) == (0.1, 0.5, 0)
+    assert found.run.run_dir == "runs/new"
+    assert found.values()["from"] == found.run.from_ == str(name)
 
 
 def test_a_resumed_run_needs_the_model_no_more(source, other, tmp_path):
@@ -137,7 +144,7 @@ def test_a_run_cut_before_its_first_epoch_begins_with_the_model_again(
     one, _ = prepared(found)
     del one
     again = tasks.settings_of(runs.record_before(tmp_path / "run"))
-    assert again.from_ == found.from_
+    assert again.run.from_ == found.run.from_
     two, _ = runs.prepare(again, runs.start(again, True))
     assert two.state.fitted["begun_with"]["words"] == 8
 

@@ -85,12 +85,12 @@ def test_nothing_else_asks_for_a_task_or_a_model():
 @pytest.mark.parametrize(
     "text",
     [
-        "settings.task == 'localization'",
-        "if run.settings.model in ('cca', 'embedding'): pass",
+        "settings.run.task == 'localization'",
+        "if run.settings.run.model in ('cca', 'embedding'): pass",
         "isinstance(network, hm_lstm.HMLSTM)",
         "issubclass(kind, (int, MatchingData))",
-        "Flag('x', when=({'task': ('matching',)},))",
-        "tasks.BUILDERS[settings.model]",
+        "{'task': ('matching',)}",
+        "tasks.BUILDERS[settings.run.model]",
     ],
 )
 def test_what_asks_is_found(text):
@@ -99,7 +99,8 @@ def test_what_asks_is_found(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["settings.loss == 'sum'", "isinstance(x, dict)", "{'task': name}"]
+    "text",
+    ["settings.loss.loss == 'sum'", "isinstance(x, dict)", "{'task': name}"],
 )
 def test_what_does_not_ask_is_not(text):
     tree = ast.parse(text)

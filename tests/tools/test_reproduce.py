@@ -14,7 +14,7 @@ from tbnets.cli import run_line, train
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of
 from tbnets.tasks.settings.records import write_settings
-from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.settings.settings import ALL
 from tests import verbs
 
 FLAGS = [*ALL.values(), *flags_of(train.Options)]

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.plugins.hparams import plugin_data_pb2
 
-from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.settings.settings import ALL
 from tbnets.training import board
 from tests import tiny
 

@@ -317,18 +317,11 @@ def test_text_features_train_and_export(folder, tmp_path, eagerly):
     assert found.shape == (2, 4)
 
 
-def test_schedules_fall_as_named(folder, tmp_path):
+def test_schedules_fall_as_named():
     def rates(schedule):
-        settings = tiny.settings(
-            folder,
-            tmp_path,
-            schedule=schedule,
-            decay_rate=0.1,
-            decay_epochs=2,
-            learning_rate=1.0,
-            epochs=4,
+        made = optimizers.build_schedule(
+            schedule, 1.0, decay_rate=0.1, decay_steps=2 * 5, total_steps=4 * 5
         )
-        made = optimizers.build_schedule(settings, steps_per_epoch=5)
         if schedule == "constant":
             return made
         return [float(made(step)) for step in (0, 5, 10, 20)]
@@ -344,11 +337,8 @@ def test_schedules_fall_as_named(folder, tmp_path):
     )
 
 
-def test_weight_decay_leaves_biases_and_a_temperature_alone(folder, tmp_path):
-    settings = tiny.settings(
-        folder, tmp_path, optimizer="sgd", weight_decay=0.1, learning_rate=1.0
-    )
-    optimizer = optimizers.build_optimizer(settings, 5)
+def test_weight_decay_leaves_biases_and_a_temperature_alone():
+    optimizer = optimizers.build_optimizer("sgd", 1.0, weight_decay=0.1)
     layer = keras.layers.Dense(2, bias_initializer="ones")
     layer.build((None, 2))
     kernel, bias = layer.trainable_variables
@@ -372,19 +362,10 @@ def test_weight_decay_leaves_biases_and_a_temperature_alone(folder, tmp_path):
     ],
 )
 def test_fused_optimizer_is_keras_by_another_way(
-    folder, tmp_path, name, changes, fused, keras_class
+    name, changes, fused, keras_class
 ):
     made = [
-        optimizers.build_optimizer(
-            tiny.settings(
-                folder,
-                tmp_path,
-                optimizer=name,
-                fused_optimizer=choice,
-                **changes,
-            ),
-            5,
-        )
+        optimizers.build_optimizer(name, 0.01, fused=choice, **changes)
         for choice in (True, False)
     ]
     assert [type(each) for each in made] == [fused, keras_class]
@@ -407,12 +388,10 @@ def test_addons_optimizers_train_and_resume(folder, tmp_path):
     train(tiny.settings(folder, tmp_path / "two", **changes), resume=True)
     assert_same_run(tmp_path / "straight", tmp_path / "two")
     with pytest.raises(ValueError, match="LazyAdam.*--optimizer='Lambda'"):
-        optimizers.build_optimizer(
-            tiny.settings(folder, tmp_path, optimizer="Lambda"), 5
-        )
+        optimizers.build_optimizer("Lambda", 0.01)
 
 
-def test_unknown_optimizer_names_the_extra(folder, tmp_path):
+def test_unknown_optimizer_names_the_extra():
     try:
         import tensorflow_addons  # noqa: F401
     except ImportError:
@@ -420,9 +399,7 @@ def test_unknown_optimizer_names_the_extra(folder, tmp_path):
     else:
         pytest.skip("tensorflow-addons is installed")
     with pytest.raises(ValueError, match=r'LAMB.*pip install -e "\.\[addons'):
-        optimizers.build_optimizer(
-            tiny.settings(folder, tmp_path, optimizer="LAMB"), 5
-        )
+        optimizers.build_optimizer("LAMB", 0.01)
 
 
 @pytest.mark.parametrize(

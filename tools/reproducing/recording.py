@@ -18,7 +18,7 @@ from tbnets.tasks.settings import flagfiles
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of, written
 from tbnets.tasks.settings.records import read_record
-from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.settings.settings import ALL
 
 _OF_A_RUN = {"run_dir", "seed", "data_root"}
 _LEARNED_FROM = {"word_vectors"}
@@ -138,7 +138,7 @@ def _typed(command, path):
 
 def _settings(words):
     line = CommandLine(words, [*ALL.values(), *flags_of(train.Options)])
-    return train.with_usual(line, run_line.settings(line))
+    return train.with_usual(line, run_line.resolve(line)).settings
 
 
 def _read(folder):
@@ -169,7 +169,7 @@ def _read(folder):
     ended_on = datetime.date.fromtimestamp(path.stat().st_mtime)
     return {
         "row": row,
-        "seed": settings.seed,
+        "seed": settings.run.seed,
         "report": {key: report[key] for key in _KEPT},
         "date": ended_on.isoformat(),
     }
@@ -191,12 +191,13 @@ def _evaluated(folder, flags, seed):
 def _differing(settings, name):
     """Returns the flags of a run that its configuration has not."""
     with contextlib.redirect_stdout(io.StringIO()):
-        usual = _settings([f"--flagfile={name}"])
+        usual = _settings([f"--flagfile={name}"]).values()
     differing = []
+    values = settings.values()
     for flag in settings.flags_read():
-        value = written(getattr(settings, flag.name))
+        value = written(values[flag.name])
         if flag.name in _OF_A_RUN or value == written(
-            getattr(usual, flag.name, flag.default)
+            usual.get(flag.name, flag.default)
         ):
             continue
         is_recipe = value.endswith(".flags")

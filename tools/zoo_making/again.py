@@ -108,7 +108,7 @@ def _word_vectors(values, settings):
     """Returns vectors that were read from a file: they tell their size."""
     for name, value in values.items():
         if name.endswith("/words/embeddings:0"):
-            if value.shape[1] != settings.word_dim:
+            if value.shape[1] != settings.texts.word_dim:
                 return {"word_vectors": tf.cast(value, tf.float32).numpy()}
     return {}
 

@@ -47,8 +47,8 @@ class HierarchicalData(MatchingData):
     def check(self, queries=()):
         """Refuses a run whose splits, trees or regions are not there."""
         super().check(queries)
-        settings = self.settings
-        if settings.region_branch == "own" and not settings.region_mean_weight:
+        options = self.settings.correspondences
+        if options.region_branch == "own" and not options.region_mean_weight:
             raise InputError(
                 "`--region_mean_weight` must be above 0 with --region_branch="
                 "own, which nothing else trains at first. Received: "
@@ -71,10 +71,10 @@ class HierarchicalData(MatchingData):
             ValueError: regions and photos are to share a branch and differ in
                 their features.
         """
-        settings = self.settings
         fitted = super().fit()
         store, _ = self.train.regions
-        is_shared, dim = settings.region_branch == "shared", fitted["image_dim"]
+        is_shared = self.settings.correspondences.region_branch == "shared"
+        dim = fitted["image_dim"]
         if is_shared and dim != store.dim:
             raise InputError(
                 "`--region_branch` must be own with features of two kinds. "
@@ -86,20 +86,26 @@ class HierarchicalData(MatchingData):
 
     def load(self, split, fitted):
         """Returns the `PairExamples` of a split."""
-        examples, settings = super().load(split, fitted), self.settings
-        most, overlap = settings.regions_per_image, settings.region_overlap
-        regions = PhotoRegions(*self.split(split).regions, most, overlap)
+        examples, options = (
+            super().load(split, fitted),
+            self.settings.correspondences,
+        )
+        regions = PhotoRegions(
+            *self.split(split).regions,
+            options.regions_per_image,
+            options.region_overlap,
+        )
         phrases = noun_phrases(examples.texts)
         return PairExamples(**vars(examples), phrases=phrases, regions=regions)
 
     def start_epoch(self, network, train, epoch):
         """Gives each training phrase its region, from the second stage on."""
-        is_known = epoch >= self.settings.correspondence_epochs
+        is_known = epoch >= self.settings.correspondences.correspondence_epochs
         self.held = self.matcher(network).match(train) if is_known else {}
 
     def batches(self, train):
         """Returns the `PairBatches` of the training split."""
-        settings = self.settings
-        every = bool(settings.region_mean_weight)
-        options = PairOptions(settings.contrast, settings.max_pairs, every)
+        options = self.settings.correspondences
+        every = bool(options.region_mean_weight)
+        options = PairOptions(options.contrast, options.max_pairs, every)
         return PairBatches(train, lambda: self.held, options, **self.sampling)

@@ -12,7 +12,6 @@ from tbnets.tasks.captioned_data import CaptionedData
 from tbnets.tasks.localization.scores import RegionScorer
 from tbnets.tasks.parts import first_hard_epoch
 
-ROLES = ("positives", "positive_iou", "negative_iou")
 """Flags that tell what a region is to a phrase."""
 
 
@@ -43,7 +42,7 @@ class LocalizationData(CaptionedData):
     def encoders(self):
         """What reads regions and phrases."""
         dim = self.train.regions[0].dim
-        return f"regions of {dim} + {self.settings.text_encoder}"
+        return f"regions of {dim} + {self.settings.texts.text_encoder}"
 
     def check(self, queries=()):
         """Refuses a run whose splits, phrases or regions are not there."""
@@ -54,12 +53,12 @@ class LocalizationData(CaptionedData):
             if not phrases.num_phrases:
                 raise InputError(
                     "`--phrases` must hold phrases of every split. Received: "
-                    f"--phrases={settings.phrases}, of split {name} none with "
-                    "a box. Name other phrases, or other splits."
+                    f"--phrases={settings.regions.phrases}, of split {name} "
+                    "none with a box. Name other phrases, or other splits."
                 )
         self.opened.parts("regions", splits)
         self.texts.check(splits)
-        if settings.export:
+        if settings.run.export:
             self.photo_reader(self.train.regions[0].made_by)
         if self.opened.sources.images:
             self.opened.parts("photos", splits)
@@ -80,8 +79,14 @@ class LocalizationData(CaptionedData):
         phrases, (store, _) = split.phrases, split.regions
         texts = self.texts.rows(split, fitted)
         rows = store.rows(phrases.images.image_ids)
-        same = phrases.phrase_to_text if settings.equal_texts_match else None
-        roles = {name: getattr(settings, name) for name in ROLES}
+        same = (
+            phrases.phrase_to_text if settings.texts.equal_texts_match else None
+        )
+        roles = {
+            "positives": settings.phrases.positives,
+            "positive_iou": settings.phrases.positive_iou,
+            "negative_iou": settings.phrases.negative_iou,
+        }
         return PhraseExamples(phrases, texts, store, rows, same, roles)
 
     def notes(self, fitted):
@@ -93,7 +98,7 @@ class LocalizationData(CaptionedData):
                 f"{found.num_positives / found.num_drawable:.1f} regions a "
                 f"phrase; {total - found.num_drawable} phrases have none"
             )
-        if self.split(self.settings.dev_split).photo_folder is None:
+        if self.split(self.settings.run.dev_split).photo_folder is None:
             notes["pictures"] = "none: --images names no folder of the photos"
         return notes
 
@@ -108,7 +113,14 @@ class LocalizationData(CaptionedData):
 
     def batches(self, train):
         """Returns the `PhraseBatches` of the training split."""
-        values = [getattr(self.settings, name) for name in Sampling._fields]
-        sampling, seed = Sampling(*values), self.settings.seed
-        self.sampler = PhraseSampler(train, sampling, seed)
+        options = self.settings.phrases
+        sampling = Sampling(
+            options.pairs_per_batch,
+            options.phrases_per_image,
+            options.regions_per_phrase,
+            options.phrases_per_region,
+            options.candidates_per_image,
+            options.negative_regions,
+        )
+        self.sampler = PhraseSampler(train, sampling, self.settings.run.seed)
         return PhraseBatches(train, self.sampler)

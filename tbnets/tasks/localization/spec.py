@@ -42,7 +42,7 @@ def compose(settings, model):
 
 SPEC = TaskSpec(
     compose,
-    ("captions", "features", "regions", "phrases", "texts"),
+    ("regions", "phrases"),
     # Each batch has other sizes, each of which XLA would compile.
     fixed=(("image_encoder", "features"), ("jit_compile", False)),
 )

@@ -16,6 +16,7 @@ from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.matching.own_photos import OwnPhotos
 from tbnets.tasks.matching.usual_flags import usual_flags
 from tbnets.tasks.recipes.kinds import recipes
+from tbnets.tasks.settings.settings import unused_flags
 
 
 class MatchingData(CaptionedData):
@@ -31,7 +32,7 @@ class MatchingData(CaptionedData):
     """
 
     def __init__(self, settings):
-        own = OwnPhotos(settings) if settings.reads("cnn") else None
+        own = OwnPhotos(settings) if settings.reads_photo_folder else None
         super().__init__(settings, own)
         self.own_photos = own
         self._is_extracted, self._preset = False, {}
@@ -45,8 +46,10 @@ class MatchingData(CaptionedData):
     def encoders(self):
         """What encodes images and texts, in a few words."""
         settings = self.settings
-        images = settings.cnn if self.own_photos else settings.image_encoder
-        return f"{images} + {settings.text_encoder}"
+        images = (
+            settings.images.cnn if self.own_photos else settings.image_encoder
+        )
+        return f"{images} + {settings.texts.text_encoder}"
 
     @property
     def extracts(self):
@@ -57,8 +60,8 @@ class MatchingData(CaptionedData):
         parts = opened.parts("records", opened.check_splits()).values()
         keys = {key for records in parts for key in records.image_ids}
         return (
-            f"features of {len(keys)} photos by {self.settings.cnn}, but for "
-            f"those that are there, would be extracted into {own.cache}"
+            f"features of {len(keys)} photos by {self.settings.images.cnn}, "
+            f"but for those that are there, would be extracted into {own.cache}"
         )
 
     @property
@@ -68,15 +71,17 @@ class MatchingData(CaptionedData):
             return "", {}
         split = self.opened.existing_split("train_split")
         count = self.split(split).records.num_images
-        is_triplets = getattr(self.settings, "loss", "") in PRESETS
-        usual = usual_flags(count, self.settings.from_, is_triplets)
+        loss = self.settings.loss
+        is_triplets = loss is not None and loss.loss in PRESETS
+        usual = usual_flags(count, self.settings.run.from_, is_triplets)
         return f"{count} photos", usual
 
     def make(self):
         """Makes what recipes name, of texts when it is known of which."""
         self.texts.check_preset()  # Before photos are read, which takes long.
-        given, flags = self.opened.given, ("text_features", "trees")
-        named = (recipes(self.settings, flag, given) for flag in flags)
+        given, unused = self.opened.given, unused_flags(self.settings)
+        flags = "text_features", "trees"
+        named = (recipes(flag, given, unused) for flag in flags)
         if self.own_photos and any(named):
             self.own_photos.check()
             self._extract()
@@ -98,7 +103,7 @@ class MatchingData(CaptionedData):
         if not self._of_features:
             self._open_preset()
             return
-        if settings.cnn_weights and settings.export:
+        if settings.features.cnn_weights and settings.run.export:
             if queries:  # They are answered by photos, and drawn.
                 self.opened.parts("photos", splits[-1:])
             self.photo_reader(self.train.images.features.made_by)
@@ -170,7 +175,7 @@ class MatchingData(CaptionedData):
         split = self.split(split)
         records, images = split.records, getattr(split, self.images)
         texts = self.texts.rows(split, fitted)
-        same = self.settings.equal_texts_match
+        same = self.settings.texts.equal_texts_match
         ids = text_ids(records.captions) if same else None
         return Examples(records, images, texts, ids)
 
@@ -181,13 +186,19 @@ class MatchingData(CaptionedData):
     @property
     def sampling(self):
         """How batches are drawn: arguments of `EpochBatches`."""
-        names = "images_per_batch", "captions_per_image", "seed"
-        drawn = {name: getattr(self.settings, name) for name in names}
-        return drawn | {"image_size": self.image_size}
+        return {
+            "images_per_batch": self.settings.batches.images_per_batch,
+            "captions_per_image": self.settings.batches.captions_per_image,
+            "seed": self.settings.run.seed,
+            "image_size": self.image_size,
+        }
 
     def _open_preset(self):
         """Opens the preset that encodes pixels, to know what it is."""
-        name, size = self.settings.image_encoder, self.settings.image_size
+        name, size = (
+            self.settings.image_encoder,
+            self.settings.images.image_size,
+        )
         if hub.is_hub(name) and not self._preset:
             name = hub.placed(name, *self.opened.given.starts)
             found = build_hub_cnn(name, random=True, image_size=size or None)
@@ -197,7 +208,7 @@ class MatchingData(CaptionedData):
     def image_size(self):
         """Side of decoded photos in pixels, or what makes them otherwise."""
         if not self._preset:
-            return self.settings.image_size
+            return self.settings.images.image_size
         converter = hub.converter_of(self._preset)
         return PresetPhotos(converter, self._preset["side"])
 

@@ -13,7 +13,6 @@ from tbnets.data.examples import FeatureRows
 from tbnets.data.images import KINDS
 from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, likely_name, list_files
-from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub, photo_features
 from tbnets.features.photo_cache import PhotoCache
@@ -38,9 +37,11 @@ class OwnPhotos:
 
     def __init__(self, settings):
         self.settings = settings
-        self.sources = Sources.of(settings)
+        self.sources = settings.sources()
         self.folder = self.sources.photo_folder
-        given = settings.cache and self.sources.from_start(settings.cache)
+        given = settings.images.cache and self.sources.from_start(
+            settings.images.cache
+        )
         self.cache = folder_beside(self.folder, given)
         self.left_out, self.has_begun, self._made_by = {}, False, None
         self._num_told = 0
@@ -59,8 +60,8 @@ class OwnPhotos:
         if "cnn" not in made_by:
             raise InputError(
                 "`--from` must be a model on features that --images can be "
-                f"turned into. Received: --from={self.settings.from_}, which "
-                "does not tell what made its features, or has several "
+                f"turned into. Received: --from={self.settings.run.from_}, "
+                "which does not tell what made its features, or has several "
                 "networks. Give --image_features made alike."
             )
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
@@ -111,7 +112,7 @@ class OwnPhotos:
     @functools.cached_property
     def _features(self):
         """The `PhotoFeatures`, those that the run began with."""
-        if not self.settings.cnn_weights:
+        if not self.settings.features.cnn_weights:
             raise InputError(
                 "`--cnn_weights` must name the weights of --cnn. Received: "
                 "--cnn_weights=. Set it to imagenet, or to a file."
@@ -119,7 +120,7 @@ class OwnPhotos:
         weights = weights_of_run(self.settings, self.sources)
         if known := self._made_by:
             return photo_features.open_photo_features(known, weights)
-        cnn = hub.placed(self.settings.cnn, *self.sources.starts)
+        cnn = hub.placed(self.settings.images.cnn, *self.sources.starts)
         network = photo_features.build_named_cnn(cnn, weights)
         return photo_features.PhotoFeatures(network)
 

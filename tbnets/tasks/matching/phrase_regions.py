@@ -177,14 +177,15 @@ def _check_run(session, regions):
         raise InputError(
             "`--regions` must come with a run that embeds features of photos "
             f"and captions. Received: --regions={regions} with --model="
-            f"{settings.model}. Choose another run, or leave it out."
+            f"{settings.run.model}. Choose another run, or leave it out."
         )
     reader = data.texts.reader(session.state.fitted)
     if reader is None or hasattr(reader, "read"):
         raise InputError(
             "`--regions` must come with a run that reads captions as they "
             f"are. Received: --regions={regions} with --text_encoder="
-            f"{settings.text_encoder}. Choose another run, or leave it out."
+            f"{settings.texts.text_encoder}. Choose another run, or leave it "
+            "out."
         )
     return reader
 

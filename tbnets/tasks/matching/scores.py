@@ -185,7 +185,7 @@ class Retrieval(Evaluator):
 
     def __init__(self, data):
         self._data = data
-        self._memory = data.settings.evaluate_memory
+        self._memory = data.settings.run.evaluate_memory
         self._graphs = functools.lru_cache(maxsize=1)(self._trace)
 
     def _trace(self, network):

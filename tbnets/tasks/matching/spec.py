@@ -12,7 +12,6 @@ from tbnets.tasks.matching import views
 from tbnets.tasks.matching.data import MatchingData
 from tbnets.tasks.matching.scores import Retrieval
 from tbnets.tasks.task import Exporter, Task, TaskSpec
-from tbnets.tasks.texts import reads_features
 
 
 class MatchingExporter(Exporter):
@@ -42,7 +41,7 @@ class MatchingExporter(Exporter):
     def queries(self):
         """Two captions of the last split, of a run on own photos."""
         data = self._data
-        if not data.own_photos or reads_features(data.settings):
+        if not data.own_photos or data.settings.reads_text_features:
             return []
         return views.example_captions(data.last.records)
 
@@ -80,7 +79,7 @@ def compose(settings, model):
 
 SPEC = TaskSpec(
     compose,
-    ("captions", "images", "features", "texts", "batches"),
+    ("images", "batches"),
     # Hard negatives are regions: no epoch here learns from them.
     fixed=(("hard_negative_epochs", 0),),
 )

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tbnets.data.sources import frozen_preset, is_recipe
+from tbnets.data.sources import is_recipe
 from tbnets.errors import MissingFileError
 from tbnets.tasks.recipes.image_features import (
     FeaturesOfBoxes,
@@ -21,27 +21,26 @@ KINDS = {
 """Flag of a run that names recipes -> the `thing.Thing` that these make."""
 
 
-def recipes(settings, flag, sources):
-    """Returns the recipes that a flag of a run names; () where it is unread."""
-    is_read = settings is None or settings.reads(flag)
-    if flag == "text_features":
-        is_read = is_read or frozen_preset(settings)
-    return list(filter(is_recipe, sources.items(flag))) if is_read else ()
+def recipes(flag, sources, unused=()):
+    """Returns the recipes that a flag of a run names; () if it is unused."""
+    if flag in unused and not sources.text_features.startswith("hub:"):
+        return ()
+    return list(filter(is_recipe, sources.items(flag)))
 
 
-def plan(flag, data, settings=None):
+def plan(flag, data, unused=()):
     """Returns what the recipes of a flag make: {recipe: `Thing`}.
 
     Args:
         flag: one of `KINDS`.
         data: the run's `data.open.Data`.
-        settings: the run's settings; None where every flag is read.
+        unused: names of the flags that the run does not use.
 
     Raises:
         ValueError, FileNotFoundError: one can not be read or made.
     """
     found = {}
-    for item in recipes(settings, flag, data.given):
+    for item in recipes(flag, data.given, unused):
         recipe = read_recipe(flag, item, KINDS[flag], data.given)
         with recipe.named():
             found[item] = KINDS[flag](recipe, data)

@@ -69,9 +69,9 @@ class CommandLine:
         Raises:
             ValueError: a number lies outside its limits.
         """
-        flags = flags_of(group)
-        made = group(**{flag.name: self.values[flag.name] for flag in flags})
-        check_limits(made, flags)
+        names = [flag.name for flag in flags_of(group)]
+        made = group(**{name: self.values[name] for name in names})
+        check_limits(made)
         return made
 
 

@@ -5,9 +5,7 @@ from typing import Annotated
 
 from tbnets.data.captions import READERS
 from tbnets.tasks.settings.flag import (
-    AnyBut,
     Count,
-    Ending,
     Limits,
     Place,
     Whole,
@@ -15,19 +13,6 @@ from tbnets.tasks.settings.flag import (
 )
 
 DATA_ROOT_VARIABLE = "TBNETS_DATA"
-
-RECIPE = Ending(".flags")
-_CAPTION_FILES = ({"scenes": ("",)},)
-_FEATURES = ({"image_encoder": ("features",)},)
-_OWN_PHOTOS = (
-    {
-        "image_encoder": ("features",),
-        "image_features": ("",),
-        "images": AnyBut(""),
-        "scenes": ("",),
-    },
-)
-_NETWORK = ({"image_encoder": AnyBut("features", "small")},)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +56,6 @@ class Captions:
         "Format of --captions, see docs/data_formats.md. Not given, table for "
         "a .csv, .tsv or .jsonl.",
         choices=tuple(READERS),
-        when=_CAPTION_FILES,
     )
     data_root: Place = flag(
         "data",
@@ -87,16 +71,12 @@ class Captions:
     num_scenes: Annotated[list[int], Limits(0, 1_000_000, length=3)] = flag(
         [2000, 250, 250],
         "Scenes to render for train,dev,test.",
-        when=({"scenes": AnyBut("")},),
     )
-    captions: Place = flag(
-        "", "File or folder of captions; may hold {split}.", when=_CAPTION_FILES
-    )
+    captions: Place = flag("", "File or folder of captions; may hold {split}.")
     split_lists: Place = flag(
         "",
         "Lists of photos, one a line, instead of the captions' own splits, "
         "such as flickr30k/{split}.txt.",
-        when=_CAPTION_FILES,
     )
 
 
@@ -115,31 +95,25 @@ class Images:
         "EfficientNetLite0",
         "Network whose last layer makes the features of --images; may be a "
         "preset of Keras Hub, hub:PRESET.",
-        when=_OWN_PHOTOS,
     )
     cache: Place = flag(
         "",
         "Folder to keep these features in; empty: FOLDER.tbnets beside "
         "--images=FOLDER.",
-        when=_OWN_PHOTOS,
         free=True,
     )
     image_size: Whole = flag(
         64,
         "Side of the decoded image, pixels; not given with hub:PRESET, its "
         "own.",
-        when=({"image_encoder": AnyBut("features")},),
     )
     image_weights: Place = flag(
         "",
         "Weights of a network by name: imagenet (EfficientNetLite: of pip; "
         "others: fetched by Keras), or a file; empty: random. A preset of "
         "Keras Hub has its own, but for random.",
-        when=_NETWORK,
     )
-    fine_tune: bool = flag(
-        False, "Train the network by name too.", when=_NETWORK
-    )
+    fine_tune: bool = flag(False, "Train the network by name too.")
     image_features: Place = flag(
         "",
         "Features of the images: a recipe such as features/lite0.flags, by "
@@ -147,7 +121,6 @@ class Images:
         "tools/extract_image_features.py; or a .npy with ids in _ids.txt "
         "beside it, may hold {split}. Several, with commas between, stand "
         "side by side.",
-        when=_FEATURES,
     )
 
 
@@ -159,26 +132,17 @@ class Features:
         "",
         "Folder of photos, to train from pixels or from features by --cnn or "
         "a recipe; of phrase localization, to draw what it finds.",
-        when=(
-            {"image_encoder": AnyBut("features"), "scenes": ("",)},
-            {"image_features": ("",), "scenes": ("",)},
-            {"cnn_weights": AnyBut(""), "scenes": ("",)},
-            {"image_features": RECIPE, "scenes": ("",)},
-            {"regions": RECIPE, "scenes": ("",)},
-        ),
     )
     image_transform: list[str] = flag(
         [],
         "Rescaling of features inside the model, in this order: signed_sqrt, "
         "l2, then center, standardize or ternary (Vilalta 2017) by the "
         "training split.",
-        when=_FEATURES,
     )
     cnn_weights: Place = flag(
         "",
         "Weights of --cnn: imagenet, a file, or random. With --image_features: "
         "those they were made with, for an exported model that starts at the "
         "photo; empty: it starts at the features.",
-        when=_FEATURES,
         free=True,
     )

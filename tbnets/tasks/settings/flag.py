@@ -36,7 +36,7 @@ KINDS = {
 
 
 PRESET = "hub:PRESET"
-"""Among the values of `OneOf` and `AnyBut`: any preset of Keras Hub."""
+"""Among the values of `OneOf`: any preset of Keras Hub."""
 
 
 class OneOf(tuple):
@@ -50,23 +50,6 @@ class OneOf(tuple):
         """Tells whether a value is one of these."""
         found, is_in = str(value), super().__contains__
         return is_in(value) or (is_in(PRESET) and found.startswith("hub:"))
-
-
-class AnyBut(OneOf):
-    """Holds any value but these: in `AnyBut("")` is any but none."""
-
-    def __contains__(self, value):
-        """Tells whether a value is none of these."""
-        return not super().__contains__(value)
-
-
-class Ending(str):
-    """Holds what names something that ends so, or a preset of Keras Hub."""
-
-    def __contains__(self, value):
-        """Tells whether one of some names with commas between is such."""
-        items = [item.strip() for item in value.split(",")]
-        return any(x.endswith(self) or x.startswith("hub:") for x in items)
 
 
 class Limits(NamedTuple):
@@ -110,9 +93,6 @@ class Flag(NamedTuple):
             none, or of a run what --loss says.
         help: what it is, its unit and the papers' value.
         choices: the values it may have, for kind string; () for any.
-        when: the values of other flags under which it is read: dicts of flag
-            -> `OneOf`, `AnyBut`, `Ending` or a tuple; one must hold;
-            () always.
         is_place: whether it names a file or folder of this machine.
         free: whether it may change when a run is resumed.
         limits: the numbers it may have; every number of a run has some.
@@ -123,7 +103,6 @@ class Flag(NamedTuple):
     default: object
     help: str
     choices: tuple = ()
-    when: tuple = ()
     is_place: bool = False
     free: bool = False
     limits: Limits | None = None
@@ -169,19 +148,18 @@ def written(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def check_limits(settings, flags):
-    """Refuses numbers that can not be worked with.
+def check_limits(group):
+    """Checks that the numbers of a group of flags are within their limits.
 
     Args:
-        settings: what has the value of each flag as an attribute.
-        flags: the `Flag`s to check.
+        group: an instance of a dataclass of flags.
 
     Raises:
         ValueError: naming the first flag whose number lies outside its
             `Limits`.
     """
-    for flag in flags:
-        value = getattr(settings, flag.name)
+    for flag in flags_of(group):
+        value = getattr(group, flag.name, None)
         if flag.limits is None or value is None:
             continue
         numbers = value if isinstance(value, list) else [value]
@@ -241,32 +219,3 @@ def changed(options):
 def title_of(group):
     """Returns the title of a group in --help."""
     return group.__doc__.partition("\n")[0].rstrip(".")
-
-
-def reads(flag, settings):
-    """Tells whether a flag is read under the values of the others.
-
-    Another one that no group of the settings has counts as not given, as "".
-    """
-    return not flag.when or any(
-        all(getattr(settings, name, "") in case[name] for name in case)
-        for case in flag.when
-    )
-
-
-def what_reads(flag):
-    """Returns in words under which values of the others a flag is read."""
-    cases = (
-        " and ".join(_in_words(*item) for item in case.items())
-        for case in flag.when
-    )
-    return ", or ".join(cases)
-
-
-def _in_words(name, wanted):
-    if isinstance(wanted, Ending):
-        return f"--{name}=NAME{wanted}"
-    but, shown = isinstance(wanted, AnyBut), " or ".join(map(str, wanted))
-    if wanted == ("",):
-        return f"--{name}" if but else f"no --{name}"
-    return f"--{name} other than {shown}" if but else f"--{name}={shown}"

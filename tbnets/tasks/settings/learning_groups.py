@@ -9,7 +9,6 @@ from tbnets.losses.presets import INFONCE, LOSSES
 from tbnets.losses.triplet import NEGATIVES, REDUCTIONS
 from tbnets.tasks.settings.flag import (
     Amount,
-    AnyBut,
     Count,
     Counts,
     Limits,
@@ -19,10 +18,6 @@ from tbnets.tasks.settings.flag import (
 )
 
 _Positive = Annotated[float, Limits(0, above=True)]
-_STEPPED = ({"schedule": ("step", "exponential")},)
-_OF_TRIPLETS = {"loss": AnyBut("infonce")}
-_OF_SOFTMAX = ({"loss": ("infonce",)},)
-_IN_ONE_PASS = ({"optimizer": ("sgd", "adam", "adamw")},)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,27 +55,21 @@ class Loss:
     temperature: Annotated[float, Limits(1e-6)] = flag(
         INFONCE["temperature"],
         "What similarities are divided by. CLIP: 0.07 at first.",
-        when=_OF_SOFTMAX,
     )
     learn_temperature: bool = flag(
         False,
         "Learn it from there on, down to 0.01. CLIP does.",
-        when=_OF_SOFTMAX,
     )
-    margin: Amount | None = flag(
-        None, "Gap of the hinge, a distance.", when=(_OF_TRIPLETS,)
-    )
+    margin: Amount | None = flag(None, "Gap of the hinge, a distance.")
     negatives: str | None = flag(
         None,
         "Negatives of a positive pair: the --num_negatives hardest of the "
         "batch (Wang), all (Kiros, Vilalta), or the hardest (VSE++).",
         choices=NEGATIVES,
-        when=(_OF_TRIPLETS,),
     )
     num_negatives: Count | None = flag(
         None,
         "K. Wang 2016: 50; 2018: 10.",
-        when=({"negatives": ("top_k",), **_OF_TRIPLETS},),
     )
     structure_epochs: Amount = flag(
         0.0,
@@ -88,13 +77,12 @@ class Loss:
         "phrases 8, and 2 with them.",
     )
     distance: str | None = flag(
-        None, "Wang: euclidean.", choices=tuple(DISTANCES), when=(_OF_TRIPLETS,)
+        None, "Wang: euclidean.", choices=tuple(DISTANCES)
     )
     reduction: str | None = flag(
         None,
         "Over the triplets of a term: sum, mean, or mean of those above 0.",
         choices=REDUCTIONS,
-        when=(_OF_TRIPLETS,),
     )
     image_to_text_weight: Amount | None = flag(None, "Weight of that term.")
     text_to_image_weight: Amount | None = flag(None, "Weight of that term.")
@@ -130,7 +118,6 @@ class Pairs:
         1,
         "Wrong captions (of phrases: regions) drawn for each matching pair, of "
         "which the one judged best is the negative. Wang 2018: 1.",
-        when=({"pair_loss": ("logistic",)},),
     )
 
 
@@ -157,7 +144,6 @@ class Cca:
         "What regions without words, --candidates_per_image of a photo, count "
         "for beside the pairs of phrase and region: 1: as much as all pairs; "
         "0: nothing. The papers tell of none.",
-        when=({"regions": AnyBut(""), "negative_regions": ("photo",)},),
     )
 
 
@@ -204,18 +190,14 @@ class Optimizer:
         True,
         "Update each weight in one pass over memory; false: by Keras' code for "
         "the same formula.",
-        when=_IN_ONE_PASS,
     )
     learning_rate: _Positive = flag(
         2e-4, "Wang 2016: 0.1 (sgd); 2018: 1e-4 on features, 2e-4 with LSTM."
     )
-    momentum: Rate = flag(
-        0.9, "Of sgd. Wang 2016: 0.9.", when=({"optimizer": ("sgd",)},)
-    )
+    momentum: Rate = flag(0.9, "Of sgd. Wang 2016: 0.9.")
     weight_decay: Amount = flag(
         0.0,
         "Decoupled from the gradient. Wang 2016: 5e-4.",
-        when=({"optimizer": AnyBut("adam")},),
     )
     schedule: str = flag(
         "constant",
@@ -223,15 +205,12 @@ class Optimizer:
         choices=("constant", "step", "exponential", "cosine"),
     )
     decay_rate: Annotated[float, Limits(0, 1, above=True)] = flag(
-        0.1, "Factor of step and exponential.", when=_STEPPED
+        0.1, "Factor of step and exponential."
     )
-    decay_epochs: _Positive = flag(
-        10.0, "Epochs to each such factor.", when=_STEPPED
-    )
+    decay_epochs: _Positive = flag(10.0, "Epochs to each such factor.")
     weight_average: Rate = flag(
         0.0,
         "Share of the former average that a moving average of the weights "
         "keeps at each step; they become it when an epoch ends. 0: none.",
-        when=_IN_ONE_PASS,
     )
     clip_norm: Amount = flag(0.0, "Largest gradient norm; 0: any. Kiros: 2.")

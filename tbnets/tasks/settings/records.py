@@ -14,7 +14,7 @@ from tbnets.features import hub
 from tbnets.files import write_json, write_text
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
 from tbnets.tasks.settings.flag import KINDS, written
-from tbnets.tasks.settings.table import ALL, complete
+from tbnets.tasks.settings.settings import ALL, complete, unused_flags
 
 SETTINGS_FILE = "settings.json"
 FLAGFILE = "run.flags"
@@ -39,10 +39,9 @@ def write_settings(settings, run_dir):
 
 def flagfile_lines(settings):
     """Returns the lines of a flagfile with the flags that a run reads."""
-    return [
-        as_flagfile_line(flag.name, getattr(settings, flag.name))
-        for flag in settings.flags_read()
-    ]
+    values = settings.values()
+    names = [flag.name for flag in settings.flags_read()]
+    return [as_flagfile_line(name, values[name]) for name in names]
 
 
 def as_flagfile_line(name, value):
@@ -140,16 +139,16 @@ def check_resumable(record, settings, place):
         ValueError: listing every flag that differs.
     """
     free = {name for name, flag in ALL.items() if flag.free}
-    if getattr(settings, "schedule", "") == "cosine":
+    if settings.optimizer and settings.optimizer.schedule == "cosine":
         free.discard("epochs")
     why = {"epochs": ", but --schedule=cosine falls to its last epoch"}
     free.add("started_in")
-    now = settings.values()
+    now, unused = settings.values(), unused_flags(settings)
     differing = [
         f"--{name}={value} (now {now.get(name)}{why.get(name, '')})"
         for name, value in sorted(record.items())
         if name not in free
-        and _counts(name, settings)
+        and (name not in ALL or name in now and name not in unused)
         and hub.unplaced(value) != hub.unplaced(now.get(name))
     ]
     if differing:
@@ -158,11 +157,6 @@ def check_resumable(record, settings, place):
             f"with. Received: other values than {'; '.join(differing)}, which "
             f"{place} keeps. Restore these, or start a new --run_dir."
         )
-
-
-def _counts(name, settings):
-    """Returns whether a run computes by a flag; by an unknown one, it may."""
-    return name not in ALL or settings.reads(name)
 
 
 def without_places(settings):

@@ -1,75 +1,203 @@
-"""The settings of a run: the groups of flags that it reads, nothing else."""
+"""The settings of a run: one frozen dataclass for each group of flags."""
 
 import dataclasses
-import functools
 
-from tbnets.tasks.settings.flag import reads, written
-from tbnets.tasks.settings.table import ALL, GROUPS, complete
+from tbnets.data.sources import Sources, is_recipe
+from tbnets.errors import InputError
+from tbnets.losses.presets import LOSSES, PRESETS
+from tbnets.tasks.settings.data_groups import Captions, Features, Images, Run
+from tbnets.tasks.settings.flag import check_limits, flags_of, written
+from tbnets.tasks.settings.learning_groups import (
+    Batches,
+    Branches,
+    Cca,
+    Loss,
+    Optimizer,
+    Pairs,
+    Training,
+)
+from tbnets.tasks.settings.phrase_groups import (
+    Correspondences,
+    Phrases,
+    Regions,
+)
+from tbnets.tasks.settings.text_groups import Texts
+
+GROUPS: dict[str, type] = {
+    "run": Run,
+    "captions": Captions,
+    "images": Images,
+    "features": Features,
+    "regions": Regions,
+    "phrases": Phrases,
+    "correspondences": Correspondences,
+    "texts": Texts,
+    "batches": Batches,
+    "branches": Branches,
+    "loss": Loss,
+    "pairs": Pairs,
+    "cca": Cca,
+    "optimizer": Optimizer,
+    "training": Training,
+}
+"""Fields of `Settings` -> their classes, in the order of `--help`."""
+FLAGS = {name: flags_of(group) for name, group in GROUPS.items()}
+"""Name of a group -> its flags."""
+ALL = {flag.name: flag for flags in FLAGS.values() for flag in flags}
+"""Name of a flag -> the `Flag`."""
+GROUP_OF = {flag.name: name for name, flags in FLAGS.items() for flag in flags}
+"""Name of a flag -> name of its group."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a run was asked for: the fields of all groups that it reads.
+    """The settings of a run, a field for each group of flags.
 
-    `settings_class` makes its subclasses. Where neither task nor model reads
-    a group, there are no such settings; `isinstance` tells.
+    A group that neither the task nor the model uses is None.
 
     Args:
-        fixed: flag -> value, of those that task and model leave at one value;
-            settings even where nobody reads their group.
+        run: the run, its task, model, seed and splits.
+        captions: where captions come from.
+        features: photos and image features.
+        texts: how texts are encoded.
+        images: how images are encoded; None of phrase localization.
+        regions: phrases and regions.
+        phrases: batches of phrase localization.
+        correspondences: phrases and regions of HM-LSTM.
+        batches: batches of images and captions.
+        branches: the branches into the shared space; None of CCA.
+        loss: the ranking loss of embedding networks.
+        pairs: the loss of the similarity network.
+        cca: canonical correlation analysis.
+        optimizer: the optimizer; None of CCA.
+        training: epochs and precision; None of CCA.
         started_in: folder from which relative places start; "" for the
             current one.
     """
 
-    fixed: dict = dataclasses.field(default_factory=dict)
+    run: Run
+    captions: Captions
+    features: Features
+    texts: Texts
+    images: Images | None = None
+    regions: Regions | None = None
+    phrases: Phrases | None = None
+    correspondences: Correspondences | None = None
+    batches: Batches | None = None
+    branches: Branches | None = None
+    loss: Loss | None = None
+    pairs: Pairs | None = None
+    cca: Cca | None = None
+    optimizer: Optimizer | None = None
+    training: Training | None = None
     started_in: str = ""
 
-    def __getattr__(self, name):
-        if name in vars(self).get("fixed", ()):
-            return self.fixed[name]
-        if f"{name}_" in vars(self):  # `from_`, by the name of its flag.
-            return vars(self)[f"{name}_"]
-        raise AttributeError(
-            f"`settings.{name}` is none of this run's settings: neither its "
-            "task nor its model names a group of flags that has it."
+    @property
+    def epochs(self) -> int:
+        """Passes over the training images; 1 for CCA."""
+        return self.training.epochs if self.training else 1
+
+    @property
+    def patience(self) -> int:
+        """Epochs without a better dev split after which a run stops; 0: any."""
+        return self.training.patience if self.training else 0
+
+    @property
+    def image_encoder(self) -> str:
+        """Name of the image encoder; `features` where there is none."""
+        return self.images.image_encoder if self.images else "features"
+
+    @property
+    def reads_photo_folder(self) -> bool:
+        """Whether the run extracts features of the photos of `--images`."""
+        return bool(
+            self.images
+            and self.images.image_encoder == "features"
+            and not self.images.image_features
+            and self.features.images
+            and not self.captions.scenes
         )
 
-    def values(self):
-        """Returns name -> value of all that is set, and `started_in`."""
-        return self._own() | self.fixed
+    @property
+    def reads_captions_by_preset(self) -> bool:
+        """Whether captions are read by a preset of Keras Hub."""
+        return self.texts.text_encoder.startswith("hub:")
 
-    def _own(self):
-        """Returns the same without those that are left at one value."""
-        found = {name.rstrip("_"): value for name, value in vars(self).items()}
-        del found["fixed"]
-        return found
+    @property
+    def frozen_text_preset(self) -> str:
+        """The preset whose text features the run reads; "" for none."""
+        frozen = self.reads_captions_by_preset and not self.texts.fine_tune_text
+        return self.texts.text_encoder if frozen else ""
 
-    def replace(self, **changes):
-        """Returns settings of which some have other values."""
-        return dataclasses.replace(self, **changes)
+    @property
+    def reads_text_features(self) -> bool:
+        """Whether the texts of the run are features, not words."""
+        is_preset = self.frozen_text_preset != ""
+        return is_preset or self.texts.text_encoder == "features"
 
-    def flags(self):
-        """Returns the `Flag`s of its groups, in the order of the table."""
-        return [flag for name, flag in ALL.items() if name in self._own()]
+    def sources(self) -> Sources:
+        """Returns the files and folders that the run reads."""
+        values = self.values()
+        names = {field.name for field in dataclasses.fields(Sources)}
+        named = {name: values[name] for name in names & values.keys()}
+        if preset := self.frozen_text_preset:
+            if "," in preset:
+                raise InputError(
+                    "`--text_encoder` must be a preset without commas in its "
+                    f"name. Received: --text_encoder={preset}. Rename its "
+                    "folder, or link to it."
+                )
+            named["text_features"] = preset
+        return Sources(**named)
 
-    def reads(self, name):
-        """Tells whether a flag is read: its group, under these values."""
-        return name in self._own() and reads(ALL[name], self)
+    def groups(self) -> dict:
+        """Returns the groups that the run uses, by name."""
+        found = {name: vars(self)[name] for name in GROUPS}
+        return {name: group for name, group in found.items() if group}
 
-    def flags_read(self):
-        """Returns those that are read under the values of the others."""
-        return [flag for flag in self.flags() if reads(flag, self)]
+    def check(self) -> None:
+        """Checks that all numbers are within the limits of their flags.
 
-    def as_table(self):
-        """Returns the settings that are read as a Markdown table.
-
-        A row a flag: its value, its default and its help. Flags that have not
-        their default come first.
+        Raises:
+            ValueError: naming the first flag whose value is outside.
         """
-        defaults = complete({"loss": getattr(self, "loss", None)})
-        rows = {True: [], False: []}
+        for group in self.groups().values():
+            check_limits(group)
+
+    def values(self) -> dict:
+        """Returns the values of all flags of these groups, and `started_in`."""
+        found = {
+            name.rstrip("_"): value
+            for group in self.groups().values()
+            for name, value in vars(group).items()
+        }
+        return {**found, "started_in": self.started_in}
+
+    def replace(self, **values) -> "Settings":
+        """Returns a copy in which some flags have other values."""
+        changed = {name.rstrip("_"): value for name, value in values.items()}
+        return make_settings({**self.values(), **changed}, self.groups())
+
+    def flags(self) -> list:
+        """Returns the `Flag`s of the groups that the run uses."""
+        return [flag for name in self.groups() for flag in FLAGS[name]]
+
+    def flags_read(self) -> list:
+        """Returns the flags of these groups that the run uses."""
+        unused = unused_flags(self)
+        return [flag for flag in self.flags() if flag.name not in unused]
+
+    def as_table(self) -> str:
+        """Returns the settings that the run uses as a Markdown table.
+
+        A row holds a flag, its value, its default and its help. Flags with
+        other values than their defaults come first.
+        """
+        values = self.values()
+        defaults = complete({"loss": values.get("loss")})
+        rows: dict = {True: [], False: []}
         for flag in self.flags_read():
-            both = getattr(self, flag.name), defaults[flag.name]
+            both = values[flag.name], defaults[flag.name]
             changed = both[0] != both[1]
             mark = "**" if changed else ""
             cells = (f"`{text}`" if text else "" for text in map(written, both))
@@ -79,41 +207,254 @@ class Settings:
         head = ["| flag | value | default | what it is |", "|---|---|---|---|"]
         return "\n".join([*head, *rows[True], *rows[False]])
 
-    def comparable(self):
-        """Returns the settings by which two runs may be compared.
+    def comparable(self) -> dict:
+        """Returns the settings by which TensorBoard compares runs.
 
-        Those that are read, without files and folders: name -> number, bool
-        or string.
+        Returns:
+            dict, name -> number, bool or string; without files, folders and
+            flags that the run does not use.
         """
+        values = self.values()
         read = [flag.name for flag in self.flags_read() if not flag.is_place]
-        values = {name: getattr(self, name) for name in read}
         return {
-            k: written(v) if type(v) is list else v for k, v in values.items()
+            name: written(values[name])
+            if isinstance(values[name], list)
+            else values[name]
+            for name in read
         }
 
 
-@functools.cache
-def settings_class(groups):
-    """Returns the class of settings that hold groups of flags.
+def make_settings(record, groups) -> Settings:
+    """Returns the settings of a record.
 
     Args:
-        groups: frozenset of their names in `table.GROUPS`.
+        record: dict, flag -> value, with every flag of the groups, and
+            `started_in`.
+        groups: names of the groups that the run uses.
     """
-    bases = (Settings, *(GROUPS[name] for name in GROUPS if name in groups))
-    return dataclasses.make_dataclass(
-        "Settings", (), bases=bases, frozen=True, kw_only=True
+    made = {
+        name: GROUPS[name](
+            **{
+                field.name: record[field.name.rstrip("_")]
+                for field in dataclasses.fields(GROUPS[name])
+            }
+        )
+        for name in groups
+    }
+    return Settings(**made, started_in=record["started_in"])
+
+
+def complete(values) -> dict:
+    """Returns the values of all flags: those given, and defaults.
+
+    Defaults of the loss are those of its preset.
+
+    Args:
+        values: dict of some flags; None stands for a missing one.
+    """
+    given = {name: v for name, v in values.items() if v is not None}
+    defaults = {name: flag.default for name, flag in ALL.items()}
+    found = {**defaults, "started_in": "", **given}
+    loss = {**PRESETS["wang2018"], **LOSSES[found["loss"]]}
+    for name in ALL:
+        term = name.removesuffix("_weight")
+        if found[name] is None:
+            found[name] = loss.get(name, loss["term_weights"].get(term, 0.0))
+    return found
+
+
+BASE = frozenset({"run", "captions", "features", "texts"})
+"""Groups that every run uses."""
+
+
+def conditions(settings: Settings) -> list:
+    """Returns under which settings flags are used that not every run uses.
+
+    Returns:
+        list of (whether the condition holds, the condition in words, names of
+        the flags that are used only if it holds).
+    """
+    return [
+        *_of_data(settings),
+        *_of_texts(settings.texts, settings.run.from_ != ""),
+        *_of_loss(settings.loss or Loss(), settings.pairs or Pairs()),
+        *_of_optimizer(settings.optimizer or Optimizer()),
+    ]
+
+
+def _of_data(settings):
+    """Returns the conditions of captions, photos and regions."""
+    images, regions = settings.images or Images(), settings.regions or Regions()
+    encoder, scenes = settings.image_encoder, settings.captions.scenes
+    features = encoder == "features"
+    named = f"{images.image_features},{regions.regions}"
+    photos = (
+        not features
+        or not images.image_features
+        or settings.features.cnn_weights != ""
+        or any(is_recipe(item.strip()) for item in named.split(","))
     )
+    of_photo = settings.phrases and settings.phrases.negative_regions == "photo"
+    return [
+        (
+            not scenes,
+            "no --scenes",
+            ("captions_format", "captions", "split_lists"),
+        ),
+        (scenes != "", "--scenes", ("num_scenes",)),
+        (
+            settings.reads_photo_folder,
+            "--image_encoder=features and no --image_features and --images and "
+            "no --scenes",
+            ("cnn", "cache"),
+        ),
+        (not features, "--image_encoder other than features", ("image_size",)),
+        (
+            encoder not in ("features", "small"),
+            "--image_encoder other than features or small",
+            ("image_weights", "fine_tune"),
+        ),
+        (
+            features,
+            "--image_encoder=features",
+            ("image_features", "image_transform", "cnn_weights"),
+        ),
+        (
+            photos and not scenes,
+            "no --scenes, and --image_encoder other than features, no "
+            "--image_features, --cnn_weights, or a recipe",
+            ("images",),
+        ),
+        (
+            bool(regions.regions and of_photo),
+            "--regions and --negative_regions=photo",
+            ("cca_background",),
+        ),
+    ]
 
 
-def make_settings(record, groups, fixed):
-    """Returns the settings that groups of flags make of a record.
+def _of_texts(texts, begins_with_model):
+    """Returns the conditions of texts."""
+    encoder = texts.text_encoder
+    is_preset = encoder.startswith("hub:")
+    recurrent = encoder in ("lstm", "gru")
+    words = encoder != "features" and not is_preset
+    vectors = words and texts.word_vectors != ""
+    trained = vectors and texts.word_vectors_training != "frozen"
+    said = "--text_encoder other than features or hub:PRESET"
+    return [
+        (is_preset, "--text_encoder=hub:PRESET", ("fine_tune_text",)),
+        (
+            encoder == "h_lstm",
+            "--text_encoder=h_lstm",
+            ("trees", "tied_children"),
+        ),
+        (encoder == "features", "--text_encoder=features", ("text_features",)),
+        (
+            words,
+            said,
+            ("min_count", "max_words", "max_tokens", "word_dropout"),
+        ),
+        (
+            words and not texts.word_vectors,
+            f"{said} and no --word_vectors",
+            ("word_dim",),
+        ),
+        (
+            words and not begins_with_model,
+            f"{said} and no --from",
+            ("word_vectors",),
+        ),
+        (
+            vectors or (words and begins_with_model),
+            f"{said} and --word_vectors or --from",
+            ("word_vectors_training",),
+        ),
+        (
+            vectors,
+            f"{said} and --word_vectors",
+            ("word_vectors_scale", "missing_vectors"),
+        ),
+        (
+            trained,
+            f"{said} and --word_vectors and --word_vectors_training other than "
+            "frozen",
+            ("new_word_dims",),
+        ),
+        (
+            recurrent or encoder == "h_lstm",
+            "--text_encoder=lstm or gru or h_lstm",
+            ("rnn_units", "mean_beside"),
+        ),
+        (
+            recurrent,
+            "--text_encoder=lstm or gru",
+            ("bidirectional", "pooling"),
+        ),
+    ]
 
-    Args:
-        record: flag -> value, of all of them; and `started_in`.
-        groups: names of the groups that are read.
-        fixed: see `Settings`.
+
+def _of_loss(loss, pairs):
+    """Returns the conditions of the losses."""
+    infonce = loss.loss == "infonce"
+    return [
+        (infonce, "--loss=infonce", ("temperature", "learn_temperature")),
+        (
+            not infonce,
+            "--loss other than infonce",
+            ("margin", "negatives", "distance", "reduction"),
+        ),
+        (
+            not infonce and loss.negatives == "top_k",
+            "--negatives=top_k and --loss other than infonce",
+            ("num_negatives",),
+        ),
+        (
+            pairs.pair_loss == "logistic",
+            "--pair_loss=logistic",
+            ("num_candidates",),
+        ),
+    ]
+
+
+def _of_optimizer(options):
+    """Returns the conditions of the optimizer."""
+    name, stepped = options.optimizer, ("step", "exponential")
+    return [
+        (
+            name in ("sgd", "adam", "adamw"),
+            "--optimizer=sgd or adam or adamw",
+            ("fused_optimizer", "weight_average"),
+        ),
+        (name == "sgd", "--optimizer=sgd", ("momentum",)),
+        (name != "adam", "--optimizer other than adam", ("weight_decay",)),
+        (
+            options.schedule in stepped,
+            "--schedule=step or exponential",
+            ("decay_rate", "decay_epochs"),
+        ),
+    ]
+
+
+def unused_flags(settings: Settings) -> dict[str, str]:
+    """Returns the flags that the other settings make unused.
+
+    Returns:
+        dict, name of a flag -> the settings that would use it, in words.
     """
-    made = settings_class(frozenset(groups))
-    values = record | fixed | {"fixed": fixed}
-    names = [field.name for field in dataclasses.fields(made)]
-    return made(**{name: values[name.rstrip("_")] for name in names})
+    return {
+        name: words
+        for holds, words, names in conditions(settings)
+        if not holds
+        for name in names
+    }
+
+
+def conditions_in_words() -> dict[str, str]:
+    """Returns the condition of each flag that has one: name -> words."""
+    defaults = make_settings(complete({}), GROUPS)
+    return {
+        name: words
+        for _, words, names in conditions(defaults)
+        for name in names
+    }

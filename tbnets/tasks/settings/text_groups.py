@@ -6,7 +6,6 @@ from tbnets.layers.text_encoders import TRAININGS
 from tbnets.tasks.settings.flag import (
     PRESET,
     Amount,
-    AnyBut,
     Count,
     OneOf,
     Place,
@@ -15,12 +14,6 @@ from tbnets.tasks.settings.flag import (
     flag,
 )
 from tbnets.text.word_tables import MISSING
-
-_WORDS = {"text_encoder": AnyBut("features", PRESET)}
-_WORD_VECTORS = {**_WORDS, "word_vectors": AnyBut("")}
-_RECURRENT = ({"text_encoder": ("lstm", "gru")},)
-_STATES = ({"text_encoder": ("lstm", "gru", "h_lstm")},)
-_TREES = ({"text_encoder": ("h_lstm",)},)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,91 +32,70 @@ class Texts:
         False,
         "Train the preset, too. Otherwise it is frozen: the features of all "
         "texts are made once, below --data_root, and found there next time.",
-        when=({"text_encoder": OneOf(PRESET)},),
     )
     trees: Place = flag(
         "",
         "Trees of the captions: a recipe such as features/parsed.flags, by "
         "which they are made, or a file of tools/parse_captions.py; empty "
         "with --scenes: theirs.",
-        when=_TREES,
     )
     tied_children: bool = flag(
         False,
         "Noun phrases share the other children's matrices: Tai 2015.",
-        when=_TREES,
     )
     text_features: Place = flag(
         "",
         "Features of the captions: a recipe such as features/tfidf.flags, by "
         "which they are made; a store of tools/extract_text_features.py; or a "
         ".npy with a row a caption, may hold {split}.",
-        when=({"text_encoder": ("features",)},),
     )
     min_count: Count = flag(
         1,
         "Times a word must stand in the training captions to be known.",
-        when=(_WORDS,),
     )
-    max_words: Whole = flag(
-        0, "Most frequent words kept; 0: all.", when=(_WORDS,)
-    )
-    max_tokens: Whole = flag(
-        0, "Words kept of a caption; 0: all of them.", when=(_WORDS,)
-    )
+    max_words: Whole = flag(0, "Most frequent words kept; 0: all.")
+    max_tokens: Whole = flag(0, "Words kept of a caption; 0: all of them.")
     word_dim: Count = flag(
         256,
         "Word vector size. Wang 2018: 256.",
-        when=({**_WORDS, "word_vectors": ("",)},),
     )
     word_vectors: Place = flag(
         "",
         "First vectors of the words: word2vec file (binary or text) or "
         "GloVe file; empty: random ones of --word_dim.",
-        when=({**_WORDS, "from": ("",)},),
     )
     word_vectors_training: str = flag(
         "trained",
         "Whether training changes them, or those of the model of --from.",
         choices=TRAININGS,
-        when=(_WORD_VECTORS, {**_WORDS, "from": AnyBut("")}),
     )
     word_vectors_scale: Amount = flag(
         0.05,
         "Take the mean away from the vectors, and scale them to this "
         "standard deviation; 0: as in the file, for frozen ones.",
-        when=(_WORD_VECTORS,),
     )
     new_word_dims: Whole = flag(
         0,
         "Numbers that are learned of each word beside its vector.",
-        when=({**_WORD_VECTORS, "word_vectors_training": AnyBut("frozen")},),
     )
     missing_vectors: str = flag(
         "random",
         "What words without a vector get: random numbers of the mean and "
         "spread of the others, their mean, or zero.",
         choices=MISSING,
-        when=(_WORD_VECTORS,),
     )
-    word_dropout: Rate = flag(
-        0.0, "Rate on word vectors. Papers: 0.", when=(_WORDS,)
-    )
-    rnn_units: Count = flag(512, "State size. Wang 2018: 512.", when=_STATES)
-    bidirectional: bool = flag(
-        False, "Read captions both ways.", when=_RECURRENT
-    )
+    word_dropout: Rate = flag(0.0, "Rate on word vectors. Papers: 0.")
+    rnn_units: Count = flag(512, "State size. Wang 2018: 512.")
+    bidirectional: bool = flag(False, "Read captions both ways.")
     pooling: str = flag(
         "last",
         "Which recurrent states make the text feature. Papers: last.",
         choices=("last", "mean", "max"),
-        when=_RECURRENT,
     )
     mean_beside: bool = flag(
         False,
         "Append the mean of a caption's word vectors to its states; of a tree, "
         "to each node's that of its own words.",
-        when=_STATES,
     )
     equal_texts_match: bool = flag(
         False,

@@ -216,7 +216,10 @@ def test_a_resumed_run_goes_by_its_own_flags(folder):
     settings = run_line.settings(line, before)
     again, _ = runs.prepare(settings, runs.start(settings, True))
     assert again.settings == tasks.settings_of(before)
-    assert again.settings.image_transform == ["signed_sqrt", "standardize"]
+    assert again.settings.features.image_transform == [
+        "signed_sqrt",
+        "standardize",
+    ]
     assert again.state.fitted == session.state.fitted
 
 
@@ -233,7 +236,9 @@ def test_a_run_begins_with_another_and_makes_features_alike(folder):
         file.writelines(f"{name},A zebra at dusk\n" for name in NAMES)
     name = "--from=runs/photos"
     settings = settings_for(name, "--run_dir=runs/more", "--image_units=4")
-    assert settings.learning_rate == usual_flags.ALWAYS["learning_rate"]
+    assert (
+        settings.optimizer.learning_rate == usual_flags.ALWAYS["learning_rate"]
+    )
     session, train = runs.prepare(settings, runs.start(settings, False))
     fitted, words = session.state.fitted, before.state.fitted["words"]
     assert fitted["words"] == [*words, *sorted({"at", "dusk", "zebra"})]
@@ -300,7 +305,7 @@ def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
         *("--images=photos", "--captions=own.csv", "--model=cca"),
         *(f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random"),
     )
-    settings = train.with_usual(line, run_line.settings(line))
+    settings = train.with_usual(line, run_line.resolve(line)).settings
     told = capsys.readouterr().out
     assert told.startswith("usual flags for 10 photos and --model=cca: ")
     assert "--text_features=features/tfidf.flags" in told
@@ -323,13 +328,16 @@ def test_flags_that_are_given_win_over_usual_ones():
     taken = run_line.not_given(line, settings, usual)
     settings = settings.replace(**taken)
     assert taken == {k: v for k, v in usual.items() if k != "epochs"}
-    assert (settings.epochs, settings.cnn_weights) == (3, "imagenet")
-    assert settings.captions_format == "table"
+    assert (settings.epochs, settings.features.cnn_weights) == (3, "imagenet")
+    assert settings.captions.captions_format == "table"
     line = tiny.typed(*given, "--loss=vse++")
     settings = run_line.settings(line)
     taken = run_line.not_given(line, settings, usual)
     settings = settings.replace(**taken)
-    assert (settings.negatives, settings.reduction) == ("hardest", "sum")
+    assert (settings.loss.negatives, settings.loss.reduction) == (
+        "hardest",
+        "sum",
+    )
 
 
 @pytest.mark.parametrize("count", [1, 30, 100, 240, 1000, 6000, 30000])
@@ -343,7 +351,7 @@ def test_usual_flags_are_flags_within_their_limits(count):
     line = [runs.records.as_flagfile_line(*v) for v in values.items()]
     again = tiny.parse(*given, *map(str.strip, line))
     assert again == settings
-    runs.check_limits(settings, settings.flags())
+    settings.check()
 
 
 def test_one_command_from_photos_to_answers(folder, eagerly):

@@ -3,7 +3,7 @@
 import pytest
 
 from tbnets.tasks.matching.usual_flags import OF_TRIPLETS, usual_flags
-from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.settings.settings import ALL
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ def opened(**sources):
         "image_features": "tiny.flags",
         **sources,
     }
-    settings = types.SimpleNamespace(reads=given.get)
-    planned = functools.partial(plan, settings=settings)
+    unused = {"regions", "text_features", "trees"} - given.keys()
+    planned = functools.partial(plan, unused=unused)
     return Data(Sources(**given), plan=planned)
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tbnets.data.open import Data
-from tbnets.data.sources import Sources
 from tbnets.tasks.recipes.kinds import missing, plan
+from tbnets.tasks.settings.settings import unused_flags
 from tests import tiny
 from tests.tasks.recipes.test_made import (
     FEATURES,
@@ -78,7 +78,7 @@ def test_a_preset_that_says_too_little_is_refused(folder):
             planned(flag, **{flag: "hub:clip"})
     settings = tiny.parse("--captions=c.csv", "--text_encoder=hub:a,b")
     with pytest.raises(ValueError, match="`--text_encoder` must be a preset w"):
-        Sources.of(settings)
+        settings.sources()
 
 
 def test_a_recipe_that_is_not_there_names_the_near_ones(folder):
@@ -135,7 +135,8 @@ def test_things_may_be_made_of_the_photos_of_one_split(folder):
 
 def test_images_are_read_where_a_recipe_needs_them():
     def reads_images(*words):
-        return tiny.parse("--captions=c.csv", *words).reads("images")
+        unused = unused_flags(tiny.parse("--captions=c.csv", *words))
+        return "images" not in unused
 
     assert reads_images("--image_features=a.npy, b.flags")
     assert not reads_images("--image_features=a.npy")

@@ -11,8 +11,7 @@ from tbnets.cli import run_line
 from tbnets.losses.presets import PRESETS
 from tbnets.tasks import runs
 from tbnets.tasks.settings import records
-from tbnets.tasks.settings.flag import check_limits
-from tbnets.tasks.settings.table import ALL
+from tbnets.tasks.settings.settings import ALL
 from tests.tiny import parse, typed, unread
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -22,41 +21,58 @@ ZOO = sorted((ROOT / "model_zoo").glob("*/*.flags"))
 
 def test_settings_have_plain_values():
     found = parse("--image_units=7,5", "--margin=0.2", "--noexport")
-    assert found.image_units == [7, 5]
-    assert found.margin == 0.2
-    assert found.export is False
-    assert found.num_scenes == [2000, 250, 250]
+    assert found.branches.image_units == [7, 5]
+    assert found.loss.margin == 0.2
+    assert found.run.export is False
+    assert found.captions.num_scenes == [2000, 250, 250]
     assert found.values().keys() - {"started_in"} < ALL.keys()
 
 
 def test_what_task_and_model_do_not_read_is_no_setting():
     found = parse("--model=similarity")
-    assert found.head_units == [512, 256] and not hasattr(found, "margin")
-    with pytest.raises(AttributeError, match="`settings.cca_dim` is none of"):
-        print(found.cca_dim)
-    with pytest.raises(TypeError, match="unexpected .* 'margin'"):
-        found.replace(margin=0.3)
+    assert found.pairs.head_units == [512, 256] and found.loss is None
     with pytest.raises(dataclasses.FrozenInstanceError):
-        found.seed = 3
-    assert found.replace(seed=3).seed == 3 and found.seed == 0
+        found.run.seed = 3
+    assert found.replace(seed=3).run.seed == 3 and found.run.seed == 0
     assert copy.deepcopy(found) == found
     solved = parse("--model=cca")
     assert (solved.epochs, solved.patience) == (1, 0)
     assert parse("--task=localization").image_encoder == "features"
 
 
+def test_each_value_has_the_source_that_gave_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("TBNETS_DATA", "/elsewhere")
+    path = tmp_path / "own.flags"
+    path.write_text("--epochs=3\n--word_dim=4\n--captions=c.csv\n")
+    line = typed(f"--flagfile={path}", "--epochs=5", "--loss=kiros2014")
+    found = run_line.resolve(line)
+    assert found.sources["epochs"] == "the command line"
+    assert found.sources["word_dim"] == "a flag file"
+    assert found.sources["data_root"] == "the environment's TBNETS_DATA"
+    assert found.sources["captions_format"] == "other flags"
+    assert found.sources["margin"] == "--loss=kiros2014"
+    assert "dropout" not in found.sources
+    record = {**found.settings.values(), "dropout": 0.25}
+    again = run_line.resolve(typed("--epochs=9"), records.completed(record, ""))
+    assert again.settings.branches.dropout == 0.25
+    assert again.sources["dropout"] == "the run that is resumed"
+    assert again.sources["epochs"] == "the command line"
+    shown = run_line.format_settings(found).splitlines()
+    assert shown[0].split() == ["--run_dir=", "default"]
+
+
 def test_defaults_are_those_of_wang_2018():
     found = parse()
-    assert (found.margin, found.num_negatives) == (0.05, 10)
+    assert (found.loss.margin, found.loss.num_negatives) == (0.05, 10)
     weights = (
-        found.image_to_text_weight,
-        found.text_to_image_weight,
-        found.text_to_text_weight,
-        found.image_to_image_weight,
+        found.loss.image_to_text_weight,
+        found.loss.text_to_image_weight,
+        found.loss.text_to_text_weight,
+        found.loss.image_to_image_weight,
     )
     assert weights == (1.0, 1.5, 0.05, 0.0)
-    assert (found.word_dim, found.rnn_units) == (256, 512)
-    assert found.text_units == [1024, 512]
+    assert (found.texts.word_dim, found.texts.rnn_units) == (256, 512)
+    assert found.branches.text_units == [1024, 512]
 
 
 @pytest.mark.parametrize("name", ["image_units", "text_units", "num_scenes"])
@@ -185,8 +201,8 @@ def test_a_flagfile_has_what_is_read_alone(tmp_path):
 
 
 def test_photos_name_the_run_where_no_task_is_named():
-    assert parse("--images=my/photos").run_dir == "runs/photos"
-    assert parse("--images=my/photos", "--task=localization").run_dir == ""
+    assert parse("--images=my/photos").run.run_dir == "runs/photos"
+    assert parse("--images=my/photos", "--task=localization").run.run_dir == ""
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -201,7 +217,7 @@ def test_every_config_parses_and_all_of_it_is_read(path):
     assert all(line.startswith(("# ", "--")) for line in lines)
     found = parse(f"--flagfile={path}")
     assert getattr(found, "images_per_batch", 2) > 1
-    assert ("vilalta" in path.name) == (found.rnn_units == 2048)
+    assert ("vilalta" in path.name) == (found.texts.rnn_units == 2048)
     assert unread(f"--flagfile={path}") == ""
 
 
@@ -227,7 +243,7 @@ def test_every_flag_of_a_model_of_the_zoo_is_read(path):
         (["--text_features=t.npy"], "--text_encoder=features"),
         (
             ["--images=photos", "--image_features=x.npy"],
-            "--image_encoder other than features and no",
+            "no --scenes, and --image_encoder other than features",
         ),
         (["--cnn=VGG16"], "--image_encoder=features and no --image_features"),
     ],
@@ -260,7 +276,9 @@ FIXED = [
 def test_a_value_that_the_run_fixes_may_be_given(kind, name, value, other):
     for line in ([kind], [kind, f"--{name}={value}"]):
         settings = parse(*line)
-        assert str(getattr(settings, name)) == value
+        values = {"image_encoder": settings.image_encoder}
+        values |= {"epochs": settings.epochs, **settings.values()}
+        assert str(values[name]) == value
         assert unread(*line) == ""
 
 
@@ -300,11 +318,11 @@ def test_unknown_tasks_and_models_list_the_known(name, wrong):
 
 def test_the_loss_of_a_paper_and_single_flags_over_it():
     found = parse("--loss=kiros2014", "--margin=0.3")
-    assert (found.negatives, found.reduction) == ("all", "sum")
-    assert (found.margin, found.distance) == (0.3, "cosine")
-    assert found.text_to_image_weight == 1.0
-    assert found.text_to_text_weight == 0.0
-    assert parse().text_to_text_weight == 0.05
+    assert (found.loss.negatives, found.loss.reduction) == ("all", "sum")
+    assert (found.loss.margin, found.loss.distance) == (0.3, "cosine")
+    assert found.loss.text_to_image_weight == 1.0
+    assert found.loss.text_to_text_weight == 0.0
+    assert parse().loss.text_to_text_weight == 0.05
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -326,15 +344,15 @@ def test_the_command_line_beats_the_environment(
 ):
     if environment:
         monkeypatch.setenv("TBNETS_DATA", environment)
-    assert parse(*line).data_root == expected
+    assert parse(*line).captions.data_root == expected
 
 
 def test_the_environment_beats_a_flagfile(monkeypatch, tmp_path):
     path = tmp_path / "own.flags"
     path.write_text("--data_root=here\n")
-    assert parse(f"--flagfile={path}").data_root == "here"
+    assert parse(f"--flagfile={path}").captions.data_root == "here"
     monkeypatch.setenv("TBNETS_DATA", "/elsewhere")
-    assert parse(f"--flagfile={path}").data_root == "/elsewhere"
+    assert parse(f"--flagfile={path}").captions.data_root == "/elsewhere"
 
 
 def test_missing_settings_have_their_defaults(tmp_path):
@@ -428,20 +446,23 @@ def test_every_number_has_a_range():
     for name, flag in ALL.items():
         numeric = flag.kind in ("integer", "float", "integers")
         assert numeric == (flag.limits is not None), name
-    check_limits(parse(), parse().flags())
+    parse().check()
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_config_keeps_to_the_ranges(path):
-    found = parse(f"--flagfile={path}")
-    check_limits(found, found.flags())
+    parse(f"--flagfile={path}").check()
 
 
 def test_a_resumed_run_has_its_own_flags_where_none_are_given():
     line = ("--margin=0.3", "--epochs=7", "--image_units=8,4")
     before = records.completed(parse(*line).values(), "kept")
     now = run_line.settings(typed("--epochs=9"), before)
-    assert (now.margin, now.epochs, now.image_units) == (0.3, 9, [8, 4])
+    assert (now.loss.margin, now.epochs, now.branches.image_units) == (
+        0.3,
+        9,
+        [8, 4],
+    )
     records.check_resumable(before, now, "kept")
 
 
@@ -456,11 +477,13 @@ def test_what_is_named_on_resuming_lies_in_the_current_folder(
     before["started_in"] = "/elsewhere"
     line = ("--cache=kept", "--cnn_weights=imagenet", "--run_dir=kept")
     now = run_line.settings(typed(*line), before)
-    assert now.cache == str(tmp_path / "kept")
-    assert (now.cnn_weights, now.run_dir) == ("imagenet", "kept")
+    assert now.images.cache == str(tmp_path / "kept")
+    assert (now.features.cnn_weights, now.run.run_dir) == ("imagenet", "kept")
     # What was not named is the run's own, and so is what is not here.
-    assert now.captions == "captions.csv"
-    assert run_line.settings(typed("--cache=gone"), before).cache == "gone"
+    assert now.captions.captions == "captions.csv"
+    assert (
+        run_line.settings(typed("--cache=gone"), before).images.cache == "gone"
+    )
     records.check_resumable(before, now, "kept")
     # What is here is not what the run was started with.
     now = run_line.settings(typed("--captions=captions.csv"), before)

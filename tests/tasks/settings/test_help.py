@@ -12,9 +12,13 @@ from tbnets.tasks.settings.flag import (
     flag,
     flags_of,
     title_of,
-    what_reads,
 )
-from tbnets.tasks.settings.table import ALL, FLAGS, GROUPS
+from tbnets.tasks.settings.settings import (
+    ALL,
+    FLAGS,
+    GROUPS,
+    conditions_in_words,
+)
 from tests.verbs import ask
 
 
@@ -118,15 +122,15 @@ def test_groups_stand_in_the_order_of_the_data(shown):
 def test_a_flag_tells_its_default_and_what_it_is_read_with(shown):
     found = entries(shown)
     assert found["rnn_units"] == (
-        "(default: 512) State size. Wang 2018: 512. Read with "
+        "(default: 512) State size. Wang 2018: 512. Only with "
         "--text_encoder=lstm or gru or h_lstm."
     )
     assert found["dropout"].startswith("(default: 0.5) Rate")
     assert found["image_units"].startswith("(default: 2048,512) Sizes")
     assert "One of last, first, none." in found["batch_normalization"]
     assert "One of matching, localization." in found["task"]
-    assert "or --image_features=NAME.flags" in found["images"]
+    conditions = conditions_in_words()
     for name, each in ALL.items():
         assert each.help in found[name]
-        if each.when:
-            assert found[name].endswith(f"Read with {what_reads(each)}.")
+        if name in conditions:
+            assert f"Only with {conditions[name]}." in found[name]
