@@ -136,7 +136,7 @@ def _of_trained(line, trained):
     return {name: values[name] for name in values.keys() - own}
 
 
-def _usual_values(record, settings):
+def _usual_values(record, settings: Settings):
     """Returns flags whose values others suggest, in the settings of a record.
 
     A run on the photos of FOLDER alone is by custom in runs/FOLDER.
@@ -150,7 +150,7 @@ def _usual_values(record, settings):
     return found
 
 
-def not_given(line, settings, values):
+def not_given(line, settings: Settings, values):
     """Returns those of some values whose flags a run reads, and nobody gave.
 
     Where a paper's loss was asked for, its values stay.
@@ -166,7 +166,7 @@ def not_given(line, settings, values):
     return {name: found[name] for name in found if name not in unused}
 
 
-def check_read(line, settings):
+def check_read(line, settings: Settings):
     """Refuses flags on the command line that nothing reads.
 
     Where a run leaves a flag that others read by at one value, no other may

@@ -8,7 +8,7 @@ from tbnets.errors import InputError
 from tbnets.tasks import readers, texts
 from tbnets.tasks.fitted import SIDES
 from tbnets.tasks.recipes import kinds
-from tbnets.tasks.settings.settings import unused_flags
+from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import TaskData
 
 
@@ -30,7 +30,7 @@ class CaptionedData(TaskData):
     made_by = {}
     of_phrases = False
 
-    def __init__(self, settings, own=None):
+    def __init__(self, settings: Settings, own=None):
         super().__init__(settings)
         plan = functools.partial(kinds.plan, unused=unused_flags(settings))
         self.opened = Data(settings.sources(), own, self.of_phrases, plan)

@@ -12,10 +12,11 @@ from tbnets.layers import text_encoders
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.tree_encoder import TreeEncoder
 from tbnets.seeds import seed_of
+from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.texts import text_preset
 
 
-def build_image_encoder(settings, fitted):
+def build_image_encoder(settings: Settings, fitted):
     """Returns the layer that a network reads images by."""
     if settings.image_encoder == "features":
         return FeatureTransform(settings.features.image_transform)
@@ -32,7 +33,7 @@ def build_image_encoder(settings, fitted):
     return image_encoders.ApplicationEncoder(settings.image_encoder, *own)
 
 
-def _build_preset_encoder(settings, config):
+def _build_preset_encoder(settings: Settings, config):
     """Builds it of what is kept of it; opens it where its weights matter."""
     size, preset = settings.images.image_size or None, json.dumps(config)
     weights = settings.images.image_weights
@@ -44,7 +45,7 @@ def _build_preset_encoder(settings, config):
     return image_encoders.PresetEncoder(preset, size, settings.images.fine_tune)
 
 
-def build_text_encoder(settings, fitted):
+def build_text_encoder(settings: Settings, fitted):
     """Returns the layer that a network reads texts by; None of features."""
     if settings.reads_text_features:
         return None

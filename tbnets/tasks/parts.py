@@ -17,8 +17,8 @@ from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.logit_scale import LARGEST, LogitScale
 from tbnets.layers.pair_head import PairHead
-from tbnets.losses.hinges import TERMS
 from tbnets.losses.infonce import InfoNCELoss
+from tbnets.losses.presets import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
@@ -26,7 +26,7 @@ from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
 from tbnets.tasks import encoders
-from tbnets.tasks.settings.settings import unused_flags
+from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer, build_schedule
 
@@ -54,7 +54,7 @@ class Builder(NamedTuple):
     usual: tuple = ()
 
 
-def _built(network, settings, fitted):
+def _built(network, settings: Settings, fitted):
     """Returns a network with its weights; words begin as they were read."""
     shapes = {"images": (None, fitted["image_dim"])}
     shapes["captions"] = (None, fitted["text_dim"])
@@ -74,7 +74,7 @@ def _built(network, settings, fitted):
     return network
 
 
-def _build_branch(settings, name):
+def _build_branch(settings: Settings, name):
     """Returns a branch; its name is that of its random numbers."""
     options = settings.branches
     is_text = name == "text_branch"
@@ -88,7 +88,7 @@ def _build_branch(settings, name):
     )
 
 
-def _two_branches(settings, fitted):
+def _two_branches(settings: Settings, fitted):
     """Returns what all networks with gradients have; begins with the seed."""
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy(settings.training.precision)
@@ -100,7 +100,7 @@ def _two_branches(settings, fitted):
     }
 
 
-def build_embedding_network(settings, fitted):
+def build_embedding_network(settings: Settings, fitted):
     """Returns a built `EmbeddingNetwork` with initial weights from the seed.
 
     Args:
@@ -113,7 +113,7 @@ def build_embedding_network(settings, fitted):
     return _built(EmbeddingNetwork(**layers), settings, fitted)
 
 
-def _build_logit_scale(settings):
+def _build_logit_scale(settings: Settings):
     """Returns the layer that learns the temperature, or None.
 
     Raises:
@@ -125,7 +125,7 @@ def _build_logit_scale(settings):
     return LogitScale(settings.loss.temperature)
 
 
-def build_similarity_network(settings, fitted):
+def build_similarity_network(settings: Settings, fitted):
     """Returns a built `SimilarityNetwork`; see `build_embedding_network`."""
     branches = _two_branches(settings, fitted)
     units, scale = (
@@ -137,7 +137,7 @@ def build_similarity_network(settings, fitted):
     return _built(SimilarityNetwork(**branches, head=head), settings, fitted)
 
 
-def build_hm_lstm(settings, fitted):
+def build_hm_lstm(settings: Settings, fitted):
     """Returns a built `HMLSTM`; see `build_embedding_network`."""
     layers = _two_branches(settings, fitted)
     layers["logit_scale"] = _build_logit_scale(settings)
@@ -151,7 +151,7 @@ def build_hm_lstm(settings, fitted):
     return _built(HMLSTM(**layers), settings, fitted)
 
 
-def build_cca(settings, fitted):
+def build_cca(settings: Settings, fitted):
     """Returns a built `CCA`, not solved for.
 
     Raises:
@@ -190,7 +190,7 @@ def build_cca(settings, fitted):
     return _built(network, settings, fitted)
 
 
-def build_loss(settings):
+def build_loss(settings: Settings):
     """Returns the `RankingLoss` of the settings.
 
     Raises:
@@ -221,7 +221,7 @@ def build_loss(settings):
     )
 
 
-def first_hard_epoch(settings):
+def first_hard_epoch(settings: Settings):
     """Returns the epoch (from 0) that learns first from hard negatives.
 
     None where no epoch does.
@@ -240,7 +240,7 @@ def first_hard_epoch(settings):
     return epochs - last if last else None
 
 
-def _build_optimizer(settings, steps_per_epoch):
+def _build_optimizer(settings: Settings, steps_per_epoch):
     """Returns the optimizer of the settings, with its learning rate."""
     options = settings.optimizer
     rate = build_schedule(
@@ -261,7 +261,7 @@ def _build_optimizer(settings, steps_per_epoch):
 
 
 def compile_embedding_network(
-    network, settings, steps_per_epoch, mining=None, **options
+    network, settings: Settings, steps_per_epoch, mining=None, **options
 ):
     """Compiles an `EmbeddingNetwork`; options are those of `compile`."""
     fine_tuned = first_hard_epoch(settings)
@@ -277,7 +277,7 @@ def compile_embedding_network(
     )
 
 
-def compile_hm_lstm(network, settings, steps_per_epoch, mining):
+def compile_hm_lstm(network, settings: Settings, steps_per_epoch, mining):
     """Gives an `HMLSTM` its losses and optimizer."""
     compile_embedding_network(
         network,
@@ -289,7 +289,9 @@ def compile_hm_lstm(network, settings, steps_per_epoch, mining):
     )
 
 
-def compile_similarity_network(network, settings, steps_per_epoch, mining):
+def compile_similarity_network(
+    network, settings: Settings, steps_per_epoch, mining
+):
     """Gives a `SimilarityNetwork` its pairs and optimizer."""
     network.compile(
         _build_optimizer(settings, steps_per_epoch),

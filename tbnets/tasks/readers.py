@@ -7,12 +7,13 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM, open_photo_features
 from tbnets.features.regions import open_averaged_features
+from tbnets.tasks.settings.settings import Settings
 
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 """Words for weights; a file that is called so is `./imagenet`."""
 
 
-def weights_of_run(settings, sources):
+def weights_of_run(settings: Settings, sources):
     """Returns the weights of the network on photos, as builders take them.
 
     That is a word for them, a file, or the preset, if the network is one.
@@ -30,7 +31,7 @@ def weights_of_run(settings, sources):
     return weights if weights in WEIGHTS_BY_NAME else sources.resolve(weights)
 
 
-def start_at_photo(settings, cnn_weights):
+def start_at_photo(settings: Settings, cnn_weights):
     """Returns settings by which an export begins with the photo.
 
     Args:
@@ -58,7 +59,7 @@ def start_at_photo(settings, cnn_weights):
     return settings.replace(cnn_weights=weights)
 
 
-def photo_reader(made_by, settings, sources):
+def photo_reader(made_by, settings: Settings, sources):
     """Returns what turns photos, or boxes in them, into features.
 
     Args:

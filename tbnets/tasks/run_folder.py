@@ -8,6 +8,7 @@ from tbnets.files import is_partial
 from tbnets.locks import FolderLock
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.records import SETTINGS_FILE
+from tbnets.tasks.settings.settings import Settings
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import checkpoint_path
 
@@ -93,7 +94,7 @@ def lock_run(folder):
     return FolderLock.take(folder, LOCK, "--run_dir")
 
 
-def check_same_run(workers, settings, last):
+def check_same_run(workers, settings: Settings, last):
     """Refuses a worker with other flags, or that goes on from another epoch.
 
     Args:

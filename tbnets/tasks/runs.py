@@ -37,7 +37,7 @@ from tbnets.tasks.run_folder import (
     lock_run,
 )
 from tbnets.tasks.settings import records
-from tbnets.tasks.settings.settings import ALL
+from tbnets.tasks.settings.settings import ALL, Settings
 from tbnets.tasks.trained import open_trained
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import SAVED_MODEL, checkpoint_path
@@ -50,7 +50,7 @@ from tbnets.visualization import curves, montage
 CURVES, EXAMPLES = "curves.png", "examples.png"
 
 
-def start(settings, resume):
+def start(settings: Settings, resume):
     """Checks the flags and the folder of a new or continued run.
 
     Nothing is written: that is left to `prepare`, once all is found good.
@@ -99,7 +99,7 @@ def record_before(run_dir):
     return record
 
 
-def prepare(settings, folder, queries=(), workers=None):
+def prepare(settings: Settings, folder, queries=(), workers=None):
     """Reads the data and builds everything a training needs.
 
     Nobody else trains in the folder as long as the session lasts. It is made

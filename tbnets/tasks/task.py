@@ -15,6 +15,7 @@ from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.recipes.thing import make_all
 from tbnets.tasks.scores import Together
+from tbnets.tasks.settings.settings import Settings
 
 
 class TaskData:
@@ -60,7 +61,7 @@ class TaskData:
     usual = "", {}
     mining = None
 
-    def __init__(self, settings):
+    def __init__(self, settings: Settings):
         self.settings = settings
         self.held = {}
 
@@ -224,7 +225,7 @@ class Task:
         exporter: its `Exporter`.
     """
 
-    settings: object
+    settings: Settings
     model: Builder
     data: TaskData
     evaluators: tuple

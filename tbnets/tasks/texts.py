@@ -12,6 +12,7 @@ from tbnets.features.hub_texts import HubTokenizer
 from tbnets.serving.doors import MOST_WORDS
 from tbnets.serving.ops import check_ops
 from tbnets.serving.tree_reader import TreeReader
+from tbnets.tasks.settings.settings import Settings
 from tbnets.text import word_tables
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.padded_rows import PaddedRows
@@ -30,7 +31,7 @@ class Texts:
         data: its `data.open.Data`.
     """
 
-    def __init__(self, settings, data):
+    def __init__(self, settings: Settings, data):
         self.settings = settings
         self._data = data
         self._of_features = settings.reads_text_features
@@ -239,7 +240,7 @@ class Texts:
         return self._tokenizer
 
 
-def text_preset(settings, weights=True):
+def text_preset(settings: Settings, weights=True):
     """Opens the `hub.Preset` of --text_encoder."""
     name = hub.placed(settings.texts.text_encoder, *settings.sources().starts)
     return hub.open_preset(name, "text", weights=weights)

@@ -19,9 +19,10 @@ from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub
 from tbnets.serving import saved_files, zoo
+from tbnets.serving.checksums import check_files
 from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.settings.records import completed
-from tbnets.tasks.settings.settings import ALL, FLAGS
+from tbnets.tasks.settings.settings import ALL, FLAGS, Settings
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import checkpoint_path
@@ -58,7 +59,7 @@ class Trained(NamedTuple):
 
     name: str
     path: pathlib.Path
-    settings: object
+    settings: Settings
     fitted: dict
     weights: list
     sha256: str
@@ -166,7 +167,7 @@ def open_trained(name, start=""):
 def _find(name, start):
     """Returns the checkpoint or the SavedModel that a user means."""
     if name in zoo.names():
-        zoo.check_files(zoo.folder() / name)
+        check_files(zoo.folder() / name)
         return saved_files.newest_version(zoo.folder() / name)
     folder = pathlib.Path(start, name)
     best = checkpoint_path(folder, "best")

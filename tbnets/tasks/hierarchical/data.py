@@ -12,6 +12,7 @@ from tbnets.data.phrase_pairs import (
 from tbnets.errors import InputError
 from tbnets.tasks.hierarchical.matcher import Matcher
 from tbnets.tasks.matching.data import MatchingData
+from tbnets.tasks.settings.settings import Settings
 
 
 class HierarchicalData(MatchingData):
@@ -37,7 +38,7 @@ class HierarchicalData(MatchingData):
     "fine-grained embedding learning", whose length the paper does not tell.
     """
 
-    def __init__(self, settings):
+    def __init__(self, settings: Settings):
         super().__init__(settings)
         self.matcher = functools.lru_cache(maxsize=1)(
             lambda network: Matcher(network, self.image_size)

@@ -7,6 +7,7 @@ from tbnets.tasks.hierarchical.data import HierarchicalData
 from tbnets.tasks.hierarchical.scores import Correspondences
 from tbnets.tasks.matching.scores import Retrieval
 from tbnets.tasks.matching.spec import MatchingExporter
+from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Task
 
 
@@ -23,7 +24,7 @@ class HierarchicalExporter(MatchingExporter):
         return dataclasses.replace(endpoints, functions=functions)
 
 
-def compose(settings, model):
+def compose(settings: Settings, model):
     """Returns the `Task` of matching, with noun phrases and regions.
 
     A second evaluator measures how many phrases get a right region.

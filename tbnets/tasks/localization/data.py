@@ -11,6 +11,7 @@ from tbnets.errors import InputError
 from tbnets.tasks.captioned_data import CaptionedData
 from tbnets.tasks.localization.scores import RegionScorer
 from tbnets.tasks.parts import first_hard_epoch
+from tbnets.tasks.settings.settings import Settings
 
 """Flags that tell what a region is to a phrase."""
 
@@ -33,10 +34,10 @@ class LocalizationData(CaptionedData):
     of_phrases = True
     mining = CandidateMining()
 
-    def __init__(self, settings):
+    def __init__(self, settings: Settings):
         super().__init__(settings)
         self.scorer = functools.lru_cache(maxsize=1)(RegionScorer)
-        self.sampler = None
+        self.sampler: PhraseSampler | None = None
 
     @property
     def encoders(self):

@@ -8,6 +8,7 @@ Source: Wang et al. 2018, Sec. 4.
 from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.tasks.localization.data import LocalizationData
 from tbnets.tasks.localization.scores import Localization
+from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Exporter, Task, TaskSpec
 
 
@@ -33,7 +34,7 @@ class LocalizationExporter(Exporter):
         )
 
 
-def compose(settings, model):
+def compose(settings: Settings, model):
     """Returns the `Task` of phrase localization."""
     data = LocalizationData(settings)
     exporter = LocalizationExporter(data)

@@ -16,7 +16,7 @@ from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.matching.own_photos import OwnPhotos
 from tbnets.tasks.matching.usual_flags import usual_flags
 from tbnets.tasks.recipes.kinds import recipes
-from tbnets.tasks.settings.settings import unused_flags
+from tbnets.tasks.settings.settings import Settings, unused_flags
 
 
 class MatchingData(CaptionedData):
@@ -31,7 +31,7 @@ class MatchingData(CaptionedData):
             features, or `photos`.
     """
 
-    def __init__(self, settings):
+    def __init__(self, settings: Settings):
         own = OwnPhotos(settings) if settings.reads_photo_folder else None
         super().__init__(settings, own)
         self.own_photos = own

@@ -19,6 +19,7 @@ from tbnets.features.photo_cache import PhotoCache
 from tbnets.files import folder_beside
 from tbnets.progress import say
 from tbnets.tasks.readers import weights_of_run
+from tbnets.tasks.settings.settings import Settings
 
 ABSENT = "is not there"
 
@@ -35,7 +36,7 @@ class OwnPhotos:
         has_begun: whether it is settled which these are.
     """
 
-    def __init__(self, settings):
+    def __init__(self, settings: Settings):
         self.settings = settings
         self.sources = settings.sources()
         self.folder = self.sources.photo_folder

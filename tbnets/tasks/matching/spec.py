@@ -11,6 +11,7 @@ from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching import views
 from tbnets.tasks.matching.data import MatchingData
 from tbnets.tasks.matching.scores import Retrieval
+from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Exporter, Task, TaskSpec
 
 
@@ -70,7 +71,7 @@ class MatchingExporter(Exporter):
         )
 
 
-def compose(settings, model):
+def compose(settings: Settings, model):
     """Returns the `Task` of image-sentence matching."""
     data = MatchingData(settings)
     exporter = MatchingExporter(data)

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import json
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tqdm
@@ -223,7 +223,7 @@ class FeaturesOfTexts(Thing):
             start, folder = time.perf_counter(), scratch / str(count)
             make(values, {name: training[:count]}, folder)
             spent.append(time.perf_counter() - start)
-        encoder = caption_features.load_encoder(folder)
+        encoder: Any = caption_features.load_encoder(folder)
         dim = encoder.dim
         if values.features == "tfidf":
             dim = values.num_terms
