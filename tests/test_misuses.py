@@ -106,7 +106,6 @@ TRAIN = [
     ("--image_to_text_weight=-1", ["`--image_to_text_weight` must be a"]),
     (WEIGHTS, ["`--image_to_text_weight` or another", "Raise one"]),
     ("--patience=-1", ["`--patience` must be a whole number from 0"]),
-    ("--max_tokens=-1", ["`--max_tokens` must be a whole number from 0"]),
     ("--min_count=0", ["`--min_count` must be a whole number from 1"]),
     ("--min_count=1000", ["--min_count=1000", "lower `--min_count`"]),
     ("--evaluate_memory=0", ["`--evaluate_memory` must be a whole"]),
@@ -121,7 +120,6 @@ TRAIN = [
         ["from 0 to 1000000"],
     ),
     # What contradicts.
-    ("--skip_bad_rows", ["`--skip_bad_rows`", "with --task=localization"]),
     ("--momentum=0.5", ["`--momentum`", "read with --optimizer=sgd"]),
     ("--images={root}/photos", ["`--images`", "--image_encoder other than"]),
     ("--text_features=t.npy", ["`--text_features`", "--text_encoder=features"]),

@@ -11,8 +11,6 @@ import contextlib
 import functools
 import os
 
-import tqdm
-
 from tbnets.checked_files import shown
 from tbnets.data import splits as split_names
 from tbnets.data.captions import common_images, read_captions
@@ -66,7 +64,6 @@ class Data:
         self._splits = {}
         self._features = {}
         self._widths = {}
-        self._told = set()
 
     @functools.cached_property
     def sources(self):
@@ -316,13 +313,3 @@ class Data:
                 raise
             raise sources.nowhere("captions", path) from error
         return self.own.kept(records) if self.own else records
-
-    def tell_problems(self, split, problems):
-        """Says once what was left out; splits may share a file."""
-        new = [one for one in problems if one not in self._told]
-        self._told.update(new)
-        if new:
-            tqdm.tqdm.write(
-                f"left out  {len(new)} bad rows of phrases, read for "
-                f"{split}; the first: {new[0]}"
-            )

@@ -132,6 +132,10 @@ class PairExamples(Examples):
         )
 
 
+MOST_PAIRS = 512
+"""Pairs of phrase and region in a batch; of more, some are drawn."""
+
+
 class PairOptions(NamedTuple):
     """What pairs a batch holds.
 
@@ -139,14 +143,11 @@ class PairOptions(NamedTuple):
         contrast: `others`, where a pair is contrasted with what was said and
             chosen of other photos, or `batch`, where also with the rest of
             its own.
-        max_pairs: pairs a batch, at most; some are drawn where there are
-            more.
         every_region: whether all regions of the photos come along, chosen or
             not.
     """
 
     contrast: str = "others"
-    max_pairs: int = 512
     every_region: bool = False
 
 
@@ -218,9 +219,9 @@ class PairBatches(EpochBatches):
         """Returns phrases of a batch, as `NounPhrases.in_batch` does."""
         lengths = self.examples.texts.lengths[caption_rows]
         drawn = self.examples.phrases.in_batch(caption_rows, lengths)
-        limit, count = self._options.max_pairs, len(drawn[0])
-        if count > limit:
-            kept = np.sort(generator.permutation(count)[:limit])
+        count = len(drawn[0])
+        if count > MOST_PAIRS:
+            kept = np.sort(generator.permutation(count)[:MOST_PAIRS])
             drawn = [one[kept] for one in drawn]
         return drawn
 

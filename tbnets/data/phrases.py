@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tbnets.annotations import Path
-from tbnets.checked_files import Problem
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.entities import read_entities
 from tbnets.data.phrase_tables import read_phrase_table
@@ -157,9 +156,7 @@ class PhraseRegions:
             )
         return self.boxes / self._by_phrase(self.image_sizes)
 
-    def in_photos(
-        self, photo_sizes: np.ndarray, problems: list[Any] | None = None
-    ) -> "PhraseRegions":
+    def in_photos(self, photo_sizes: np.ndarray) -> "PhraseRegions":
         """Returns the same with boxes in pixels of the photos on disk.
 
         An edge at the border of the annotated image is exactly at the border
@@ -168,12 +165,9 @@ class PhraseRegions:
         Args:
             photo_sizes: int `[num_images, 2]`, width and height of the
                 upright photos.
-            problems: None, or a list to which a `Problem` is appended for
-                each phrase whose box lies outside; it is then left out.
 
         Raises:
-            ValueError: a size is not positive, or a box lies outside and
-                `problems` is None.
+            ValueError: a size is not positive, or a box lies outside.
         """
         sizes = np.asarray(photo_sizes)
         _require_shape("photo_sizes", sizes, self.image_sizes.shape)
@@ -184,20 +178,7 @@ class PhraseRegions:
             )
         known = np.where(self.image_sizes > 0, self.image_sizes, sizes)
         boxes = self.boxes * self._by_phrase(sizes) / self._by_phrase(known)
-        kept = np.arange(self.num_phrases)
-        if problems is not None:
-            misfits = self._misfits(boxes, sizes)
-            path = self.images.path
-            problems += [Problem(path, None, one) for one in misfits.values()]
-            kept = np.setdiff1d(kept, list(misfits))
-        return dataclasses.replace(
-            self,
-            image_sizes=sizes,
-            phrase_to_caption=self.phrase_to_caption[kept],
-            spans=self.spans[kept],
-            boxes=boxes[kept],
-            **{key: [getattr(self, key)[i] for i in kept] for key in _WORDS},
-        )
+        return dataclasses.replace(self, image_sizes=sizes, boxes=boxes)
 
     def as_captions(self) -> CaptionedImages:
         """Returns the phrases as if they were the captions of their images.

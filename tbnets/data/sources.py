@@ -71,7 +71,6 @@ class Sources:
     text_features: str = ""
     regions: str = ""
     phrases: str = ""
-    skip_bad_rows: bool = False
     trees: str = ""
     word_vectors: str = ""
 

@@ -118,27 +118,16 @@ class SplitData:
         return store, store.rows(self.records.image_ids)
 
     @functools.cached_property
-    def _annotated(self):
-        """The phrases as they were annotated, and what is bad in them."""
-        sources = self._data.sources
-        problems = [] if sources.skip_bad_rows else None
-        path = sources.file("phrases")
-        return read_phrases(path, self.records, problems), problems
-
-    @property
     def marked(self):
         """The `PhraseRegions` as they were annotated, in whatever pixels."""
-        return self._annotated[0]
+        return read_phrases(self._data.sources.file("phrases"), self.records)
 
     @functools.cached_property
     def phrases(self):
         """The `PhraseRegions`, in pixels of the photos."""
-        found, problems = self._annotated
         store, _ = self.regions
-        sizes = store.sizes[store.rows(found.images.image_ids)]
-        found = found.in_photos(sizes, problems)
-        self._data.tell_problems(self.name, problems or ())
-        return found
+        rows = store.rows(self.marked.images.image_ids)
+        return self.marked.in_photos(store.sizes[rows])
 
     @property
     def photo_folder(self):

@@ -106,8 +106,6 @@ class Proposer:
     def description(self) -> dict:
         """Returns what decides the boxes, as the store's manifest keeps it."""
         parts = dataclasses.asdict(self)
-        if not self.whole_photo:  # The zoo's models do not name it.
-            del parts["whole_photo"]
         parts["opencv"] = import_opencv().__version__
         parts["photo"] = "upright, RGB"
         if self.method == "edge_boxes":
@@ -166,14 +164,11 @@ def proposer_of(description) -> Proposer:
         50
     """
     try:
-        # Models of the zoo tell nothing of these.
-        defaults = {"iou_decay": 1.0, "max_aspect_ratio": 3.0, "edges": _EDGES}
-        defaults |= {"whole_photo": False}
-        told = defaults | description
-        if told["edges"] != _EDGES:
-            raise InputError(f"`edges` is {shown(told['edges'])}.")
+        edges = {"edges": _EDGES, **description}["edges"]
+        if edges != _EDGES:
+            raise InputError(f"`edges` is {shown(edges)}.")
         names = "method", "whole_photo", *(name for name, *_ in _RANGES)
-        return Proposer(**{name: told[name] for name in names})
+        return Proposer(**{name: description[name] for name in names})
     except (InputError, KeyError, TypeError) as error:
         raise InputError(
             "`description` must tell how boxes are proposed. Received: "

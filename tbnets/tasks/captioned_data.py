@@ -138,4 +138,5 @@ class CaptionedData(TaskData):
         Args:
             made_by: `Features.made_by` of those that were learned from.
         """
-        return readers.photo_reader(made_by, self.settings, self.opened.given)
+        weights = readers.weights_of_run(self.settings, self.opened.given)
+        return readers.photo_reader(made_by, weights)

@@ -68,7 +68,6 @@ def build_text_encoder(settings: Settings, fitted):
     return text_encoders.RecurrentEncoder(
         words,
         options.text_encoder,
-        bidirectional=options.bidirectional,
         pooling=options.pooling,
         **common,
     )

@@ -256,7 +256,6 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
         momentum=options.momentum,
         weight_decay=options.weight_decay,
         weight_average=options.weight_average,
-        fused=options.fused_optimizer,
     )
 
 

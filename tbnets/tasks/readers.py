@@ -14,9 +14,10 @@ WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 
 
 def weights_of_run(settings: Settings, sources):
-    """Returns the weights of the network on photos, as builders take them.
+    """Returns the weights of the network that reads photos.
 
-    That is a word for them, a file, or the preset, if the network is one.
+    They are a word such as `imagenet`, a file, or a preset of Keras Hub; None
+    where the run names none.
 
     Args:
         settings: the run's settings.
@@ -26,6 +27,8 @@ def weights_of_run(settings: Settings, sources):
     weights = (
         settings.images.cnn if is_preset else settings.features.cnn_weights
     )
+    if not weights:
+        return None
     if hub.is_hub(weights):
         return hub.placed(weights, *sources.starts)
     return weights if weights in WEIGHTS_BY_NAME else sources.resolve(weights)
@@ -59,24 +62,22 @@ def start_at_photo(settings: Settings, cnn_weights):
     return settings.replace(cnn_weights=weights)
 
 
-def photo_reader(made_by, settings: Settings, sources):
+def photo_reader(made_by, weights):
     """Returns what turns photos, or boxes in them, into features.
 
     Args:
         made_by: `Features.made_by` of those that were learned from.
-        settings: the run's settings.
-        sources: the run's `Sources`.
+        weights: weights of the network, as of `weights_of_run`, or None.
 
     Returns:
         A `PhotoFeatures`, or `SeveralNetworks` side by side, or an
-        `AveragedFeatures` of regions; None where --cnn_weights names no
-        network.
+        `AveragedFeatures` of regions; None without weights.
 
     Raises:
         ValueError: their making is unknown, or differs from that of the
             weights.
     """
-    if not settings.features.cnn_weights:
+    if weights is None:
         return None
     parts = made_by.get(SIDE_BY_SIDE, [made_by])
     of_regions = made_by.get("regions") == "roi_average"
@@ -90,6 +91,5 @@ def photo_reader(made_by, settings: Settings, sources):
                 "which do not tell what made them, or are of regions of "
                 "several stores. Extract them anew, or leave --cnn_weights out."
             )
-    weights = weights_of_run(settings, sources)
     opened = open_averaged_features if of_regions else open_photo_features
     return opened(made_by, weights)

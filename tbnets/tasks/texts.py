@@ -156,12 +156,8 @@ class Texts:
         vectors = read_showing_progress(path, vocabulary.words)
         if options.word_vectors_scale:
             vectors = word_tables.centred(vectors, options.word_vectors_scale)
-        missing, new, seed = (
-            options.missing_vectors,
-            options.new_word_dims,
-            run.seed,
-        )
-        table = word_tables.embedding_table(vectors, vocabulary, missing, seed)
+        new, seed = options.new_word_dims, run.seed
+        table = word_tables.embedding_table(vectors, vocabulary, seed)
         if options.word_vectors_training != "frozen":
             table = word_tables.with_new_dims(table, new, seed)
         report = word_tables.coverage(vectors, counts)
@@ -182,10 +178,9 @@ class Texts:
         if self._of_preset:
             return tokenize(self._tokenizer_of(fitted), split.said.captions)
         vocabulary = Vocabulary(fitted["words"])
-        limit = self.settings.texts.max_tokens or None
         if self._of_trees:
-            return TreeRows(tree_arrays(split.trees(), vocabulary, limit))
-        return tokenize(Tokenizer(vocabulary, limit), split.said.captions)
+            return TreeRows(tree_arrays(split.trees(), vocabulary))
+        return tokenize(Tokenizer(vocabulary), split.said.captions)
 
     def reader(self, fitted):
         """Returns what turns raw captions into what a served network takes.
@@ -209,8 +204,7 @@ class Texts:
             return self._tokenizer_of(fitted)
         if fitted["words"]:
             read = TreeReader if self._of_trees else Tokenizer
-            limit = most_words(self.settings.texts.max_tokens, fitted)
-            return read(Vocabulary(fitted["words"]), limit)
+            return read(Vocabulary(fitted["words"]), most_words(fitted))
         made_by = fitted.get("text_features_made_by", {})
         if "encoder_sha256" not in made_by:
             return None
@@ -246,15 +240,14 @@ def text_preset(settings: Settings, weights=True):
     return hub.open_preset(name, "text", weights=weights)
 
 
-def most_words(max_tokens, fitted):
+def most_words(fitted):
     """Returns after how many words a served model cuts a caption.
 
     Args:
-        max_tokens: of the run, which counts unless it is 0.
         fitted: dict with `longest_text`, the words of the longest training
             caption, if that is known.
     """
-    return max_tokens or max(MOST_WORDS, fitted.get("longest_text") or 0)
+    return max(MOST_WORDS, fitted.get("longest_text") or 0)
 
 
 def notes(fitted):

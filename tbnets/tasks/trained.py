@@ -30,13 +30,13 @@ from tbnets.training.checkpoints import checkpoint_path
 OF_NETWORK = (
     *("task", "model", "image_encoder", "image_size", "cnn"),
     *("image_transform", "text_encoder", "fine_tune_text", "tied_children"),
-    *("word_dim", "rnn_units", "bidirectional", "pooling", "mean_beside"),
+    *("word_dim", "rnn_units", "pooling", "mean_beside"),
     *("image_units", "text_units", "batch_normalization", "head_units"),
     *("product_scale", "region_branch"),
 )
 """Flags that tell what the weights of a network are."""
 _OWN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
-_OWN = _OWN - {"task", "model"} | {"skip_bad_rows"}
+_OWN = _OWN - {"task", "model"}
 """Flags that every run has for itself, whatever it begins with."""
 _NEW = ("draws", "total", "count", "logit_scale")
 """Weights that begin anew: what dropout has drawn, sums of Keras' measures, and
@@ -156,11 +156,6 @@ def open_trained(name, start=""):
         and not hub.is_hub(settings.images.cnn)
     ):
         settings = settings.replace(cnn=made_by["cnn"])
-    if made_by.get("regions") == "roi_average":
-        # Models of the zoo do not name those of one cell and one scale.
-        ones = [1] * len(made_by.get("layers", ()))
-        usual = {"grids": ones, "scales": ones}
-        fitted["image_features_made_by"] = {**usual, **made_by}
     return Trained(name, path, settings, fitted, weights, file_sha256(file))
 
 

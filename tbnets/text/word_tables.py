@@ -8,12 +8,10 @@ import dataclasses
 
 import numpy as np
 
-from tbnets.errors import InputError, check_choice
+from tbnets.errors import InputError
 from tbnets.rounding import per_cent
 from tbnets.seeds import generator_of
 from tbnets.text.vocabulary import PADDING_ID
-
-MISSING = ("random", "mean", "zero")
 
 
 def coverage(vectors, counts):
@@ -95,24 +93,23 @@ def with_new_dims(table, count, seed=0):
     return np.concatenate([table, new.astype(np.float32)], axis=1)
 
 
-def embedding_table(vectors, vocabulary, missing="random", seed=0):
+def embedding_table(vectors, vocabulary, seed=0):
     """Returns the vectors of a vocabulary's words, as a network's first table.
+
+    A word without a vector, such as the unknown word, gets normal numbers
+    with the mean and deviation of the known vectors in each dimension.
 
     Args:
         vectors: `WordVectors`, at least one.
         vocabulary: a `Vocabulary`.
-        missing: what words without a vector get, the unknown word among
-            them. `random`: normal numbers of the mean and deviation that the
-            known vectors have in each dimension; `mean`: their mean; `zero`.
         seed: integer, of the random numbers.
 
     Returns:
         float32 `[vocabulary.size, dim]`; the row of padding is 0.
 
     Raises:
-        ValueError: `missing` is unknown, or no word has a vector.
+        ValueError: no word has a vector.
     """
-    check_choice("missing", missing, MISSING)
     rows = vectors.rows(vocabulary.words)
     known = rows >= 0
     if not known.any():
@@ -124,12 +121,9 @@ def embedding_table(vectors, vocabulary, missing="random", seed=0):
     table = np.zeros((vocabulary.size, vectors.dim), np.float32)
     table[known] = vectors.vectors[rows[known]]
     mean, deviation = table[known].mean(axis=0), table[known].std(axis=0)
-    if missing == "mean":
-        table[~known] = mean
-    elif missing == "random":
-        shape = (np.count_nonzero(~known), vectors.dim)
-        draws = generator_of(seed, "missing_vectors")
-        noise = draws.standard_normal(shape, np.float32)
-        table[~known] = mean + deviation * noise
+    shape = (np.count_nonzero(~known), vectors.dim)
+    draws = generator_of(seed, "missing_vectors")
+    noise = draws.standard_normal(shape, np.float32)
+    table[~known] = mean + deviation * noise
     table[PADDING_ID] = 0
     return table

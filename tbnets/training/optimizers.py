@@ -9,12 +9,7 @@ import tensorflow as tf
 from tbnets.errors import InputError, check_choice
 from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
 
-# Those that update in one pass, and as Keras writes them.
-OPTIMIZERS = {
-    "sgd": (FusedSGD, keras.optimizers.SGD),
-    "adam": (FusedAdam, keras.optimizers.Adam),
-    "adamw": (FusedAdam, keras.optimizers.AdamW),
-}
+OPTIMIZERS = {"sgd": FusedSGD, "adam": FusedAdam, "adamw": FusedAdam}
 NOT_DECAYED = ["bias", "gamma", "beta", "logit_scale"]
 
 
@@ -73,7 +68,6 @@ def build_optimizer(
     momentum=0.0,
     weight_decay=0.0,
     weight_average=0.0,
-    fused=True,
 ):
     """Returns an optimizer by its name.
 
@@ -88,22 +82,18 @@ def build_optimizer(
         weight_decay: of all optimizers but adam.
         weight_average: momentum of a moving average of the weights, which
             replaces them at the end of an epoch; 0 for none.
-        fused: whether to update a weight in one pass over memory.
 
     Raises:
         ValueError: an unknown name; the known ones are listed.
     """
     if name not in OPTIMIZERS:
         return _addons_optimizer(name, rate, weight_decay)
-    one_pass, by_keras = OPTIMIZERS[name]
-    make, options = one_pass if fused else by_keras, {}
-    if name == "sgd":
-        options["momentum"] = momentum
-    if name != "adam" and (weight_decay or make is keras.optimizers.AdamW):
+    options = {"momentum": momentum} if name == "sgd" else {}
+    if name != "adam" and weight_decay:
         options["weight_decay"] = weight_decay
     if weight_average:
         options |= {"use_ema": True, "ema_momentum": weight_average}
-    optimizer = make(rate, **options)
+    optimizer = OPTIMIZERS[name](rate, **options)
     if optimizer.weight_decay:
         optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)
     return optimizer

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tbnets.data import phrase_pairs
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.examples import ArrayRows
 from tbnets.data.noun_phrases import noun_phrases
@@ -167,8 +168,10 @@ def test_every_region_may_come_along():
     assert found["region_of"].tolist() == [1, 5, 2, 6, 3, 2]
 
 
-def test_pairs_beyond_the_most_are_left_out():
-    few, all_of_them = batch(HELD, max_pairs=4), batch(HELD)
+def test_pairs_beyond_the_most_are_left_out(monkeypatch):
+    all_of_them = batch(HELD)
+    monkeypatch.setattr(phrase_pairs, "MOST_PAIRS", 4)
+    few = batch(HELD)
     assert len(few["weights"]) == len(few["is_contrast"]) == 4
     assert set(few["phrase_nodes"]) < set(all_of_them["phrase_nodes"])
 

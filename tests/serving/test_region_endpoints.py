@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from tbnets.data.images import decode_photo
-from tbnets.data.sources import Sources
 from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.photo_features import build_named_cnn
 from tbnets.layers.branch import Branch
@@ -26,9 +25,6 @@ from tests.data.test_images import smooth
 from tests.features import tiny_cnn
 from tests.photo_files import encode
 
-BY_RANDOM = types.SimpleNamespace(
-    cnn_weights="random", regions="r", reads=lambda flag: flag != "cnn"
-)
 BOXES = np.array([[0, 0, 40, 30], [5, 6, 20, 12], [1, 1, 3, 29]], "float32")
 
 
@@ -59,7 +55,7 @@ def build(extractor, network, tokenizer):
         network,
         tokenizer,
         region_dim=extractor.dim,
-        read_regions=photo_reader(made_by, BY_RANDOM, Sources()),
+        read_regions=photo_reader(made_by, "random"),
     )
 
 
@@ -205,7 +201,7 @@ def test_half_precision_ranks_as_the_features_do(
 def test_other_features_and_weights_are_refused(extractor):
     made_by = extractor.description()
     with pytest.raises(ValueError, match="`weights` must be those"):
-        photo_reader({**made_by, "weights_sha256": "0"}, BY_RANDOM, Sources())
+        photo_reader({**made_by, "weights_sha256": "0"}, "random")
     for other in ({}, {**made_by, "regions": "warp"}):
         with pytest.raises(ValueError, match="`--cnn_weights` must come with"):
-            photo_reader(other, BY_RANDOM, Sources())
+            photo_reader(other, "random")

@@ -39,7 +39,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         f"--cnn_weights={given}",
     )
     encoders.build_image_encoder(found, {})
-    named = readers.weights_of_run(found, found.sources()) if given else None
+    named = readers.weights_of_run(found, found.sources())
     asked.append(named)
     by_word = {"imagenet": "imagenet", "": None}
     file = pathlib.Path("imagenet")

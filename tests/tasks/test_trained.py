@@ -251,7 +251,7 @@ def test_a_folder_of_the_zoo_tells_what_is_newer_than_it():
 def test_models_of_the_zoo_name_their_optimizer(name):
     """A run from one goes on by its optimizer, not by the default."""
     metadata = saved_files.read_metadata(zoo.folder() / name / "1")
-    assert "fused_optimizer" in metadata["metadata"]["settings"]
+    assert "optimizer" in metadata["metadata"]["settings"]
 
 
 def test_weights_of_the_zoo_find_their_branches():

@@ -36,11 +36,10 @@ def test_embedding_table_by_hand():
         ("cat", "dog"), np.array([[1, 2], [3, 6]], np.float32)
     )
     vocabulary = Vocabulary(("", "[UNK]", "dog", "bird"))
-    mean = embedding_table(vectors, vocabulary, "mean")
-    # The only known word of the vocabulary is dog.
-    np.testing.assert_array_equal(mean, [[0, 0], [3, 6], [3, 6], [3, 6]])
-    zero = embedding_table(vectors, vocabulary, "zero")
-    np.testing.assert_array_equal(zero, [[0, 0], [0, 0], [3, 6], [0, 0]])
+    table = embedding_table(vectors, vocabulary)
+    # Dog is the only known word, so that the others have its mean and no
+    # spread.
+    np.testing.assert_array_equal(table, [[0, 0], [3, 6], [3, 6], [3, 6]])
 
 
 def test_random_vectors_have_the_spread_of_the_known_ones():
@@ -49,11 +48,11 @@ def test_random_vectors_have_the_spread_of_the_known_ones():
     vectors = WordVectors(tuple(f"w{i}" for i in range(400)), known)
     others = [f"x{i}" for i in range(400)]
     vocabulary = Vocabulary(("", "[UNK]", *vectors.words, *others))
-    table = embedding_table(vectors, vocabulary, "random", seed=3)
+    table = embedding_table(vectors, vocabulary, seed=3)
     np.testing.assert_array_equal(table[2:402], known)
     np.testing.assert_allclose(table[402:].mean(axis=0), (5, -5), atol=0.4)
     np.testing.assert_allclose(table[402:].std(axis=0), (0.1, 2), rtol=0.2)
-    again = embedding_table(vectors, vocabulary, "random", seed=3)
+    again = embedding_table(vectors, vocabulary, seed=3)
     np.testing.assert_array_equal(table, again)
     np.testing.assert_array_equal(table[0], 0)
 
@@ -61,8 +60,6 @@ def test_random_vectors_have_the_spread_of_the_known_ones():
 def test_embedding_table_refuses():
     vectors = WordVectors(("chat",), np.ones((1, 2), np.float32))
     vocabulary = Vocabulary(("", "[UNK]", "dog"))
-    with pytest.raises(ValueError, match="random, mean, zero"):
-        embedding_table(vectors, vocabulary, "none")
     with pytest.raises(ValueError, match="at least one word"):
         embedding_table(vectors, vocabulary)
 

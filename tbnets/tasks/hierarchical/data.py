@@ -106,7 +106,7 @@ class HierarchicalData(MatchingData):
 
     def batches(self, train):
         """Returns the `PairBatches` of the training split."""
-        options = self.settings.correspondences
-        every = bool(options.region_mean_weight)
-        options = PairOptions(options.contrast, options.max_pairs, every)
+        given = self.settings.correspondences
+        every = bool(given.region_mean_weight)
+        options = PairOptions(given.contrast, every_region=every)
         return PairBatches(train, lambda: self.held, options, **self.sampling)

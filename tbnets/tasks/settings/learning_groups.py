@@ -186,11 +186,6 @@ class Optimizer:
         "sgd (Wang 2016), adam (2018), adamw, or with the addons extra one of "
         "tensorflow-addons by its name, such as LAMB.",
     )
-    fused_optimizer: bool = flag(
-        True,
-        "Update each weight in one pass over memory; false: by Keras' code for "
-        "the same formula.",
-    )
     learning_rate: _Positive = flag(
         2e-4, "Wang 2016: 0.1 (sgd); 2018: 1e-4 on features, 2e-4 with LSTM."
     )

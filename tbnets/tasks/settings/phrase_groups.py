@@ -18,11 +18,6 @@ class Regions:
         ".jsonl, see docs/phrases.md; empty with --scenes: theirs. HM-LSTM is "
         "measured by them, and never sees them.",
     )
-    skip_bad_rows: bool = flag(
-        False,
-        "Leave out of --phrases what something is wrong with, and tell how "
-        "many, instead of ending there; tools/describe_data.py lists them.",
-    )
     regions: Place = flag(
         "",
         "Features of the regions of all photos: a recipe such as "
@@ -124,4 +119,3 @@ class Correspondences:
         "other photos; batch: those of its own photo too.",
         choices=CONTRASTS,
     )
-    max_pairs: Count = flag(512, "Pairs of phrase and region a batch, at most.")

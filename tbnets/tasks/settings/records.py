@@ -102,7 +102,14 @@ def _check_kinds(record, path):
         wrong = [name for name in record if not _fits(name, record[name])]
         if not wrong:
             return
-        flag, found = _KEPT[wrong[0]], record[wrong[0]]
+        found = record[wrong[0]]
+        if wrong[0] not in _KEPT:
+            raise InputError(
+                f"{path}: expected flags of tools/train.py; found "
+                f"{shown(wrong[0])}, which is none. Use the version of tbnets "
+                "that wrote the file, or start the run again."
+            )
+        flag = _KEPT[wrong[0]]
         kind = flag.choices and f"one of {', '.join(flag.choices)}"
         expected = f"{kind or flag.kind} as `{wrong[0]}`"
     raise InputError(
@@ -120,7 +127,9 @@ _IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
 def _fits(name, value):
     """Tells whether a kept value can be that of a flag."""
     flag = _KEPT.get(name)
-    if flag is None or value is None:  # Of another version, or not set then.
+    if flag is None:
+        return False
+    if value is None:
         return True
     known = value in (flag.choices or (value,))
     is_text = not _IN_NO_NAME.search(written(value))
@@ -145,11 +154,12 @@ def check_resumable(record, settings, place):
     free.add("started_in")
     now, unused = settings.values(), unused_flags(settings)
     differing = [
-        f"--{name}={value} (now {now.get(name)}{why.get(name, '')})"
+        f"--{name}={value} (now {now[name]}{why.get(name, '')})"
         for name, value in sorted(record.items())
         if name not in free
-        and (name not in ALL or name in now and name not in unused)
-        and hub.unplaced(value) != hub.unplaced(now.get(name))
+        and name in now
+        and name not in unused
+        and hub.unplaced(value) != hub.unplaced(now[name])
     ]
     if differing:
         raise InputError(

@@ -353,7 +353,7 @@ def _of_texts(texts, begins_with_model):
         (
             words,
             said,
-            ("min_count", "max_words", "max_tokens", "word_dropout"),
+            ("min_count", "max_words", "word_dropout"),
         ),
         (
             words and not texts.word_vectors,
@@ -373,7 +373,7 @@ def _of_texts(texts, begins_with_model):
         (
             vectors,
             f"{said} and --word_vectors",
-            ("word_vectors_scale", "missing_vectors"),
+            ("word_vectors_scale",),
         ),
         (
             trained,
@@ -389,7 +389,7 @@ def _of_texts(texts, begins_with_model):
         (
             recurrent,
             "--text_encoder=lstm or gru",
-            ("bidirectional", "pooling"),
+            ("pooling",),
         ),
     ]
 
@@ -424,7 +424,7 @@ def _of_optimizer(options):
         (
             name in ("sgd", "adam", "adamw"),
             "--optimizer=sgd or adam or adamw",
-            ("fused_optimizer", "weight_average"),
+            ("weight_average",),
         ),
         (name == "sgd", "--optimizer=sgd", ("momentum",)),
         (name != "adam", "--optimizer other than adam", ("weight_decay",)),

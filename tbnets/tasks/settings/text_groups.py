@@ -13,7 +13,6 @@ from tbnets.tasks.settings.flag import (
     Whole,
     flag,
 )
-from tbnets.text.word_tables import MISSING
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,6 @@ class Texts:
         "Times a word must stand in the training captions to be known.",
     )
     max_words: Whole = flag(0, "Most frequent words kept; 0: all.")
-    max_tokens: Whole = flag(0, "Words kept of a caption; 0: all of them.")
     word_dim: Count = flag(
         256,
         "Word vector size. Wang 2018: 256.",
@@ -78,15 +76,8 @@ class Texts:
         0,
         "Numbers that are learned of each word beside its vector.",
     )
-    missing_vectors: str = flag(
-        "random",
-        "What words without a vector get: random numbers of the mean and "
-        "spread of the others, their mean, or zero.",
-        choices=MISSING,
-    )
     word_dropout: Rate = flag(0.0, "Rate on word vectors. Papers: 0.")
     rnn_units: Count = flag(512, "State size. Wang 2018: 512.")
-    bidirectional: bool = flag(False, "Read captions both ways.")
     pooling: str = flag(
         "last",
         "Which recurrent states make the text feature. Papers: last.",

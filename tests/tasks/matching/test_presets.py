@@ -183,11 +183,10 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
     assert session.network.text_encoder is None
     check_served(folder, runs.open_run("run", "last"), reader, before)
     settings = readers.start_at_photo(session.settings, "imagenet")
+    weights = readers.weights_of_run(settings, session.task.data.opened.given)
     with pytest.raises(InputError, match="must be the preset that made"):
         readers.photo_reader(
-            session.state.fitted["image_features_made_by"],
-            settings,
-            session.task.data.opened.given,
+            session.state.fitted["image_features_made_by"], weights
         )
 
 
