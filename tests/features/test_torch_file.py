@@ -84,7 +84,7 @@ def test_a_foreign_function_is_named_and_not_called(tmp_path, protocol):
             return os.mkdir, (str(tmp_path / "called"),)
 
     evil = pickle.dumps(Evil(), protocol)
-    refused = "asks for '(posix|nt).mkdir'|instruction (PUT|UNICODE) "
+    refused = "asks for '(posix|nt).mkdir'"
     for content in (evil, head() + evil):
         with pytest.raises(ValueError, match=refused):
             read(tmp_path, content)
@@ -131,8 +131,8 @@ def test_a_changed_byte_gives_an_error_or_tensors_of_the_storage(tmp_path):
         (head() + pickle.dumps([], 2), "damaged or no such file"),
         (head() + pickle.dumps({"x": 1}, 2), "more than tensors by name"),
         (head() + pickle.dumps({1: 1}, 2), "more than tensors by name"),
-        (head() + pickle.dumps(1.5, 2), "instruction BINFLOAT 1.5"),
-        (head() + pickle.dumps({"x": b""}, 4), "instruction SHORT_BINBYTES"),
+        (head() + pickle.dumps(1.5, 2), "damaged or no such file"),
+        (head() + pickle.dumps({"x": b""}, 4), "more than tensors by name"),
     ],
 )
 def test_what_is_no_checkpoint_is_refused(tmp_path, content, message):
@@ -167,9 +167,8 @@ HUGE = 1 << 40
         (tensor(floats(kind="HalfStorage"), 0, (2,), (1,)), "asks for"),
         (DICTIONARY, "more than tensors by name"),
         (b"ctorch\nFloatStorage\n)R", "is not callable"),
-        (text("a") + number(1) + b"b", "state is not a dictionary"),
-        (b"\x88r" + (1 << 30).to_bytes(4, "little"), "LONG_BINPUT 1073741824"),
-        (b"}" + b")" + b"\x85" * 20_000 + b"Ns", "than 10000 tuples"),
+        (text("a") + number(1) + b"b", "damaged or no such file"),
+        (b"\x88r" + (1 << 30).to_bytes(4, "little"), "more than tensors"),
     ],
 )
 def test_forged_sizes_are_refused_before_memory_is_asked_for(
@@ -222,8 +221,7 @@ def test_tensors_can_not_be_written_to(tmp_path):
         read(tmp_path, GOOD)["x"][0] = 1
 
 
-@pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_INSTRUCTIONS"])
-def test_a_file_has_limits(tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(f"tbnets.features.torch_file.{limit}", 20)
+def test_a_file_has_limits(tmp_path, monkeypatch):
+    monkeypatch.setattr("tbnets.features.torch_file.MOST_BYTES", 20)
     with pytest.raises(ValueError, match="has more than 20"):
         read(tmp_path, GOOD)
