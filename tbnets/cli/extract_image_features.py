@@ -40,7 +40,10 @@ import dataclasses
 
 from tbnets.cli.data_flags import Photos
 from tbnets.features import extraction
-from tbnets.tasks.recipes.image_features import ImageFeatures, make
+from tbnets.tasks.recipes.image_features import (
+    ImageFeatures,
+    make_image_features,
+)
 from tbnets.tasks.settings.flag import Count, flag
 
 
@@ -60,7 +63,7 @@ def main(options):
     how = {} if options.regions else {"batch_size": options.batch_size}
     photos, share = options.find_share(**how)
     how |= {"shard_images": options.shard_images, "share": share}
-    dim = make(photos, options, options.output, **how)
+    dim = make_image_features(photos, options, options.output, **how)
     print(
         f"store     {options.output}: {dim} features "
         f"{'a region' if options.regions else 'an image'}, {options.dtype}"

@@ -53,6 +53,8 @@ def main(options):
         train_split=options.train_split, phrases=options.phrases
     )
     texts = texts_by_split(data, options.names())
-    text_features.make(options, texts, options.output, options.shard)
+    text_features.make_text_features(
+        options, texts, options.output, options.shard
+    )
     line = "Next, train with --text_encoder=features --text_features="
     print(options.next_line(f"{line}{options.output}"))

@@ -48,7 +48,7 @@ def main(options):
     rows, share = take_share(options.shard, texts)
     pathlib.Path(options.output).parent.mkdir(parents=True, exist_ok=True)
     cache = options.cache or f"{options.output}.cache"
-    parsed_trees.make(options, texts[rows], options.output, cache)
+    parsed_trees.make_trees(options, texts[rows], options.output, cache)
     if share:
         tell_file(options.output, {"parser": options.parser, **share})
     line = f"Next, train with --text_encoder=h_lstm --trees={options.output}"

@@ -34,7 +34,7 @@ from tbnets.data import entities, images
 from tbnets.data.store.shards import open_store
 from tbnets.evaluation import boxes as box_math
 from tbnets.rounding import per_cent
-from tbnets.tasks.recipes.proposals import Proposals, make
+from tbnets.tasks.recipes.proposals import Proposals, make_proposals
 from tbnets.tasks.settings.flag import Count, Counts, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
 
@@ -134,7 +134,7 @@ def main(options):
     check_ending("picture", options.picture, ".png")
     photos, share = options.find_share()
     how = {"workers": options.workers, "shard_images": options.shard_images}
-    make(photos, options, options.output, share=share, **how)
+    make_proposals(photos, options, options.output, share=share, **how)
     store = open_store(options.output)
     print(
         f"store     {options.output}: {store.counts.sum()} boxes by "

@@ -93,9 +93,9 @@ def _described(served, told, kept):
         told: what else it says.
         kept: the signatures.
     """
-    said, versions = served.metadata, export.versions()
-    was = {name: said.get(name) for name in versions}
+    said, current = served.metadata, export.versions()
+    was = {name: said.get(name) for name in current}
     was["sha256"] = file_sha256(served.path / saved_files.GRAPH_FILE)
     signatures = {name: export.describe(one) for name, one in kept.items()}
     more = {"signatures": signatures, "exported_from": was}
-    return {**said, **told, **versions, **more}
+    return {**said, **told, **current, **more}

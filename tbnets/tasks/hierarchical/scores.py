@@ -91,9 +91,9 @@ class CorrespondenceScores(Scores):
         _, captions = shown_captions(examples.records, most)
         rows = views.shown_phrases(examples, captions)
         vectors = self.matcher.embed_phrases(examples, rows)
-        said = [views.said(examples, row) for row in rows]
+        texts = [views.said(examples, row) for row in rows]
         own = examples.phrase_images[rows], examples.records, self.photos
-        return points_of(PHRASE, vectors, said, *own)
+        return points_of(PHRASE, vectors, texts, *own)
 
 
 class Correspondences(Evaluator):

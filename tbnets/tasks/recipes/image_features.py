@@ -121,7 +121,7 @@ def build_features(values):
     return make_region_extractor(network, kind, layers, **own)
 
 
-def make(
+def make_image_features(
     photos,
     values,
     folder,
@@ -212,7 +212,9 @@ class FeaturesOfPhotos(OfPhotos):
 
     def make(self, folder, **how):
         """Makes them, or goes on."""
-        make(self.photos, self.values, folder, self._features, **how)
+        make_image_features(
+            self.photos, self.values, folder, self._features, **how
+        )
         del self._features
 
     def files(self):

@@ -40,7 +40,7 @@ class Trees:
     )
 
 
-def make(values, texts, path, cache):
+def make_trees(values, texts, path, cache):
     """Parses texts into a file of trees, or goes on with that.
 
     Args:
@@ -102,7 +102,7 @@ class TreesOfTexts(Thing):
         """Parses the texts, or goes on."""
         folder.mkdir(exist_ok=True)
         cache = folder / f"{FILE}.cache"
-        make(self.recipe.values, self._texts, folder / FILE, cache)
+        make_trees(self.recipe.values, self._texts, folder / FILE, cache)
         cache.unlink()
 
     def estimate(self, scratch):
@@ -112,7 +112,7 @@ class TreesOfTexts(Thing):
         seconds = []
         for few in (texts[:1], texts[1 : 1 + PROBE]):  # It opens the parser.
             start = time.perf_counter()
-            make(values, few, path, None)
+            make_trees(values, few, path, None)
             seconds.append(time.perf_counter() - start)
         times = (len(texts) - 1) / max(len(few), 1)
         at_once = self.recipe.values.processes or usable_cores()

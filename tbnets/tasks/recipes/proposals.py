@@ -45,7 +45,7 @@ class Proposals:
     )
 
 
-def make(photos, values, folder, workers=None, share=None, **how):
+def make_proposals(photos, values, folder, workers=None, share=None, **how):
     """Makes a store of the boxes of photos, or goes on with it.
 
     Args:
@@ -82,4 +82,4 @@ class Boxes(OfPhotos):
 
     def make(self, folder, **how):
         """Makes them, or goes on."""
-        make(self.photos, self.recipe.values, folder, **how)
+        make_proposals(self.photos, self.recipe.values, folder, **how)

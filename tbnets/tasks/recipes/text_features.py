@@ -83,7 +83,7 @@ def check(values):
         )
 
 
-def make(values, texts, folder, shard=""):
+def make_text_features(values, texts, folder, shard=""):
     """Makes a store of features of texts, or goes on with one.
 
     Args:
@@ -213,7 +213,7 @@ class FeaturesOfTexts(Thing):
 
     def make(self, folder):
         """Makes the store, or goes on."""
-        make(self.recipe.values, self._texts, folder)
+        make_text_features(self.recipe.values, self._texts, folder)
 
     def estimate(self, scratch):
         """Returns what all of it takes: (bytes, seconds), by making a few."""
@@ -221,7 +221,7 @@ class FeaturesOfTexts(Thing):
         name, training = next(iter(self._texts.items()))
         for count in PROBES:
             start, folder = time.perf_counter(), scratch / str(count)
-            make(values, {name: training[:count]}, folder)
+            make_text_features(values, {name: training[:count]}, folder)
             spent.append(time.perf_counter() - start)
         encoder: Any = caption_features.load_encoder(folder)
         dim = encoder.dim
