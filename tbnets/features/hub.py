@@ -19,7 +19,7 @@ import warnings
 
 import keras
 
-from tbnets import checked_files
+from tbnets.checked_files import shown
 from tbnets.errors import (
     InputError,
     MissingFileError,
@@ -289,7 +289,7 @@ def _made_of(config, kind, name):
     with _damage_told(name):
         found = make(preset_files.bare(config), safe_mode=True)
     if not isinstance(found, kind):
-        reason = f"no {kind.__name__}, {checked_files.shown(found)}"
+        reason = f"no {kind.__name__}, {shown(found)}"
         raise preset_files.damaged(name, reason)
     return found
 

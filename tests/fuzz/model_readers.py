@@ -11,6 +11,7 @@ from zoo_making import cards
 
 from tbnets import tasks
 from tbnets.data.scenes import dataset as scenes
+from tbnets.data.scenes.files import RECORDS
 from tbnets.data.scenes.settings import SceneSettings
 from tbnets.features import photo_cache
 from tbnets.serving import checksums, photo_index, zoo
@@ -182,7 +183,7 @@ def _write_scenes(folder):
 def _read_scenes(folder):
     path = folder / "scenes"
     made = scenes.ensure_scenes(path, SCENES)
-    return made, ambiguity.read_records(path / scenes.files.RECORDS, "train")
+    return made, ambiguity.read_records(path / RECORDS, "train")
 
 
 _CHECKPOINT = "run/checkpoints/best.npz"
@@ -220,7 +221,5 @@ READERS = {
     "scenes_manifest": Reader(
         _write_scenes, f"scenes/{scenes.MANIFEST}", _read_scenes
     ),
-    "scenes_records": Reader(
-        _write_scenes, f"scenes/{scenes.files.RECORDS}", _read_scenes
-    ),
+    "scenes_records": Reader(_write_scenes, f"scenes/{RECORDS}", _read_scenes),
 }
