@@ -8,7 +8,7 @@ from .models.cca import CCA as CCA
 from .models.two_branch import TwoBranchModel as TwoBranchModel
 from .models.keras_file import load_model as load_model
 from .layers.branch import Branch as Branch
-from .layers.canonical_projection import (
+from .layers.heads import (
     CanonicalProjection as CanonicalProjection,
 )
 from .layers.feature_transform import FeatureTransform as FeatureTransform
@@ -17,15 +17,15 @@ from .features.image_encoders import SmallConvNet as SmallConvNet
 from .layers.text_encoders import TextEncoder as TextEncoder
 from .layers.text_encoders import MeanOfWords as MeanOfWords
 from .layers.text_encoders import RecurrentEncoder as RecurrentEncoder
-from .layers.tree_encoder import TreeEncoder as TreeEncoder
+from .layers.tree_lstm import TreeEncoder as TreeEncoder
 from .layers.tree_lstm import TreeLSTM as TreeLSTM
 from .features.fisher_vectors import TfidfVectors as TfidfVectors
 from .features.fisher_vectors import MeanVectors as MeanVectors
 from .features.fisher_vectors import FisherVectors as FisherVectors
 from .features.fisher_vectors import CaptionReader as CaptionReader
-from .layers.pair_head import PairHead as PairHead
-from .layers.logit_scale import LogitScale as LogitScale
-from .layers.dropout import SeededDropout as SeededDropout
+from .layers.heads import PairHead as PairHead
+from .layers.heads import LogitScale as LogitScale
+from .layers.branch import SeededDropout as SeededDropout
 
 # Losses and miners.
 from .losses.presets import PRESETS as PRESETS
@@ -34,12 +34,12 @@ from .losses.infonce import InfoNCELoss as InfoNCELoss
 from .losses.logistic import logistic_loss as logistic_loss
 from .losses.positives import positive_masks as positive_masks
 from .losses.miners import hardest_negatives as hardest_negatives
-from .losses.pairs import sample_pairs as sample_pairs
+from .losses.logistic import sample_pairs as sample_pairs
 from .data.localization.mining import CandidateMining as CandidateMining
 
 # Optimizers and callbacks.
-from .training.fused_optimizers import FusedAdam as FusedAdam
-from .training.fused_optimizers import FusedSGD as FusedSGD
+from .training.optimizers import FusedAdam as FusedAdam
+from .training.optimizers import FusedSGD as FusedSGD
 from .training.retrieval_metrics import RetrievalMetrics as RetrievalMetrics
 
 # Data.
@@ -47,7 +47,7 @@ from .data.captions import CaptionedImages as CaptionedImages
 from .data.captions import read_captions as read_captions
 from .data.phrases import PhraseRegions as PhraseRegions
 from .data.phrases import read_phrases as read_phrases
-from .data.examples import Examples as Examples
+from .data.batches import Examples as Examples
 from .data.batches import EpochBatches as EpochBatches
 from .data.images import decode_images as decode_images
 from .data.store.opening import open_features as open_features
@@ -55,7 +55,7 @@ from .serving.search_index import open_index as open_index
 from .serving.index_writer import IndexWriter as IndexWriter
 from .text.vocabulary import Tokenizer as Tokenizer
 from .text.vocabulary import Vocabulary as Vocabulary
-from .text.words import split_words as split_words
+from .text.vocabulary import split_words as split_words
 
 # Trees.
 from .text.trees import Tree as Tree
@@ -68,7 +68,7 @@ from .text.packed_trees import tree_arrays as tree_arrays
 from .features.tfidf import TfidfFeatures as TfidfFeatures
 from .features.caption_encoder import MeanFeatures as MeanFeatures
 from .features.fisher import FisherFeatures as FisherFeatures
-from .features.hybrid_mixture import HybridMixture as HybridMixture
+from .features.fisher import HybridMixture as HybridMixture
 from .text.word_vectors import WordVectors as WordVectors
 from .text.word_vectors import read_word_vectors as read_word_vectors
 

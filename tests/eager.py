@@ -12,7 +12,7 @@ def without_tracing():
     """
     import tensorflow as tf
 
-    from tbnets.serving import export, reexport
+    from tbnets.serving import export
 
     def traced(function):
         def call(*arguments, **options):
@@ -24,7 +24,7 @@ def without_tracing():
 
         return call
 
-    exports = (export, "_traced"), (reexport, "guarded")
+    exports = (export, "_traced"), (export, "guarded")
     places = (tf.saved_model, "save"), *exports
     before = [getattr(*place) for place in places]
     tf.config.run_functions_eagerly(True)

@@ -8,12 +8,12 @@ import PIL.Image
 
 import tbnets
 from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import caption_features
-from tbnets.serving.entries import about
+from tbnets.serving.photo_index import about
 from tbnets.tasks import runs
-from tbnets.text.words import count_words
+from tbnets.text.vocabulary import count_words
 from tbnets.training.checkpoints import save_checkpoint
 from tests import tiny, tiny_phrases
 

@@ -19,14 +19,16 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.localization.mining import CandidateMining
-from tbnets.data.shares import Share, distributed
-from tbnets.layers.branch import Branch
-from tbnets.layers.canonical_projection import CanonicalProjection
-from tbnets.layers.dropout import SeededDropout
-from tbnets.layers.logit_scale import LARGEST, LogitScale
-from tbnets.layers.pair_head import PairHead
+from tbnets.data.splits import Share, distributed
+from tbnets.layers.branch import Branch, SeededDropout
+from tbnets.layers.heads import (
+    LARGEST,
+    CanonicalProjection,
+    LogitScale,
+    PairHead,
+)
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
-from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses import replicas
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import PRESETS
@@ -36,7 +38,7 @@ from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
-from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
+from tbnets.training.optimizers import FusedAdam, FusedSGD
 
 NUM_DEVICES = 2
 KERAS_2 = keras.__version__.startswith("2.")

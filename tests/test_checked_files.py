@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbnets.checked_files import CheckedFile, parse_json
+from tbnets.files import CheckedFile, parse_json
 
 DEEP = "[" * 100_000
 

@@ -20,25 +20,18 @@ import tensorflow as tf
 import tbnets.layers
 import tbnets.models
 from tbnets.errors import UserError
-from tbnets.features import (
-    fisher_vectors,
-    hub_text_encoder,
-    image_encoders,
-)
+from tbnets.features import fisher_vectors, hub_texts, image_encoders
 from tbnets.features.fisher_vectors import (
     FisherVectors,
     MeanVectors,
     TfidfVectors,
 )
 from tbnets.features.image_encoders import ApplicationEncoder, SmallConvNet
-from tbnets.layers.branch import Branch
-from tbnets.layers.canonical_projection import CanonicalProjection
-from tbnets.layers.dropout import SeededDropout
+from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.logit_scale import LogitScale
-from tbnets.layers.pair_head import PairHead
+from tbnets.layers.heads import CanonicalProjection, LogitScale, PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
-from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses import infonce, ranking, triplet
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import INFONCE, PRESETS
@@ -373,7 +366,7 @@ def public_classes(package):
 def test_no_public_class_is_missing():
     tested = {type(part.make()).__name__ for part in PARTS.values()}
     homes = tbnets.layers, tbnets.models, fisher_vectors, image_encoders
-    public = set().union(*map(public_classes, (*homes, hub_text_encoder)))
+    public = set().union(*map(public_classes, (*homes, hub_texts)))
     # What gives no `batch_loss`, or no `call`, of its own.
     bases = {"CheckedModel", "TwoBranchModel", "TextEncoder"}
     bases |= {"ConfiguredLayer", "FittedLayer"}

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from tbnets.cores import usable_cores
+from tbnets.startup import usable_cores
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

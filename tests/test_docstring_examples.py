@@ -13,7 +13,7 @@ from PIL import Image
 
 import tbnets
 from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.writer import FeatureWriter
 
 NAMES = [name for name in tbnets.__all__ if callable(getattr(tbnets, name))]

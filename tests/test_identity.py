@@ -1,16 +1,16 @@
 import numpy as np
 
-from tbnets import identity
-from tbnets.identity import letters, place_among_equals, rows_by
+from tbnets import checks
+from tbnets.checks import letters, place_among_equals, rows_by
 
 
 def test_texts_that_read_the_same_have_one_id():
     texts = ["A dog", "a  dog ", "a cat", "A DOG", "\ufeffa dog", "a dog."]
-    assert identity.text_ids(texts).tolist() == [0, 0, 1, 0, 0, 2]
+    assert checks.text_ids(texts).tolist() == [0, 0, 1, 0, 0, 2]
 
 
 def test_a_spelling_keeps_its_capitals():
-    assert identity.spelling(" A\tDog \n") == "A Dog"
+    assert checks.spelling(" A\tDog \n") == "A Dog"
 
 
 def test_letters_are_what_two_hands_share():
@@ -18,8 +18,8 @@ def test_letters_are_what_two_hands_share():
 
 
 def test_rows_are_found_by_id():
-    assert identity.rows_of(("c", "a"), ("a", "b", "c")).tolist() == [2, 0]
-    assert identity.rows_of((), ("a",)).dtype == np.int64
+    assert checks.rows_of(("c", "a"), ("a", "b", "c")).tolist() == [2, 0]
+    assert checks.rows_of((), ("a",)).dtype == np.int64
 
 
 def test_rows_of_each_value_ascend():

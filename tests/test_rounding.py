@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tbnets.rounding import per_cent, rounded
+from tbnets.checks import per_cent, rounded
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BY_HAND = re.compile(r"100 \* .*:[\d ]*\.\df|:[\d ]*\.\d%")

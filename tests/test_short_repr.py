@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 import tbnets
+from tbnets.checks import shown
 from tbnets.data.store.arrays import FeatureArray
 from tbnets.evaluation.ranks import Ranks
 from tbnets.losses.ranking import LossOutput
 from tbnets.serving.served import Served
-from tbnets.short_repr import shown
 
 CLASSES = [one for one in tbnets.__all__ if one[0].isupper()]
 CLASSES = [one for one in CLASSES if inspect.isclass(getattr(tbnets, one))]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.statistics import StreamingStatistics
+from tbnets.layers.feature_transform import StreamingStatistics
 
 
 @pytest.mark.parametrize("sizes", [[1], [20], [7, 0, 13], [1] * 20])

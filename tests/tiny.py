@@ -12,7 +12,7 @@ from tbnets.data.open import Data
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of
 from tbnets.tasks.settings.settings import ALL
-from tbnets.text.padded_rows import PaddedRows
+from tbnets.text.vocabulary import PaddedRows
 from tbnets.training import checkpoints
 
 WORDS = ("dog", "cat", "red", "blue", "runs", "sits")

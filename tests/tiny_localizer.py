@@ -12,8 +12,8 @@ import tensorflow as tf
 from tbnets.data.images import decode_photo
 from tbnets.features.cutting import roi_average
 from tbnets.features.proposals import Proposer
+from tbnets.serving.endpoints import region_endpoints
 from tbnets.serving.export import write_saved_model
-from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 VOCABULARY = Vocabulary(("", "[UNK]", "blue", "green", "red"))

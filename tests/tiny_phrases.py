@@ -11,7 +11,7 @@ from tbnets.data.phrases import read_phrases
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.evaluation import boxes
-from tbnets.text.padded_rows import PaddedRows
+from tbnets.text.vocabulary import PaddedRows
 from tests import tiny
 
 SPLITS = {"train": 10, "dev": 4, "test": 4}

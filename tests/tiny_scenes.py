@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.evaluation import boxes
 from tests import tiny

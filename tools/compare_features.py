@@ -17,9 +17,9 @@ import sys
 import numpy as np
 
 from tbnets import cli
+from tbnets.checks import per_cent
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
-from tbnets.rounding import per_cent
 from tbnets.tasks.settings.flag import flag
 
 BLOCK = 1024

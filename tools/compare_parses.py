@@ -20,16 +20,15 @@ import sys
 from measuring import tree_comparison
 
 from tbnets import cli
+from tbnets.checks import per_cent
 from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
 from tbnets.progress import progress_bar
-from tbnets.rounding import per_cent
 from tbnets.tasks.settings.flag import Whole, flag
 from tbnets.text import parsing
-from tbnets.text.parsers import DEFAULT_URL, PARSERS
-from tbnets.text.tree_files import gold_rows
-from tbnets.text.trees import read_tree
+from tbnets.text.parsing import DEFAULT_URL, PARSERS
+from tbnets.text.trees import gold_rows, read_tree
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -60,18 +60,18 @@ from zoo_making.replacing import replaced_folder
 from zoo_making.served import phrase_scores, served_scores
 
 from tbnets import cli
-from tbnets.cli.checks import Choosing, check_choosing, chosen
-from tbnets.data.store.side_by_side import SIDE_BY_SIDE
+from tbnets.checks import rounded
+from tbnets.cli.data_flags import Choosing, check_choosing, chosen
+from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import write_json, write_text
-from tbnets.rounding import rounded
-from tbnets.serving import assembled, checksums, zoo
+from tbnets.serving import checksums, zoo
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
+from tbnets.tasks.captioned_data import start_at_photo
 from tbnets.tasks.localization.spec import LocalizationExporter
 from tbnets.tasks.matching.phrase_regions import with_regions
-from tbnets.tasks.readers import start_at_photo
-from tbnets.tasks.settings import flagfiles
+from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.flag import Amount, changed, flag, must_come_with
 from tbnets.tasks.settings.records import flagfile_lines
 
@@ -169,7 +169,7 @@ def make(options, folder, text):
     metrics = cards.describe(report, model, scores, today, best)
     metrics |= {"command": command(options), "language": options.language}
     if options.branches:
-        write_json(folder / checksums.ANSWERS, assembled.answers_of(model))
+        write_json(folder / checksums.ANSWERS, zoo.answers_of(model))
         made_by = session.state.fitted["image_features_made_by"]
         parts = made_by.get(SIDE_BY_SIDE, [made_by])
         metrics["networks"] = [part["cnn"] for part in parts]
@@ -188,14 +188,14 @@ def opened(folder, is_part):
         return load_saved_model(folder / "1")
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "1")
-        return load_saved_model(assembled.put_together(folder, path))
+        return load_saved_model(zoo.put_together(folder, path))
 
 
 def command(options):
     """Returns what a user types to train the same."""
     name = options.name
     for known in (pathlib.Path(options.run_dir).name, name):
-        if (flagfiles.folder() / f"{known}.flags").is_file():
+        if (command_line.folder() / f"{known}.flags").is_file():
             return f"python tools/train.py --flagfile=configs/{known}.flags"
     return f"python tools/train.py --flagfile=model_zoo/{name}/{name}.flags"
 
@@ -257,7 +257,7 @@ def export_again(options, target):
         model = opened(folder, answers.is_file())
         if answers.is_file():
             shutil.copy(answers, folder)
-            assembled.check_answers(model, answers)
+            zoo.check_answers(model, answers)
         bounds = cards.bounds(model)
         write_json(folder / cards.METRICS, {**metrics, **bounds})
         write_card(options, folder, text)

@@ -32,7 +32,7 @@ from reproducing import checks, measured
 from tbnets import cli
 from tbnets.errors import InputError
 from tbnets.files import write_text
-from tbnets.tasks.settings import flagfiles
+from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.flag import flag, must_come_with
 
 
@@ -78,7 +78,7 @@ def known_row(name, known):
     Raises:
         ValueError: there is neither.
     """
-    names = {path.stem for path in flagfiles.folder().glob("*.flags")}
+    names = {path.stem for path in command_line.folder().glob("*.flags")}
     row = known.row(name)
     if row is None and name in names:
         return measured.Row(name=name, configuration=name)

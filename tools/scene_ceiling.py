@@ -17,12 +17,12 @@ import sys
 from measuring import ambiguity
 
 from tbnets import cli
-from tbnets.checked_files import CheckedFile
-from tbnets.data.scenes.files import RECORDS
+from tbnets.checks import per_cent
+from tbnets.data.scenes.dataset import RECORDS
 from tbnets.data.scenes.layout import SPLITS
 from tbnets.errors import InputError
+from tbnets.files import CheckedFile
 from tbnets.progress import progress_bar
-from tbnets.rounding import per_cent
 from tbnets.tasks.settings.flag import flag
 
 

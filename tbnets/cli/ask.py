@@ -44,7 +44,7 @@ from tbnets import files
 from tbnets.cli import localize as localizing
 from tbnets.cli import query
 from tbnets.cli.asking import JSON, alone, check_text, checked, write_json
-from tbnets.cli.checks import check_place
+from tbnets.cli.data_flags import check_place
 from tbnets.data.images import read_content
 from tbnets.data.photos import list_photos
 from tbnets.errors import InputError, check_choice

@@ -40,13 +40,11 @@ from tbnets.cli.localize import NEEDED
 from tbnets.cli.query import read_captions
 from tbnets.data import captions as caption_files
 from tbnets.data.photos import left_out_lines
-from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.files import DATASET
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.dataset import DATASET, ensure_scenes
+from tbnets.data.scenes.layout import SceneSettings
 from tbnets.errors import InputError, UserError
 from tbnets.extras.demo import loopback
-from tbnets.extras.demo.demo import FILES, MOST_BYTES, Demo, Shown
-from tbnets.extras.demo.demo_photos import Photos
+from tbnets.extras.demo.demo import FILES, MOST_BYTES, Demo, Photos, Shown
 from tbnets.serving import search
 from tbnets.tasks.settings.flag import Limits, flag
 

@@ -24,13 +24,247 @@ The formats are shown in docs/data_formats.md.
 import dataclasses
 import functools
 import json
+import os
 
+import numpy as np
+
+from tbnets.checks import per_cent, text_ids
 from tbnets.cli.data_flags import Captions
-from tbnets.data import captions, description
-from tbnets.data.phrases import read_phrases
+from tbnets.data import captions
+from tbnets.data.captions import CaptionedImages, common_images
+from tbnets.data.images import KINDS, faults
+from tbnets.data.phrases import PhraseRegions, read_phrases
+from tbnets.data.splits import fill_split
+from tbnets.data.store.arrays import check_finite
+from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
+from tbnets.files import CheckedFile, Problem, listed, shown
 from tbnets.tasks.settings.flag import flag
-from tbnets.text.words import count_words
+from tbnets.text.vocabulary import count_words
+
+# What a caption data set holds: counts for each split, and its problems.
+#
+# Words are those of `text.words.split_words`, which a model reads.
+
+
+def describe_split(
+    images: CaptionedImages, known_words: set[str] | None = None
+) -> dict:
+    """Returns the counts of one split.
+
+    Args:
+        images: the split.
+        known_words: those of the training split; None leaves the rate of
+            unknown words out.
+
+    Returns:
+        A dict in the order in which a reader wants to see it; numbers are
+        counts, `unknown_word_rate` is the share of all words in [0, 1].
+    """
+    per_image = images.captions_per_image
+    words, lengths = count_words(images.captions)
+    copies, shared = _repeated_captions(images)
+    counts = {
+        "images": images.num_images,
+        "captions": images.num_captions,
+        "captions_per_image": _spread(per_image, np.mean),
+        "words_per_caption": _spread(lengths, np.median),
+        "images_without_captions": int((per_image == 0).sum()),
+        "empty_captions": sum(not caption for caption in images.captions),
+        "captions_without_words": int((lengths == 0).sum()),
+        "repeated_within_an_image": copies,
+        "shared_by_several_images": shared,
+        "words": int(lengths.sum()),
+        "distinct_words": len(words),
+    }
+    if known_words is not None:
+        unknown = sum(words[word] for word in words.keys() - known_words)
+        counts["unknown_words"] = unknown
+        counts["unknown_word_rate"] = unknown / max(1, counts["words"])
+    return counts
+
+
+def describe_phrases(phrases: PhraseRegions) -> dict:
+    """Returns the counts of the phrases of one split.
+
+    Args:
+        phrases: the split.
+
+    Returns:
+        A dict in the order in which a reader wants to see it. A phrase of
+        several types counts for each of them; chains are the things that
+        phrases name; `median_box_area` is a share of the image, or absent
+        where its size is not known.
+    """
+    count = phrases.num_phrases
+    missing = {key: int(n.sum()) for key, n in phrases.left_out.items()}
+    per_image = phrases.as_captions().captions_per_image
+    lengths = phrases.spans[:, 1] - phrases.spans[:, 0]
+    counts = {
+        "phrases": count + sum(missing.values()),
+        "phrases_with_a_box": count,
+        **{f"no_box_{key}": number for key, number in missing.items()},
+        "chains_with_a_box": len(np.unique(phrases.phrase_to_chain)),
+        "distinct_phrases": len(np.unique(phrases.phrase_to_text)),
+        "boxed_phrases_per_image": _spread(per_image, np.mean),
+        "images_without_phrases": int((per_image == 0).sum()),
+        "words_per_phrase": _spread(lengths, np.median),
+    }
+    if count and (phrases.image_sizes > 0).all():
+        boxes = phrases.fractions()
+        sides = boxes[:, 2:] - boxes[:, :2]
+        counts["median_box_area"] = float(np.median(sides.prod(axis=1)))
+    for name, mask in phrases.type_masks().items():
+        counts[f"type_{name}"] = int(mask.sum())
+    return counts
+
+
+def _spread(values, middle):
+    """Returns the least, a middle (a function of NumPy) and the largest."""
+    values = values if len(values) else np.zeros(1, int)
+    return {
+        "min": int(values.min()),
+        middle.__name__: float(middle(values)),
+        "max": int(values.max()),
+    }
+
+
+def _repeated_captions(images):
+    """Returns (copies within an image, captions that other images share).
+
+    Captions that read the same are one; empty ones are counted elsewhere.
+    """
+    said = [row for row, caption in enumerate(images.captions) if caption]
+    texts = text_ids([images.captions[row] for row in said])
+    owners = images.caption_to_image[np.array(said, np.int64)]
+    pairs = np.unique(texts * images.num_images + owners)
+    num_owners = np.bincount(pairs // max(1, images.num_images))
+    shared = np.count_nonzero(num_owners[texts] > 1)
+    return len(said) - len(pairs), int(shared)
+
+
+def check_splits(splits: dict[str, CaptionedImages], problems: list):
+    """Adds a problem for each pair of splits that have images in common.
+
+    Args:
+        splits: name -> images.
+        problems: list of `Problem`.
+    """
+    for first, second, both in common_images(splits):
+        CheckedFile(splits[first].path, problems).report(
+            f"expected each image in one split; found {len(both)} in "
+            f"{first!r} and in {second!r}: {listed([*map(repr, both)])}. Take "
+            "them out of one of the two."
+        )
+
+
+def check_images(images: CaptionedImages, folder, problems: list):
+    """Opens every image of a split and decodes it.
+
+    Args:
+        images: the split.
+        folder: where its file names start from.
+        problems: list to which a `Problem` is added for each image that is
+            no photo, or not there.
+    """
+    paths = [os.path.join(folder, name) for name in images.names]
+    for key, path, reason in zip(images.image_ids, paths, faults(paths)):
+        if reason:
+            CheckedFile(path, problems).report(
+                f"expected the image of id {shown(key)} in {images.split!r}, a "
+                f"whole photo ({KINDS}); found that it {reason}. Copy or "
+                "convert it."
+            )
+
+
+def describe_features(
+    images: CaptionedImages, patterns: list[str], problems: list
+) -> dict:
+    """Joins a split with its features, by id, and checks their numbers.
+
+    Args:
+        images: the split.
+        patterns: a feature store or a `.npy` file; `{split}` stands for the
+            split. Several are put side by side.
+        problems: list to which what is wrong is added.
+
+    Returns:
+        Counts: rows and numbers a row, images without features, those of
+        them whose features a store failed to extract, and rows that are not
+        finite.
+    """
+    path = ", ".join(patterns)
+    try:
+        paths = [fill_split(each, images.split) for each in patterns]
+        path = ", ".join(paths)
+        features = open_features(*paths)
+        features.verify()
+    except (OSError, ValueError) as error:
+        message = str(error).removeprefix(f"{path}: ")
+        problems.append(Problem(path, None, message))
+        return {}
+    file = CheckedFile(path, problems)
+    missing = features.missing(images.image_ids)
+    failed = [key for key in missing if key in features.failed]
+    for key in failed:
+        file.report(
+            f"expected features of {shown(key)} in {images.split!r}; found "
+            f"that their extraction failed: {features.failed[key]}"
+        )
+    if missing:
+        file.report(
+            f"expected features of the {images.num_images} images of "
+            f"{images.split!r}; found none for {len(missing)}: "
+            f"{listed([*map(repr, missing)])}; {features.looks()}."
+        )
+    return {
+        "feature_rows": len(features),
+        "features_per_row": features.dim,
+        "images_without_features": len(missing),
+        "images_failed": len(failed),
+        "rows_not_finite": check_finite(features, problems),
+    }
+
+
+def format_table(splits: dict[str, dict]) -> str:
+    """Returns the counts of the splits side by side, one count a line."""
+    rows = [["", *splits]]
+    for name in dict.fromkeys(key for one in splits.values() for key in one):
+        values = [counts.get(name) for counts in splits.values()]
+        title = _TITLES.get(name, name.replace("_", " "))
+        spread = next((one for one in values if isinstance(one, dict)), None)
+        if spread:
+            title += f", {'/'.join(spread)}"
+        rows.append([title, *map(_cell, values)])
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join(
+        row[0].ljust(widths[0])
+        + "".join(f"  {c.rjust(w)}" for c, w in zip(row[1:], widths[1:]))
+        for row in rows
+    )
+
+
+_TITLES = {
+    "no_box_notvisual": "no box: chain 0",
+    "no_box_scene": "no box: all of the photo",
+    "no_box_nobndbox": "no box: not visible",
+    "no_box_unknown": "no box: chain without annotation",
+    "median_box_area": "area of a box, median share of the image",
+    "unknown_word_rate": "unknown words, share",
+    "images_failed": "of these, failed in extraction",
+}
+
+
+def _cell(value):
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{per_cent(value, 2)}%"
+    if isinstance(value, dict):
+        low, middle, high = value.values()
+        return f"{low}/{middle:.1f}/{high}"
+    return str(value)
+
 
 MOST_PRINTED = 50
 
@@ -78,7 +312,7 @@ def read_splits(options, problems):
 
 def print_report(splits, problems):
     """Prints the table of the splits, then the problems."""
-    print(description.format_table(splits))
+    print(format_table(splits))
     print(
         "\nWords are those that models read: letters and digits in lower case; "
         "man's is two words, don't is dont."
@@ -93,14 +327,14 @@ def print_report(splits, problems):
 
 def describe_one(options, images, phrases, vocabulary, problems):
     """Returns the counts of a split, as far as flags ask for them."""
-    counts = description.describe_split(images, vocabulary)
+    counts = describe_split(images, vocabulary)
     if phrases is not None:
-        counts.update(description.describe_phrases(phrases))
+        counts.update(describe_phrases(phrases))
     if options.image_features:
         patterns = options.image_features
-        counts |= description.describe_features(images, patterns, problems)
+        counts |= describe_features(images, patterns, problems)
     if options.images:
-        description.check_images(images, options.images, problems)
+        check_images(images, options.images, problems)
     return counts
 
 
@@ -124,7 +358,7 @@ def main(options):
     for name, images in splits.items():
         known = phrases.get(name), vocabulary
         told[name] = describe_one(options, images, *known, problems)
-    description.check_splits(splits, problems)
+    check_splits(splits, problems)
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
     print_report(told, problems)
     if options.json:

@@ -44,17 +44,16 @@ import dataclasses
 import pathlib
 
 from tbnets.cli.asking import MODEL
-from tbnets.cli.checks import Choosing, OfRun, check_choosing, chosen
+from tbnets.cli.data_flags import Choosing, OfRun, check_choosing, chosen
 from tbnets.errors import InputError
-from tbnets.serving import deployment, protocol, warmup, zoo
-from tbnets.serving.export import next_version
-from tbnets.serving.reexport import reexport
-from tbnets.serving.search_endpoint import add_search
+from tbnets.serving import deployment, protocol, zoo
+from tbnets.serving.endpoints import add_search
+from tbnets.serving.export import next_version, reexport
 from tbnets.serving.search_index import open_index
 from tbnets.tasks import runs
+from tbnets.tasks.captioned_data import start_at_photo
 from tbnets.tasks.localization.spec import LocalizationExporter
 from tbnets.tasks.matching.phrase_regions import with_regions
-from tbnets.tasks.readers import start_at_photo
 from tbnets.tasks.settings.flag import (
     Count,
     changed,
@@ -124,7 +123,7 @@ def main(options):
     if options.serving:
         deployment.check_name(name)
         protocol.api("prediction_log_pb2")
-        extra = warmup.warm_up
+        extra = deployment.warm_up
     export = export_again if options.model else export_run
     path = export(options, path, extra)
     print(f"SavedModel  {path}")

@@ -29,7 +29,7 @@ import dataclasses
 
 from tbnets.cli.data_flags import Shared
 from tbnets.tasks.recipes import text_features
-from tbnets.tasks.recipes.texts import texts_by_split
+from tbnets.tasks.recipes.text_features import texts_by_split
 from tbnets.tasks.settings.flag import REQUIRED, flag
 
 

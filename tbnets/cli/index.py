@@ -33,9 +33,9 @@ from tbnets.data.store.opening import load_features
 from tbnets.data.store.writer import fault_of_name
 from tbnets.errors import InputError, import_extra
 from tbnets.progress import progress_bar
-from tbnets.serving import approximate_search, photo_index, search, zoo
-from tbnets.serving.entries import about
+from tbnets.serving import photo_index, search, search_index, zoo
 from tbnets.serving.index_writer import IndexWriter
+from tbnets.serving.photo_index import about
 from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 
 
@@ -122,7 +122,7 @@ def main(options):
             writer.put(ids, embeddings)
         writer.remove_others()
     if options.approximate:
-        approximate_search.build(path)
+        search_index.build(path)
     print(
         f"{path}  {writer.size} rows of {dim} {writer.dtype}: {writer.added} "
         f"added, {writer.removed} removed"

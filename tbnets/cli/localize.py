@@ -40,12 +40,12 @@ import sys
 import PIL.Image
 
 from tbnets import files
+from tbnets.checks import first_twice
 from tbnets.cli.asking import MODEL, Asked, alone, check_text, write_json
-from tbnets.cli.checks import Choosing, check_choosing, check_place, chosen
+from tbnets.cli.data_flags import Choosing, check_choosing, check_place, chosen
 from tbnets.data.images import BrokenImageError, read_content, read_photo
 from tbnets.data.photos import PHOTO_SUFFIXES
 from tbnets.errors import InputError
-from tbnets.identity import first_twice
 from tbnets.serving import search
 from tbnets.serving.finding import own_choice
 from tbnets.tasks.settings.flag import Count, flag

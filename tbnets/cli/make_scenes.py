@@ -25,11 +25,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from tbnets import startup
-from tbnets.cli.checks import check_ending
-from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.files import DATASET, RECORDS
-from tbnets.data.scenes.layout import SPLITS
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.cli.data_flags import check_ending
+from tbnets.data.scenes.dataset import DATASET, RECORDS, ensure_scenes
+from tbnets.data.scenes.layout import SPLITS, SceneSettings
 from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import REQUIRED, Whole, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes

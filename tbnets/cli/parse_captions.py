@@ -26,14 +26,14 @@ import dataclasses
 import pathlib
 
 from tbnets.cli.data_flags import Shared
-from tbnets.data.store.shares import take_share, tell_file
-from tbnets.tasks.recipes import parsed_trees
-from tbnets.tasks.recipes.texts import texts_by_id
+from tbnets.data.store.joining import take_share, tell_file
+from tbnets.tasks.recipes import text_features
+from tbnets.tasks.recipes.text_features import texts_by_id
 from tbnets.tasks.settings.flag import REQUIRED, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(parsed_trees.Trees, Shared):
+class Options(text_features.Trees, Shared):
     """Which captions are parsed, by what, and where trees go."""
 
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
@@ -48,7 +48,7 @@ def main(options):
     rows, share = take_share(options.shard, texts)
     pathlib.Path(options.output).parent.mkdir(parents=True, exist_ok=True)
     cache = options.cache or f"{options.output}.cache"
-    parsed_trees.make_trees(options, texts[rows], options.output, cache)
+    text_features.make_trees(options, texts[rows], options.output, cache)
     if share:
         tell_file(options.output, {"parser": options.parser, **share})
     line = f"Next, train with --text_encoder=h_lstm --trees={options.output}"

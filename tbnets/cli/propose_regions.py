@@ -27,14 +27,13 @@ import numpy as np
 import PIL.Image
 import PIL.ImageOps
 
-from tbnets.cli.checks import check_ending
-from tbnets.cli.data_flags import Photos
-from tbnets.cores import usable_cores
+from tbnets.checks import per_cent
+from tbnets.cli.data_flags import Photos, check_ending
 from tbnets.data import entities, images
 from tbnets.data.store.shards import open_store
 from tbnets.evaluation import boxes as box_math
-from tbnets.rounding import per_cent
-from tbnets.tasks.recipes.proposals import Proposals, make_proposals
+from tbnets.startup import usable_cores
+from tbnets.tasks.recipes.image_features import Proposals, make_proposals
 from tbnets.tasks.settings.flag import Count, Counts, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
 

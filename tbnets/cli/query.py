@@ -55,22 +55,25 @@ import os
 import re
 import sys
 
-from tbnets.checked_files import CheckedFile
-from tbnets.cli.asking import JSON, Asked, alone, check_text, write_json
-from tbnets.cli.checks import check_place
-from tbnets.cli.pictures_of_answers import (
+from tbnets.cli.asking import (
+    JSON,
+    Asked,
+    alone,
     check_outputs,
+    check_text,
+    write_json,
     write_montage,
     write_page,
 )
-from tbnets.data.caption_tables import read_table
+from tbnets.cli.data_flags import check_place
+from tbnets.data.caption_readers import read_table
 from tbnets.data.captions import usual_format
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
+from tbnets.files import CheckedFile
 from tbnets.serving import photo_index, search
-from tbnets.serving.approximate_search import open_approximate
-from tbnets.serving.entries import about
-from tbnets.serving.search_index import open_index
+from tbnets.serving.photo_index import about
+from tbnets.serving.search_index import open_approximate, open_index
 from tbnets.tasks.settings.flag import Count, check_pairs, flag, must_come_with
 
 

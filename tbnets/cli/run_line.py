@@ -7,7 +7,7 @@ from tbnets import tasks
 from tbnets.data.captions import usual_format
 from tbnets.errors import InputError
 from tbnets.features import hub
-from tbnets.tasks.readers import WEIGHTS_BY_NAME
+from tbnets.tasks.captioned_data import WEIGHTS_BY_NAME
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
 from tbnets.tasks.settings.flag import written
 from tbnets.tasks.settings.records import as_flagfile_line

@@ -36,13 +36,13 @@ from typing import Annotated
 from google.protobuf import text_format
 
 from tbnets import startup
-from tbnets.checked_files import CheckedFile
 from tbnets.errors import InputError, import_extra
 from tbnets.extras.demo import loopback
-from tbnets.extras.server import batching
+from tbnets.extras.server import models
 from tbnets.extras.server.models import Models
 from tbnets.extras.server.stand_in import StandIn
 from tbnets.extras.server.versions import newest
+from tbnets.files import CheckedFile
 from tbnets.serving import zoo
 from tbnets.tasks.settings.flag import Count, Limits, check_pairs, flag
 
@@ -164,9 +164,9 @@ def open_models(options, tell):
         folders = folders_of(options.model)
     how = None
     if options.enable_batching:
-        how = batching.Batching()
+        how = models.Batching()
         if options.batching_parameters_file:
-            how = batching.read_parameters(options.batching_parameters_file)
+            how = models.read_parameters(options.batching_parameters_file)
     return Models(
         folders,
         policies=policies,

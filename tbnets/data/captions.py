@@ -8,6 +8,7 @@ prints what a file holds and what is wrong with it.
 """
 
 import dataclasses
+import difflib
 import functools
 import itertools
 import os
@@ -16,14 +17,66 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.annotations import Integers, Path
-from tbnets.checked_files import CheckedFile, ProblemError, shown
-from tbnets.checked_numbers import checked_rows
-from tbnets.data import caption_readers, caption_tables
+from tbnets.checks import (
+    Integers,
+    Path,
+    checked_rows,
+    first_twice,
+    letters,
+    rows_by,
+    short_repr,
+    spelling,
+)
+from tbnets.data import caption_readers
 from tbnets.data import splits as split_names
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
-from tbnets.identity import first_twice, rows_by, spelling
-from tbnets.short_repr import short_repr
+from tbnets.files import CheckedFile, ProblemError, shown
+
+# Which caption is which, where two sources write down the same captions.
+#
+# Who marks phrases writes captions in other ways than who collects them:
+# Flickr30K Entities has Flickr8k's in another order, with other blanks, and
+# `gray` for `grey`.
+
+
+def same_captions(marked, own, photos):
+    """Finds the captions of one source in another.
+
+    Captions of one photo with the same letters are the same; of what is
+    left, the most similar ones are. No caption is found twice.
+
+    Args:
+        marked: `CaptionedImages` whose captions are looked for.
+        own: `CaptionedImages` they are looked for in.
+        photos: int `[marked.num_images]`, row in `own` of each photo.
+
+    Returns:
+        (rows, is_exact) of the captions of `marked`: int64 `[num_captions]`,
+        their row in `own`, -1 of none; and bool `[num_captions]`, whether
+        both have the same letters.
+    """
+    rows = np.full(marked.num_captions, -1, np.int64)
+    is_exact = np.zeros(marked.num_captions, bool)
+    captions = own.caption_rows()
+    for photo, of_photo in zip(photos, marked.caption_rows()):
+        wanted = {int(row): letters(marked.captions[row]) for row in of_photo}
+        free = {int(row): letters(own.captions[row]) for row in captions[photo]}
+        for row, text in wanted.items():
+            if same := [other for other, has in free.items() if has == text]:
+                rows[row], is_exact[row] = same[0], True
+                del free[same[0]]
+        likeness = [
+            (difflib.SequenceMatcher(None, text, has).ratio(), row, other)
+            for row, text in wanted.items()
+            if not is_exact[row]
+            for other, has in free.items()
+        ]
+        for _, row, other in sorted(likeness, reverse=True):
+            if rows[row] < 0 and other in free:
+                rows[row] = other
+                del free[other]
+    return rows, is_exact
+
 
 EMPTY = "[EMPTY]"
 
@@ -175,7 +228,7 @@ READERS = {
     "flickr": caption_readers.read_flickr,
     "coco": caption_readers.read_coco,
     "precomputed": caption_readers.read_precomputed,
-    "table": caption_tables.read_table,
+    "table": caption_readers.read_table,
     "flickr30k_json": caption_readers.read_flickr30k_json,
 }
 """Format -> reader: (`CheckedFile`, split) -> list of `ImageRecord`."""

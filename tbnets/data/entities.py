@@ -17,10 +17,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile, ProblemError
 from tbnets.data.photos import stem_of
-from tbnets.data.phrase_markup import NO_CHAIN, ImagePhrases, read_sentences
+from tbnets.data.phrase_tables import NO_CHAIN, ImagePhrases, read_sentences
 from tbnets.errors import MissingFileError
+from tbnets.files import CheckedFile, ProblemError
 
 FOLDERS = {"Sentences": ".txt", "Annotations": ".xml"}
 MOST_BYTES = 1 << 20

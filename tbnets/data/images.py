@@ -19,12 +19,10 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from tbnets.annotations import Array, Photo
-from tbnets.checked_numbers import checked_number
-from tbnets.cores import usable_cores
-from tbnets.data import photo_head, photo_kinds
+from tbnets.checks import Array, Photo, checked_number, shown
+from tbnets.data import photo_kinds
 from tbnets.errors import InputError, check_kind
-from tbnets.short_repr import shown
+from tbnets.startup import usable_cores
 
 ROOM = 8
 """A large JPEG is decoded at a half, a quarter or an eighth of its size, as
@@ -80,20 +78,20 @@ def decode_photo(image_bytes, side=None):
         tf.errors.InvalidArgumentError: If the bytes are no whole JPEG or PNG
             file, or one too large.
     """
-    image_bytes, sides = photo_head.small_enough(image_bytes)
+    image_bytes, sides = photo_kinds.small_enough(image_bytes)
     # It reads PNG as well.
     decode = functools.partial(tf.io.decode_jpeg, image_bytes, 3)
     if side is None:
         image = decode()
     else:
-        has_room = photo_head.is_jpeg(image_bytes) & (
+        has_room = photo_kinds.is_jpeg(image_bytes) & (
             tf.reduce_min(sides) >= [one * ROOM * side for one in _SCALES[1:]]
         )
         image = tf.switch_case(
             tf.reduce_sum(tf.cast(has_room, tf.int32)),
             [functools.partial(decode, one) for one in _SCALES],
         )
-    return photo_head.upright(image, photo_head.orientation(image_bytes))
+    return photo_kinds.upright(image, photo_kinds.orientation(image_bytes))
 
 
 @tf.autograph.experimental.do_not_convert
@@ -233,7 +231,7 @@ def read_file(path):
         found = tf.numpy_function(as_decodable, [content], tf.string)
         return tf.ensure_shape(found, [])
 
-    return tf.cond(photo_head.is_known(content), lambda: content, convert)
+    return tf.cond(photo_kinds.is_known(content), lambda: content, convert)
 
 
 def read_photo(photo) -> np.ndarray:
@@ -269,7 +267,7 @@ def read_photo_sizes(paths) -> np.ndarray:
 
 
 def _read_size(path):
-    size = _judged(path, photo_head.read_upright_sides)
+    size = _judged(path, photo_kinds.read_upright_sides)
     if not size.all():
         raise BrokenImageError(path, "has no pixels, or is cut")
     return size
@@ -297,13 +295,13 @@ def _reason(content, error):
     """Returns in words why a file's content was refused."""
     if not content:
         return "is empty"
-    if photo_head.NO_PHOTO in error.message:
+    if photo_kinds.NO_PHOTO in error.message:
         return photo_kinds.fault_of_kind(content)
-    if photo_head.TOO_LARGE in error.message:
+    if photo_kinds.TOO_LARGE in error.message:
         # A function's name may follow, with a number of its own.
-        found = error.message.partition(photo_head.TOO_LARGE)[2]
+        found = error.message.partition(photo_kinds.TOO_LARGE)[2]
         width, height = re.findall(r"\d+", found)[:2]
-        most = photo_head.MAX_PIXELS
+        most = photo_kinds.MAX_PIXELS
         return f"has {width} x {height} pixels, more than {most}"
     reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)
     return f"does not decode: {reason.rstrip('.')}"

@@ -10,11 +10,10 @@ import unicodedata
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile, listed
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.splits import SPLIT_FIELD, fill_split
 from tbnets.errors import InputError, MissingFileError
-from tbnets.files import BESIDE_SUFFIX, readable
+from tbnets.files import BESIDE_SUFFIX, CheckedFile, listed, readable
 
 PHOTO_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),

@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.annotations import Path
+from tbnets.checks import Path, first_twice, numbered, short_repr, text_ids
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.entities import read_entities
 from tbnets.data.phrase_tables import read_phrase_table
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation.boxes import check_boxes
-from tbnets.identity import first_twice, numbered, text_ids
-from tbnets.short_repr import short_repr
 
 _WORDS = ("phrases", "phrase_ids", "types", "chains")
 """What phrases have that is no array."""

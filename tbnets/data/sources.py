@@ -6,9 +6,8 @@ import os
 import pathlib
 
 from tbnets.data import splits
-from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.files import DATASET
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.dataset import DATASET, ensure_scenes
+from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.errors import InputError, MissingFileError

@@ -10,7 +10,7 @@ the last one are converted where they are read (`data.entities`).
 
 import numpy as np
 
-from tbnets.checked_numbers import checked_array, checked_number, checked_rows
+from tbnets.checks import checked_array, checked_number, checked_rows
 from tbnets.errors import InputError
 
 PAIRS_AT_ONCE = 1 << 18

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.short_repr import of_fields
+from tbnets.checks import of_fields
 
 RECALL_AT = (1, 5, 10)
 

@@ -1,14 +1,131 @@
 """Recall and ranks of image-text retrieval, from embeddings alone."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.annotations import Array, Integers
-from tbnets.checked_numbers import checked_number
-from tbnets.errors import InputError, InputTypeError
-from tbnets.evaluation import checks, exact_scores, pair_ranks, ranking
+from tbnets.checks import Array, Integers, checked_number, checked_rows
+from tbnets.errors import InputError, InputTypeError, check_choice
+from tbnets.evaluation import checks, ranking, score_tiles
 from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
+
+# The field's named ways of splitting a test set before it is scored.
+
+
+class Protocol(NamedTuple):
+    """How a test set is cut.
+
+    Attributes:
+      num_images: images the set must have, or None for any number.
+      num_folds: consecutive blocks of equally many images, scored one by one.
+      description: one line for `--help`.
+    """
+
+    num_images: int | None
+    num_folds: int
+    description: str
+
+
+PROTOCOLS = {
+    "full": Protocol(None, 1, "the whole set"),
+    "coco_1k": Protocol(5000, 5, "MSCOCO: 5 folds of 1000 rows, averaged"),
+    "coco_5k": Protocol(5000, 1, "MSCOCO: all 5000 images at once"),
+}
+
+
+def evaluate_protocol(
+    name: str, image_embeddings, text_embeddings, caption_to_image, **options
+) -> dict:
+    """Evaluates by a named protocol.
+
+    A fold is a block of image rows with the captions of these images, wherever
+    they stand. Metrics are averaged over the folds; `num_queries` is added.
+
+    Args:
+      name: a key of `PROTOCOLS`.
+      image_embeddings: [num_images, dim], L2-normalised.
+      text_embeddings: [num_captions, dim], L2-normalised.
+      caption_to_image: int [num_captions], row of the image of each caption.
+      **options: those of `retrieval.evaluate_retrieval`.
+
+    Returns:
+      Flat dict of floats with the keys of `retrieval.evaluate_retrieval`.
+
+    Raises:
+      ValueError: The protocol is unknown, the number of images is not its
+        own, a fold has no captions, or the arrays are refused.
+    """
+    images, texts, rows = checks.checked_arrays(
+        image_embeddings, text_embeddings, caption_to_image
+    )
+
+    def evaluate(fold, captions, own_rows):
+        own = texts if len(captions) == len(texts) else texts[captions]
+        arrays = images[fold], own, own_rows
+        return evaluate_retrieval(*arrays, **options)
+
+    return _averaged(name, len(images), rows, evaluate)
+
+
+def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
+    """Evaluates by a named protocol what scores pairs.
+
+    Args:
+      name: a key of `PROTOCOLS`.
+      scores: `score_tiles.PairScores`.
+      caption_to_image: int [num_captions], row of the image of each caption.
+
+    Returns:
+      Flat dict of floats, as of `score_tiles.evaluate_scores`.
+
+    Raises:
+      ValueError: as `evaluate_protocol`.
+    """
+    counts = scores.num_images, scores.num_texts
+    rows = checked_rows("caption_to_image", caption_to_image, *counts)
+    numbers = np.arange(scores.num_images)
+
+    def evaluate(fold, captions, own_rows):
+        fold = scores.subset(numbers[fold], captions)
+        return score_tiles.evaluate_scores(fold, own_rows)
+
+    return _averaged(name, scores.num_images, rows, evaluate)
+
+
+def _averaged(name, num_images, rows, evaluate):
+    """Averages the metrics of the folds of a protocol that have them.
+
+    Args:
+      name: of the protocol.
+      num_images: in all folds.
+      rows: int64 [num_captions], row of the image of each caption.
+      evaluate: function of a fold -> its metrics. It is given a slice of
+        images, rows of captions, and of each of these its row in the slice.
+    """
+    check_choice("name", name, PROTOCOLS)
+    protocol = PROTOCOLS[name]
+    if protocol.num_images not in (None, num_images):
+        raise InputError(
+            f"`image_embeddings` must have {protocol.num_images} rows for "
+            f"{name}. Received: {num_images} images. Use the protocol full."
+        )
+    size, folds = num_images // protocol.num_folds, []
+    for start in range(0, size * protocol.num_folds, size):
+        captions = np.flatnonzero(rows // size == start // size)
+        if not captions.size:
+            raise InputError(
+                "`caption_to_image` must give each fold captions. Received: "
+                f"none for the images {start} to {start + size - 1}."
+            )
+        images = slice(start, start + size)
+        folds.append(evaluate(images, captions, rows[captions] - start))
+    metrics = {}
+    for name in dict.fromkeys(name for fold in folds for name in fold):
+        values = [fold[name] for fold in folds if name in fold]
+        combine = np.sum if name.endswith("/num_queries") else np.mean
+        metrics[name] = float(combine(values))
+    return metrics
 
 
 def evaluate_retrieval(
@@ -158,9 +275,9 @@ def _exact_ranks(images, texts, memory_limit_mb):
 
     def score(part):
         own = (rows[part] for rows in pairs)
-        positives[part] = exact_scores.pair_scores(images, texts, *own)
+        positives[part] = checks.pair_scores(images, texts, *own)
 
-    exact_scores.by_threads(score, len(positives), texts.embeddings.shape[1])
+    checks.by_threads(score, len(positives), texts.embeddings.shape[1])
     best = np.full(len(images.groups), -np.inf, np.float32)
     np.maximum.at(best, texts.groups, positives)
     by_image = ranking.queries_of(images, best, texts)
@@ -180,15 +297,15 @@ def _precise_ranks(images, texts, positives):
         checks.finite_side(name, each, np.arange(len(each)))
         for name, each in zip(named, rows)
     ]
-    scores = pair_ranks.EmbeddingScores(*(side.embeddings for side in sides))
-    pairs = pair_ranks.pairs_of("positives", positives, scores.shape, least=1)
+    scores = ranking.EmbeddingScores(*(side.embeddings for side in sides))
+    pairs = ranking.pairs_of("positives", positives, scores.shape, least=1)
     directions = {
         "image_to_text": (scores, pairs),
         "text_to_image": (scores.T, pairs[:, ::-1]),
     }
     ranks, means = {}, {}
     for direction, queries in directions.items():
-        ranks[direction], precisions = pair_ranks.precise_ranks(*queries)
+        ranks[direction], precisions = ranking.precise_ranks(*queries)
         for name, values in precisions.items():
             means[f"{direction}/{name}"] = float(np.mean(values))
     return ranks, means
@@ -212,7 +329,7 @@ def _best_other_caption(side):
     for step in range(1, counts.max()):
         here = np.flatnonzero(counts > step)
         there = first[here] + (place[here] - first[here] + step) % counts[here]
-        scores = exact_scores.pair_scores(side, side, order[here], order[there])
+        scores = checks.pair_scores(side, side, order[here], order[there])
         best[order[here]] = np.maximum(best[order[here]], scores)
     return best
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checked_numbers import checked_rows
+from tbnets.checks import checked_rows
 from tbnets.errors import InputError
 from tbnets.evaluation.checks import finite_scores
 from tbnets.evaluation.ranks import Queries, summarize_ranks

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tbnets.checks import per_cent, rounded
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation.retrieval import bootstrap_interval
-from tbnets.rounding import per_cent, rounded
 
 DIRECTIONS = ("image_to_text", "text_to_image", "text_to_text")
 REGIONS = "phrase_to_region"

@@ -10,7 +10,6 @@ import pathlib
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile
 from tbnets.data.captions import caption_key
 from tbnets.data.store.manifest import check_same
 from tbnets.data.store.npy import ERRORS, read_npz
@@ -18,8 +17,9 @@ from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features.caption_encoder import FORMAT, CaptionEncoder, MeanFeatures
 from tbnets.features.fisher import FisherFeatures
-from tbnets.features.hub_features import HubFeatures
+from tbnets.features.hub_texts import HubFeatures
 from tbnets.features.tfidf import TfidfFeatures
+from tbnets.files import CheckedFile
 
 _KINDS = TfidfFeatures, MeanFeatures, FisherFeatures, HubFeatures
 KINDS = {kind.kind: kind for kind in _KINDS}

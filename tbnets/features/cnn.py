@@ -13,10 +13,192 @@ import inspect
 from collections.abc import Callable
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import InputError, check_choice
-from tbnets.features import cnn_weights, efficientnet_lite, squeezenet
+from tbnets.features import cnn_weights, efficientnet_lite
+
+# SqueezeNet 1.1, which Keras does not hold.
+
+SQUEEZE, EXPAND = (16, 16, 32, 32, 48, 48, 64, 64), (64, 128, 192, 256)
+
+
+def SqueezeNet(input_shape):  # noqa: N802 - named as those of Keras are
+    """Builds SqueezeNet 1.1 without its classifier, 722,496 parameters.
+
+    A 3x3 convolution of stride 2, then eight fire modules: a 1x1 squeeze
+    and, from it, 1x1 and 3x3 expansions side by side. Convolutions 1 and
+    the poolings (3x3, stride 2) pad nothing.
+
+    Args:
+        input_shape: `(height, width, 3)`; at least 47 pixels a side.
+
+    Returns:
+        A functional Keras model, float `[n, height, width, 3]` -> `[n,
+        height', width', 512]`.
+
+    Source: Iandola et al. 2016, "SqueezeNet", and the authors' release 1.1.
+    """
+    layers = keras.layers
+
+    def convolve(inputs, channels, side, name):
+        return layers.Conv2D(
+            channels, side, padding="same", activation="relu", name=name
+        )(inputs)
+
+    inputs = keras.Input(input_shape)
+    outputs = layers.Conv2D(64, 3, 2, activation="relu", name="conv1")(inputs)
+    outputs = layers.MaxPooling2D(3, 2, name="pool1")(outputs)
+    for i, squeeze in enumerate(SQUEEZE):
+        name, expand = f"fire{i + 2}", EXPAND[i // 2]
+        squeezed = convolve(outputs, squeeze, 1, f"{name}_squeeze1x1")
+        expanded = [
+            convolve(squeezed, expand, side, f"{name}_expand{side}x{side}")
+            for side in (1, 3)
+        ]
+        outputs = layers.Concatenate(name=f"{name}_concat")(expanded)
+        if name in ("fire3", "fire5"):
+            outputs = layers.MaxPooling2D(3, 2, name=f"pool{name[-1]}")(outputs)
+    return keras.Model(inputs, outputs, name="squeezenet")
+
+
+# Batch normalisation folded into the convolution before it.
+#
+# In inference it multiplies each channel and adds to it, and so does the
+# convolution: one layer does both, and a map is written and read once less.
+
+_LINEAR = keras.activations.get("linear")
+
+
+class _Folded(keras.layers.Layer):
+    """Stands where a batch normalisation was, called as one."""
+
+    def call(self, inputs, training=None, mask=None):
+        """Returns the inputs."""
+        return inputs
+
+
+def fold_batch_normalization(network):
+    """Returns a network for inference alone that computes the same.
+
+    Folded is what only a batch normalisation reads of a convolution without
+    activation. The outputs differ by rounding, some 2e-6 of the largest.
+
+    Args:
+        network: functional Keras model; it is left as it is.
+
+    Returns:
+        A functional Keras model of layers of the same names, or `network`
+        where there is nothing to fold, or a layer that can not be copied
+        with certainty.
+    """
+    pairs = _pairs(network)
+    known = (*CONVOLUTIONS, keras.layers.BatchNormalization, keras.layers.Dense)
+    others = [x for x in network.layers if not isinstance(x, known)]
+    if not pairs or any(layer.weights for layer in others):
+        return network
+    gone = {layer.name for layer in pairs.values()}
+
+    def copy(layer):
+        if layer.name in gone:
+            return _Folded(name=layer.name)
+        config = layer.get_config()
+        if layer.name in pairs:
+            config["use_bias"] = True
+        return layer.__class__.from_config(config)
+
+    folded = keras.models.clone_model(network, clone_function=copy)
+    for layer in network.layers:
+        if layer.weights and layer.name not in gone:
+            pair = pairs.get(layer.name)
+            weights = _folded(layer, pair) if pair else layer.get_weights()
+            folded.get_layer(layer.name).set_weights(weights)
+    return folded
+
+
+def _pairs(network):
+    """Returns name of a convolution -> the batch normalisation to fold."""
+    readers, found = consumers(network), {}
+    outputs = {id(output) for output in network.outputs}
+    for layer in network.layers:
+        if type(layer) not in CONVOLUTIONS[:2] or id(layer.output) in outputs:
+            continue
+        following = readers.get(id(layer.output), [])
+        if len(following) != 1 or layer.activation is not _LINEAR:
+            continue
+        if type(following[0]) is keras.layers.BatchNormalization:
+            found[layer.name] = following[0]
+    return found
+
+
+def _folded(convolution, normalisation):
+    """Returns kernel and bias of both, computed in float64."""
+    kernel, *bias = (x.astype(float) for x in convolution.get_weights())
+    *_, mean, variance = (x.astype(float) for x in normalisation.get_weights())
+    scale = 1 / np.sqrt(variance + normalisation.epsilon)
+    if normalisation.scale:
+        scale = scale * np.asarray(normalisation.gamma)
+    shift = ((bias[0] if bias else 0) - mean) * scale
+    if normalisation.center:
+        shift = shift + np.asarray(normalisation.beta)
+    if type(convolution) is keras.layers.DepthwiseConv2D:
+        scale = scale.reshape(kernel.shape[2:])
+    return [x.astype(np.float32) for x in (kernel * scale, shift)]
+
+
+# All layers of a network, for the Full-Network Embedding.
+#
+# It takes the activations of every convolutional and fully-connected layer,
+# averaged over positions. The step that standardises them by the training
+# images and cuts them to {-1, 0, +1} is `ternary` of
+# `layers.feature_transform`.
+#
+# Source: Vilalta et al. 2017, Sec. 3.1. Departures: none.
+
+FULL_NETWORK = "full_network"
+
+
+def consumers(network):
+    """Returns output tensor's id -> layers that read it."""
+    found = {}
+    for layer in network.layers:
+        with contextlib.suppress(AttributeError):  # One applied twice.
+            for tensor in tf.nest.flatten(layer.input):
+                found.setdefault(id(tensor), []).append(layer)
+    return found
+
+
+def _activation(layer, readers_of):
+    """Returns the output of a layer after its normalisation and activation."""
+    layers = keras.layers
+    following = (layers.BatchNormalization, layers.Activation, layers.ReLU)
+    readers = readers_of.get(id(layer.output), [])
+    if len(readers) == 1 and isinstance(readers[0], following):
+        return _activation(readers[0], readers_of)
+    return layer.output
+
+
+def full_network_outputs(cnn):
+    """Returns the activations of all convolutional and dense layers.
+
+    An activation is what leaves the layer after the batch normalisation and
+    the non-linearity that follow it; the classifier is left out.
+
+    Args:
+        cnn: a `Cnn`.
+
+    Returns:
+        list of (layer name, Keras tensor), in the order of the network.
+
+    For VGG16: 13 convolutions of 64 to 512 channels, 4224 in all, and two
+    layers of 4096 units, 12,416 dimensions.
+    """
+    readers_of = consumers(cnn.network)
+    layers = cnn.weighty_layers()
+    layers = layers[:-1] if cnn.top else layers
+    return [(layer.name, _activation(layer, readers_of)) for layer in layers]
+
 
 LAST = "last"
 SQUEEZED = "squeezed, bilinear, antialiased, upright"
@@ -93,7 +275,7 @@ def _keras_networks():
 NETWORKS = {
     **dict(_keras_networks()),
     "SqueezeNet": Network(
-        squeezenet.SqueezeNet,
+        SqueezeNet,
         keras.applications.vgg16.preprocess_input,  # BGR less the mean.
         has_top=False,
         find_imagenet=lambda: "imagenet",

@@ -5,14 +5,202 @@ in the attribute `layer_names`) is read here, tensor by tensor, so that what
 does not fit can be named; the newer one (`.weights.h5`) is read by Keras.
 """
 
+import collections
 import hashlib
+import io
+import math
 import pathlib
+import pickle
+import struct
+from typing import NamedTuple
 
 import h5py
 import numpy as np
 
 from tbnets.data.store.npy import ERRORS
 from tbnets.errors import InputError, MissingFileError
+
+# Reads the tensors of a torch checkpoint of the older kind, without torch.
+#
+# Such a file is four pickles (a magic number, a protocol number, facts of the
+# machine that wrote it, the tensors by name), a fifth with the keys of the
+# storages, and the storages. A pickle can call any function that it names, so
+# the unpickler imports none: it knows four names, `OrderedDict`, the two kinds
+# of storages, and `_rebuild_tensor_v2`, which only records where a tensor
+# lies.
+
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+PROTOCOL_VERSION = 1001
+MOST_BYTES = 1 << 30
+MOST_DIMENSIONS = 8
+"""Of more than 64, some versions of NumPy make no view but a crash."""
+_DAMAGES = (*ERRORS, EOFError, pickle.UnpicklingError, struct.error)
+"""Errors of a broken pickle."""
+
+
+class _Tensor(NamedTuple):
+    """Where a tensor lies in its storage, counted in numbers."""
+
+    key: str
+    offset: int
+    shape: tuple
+    strides: tuple
+
+    def view(self, storages):
+        """Returns the tensor as a view of its storage, key -> array."""
+        numbers, (_, offset, shape, strides) = storages[self.key], self
+        pairs = list(zip(shape, strides, strict=True))
+        if not (
+            all(type(x) is int and x >= 0 for x in (offset, *shape, *strides))
+            and len(shape) <= MOST_DIMENSIONS
+            and 0 < math.prod(shape) <= numbers.size
+            and offset + sum((n - 1) * step for n, step in pairs) < numbers.size
+        ):
+            raise InputError(
+                f"has a tensor of shape {shape!a:.80}, strides {strides!a:.80} "
+                f"from {offset!a:.40} on, beyond its storage of {numbers.size}"
+            )
+        steps = [numbers.itemsize * step for step in strides]
+        return np.lib.stride_tricks.as_strided(numbers[offset:], shape, steps)
+
+
+def _note_tensor(*arguments):
+    """Stands for torch's `_rebuild_tensor_v2`."""
+    return _Tensor(*arguments[:4])
+
+
+_NAMES = {
+    "collections.OrderedDict": collections.OrderedDict,
+    "torch._utils._rebuild_tensor_v2": _note_tensor,
+    "torch.FloatStorage": "<f4",
+    "torch.LongStorage": "<i8",
+}
+
+
+class _Unpickler(pickle._Unpickler):
+    """Loads one pickle; then `storages` has key -> (dtype, size).
+
+    It is Python's own unpickler, not the one in C, which allocates as much
+    memory as a damaged file asks for.
+    """
+
+    def __init__(self, stream):
+        super().__init__(stream)
+        self.storages = {}
+
+    def find_class(self, module, name):
+        """Returns the object that stands for a name of `_NAMES`."""
+        name = f"{module}.{name}"
+        if name not in _NAMES:
+            raise InputError(
+                f"asks for {name!a:.80}, which tensors do not need and which "
+                "was not called"
+            )
+        return _NAMES[name]
+
+    def persistent_load(self, identity):
+        """Records a storage; returns its key."""
+        kind, dtype, key, _, size, view = identity
+        if (
+            (kind, view) != ("storage", None)
+            or dtype not in ("<f4", "<i8")
+            or type(key) is not str
+            or self.storages.setdefault(key, (dtype, size)) != (dtype, size)
+        ):
+            raise InputError("names a storage that can not be")
+        return key
+
+
+def _load(stream):
+    """Loads the pickle at the stream's place, and leaves it at its end.
+
+    Returns:
+        (value, storages): the value, and key -> (dtype, size) of the storages
+        that it names.
+    """
+    unpickler = _Unpickler(stream)
+    return unpickler.load(), unpickler.storages
+
+
+def read_tensors(path) -> dict:
+    """Reads a checkpoint that is one dictionary of tensors.
+
+    Args:
+        path: file that `torch.save` wrote before torch 1.6, or later with
+            `_use_new_zipfile_serialization=False`.
+
+    Returns:
+        dict of name -> float32 or int64 array. They are views of the file's
+        content, which is at most 1 GiB, and can not be written to.
+
+    Raises:
+        ValueError: it is none, holds something other than tensors, is cut
+            off, or its sizes contradict each other. Nothing of it has been
+            executed, and no memory asked for on its word.
+    """
+    path = pathlib.Path(path)
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"has more than {MOST_BYTES} bytes")
+        return _tensors(path.read_bytes())
+    except _DAMAGES as error:
+        reason = f"{error!s:.300}"
+        if not isinstance(error, InputError):
+            reason = f"is cut off, damaged or no such file ({reason})"
+        raise InputError(
+            "`weights` must be a torch checkpoint of the older kind that "
+            f"holds tensors alone. Received: weights={path}, which {reason}. "
+            "Name another file, or install or fetch this one again."
+        ) from error
+
+
+def _tensors(content):
+    """Returns name -> array of a checkpoint's content."""
+    if content.startswith(b"PK\x03\x04"):
+        raise InputError(
+            "is of the newer kind, a zip archive; in torch, save it with "
+            "_use_new_zipfile_serialization=False"
+        )
+    stream = io.BytesIO(content)
+    (magic, _), (version, _), (facts, _) = (_load(stream) for _ in range(3))
+    if (magic, version) != (MAGIC_NUMBER, PROTOCOL_VERSION):
+        raise InputError(
+            f"does not start with torch's numbers, {MAGIC_NUMBER} and "
+            f"{PROTOCOL_VERSION}"
+        )
+    # A pickle may have put other things in place of a dictionary's methods.
+    if dict.get(facts, "little_endian") is not True:
+        raise InputError("does not say that it is little-endian")
+    notes, storages = _load(stream)
+    for name, note in dict.items(notes):
+        if type(name) is not str or not isinstance(note, _Tensor):
+            raise InputError("holds more than tensors by name")
+    keys, _ = _load(stream)
+    arrays = _read_storages(content, stream.tell(), keys, storages)
+    return {name: note.view(arrays) for name, note in dict.items(notes)}
+
+
+def _read_storages(content, start, keys, storages):
+    """Returns key -> array of the storages, which must fill the file."""
+    if set(keys) != set(storages) or len(keys) != len(storages):
+        raise InputError("lists other storages than those of its tensors")
+    arrays = {}
+    for key in keys:
+        dtype, size = storages[key]
+        found = int.from_bytes(content[start : start + 8], "little")
+        if found != size or found > len(content):
+            raise InputError(
+                f"is cut off, or has a storage of {found} numbers where its "
+                f"tensors tell of {size!a:.40}"
+            )
+        arrays[key] = np.frombuffer(content, dtype, found, start + 8)
+        start += 8 + arrays[key].nbytes
+    if start != len(content):
+        raise InputError(
+            f"has {len(content) - start} bytes after its last storage"
+        )
+    return arrays
+
 
 MOST_LISTED = 5
 MOST_UNPACKED = 20

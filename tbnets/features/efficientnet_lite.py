@@ -14,7 +14,7 @@ import keras
 
 from tbnets.errors import InputError
 from tbnets.features import cnn_weights
-from tbnets.features.torch_file import read_tensors
+from tbnets.features.cnn_weights import read_tensors
 
 SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
 """Network -> factors of the channels and of the blocks of a stage."""

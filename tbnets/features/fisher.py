@@ -19,21 +19,257 @@ from typing import Any
 import numpy as np
 from typing_extensions import Self
 
-from tbnets.checked_numbers import checked_number
+from tbnets.checks import checked_number, per_cent, short_repr
 from tbnets.errors import InputError, import_extra
 from tbnets.features.caption_encoder import (
     CaptionEncoder,
     check_vectors,
     word_counts,
 )
-from tbnets.features.hybrid_mixture import (
-    LEAST_WEIGHT,
-    HybridMixture,
-    gradient_terms,
-)
-from tbnets.rounding import per_cent
+from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
-from tbnets.text.words import count_words
+
+# The hybrid Gaussian-Laplacian mixture, and its Fisher gradients.
+#
+# Every component is a product over dimensions, and in each of them it is a
+# Gaussian or a Laplacian, whichever fits its points better::
+#
+#     p(x) = sum_k w_k prod_d f_kd(x_d)
+#     f_kd = exp(-z^2 / 2) / (sqrt(2 pi) s_kd)    or    exp(-|z|) / (2 s_kd)
+#     z    = (x_d - m_kd) / s_kd
+#
+# Source: Klein et al. 2015, "Fisher vectors derived from hybrid Gaussian-
+# Laplacian mixture models for image annotation". Departures: scales have a
+# floor, so that a component on a single word stays finite; the mixture starts
+# from k-means.
+
+SCALE_FLOOR = 0.05
+"""Smallest scale, in standard deviations of the dimension over all points."""
+LEAST_WEIGHT = 1e-6
+_ROWS = 512  # Of points at a time, which fit into a cache.
+
+
+class HybridMixture:
+    """A hybrid Gaussian-Laplacian mixture, fitted by EM in float64.
+
+    Args:
+        num_components: K. Wang et al. 2016: 30.
+        max_iterations: of EM.
+        tolerance: EM ends when the mean log-likelihood of a point rises by
+            less than this.
+        seed: integer, of k-means.
+
+    Attributes:
+        weights_: float64 `[K]`, which sum to 1.
+        locations_: float64 `[K, dim]`, means of Gaussians, medians of
+            Laplacians.
+        scales_: float64 `[K, dim]`, standard deviations of Gaussians, mean
+            absolute deviations of Laplacians.
+        laplacian_: bool `[K, dim]`.
+        log_likelihoods_: mean log-likelihood of a point, one an iteration.
+
+    Example:
+        mixture = tbnets.HybridMixture(num_components=2).fit(vectors.vectors)
+        mixture.posteriors(vectors.vectors).shape  # (num_words, 2)
+    """
+
+    weights_: np.ndarray
+    locations_: np.ndarray
+    scales_: np.ndarray
+    laplacian_: np.ndarray
+    log_likelihoods_: list[float]
+
+    def __init__(
+        self,
+        num_components: int = 30,
+        max_iterations: int = 100,
+        tolerance: float = 1e-3,
+        seed: int = 0,
+    ) -> None:
+        checked_number("num_components", num_components, 1)
+        self.num_components = num_components
+        self.max_iterations = max_iterations
+        self.tolerance = tolerance
+        self.seed = seed
+
+    __repr__ = short_repr("num_components", "weights_", "locations_")
+
+    def fit(
+        self,
+        points: np.ndarray,
+        progress: Callable[[float], object] = lambda likelihood: None,
+    ) -> Self:
+        """Fits the mixture.
+
+        Args:
+            points: `[n, dim]` finite numbers, at least `num_components` of
+                them.
+            progress: called with the mean log-likelihood of each iteration.
+
+        Returns:
+            Itself.
+
+        Raises:
+            ValueError: there are fewer points than components, or numbers
+                that are not finite.
+        """
+        points = np.asarray(points, np.float64)
+        too_few = points.ndim != 2 or len(points) < self.num_components
+        if too_few or not np.isfinite(points).all():
+            raise InputError(
+                "`points` must be finite, and at least as many as there are "
+                f"components. Received: points of shape {points.shape}, "
+                f"num_components={self.num_components}. Give more words, or "
+                "lower `num_components`."
+            )
+        order = np.argsort(points, axis=0, kind="stable")
+        owners = self._begin(points)
+        self._maximise(points, order, owners)
+        self.log_likelihoods_ = []
+        for _ in range(self.max_iterations):
+            owners, likelihood = self._expect(points)
+            self.log_likelihoods_.append(likelihood)
+            progress(likelihood)
+            if np.any(np.diff(self.log_likelihoods_[-2:]) < self.tolerance):
+                break
+            self._maximise(points, order, owners)
+        return self
+
+    def _begin(self, points):
+        """Returns the first posteriors; sets what EM starts from."""
+        KMeans = import_extra("text", "sklearn.cluster").KMeans
+        count, deviation = self.num_components, points.std(axis=0)
+        is_constant = deviation <= 1e-12 * np.abs(points).max(axis=0)
+        self._floor = np.where(is_constant, 1.0, SCALE_FLOOR * deviation)
+        deviation = np.where(is_constant, 1.0, deviation)
+        self.weights_ = np.full(count, 1 / count)
+        self.locations_ = np.tile(points.mean(axis=0), (count, 1))
+        self.scales_ = np.tile(deviation, (count, 1))
+        self.laplacian_ = np.zeros(self.scales_.shape, bool)
+        means = KMeans(count, n_init=1, random_state=self.seed).fit(points)
+        return np.eye(count)[means.labels_]
+
+    def _expect(self, points):
+        """Returns the posteriors `[n, K]` and the mean log-likelihood."""
+        densities = self.log_densities(points)
+        highest = densities.max(axis=1, keepdims=True)
+        totals = np.exp(densities - highest).sum(axis=1, keepdims=True)
+        totals = highest + np.log(totals)
+        return np.exp(densities - totals), float(totals.mean())
+
+    def _maximise(self, points, order, owners):
+        """Sets the parameters that are likeliest under some posteriors."""
+        masses = owners.sum(axis=0)
+        alive = masses > 1e-9
+        self.weights_ = np.where(alive, masses, 1e-9) / masses.sum()
+        self.weights_ /= self.weights_.sum()
+        masses = np.where(alive, masses, 1.0)
+        mean = owners.T @ points / masses[:, None]
+        squares = owners.T @ np.square(points) / masses[:, None]
+        variance = np.maximum(squares - np.square(mean), 0)
+        median, spread = weighted_medians(points, order, owners, masses)
+        deviation = np.maximum(np.sqrt(variance), self._floor)
+        scale = np.maximum(spread, self._floor)
+        # The mean log-density of a component's points under each family.
+        gaussian = -np.log(np.sqrt(2 * np.pi) * deviation)
+        gaussian -= variance / (2 * np.square(deviation))
+        laplacian = -np.log(2 * scale) - spread / scale
+        chosen, rows = laplacian > gaussian, alive[:, None]
+        location = np.where(chosen, median, mean)
+        scale = np.where(chosen, scale, deviation)
+        self.laplacian_ = np.where(rows, chosen, self.laplacian_)
+        self.locations_ = np.where(rows, location, self.locations_)
+        self.scales_ = np.where(rows, scale, self.scales_)
+
+    def log_densities(self, points: np.ndarray) -> np.ndarray:
+        """Returns `log(w_k prod_d f_kd(x_d))`, float64 `[n, K]`."""
+        points = np.asarray(points, np.float64)
+        heights = np.where(self.laplacian_, 2.0, np.sqrt(2 * np.pi))
+        heights = -np.log(heights * self.scales_).sum(axis=1)
+        result = np.empty((len(points), self.num_components))
+        for start in range(0, len(points), _ROWS):
+            some = points[start : start + _ROWS]
+            for k in range(self.num_components):
+                z = np.abs(some - self.locations_[k]) / self.scales_[k]
+                z = np.where(self.laplacian_[k], z, z * z / 2)
+                result[start : start + len(some), k] = -z.sum(axis=1)
+        return result + heights + np.log(self.weights_)
+
+    def posteriors(self, points: np.ndarray) -> np.ndarray:
+        """Returns the probability of each component, float64 `[n, K]`."""
+        return self._expect(points)[0]
+
+
+def weighted_medians(points, order, weights, masses):
+    """Returns weighted medians and the mean absolute deviations from them.
+
+    A median is the first point, in order, with half of the mass up to it.
+
+    Args:
+        points: float64 `[n, dim]`.
+        order: int `[n, dim]`, what sorts each column.
+        weights: float64 `[n, K]` from 0.
+        masses: float64 `[K]`, the sums of the weights, above 0.
+
+    Returns:
+        (medians, deviations): float64 `[K, dim]` each.
+    """
+    shape = (weights.shape[1], points.shape[1])
+    medians, deviations = np.empty(shape), np.empty(shape)
+    components = np.arange(shape[0])
+    for d in range(shape[1]):
+        column = points[order[:, d], d]
+        below = weights[order[:, d]]
+        moments = np.cumsum(below * column[:, None], axis=0)
+        below = np.cumsum(below, axis=0)
+        row = (below < below[-1] / 2).sum(axis=0)
+        median = column[row]
+        # Sum of w (x - m) above the median less the same below it.
+        above = moments[-1] - moments[row, components] * 2
+        counts = below[-1] - below[row, components] * 2
+        medians[:, d] = median
+        deviations[:, d] = np.maximum(above - median * counts, 0) / masses
+    return medians, deviations
+
+
+def gradient_terms(points, location, scale, laplacian):
+    r"""Returns the Fisher gradients of one component at points.
+
+    Per dimension, divided by the square root of the Fisher information of
+    one point of the component::
+
+        Gaussian:   z,        (z^2 - 1) / sqrt(2)
+        Laplacian:  sign(z),  |z| - 1             with z = (x - m) / s
+
+    Times the posterior over sqrt(w_k) they are the normalised derivatives of
+    `log p(x)` by m and by s. At its median a Laplacian has no derivative by
+    m: the sign is 0 here, where Klein's code counts such a point as +1.
+
+    Args:
+        points: float32 `[n, dim]`.
+        location: float32 `[dim]`.
+        scale: float32 `[dim]`.
+        laplacian: bool `[dim]`.
+
+    Returns:
+        float32 `[n, 2 dim]`: by the location, then by the scale.
+
+    Source: Klein et al. 2015, Eqs. of Sec. 3.3; Perronnin and Dance 2007 for
+    the Gaussian's Fisher information.
+    """
+    n, dim = points.shape
+    terms = np.empty((n, 2 * dim), np.float32)
+    first, second = terms[:, :dim], terms[:, dim:]
+    np.subtract(points, location, out=first)
+    first /= scale
+    gaussian = ~laplacian
+    half = np.float32(np.sqrt(0.5))
+    np.abs(first, out=second)
+    second -= 1
+    second[:, gaussian] = (np.square(first[:, gaussian]) - 1) * half
+    first[:, laplacian] = np.sign(first[:, laplacian])
+    return terms
+
 
 TABLE_BYTES = 2**30
 """Up to this size the gradients of all words are kept between calls."""

@@ -14,13 +14,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array, Strings
+from tbnets.checks import Array, Strings, short_repr
 from tbnets.errors import check_kind
 from tbnets.features.caption_encoder import CaptionEncoder
-from tbnets.features.hub_features import HubFeatures
-from tbnets.features.hub_text_encoder import HubTextEncoder
+from tbnets.features.hub_texts import HubFeatures, HubTextEncoder
 from tbnets.layers.configured import FittedLayer
-from tbnets.short_repr import short_repr
 
 FIRST_WORD = 2
 

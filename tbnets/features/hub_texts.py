@@ -10,18 +10,190 @@ Texts are pooled as a preset was trained:
   the ids of a text.
 """
 
+import copy
 import functools
 import hashlib
 import pathlib
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
+from typing_extensions import Self
 
+from tbnets.checks import Array, short_repr
 from tbnets.errors import InputError, MissingFileError, UnreachableError
+from tbnets.features import hub
+from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.cnn import in_float32, in_policy
+from tbnets.features.cnn_weights import weights_sha256
 from tbnets.features.hub import keras_hub
-from tbnets.short_repr import short_repr
+from tbnets.layers.configured import ConfiguredLayer
 from tbnets.text.byte_pairs import BytePairs
+
+# Features of captions that a preset of Keras Hub gives, frozen.
+
+BATCH = 64
+
+
+class HubFeatures(CaptionEncoder):
+    """The vectors of captions by a preset, pooled as it was trained.
+
+    It learns nothing of captions: `of` makes one that is fitted. The file
+    keeps digests of the preset and the name it was opened by, not its
+    weights.
+
+    Args:
+        preset: what tells it from others, as `of` finds it.
+    """
+
+    kind = "hub"
+    parameters = ("preset",)
+    chunk = 2 * BATCH
+
+    def __init__(self, preset: dict[str, Any]) -> None:
+        super().__init__()
+        self.preset = preset
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """Opens a preset, see `features.hub.open_preset`."""
+        name = hub.placed(name)
+        opened = _Opened(name)
+        encoder = cls(opened.told())
+        encoder.notes_["name"] = name
+        vars(encoder)["opened"] = opened
+        return encoder
+
+    @functools.cached_property
+    def opened(self) -> "_Opened":
+        """The preset, found by its name, and the same as before.
+
+        Raises:
+            ValueError: another one has its name now; or see `open_preset`.
+        """
+        name = self.notes_.get("name", "")
+        opened = _Opened(name)
+        if opened.told() != self.preset:
+            raise InputError(
+                "`preset` must be the one that made the features. Received: "
+                f"preset={name}, whose weights or words are others now. Put "
+                "the right one back, or extract the features again."
+            )
+        return opened
+
+    @property
+    def dim(self) -> int:
+        """The size of a caption's vector."""
+        return self.preset["dim"]
+
+    def tokenizer(self, max_tokens: int | None = None):
+        """Returns what reads captions, a `hub_texts.HubTokenizer`."""
+        return HubTokenizer(self.opened.preset, max_tokens)
+
+    def describe(self) -> str:
+        """Returns what it is, in a few words."""
+        return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"
+
+    def transform(self, captions: Sequence[str]) -> np.ndarray:
+        """Returns the vectors, float32 `[n, dim]`; long ones go together."""
+        opened, made = self.opened, [np.zeros((0, self.dim), np.float32)]
+        ids = opened.tokenizer.ragged(list(captions))
+        order = np.argsort(ids.row_lengths().numpy(), kind="stable")
+        for start in range(0, len(order), BATCH):
+            rows = tf.gather(ids, order[start : start + BATCH])
+            made.append(opened.embed(rows.to_tensor(0)).numpy())
+        return np.concatenate(made)[np.argsort(order)]
+
+
+class _Opened:
+    """A preset whose texts are read, in float32."""
+
+    def __init__(self, name):
+        with in_float32():
+            self.preset = hub.open_preset(name, "text")
+            self.pooling = pooling_of(self.preset)
+            self.tokenizer = HubTokenizer(self.preset)
+            backbone, padding = self.preset.backbone, self.tokenizer.padding_id
+            self.side = TextSide(backbone, self.pooling, padding)
+        spec = [tf.TensorSpec([None, None], tf.int32)]
+        self.embed = tf.function(self.side, spec, autograph=False)
+
+    def told(self):
+        """Returns all that decides what it makes of a text; no path."""
+        return {
+            **self.preset.description(),
+            "weights_sha256": weights_sha256(self.side.network),
+            "tokenizer_sha256": self.tokenizer.sha256(),
+            "pooling": self.pooling,
+            "dim": self.side.dim,
+        }
+
+
+# The text side of a preset of Keras Hub, as a layer of a network.
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
+class HubTextEncoder(ConfiguredLayer):
+    """Reads captions as a preset of Keras Hub does; weights begin at random.
+
+    `of` takes those of the preset. Its dropout stays off in training too:
+    its state would be in no checkpoint.
+
+    Args:
+        preset: what `features.hub.Preset.config` returned of it.
+        pooling: one of `features.hub_texts.POOLINGS`.
+        padding_id: the preset's id of padding.
+
+    Returns from a call on int `[n, ids]` of a `HubTokenizer`: float `[n,
+    output_dim]`, pooled as the preset was trained, see `features.hub_texts`.
+    """
+
+    def __init__(
+        self,
+        preset: dict[str, Any],
+        pooling: str = "own",
+        padding_id: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.preset = _without_photos(preset)
+        self.pooling, self.padding_id = pooling, padding_id
+        with in_policy(self.dtype_policy.name):
+            backbone = hub.rebuild(self.preset).backbone
+            self._side = TextSide(backbone, pooling, padding_id)
+        self.network = self._side.network
+        self.output_dim = self._side.dim
+
+    __repr__ = short_repr("output_dim", "pooling")
+
+    @classmethod
+    def of(cls, preset: hub.Preset, **kwargs: Any) -> Self:
+        """Makes one with the weights of an opened preset."""
+        tokenizer, pooling = HubTokenizer(preset), pooling_of(preset)
+        layer = cls(preset.config(), pooling, tokenizer.padding_id, **kwargs)
+        own = TextSide(preset.backbone, pooling).network
+        layer.network.set_weights(own.get_weights())
+        return layer
+
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
+        """Returns the vector of each row of ids."""
+        return self._side(inputs)
+
+
+def _without_photos(config):
+    """Returns a configuration whose side of images has one small layer.
+
+    It is built along, and asked for nothing.
+    """
+    config = {"backbone": copy.deepcopy(config["backbone"])}
+    vision = config["backbone"]["config"].get("vision_encoder")
+    if vision:
+        vision["config"]["num_layers"] = 1
+    return config
+
 
 OWN, MEAN, FIRST, MAX = POOLINGS = "own", "mean", "cls", "max"
 _NO_START = ("T5Backbone",)

@@ -7,16 +7,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array, Path
+from tbnets.checks import Array, Path, short_repr
 from tbnets.errors import InputError
-from tbnets.features import cnn, hub, hub_vision
+from tbnets.features import cnn, hub
 from tbnets.features.cnn import call_with_any_batch
-from tbnets.layers.batch_normalization import (
+from tbnets.layers.branch import (
     batch_normalization,
     share_statistics,
 )
 from tbnets.layers.configured import ConfiguredLayer, checked_units
-from tbnets.short_repr import short_repr
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -177,7 +176,7 @@ class PresetEncoder(_PooledEncoder):
         if isinstance(preset, str):
             preset = hub.rebuild(json.loads(preset))
         self.preset = json.dumps(preset.config())
-        found = hub_vision.vision_of(preset, image_size)
+        found = hub.vision_of(preset, image_size)
         self.image_size = found.image_size
         self._take(found, fine_tune)
 

@@ -21,8 +21,6 @@ import pathlib
 import re
 import time
 
-from tbnets.checked_files import parse_json
-from tbnets.cores import usable_cores
 from tbnets.data.images import faults
 from tbnets.data.store.manifest import MANIFEST, file_sha256
 from tbnets.data.store.opening import load_features
@@ -30,8 +28,9 @@ from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import FileError, InputError
 from tbnets.features import extraction
-from tbnets.files import make_folder_of, write_json
+from tbnets.files import make_folder_of, parse_json, write_json
 from tbnets.progress import progress_bar
+from tbnets.startup import usable_cores
 
 INDEX = "photos.json"
 _SETTLED_SECONDS = 2

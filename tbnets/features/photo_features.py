@@ -8,21 +8,67 @@ import keras
 import tensorflow as tf
 
 from tbnets.data.images import decode_image, decode_images
-from tbnets.data.store.side_by_side import SIDE_BY_SIDE
+from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError, check_choice
 from tbnets.features import hub
 from tbnets.features.cnn import (
+    FULL_NETWORK,
     LAST,
     SQUEEZED,
     build_cnn,
     call_with_any_batch,
+    fold_batch_normalization,
+    full_network_outputs,
     in_float32,
     pooled_network,
 )
-from tbnets.features.folding import fold_batch_normalization
-from tbnets.features.full_network import FULL_NETWORK, full_network_outputs
-from tbnets.features.hub_vision import build_hub_cnn
-from tbnets.features.several_networks import SeveralNetworks
+from tbnets.features.hub import build_hub_cnn
+
+# Photos -> features by several networks, put side by side.
+
+
+class SeveralNetworks:
+    """Turns photos into the features of several networks, side by side.
+
+    Each network sees the photo at its own size, as alone; what is served is
+    what `data.store.side_by_side.SideBySide` joined for training.
+
+    Args:
+        parts: a `PhotoFeatures` for each network, in the order of the stores.
+    """
+
+    def __init__(self, parts):
+        self.parts = tuple(parts)
+        self.dim = sum(part.dim for part in self.parts)
+
+    def decode(self, image_bytes):
+        """Decodes one photo: string `[]` -> float32 `[side, side, 3]` each."""
+        return tuple(part.decode(image_bytes) for part in self.parts)
+
+    def forward(self, photos):
+        """Computes the features of decoded photos.
+
+        Args:
+            photos: for each network float32 `[n, side, side, 3]`, as of its
+                `PhotoFeatures.forward`; n may be 0.
+
+        Returns:
+            float32 `[n, dim]`.
+        """
+        pairs = zip(self.parts, photos)
+        return tf.concat([part.forward(some) for part, some in pairs], axis=1)
+
+    def __call__(self, image_bytes):
+        """Returns the features of encoded photos.
+
+        Args:
+            image_bytes: string `[n]`, JPEG or PNG files; n may be 0.
+
+        Returns:
+            float32 `[n, dim]`.
+        """
+        return tf.concat([part(image_bytes) for part in self.parts], axis=1)
+
 
 CROPS = ("one", "ten")
 RANDOM = "random"

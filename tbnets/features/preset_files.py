@@ -12,7 +12,7 @@ import threading
 
 import keras
 
-from tbnets import checked_files
+from tbnets import files
 from tbnets.errors import (
     FileError,
     InputError,
@@ -167,7 +167,7 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
     parts = sorted(set(_files(parsed(path).get("weight_map"))))
     for part in parts:
         if pathlib.Path(part).name != part:
-            raise damaged(name, f"{path} names {checked_files.shown(part)}")
+            raise damaged(name, f"{path} names {files.shown(part)}")
     return [path, *(fetch(source, part, name) for part in parts)]
 
 
@@ -201,7 +201,7 @@ def _files(parts):
 def parsed(path):
     """Returns what a JSON file of a preset holds, a dictionary."""
     try:
-        return {**checked_files.parse_json(path.read_text("utf-8"))}
+        return {**files.parse_json(path.read_text("utf-8"))}
     except (OSError, TypeError, ValueError) as error:
         raise InputError(
             f"{path} must be a JSON file of a preset. Received: one that can "
@@ -232,7 +232,7 @@ def check_config(config, where):
             found = paths or [each.get("registered_name") or names]
             raise InputError(
                 "`preset` must name classes of Keras Hub alone, and no files. "
-                f"Received: {checked_files.shown(str(found[0]))} in {where}. "
+                f"Received: {files.shown(str(found[0]))} in {where}. "
                 "Take another preset: this one could run or read anything."
             )
     return config

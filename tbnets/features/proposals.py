@@ -10,10 +10,10 @@ import dataclasses
 
 import numpy as np
 
-from tbnets.checked_files import shown
-from tbnets.checked_numbers import checked_number
+from tbnets.checks import checked_number
 from tbnets.errors import InputError, check_choice, import_extra
 from tbnets.evaluation import boxes as box_math
+from tbnets.files import shown
 
 MOST_CANDIDATES = 2000
 IOU_THRESHOLDS = {"edge_boxes": 0.6, "selective_search": 0.8}

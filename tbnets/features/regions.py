@@ -11,13 +11,223 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.images import decode_photo
+from tbnets.data.photo_kinds import read_upright_sides
 from tbnets.errors import InputError, check_choice
 from tbnets.evaluation.boxes import check_boxes
-from tbnets.features.averaged_regions import AveragedFeatures
-from tbnets.features.cnn import LAST, in_float32, pooled_network
-from tbnets.features.cutting import BOXES, roi_pool, warped_crops
-from tbnets.features.folding import fold_batch_normalization
+from tbnets.features.cnn import (
+    LAST,
+    SQUEEZED,
+    fold_batch_normalization,
+    in_float32,
+    pooled_network,
+)
+from tbnets.features.cutting import BOXES, roi_average, roi_pool, warped_crops
 from tbnets.features.photo_features import build_described_cnn
+
+# Regions of a photo averaged from maps of one forward pass, with geometry.
+#
+# The photo is squeezed to the network's input, whatever its size, and the
+# network runs once. Each box is then averaged from one map or several of
+# different depths (`cutting.roi_average`), and where it lies is added. One
+# object serves the extraction and the exported graph, so that what was trained
+# on is what is served.
+
+GEOMETRY_DIM = 5
+
+
+def box_geometry(boxes, sides):
+    """Tells where in its photo a box lies, and how much of it it covers.
+
+    Args:
+        boxes: float32 `[k, 4]` in pixels.
+        sides: float32 `[2]`, width and height of the photo in pixels.
+
+    Returns:
+        float32 `[k, 5]`: x_min, y_min, x_max, y_max and the area, as
+        fractions of the photo's width, height and area.
+
+    Source: Mao et al. 2016, "Generation and Comprehension of Unambiguous
+    Object Descriptions", which adds these five to features of regions.
+    """
+    corners = boxes / tf.tile(sides, [2])
+    extents = corners[:, 2:] - corners[:, :2]
+    area = tf.reduce_prod(extents, axis=1, keepdims=True)
+    return tf.concat([corners, area], axis=1)
+
+
+class AveragedFeatures:
+    """Turns regions into features with one pass of the network a photo.
+
+    Args:
+        cnn: a `cnn.Cnn`, built for the size to which photos are squeezed.
+        layers: names of layers of maps, or `last`, the maps that a
+            classifier averages; a single name is a list of one. Features
+            of several stand side by side in this order.
+        geometry: whether `box_geometry` follows them.
+        grids: for each layer how many parts of each side of a box are
+            averaged by themselves: with 2 there are four times its
+            channels, which tell what is where in the box. None for 1 each.
+        scales: for each layer how many times as long the sides of a box are
+            made before, about its centre, cut off at the photo's edges:
+            above 1, what surrounds the box counts. None for 1 each.
+
+    Raises:
+        ValueError: a layer is unknown or gives no map, or grids or scales
+            are not one for each layer.
+
+    Example:
+        >>> cnn = build_cnn("EfficientNetLite2", "imagenet", image_size=448)
+        >>> extract = AveragedFeatures(cnn, ["last", "block14_add"])
+        >>> extract(read_photo("36979.jpg"), boxes).shape  # (k, 1405)
+    """
+
+    @in_float32()
+    def __init__(
+        self, cnn, layers=(LAST,), geometry=True, grids=None, scales=None
+    ):
+        self.cnn = cnn
+        self.layers = [layers] if isinstance(layers, str) else list(layers)
+        self.geometry = geometry
+        self.grids = _one_each("grids", self.layers, grids, 1)
+        self.scales = _one_each("scales", self.layers, scales, 0.1)
+        self._distinct = list(dict.fromkeys(self.layers))
+        outputs = cnn.outputs(self._distinct)
+        maps = {name: _map(cnn, name, output) for name, output in outputs}
+        network = keras.Model(cnn.network.inputs[0], list(maps.values()))
+        self.network = fold_batch_normalization(network)
+        pairs = zip(self.layers, self.grids)
+        dims = [int(maps[name].shape[-1]) * grid**2 for name, grid in pairs]
+        self.dim = GEOMETRY_DIM * geometry + sum(dims)
+        photo = tf.TensorSpec([None, None, 3], tf.uint8)
+        self._forward = tf.function(self.forward, [photo, BOXES])
+
+    def description(self) -> dict:
+        """Returns what makes the features, as the store's manifest keeps it."""
+        return {
+            **self.cnn.describe(self.layers, SQUEEZED),
+            "regions": "roi_average",
+            "grids": self.grids,
+            "scales": self.scales,
+            "geometry": self.geometry,
+        }
+
+    def forward(self, pixels, boxes):
+        """Computes the features of boxes of a photo, in the graph.
+
+        Args:
+            pixels: `[height, width, 3]`, RGB in [0, 255], upright, of any
+                number type; height and width may be unknown.
+            boxes: float32 `[k, 4]` in pixels of this photo; k may be 0.
+                What lies beyond the photo is cut off.
+
+        Returns:
+            float32 `[k, dim]`.
+        """
+        size = self.cnn.image_size
+        sides = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
+        boxes = tf.clip_by_value(boxes, 0, tf.tile(sides, [2]))
+        photo = tf.image.resize(pixels, [size] * 2, "bilinear", antialias=True)
+        maps = self.network(self.cnn.preprocess(photo[None]), training=False)
+        maps = dict(zip(self._distinct, tf.nest.flatten(maps)))
+        parts = []
+        for name, grid, scale in zip(self.layers, self.grids, self.scales):
+            places = _scaled(boxes, scale, sides) * _cells(maps[name], sides)
+            feature_map = tf.cast(maps[name][0], tf.float32)
+            parts.append(roi_average(feature_map, places, grid))
+        if self.geometry:
+            parts.append(box_geometry(boxes, sides))
+        return tf.concat(parts, axis=1)
+
+    def decode(self, image_bytes):
+        """Decodes a photo as far as `of_decoded` needs it, in the graph.
+
+        Args:
+            image_bytes: string `[]`, the content of a JPEG or PNG file.
+
+        Returns:
+            (pixels, sides): uint8 `[height, width, 3]`, upright, of a very
+            large JPEG at a part of its size (`images.decode_photo`); and
+            float32 `[2]`, width and height at its own size.
+
+        Raises:
+            tf.errors.InvalidArgumentError: see `images.decode_photo`.
+        """
+        pixels = decode_photo(image_bytes, self.cnn.image_size)
+        return pixels, tf.cast(read_upright_sides(image_bytes), tf.float32)
+
+    def of_decoded(self, pixels, sides, boxes):
+        """Computes the features of boxes of a decoded photo, in the graph.
+
+        Args:
+            pixels: what `decode` returned, with
+            sides: width and height.
+            boxes: float32 `[k, 4]` in pixels of the upright photo.
+
+        Returns:
+            float32 `[k, dim]`, those that `extract_regions` stores; nearly
+            those of a photo that was decoded at a part of its size.
+        """
+        decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
+        return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
+
+    def __call__(self, pixels, boxes) -> np.ndarray:
+        """Computes the features of any number of boxes of a photo.
+
+        Args:
+            pixels: uint8 `[height, width, 3]`, RGB, upright.
+            boxes: `[k, 4]`; k may be 0.
+
+        Returns:
+            float32 `[k, dim]`.
+
+        Raises:
+            ValueError: `boxes` are none, see `boxes.check_boxes`.
+        """
+        boxes = tf.constant(check_boxes(boxes), tf.float32)
+        return self._forward(tf.cast(pixels, tf.uint8), boxes).numpy()
+
+
+def _one_each(argument, layers, values, least):
+    """Returns a number for each layer, or says that they are not that."""
+    values = [1] * len(layers) if values is None else list(values)
+    if len(values) != len(layers) or min(values, default=least) < least:
+        raise InputError(
+            f"`{argument}` must be a number from {least} for each layer. "
+            f"Received: {argument}={values} for layers={layers}."
+        )
+    return values
+
+
+def _scaled(boxes, scale, sides):
+    """Makes boxes larger about their centres, within the photo."""
+    if scale == 1:
+        return boxes
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+    halves = (boxes[:, 2:] - boxes[:, :2]) * scale / 2
+    boxes = tf.concat([centres - halves, centres + halves], axis=1)
+    return tf.clip_by_value(boxes, 0, tf.tile(sides, [2]))
+
+
+def _cells(feature_map, sides):
+    """Returns `[4]`: cells of a map a pixel of the photo, for each edge."""
+    cells = tf.cast(tf.shape(feature_map)[2:0:-1], tf.float32)
+    return tf.tile(cells / sides, [2])
+
+
+def _map(cnn, name, output):
+    """Returns the map that a layer gives, or that it averages."""
+    kind = keras.layers.GlobalAveragePooling2D
+    averages = [x for x in cnn.network.layers if isinstance(x, kind)]
+    output = next((x.input for x in averages if x.output is output), output)
+    if len(output.shape) != 4:
+        raise InputError(
+            "`layers` must give maps [n, height, width, channels], or the "
+            f"average of one. Received: {name} of {cnn.name}, of shape "
+            f"{tuple(output.shape)}. Change --layers or --region_features."
+        )
+    return output
+
 
 CROPS_AT_ONCE = 32
 POOLED_AT_ONCE = 128

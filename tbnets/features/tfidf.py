@@ -16,11 +16,11 @@ from collections.abc import Sequence
 import numpy as np
 from typing_extensions import Self
 
-from tbnets.checked_numbers import checked_number
+from tbnets.checks import checked_number
 from tbnets.errors import InputError, import_extra
 from tbnets.features.caption_encoder import CaptionEncoder, word_counts
+from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
-from tbnets.text.words import count_words
 
 STOP_WORDS = frozenset(
     """

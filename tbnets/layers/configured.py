@@ -6,9 +6,8 @@ from typing import Any
 
 import keras
 
-from tbnets.checked_numbers import checked_number
+from tbnets.checks import checked_number, shown, with_parts
 from tbnets.errors import InputError
-from tbnets.short_repr import shown, with_parts
 
 
 def parameters_of(kind, method, base):

@@ -10,11 +10,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array
-from tbnets.checked_numbers import checked_number
+from tbnets.checks import Array, checked_number
 from tbnets.errors import InputError, check_choice
+from tbnets.layers.branch import SeededDropout
 from tbnets.layers.configured import ConfiguredLayer
-from tbnets.layers.dropout import SeededDropout
 
 TRAININGS = ("trained", "frozen")
 POOLINGS = ("last", "mean", "max")

@@ -11,9 +11,151 @@ written out: it goes through the rounds again, and is zero for all other pairs.
 from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
-from tbnets.losses import distances, miners, replicas, slopes
+from tbnets.losses import distances, miners, replicas
 from tbnets.losses.presets import TERMS
+from tbnets.startup import no_accelerator
+
+# Gradients by similarities, at a few pairs of each row -> by embeddings.
+#
+# With X the rows of a matrix of similarities, Y its columns and G the gradient
+# by it, that of X is G Y and that of Y is G^T X. G is zero but for the pairs
+# that a loss has picked. On CPUs G is never written out: the products are
+# those of a matrix of compressed sparse rows, and cost what their pairs cost.
+# XLA does not compile these, and accelerators are at their best where all is
+# dense: there G is put together first.
+
+
+def by_pairs():
+    """Tells whether products of single pairs run here: on CPUs without XLA.
+
+    A function that was traced without XLA keeps them: to compile it, let
+    `jit_compile` trace it.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    by_xla = control_flow_util.GraphOrParentsInXlaContext(graph)
+    return no_accelerator() and not by_xla
+
+
+class PairSlopes:
+    """Gradients of embeddings, which grow by each group of pairs.
+
+    Args:
+        sides: float32 `[rows, dim]` and `[columns, dim]`; of a set that is
+            compared with itself one, whose gradient is that of both.
+    """
+
+    def __init__(self, sides):
+        self._sides = sides
+
+    def of_pairs(self, pairs, values, turned=False):
+        """Returns what pairs add: a list of one gradient a side.
+
+        Args:
+            pairs: int32 `[n, 2]`, an anchor and its candidate, sorted by
+                anchor. A pair may be told more than once.
+            values: float32 `[n]`, the gradient by their similarities.
+            turned: Whether the anchors are columns, not rows.
+        """
+        anchors, candidates = self._sides[0], self._sides[-1]
+        if turned:
+            anchors, candidates = candidates, anchors
+        sizes = tf.shape(anchors)[0], tf.shape(candidates)[0]
+        slopes = tf.raw_ops.SparseTensorToCSRSparseMatrix(
+            indices=tf.cast(pairs, tf.int64),
+            values=values,
+            dense_shape=tf.cast(tf.stack(sizes), tf.int64),
+        )
+        found = [_product(slopes, candidates)]
+        # Turned round first: the product of a transpose takes five times as
+        # long.
+        slopes = tf.raw_ops.SparseMatrixTranspose(input=slopes, type=tf.float32)
+        found.append(_product(slopes, anchors))
+        if len(self._sides) == 1:
+            return [found[0] + found[1]]
+        return found[::-1] if turned else found
+
+    def of_sides(self, state):
+        """Returns the gradients of the sides, of all that was added."""
+        return state
+
+
+class MatrixSlopes:
+    """A matrix of slopes, as `PairSlopes`, and their products at the end."""
+
+    def __init__(self, sides):
+        self._sides = sides
+
+    def of_pairs(self, pairs, values, turned=False):
+        """Returns what pairs add: a list of one matrix."""
+        pairs = pairs[:, ::-1] if turned else pairs
+        sizes = [tf.shape(self._sides[i])[0] for i in (0, -1)]
+        num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
+        rows, columns = tf.unstack(tf.cast(pairs, tf.int64), axis=1)
+        # As a sum of segments it takes a third of the time of a scatter.
+        sums = tf.math.unsorted_segment_sum(
+            values, rows * num_columns + columns, num_rows * num_columns
+        )
+        return [tf.reshape(sums, [num_rows, num_columns])]
+
+    def of_sides(self, state):
+        """Returns the gradients of the sides."""
+        [slopes] = state
+        rows, columns = self._sides[0], self._sides[-1]
+        if len(self._sides) == 1:
+            return [tf.matmul(slopes + tf.transpose(slopes), rows)]
+        turned = tf.matmul(slopes, rows, transpose_a=True)
+        return [tf.matmul(slopes, columns), turned]
+
+
+def _product(sparse, dense):
+    return tf.raw_ops.SparseMatrixMatMul(a=sparse, b=dense)
+
+
+# The contrastive loss of pairs of a phrase and a region, each weighted.
+#
+# $$L = \sum_k w_k \Big( \sum_l [m - v_k^\top h_k + v_k^\top h_l]_+
+#     + \sum_l [m - h_k^\top v_k + h_k^\top v_l]_+ \Big)$$
+#
+# over the pairs (v_k, h_k) of a region and a phrase; h_l and v_l are the
+# phrases and regions that the pair is contrasted with. It is a `TripletLoss`
+# whose anchors have weights, so that any of its distances, reductions and
+# choices of negatives may be taken, or any other `RankingLoss`.
+
+
+def pair_views(regions, phrases, region_of, is_contrast, weights):
+    """Builds the views in which pairs are ranked, for `RankingLoss.of_views`.
+
+    Every phrase makes one pair with its region; a region may be in several,
+    and in each it is an anchor of its own.
+
+    Args:
+        regions: float32 `[num_regions, embedding_dim]`.
+        phrases: float32 `[num_phrases, embedding_dim]`.
+        region_of: int32 `[num_phrases]`, row of the region of each phrase.
+        is_contrast: bool `[num_regions, num_phrases]`, which of them are
+            contrasted: False where they might belong together.
+        weights: float32 `[num_phrases]`, of each pair.
+
+    Returns:
+        Dict of two `hinges.View`s by term: in `image_to_text` the region of
+        each pair ranks phrases, in `text_to_image` its phrase ranks regions.
+
+    Source: Niu et al. 2017, Eq. 9-10; departures: what is contrasted is told
+    from outside, where the paper does not say which phrases and regions are.
+    """
+    num_regions, num_phrases = tf.unstack(tf.shape(is_contrast))
+    own = tf.equal(region_of[:, None], tf.range(num_regions)[None, :])
+    others = ~tf.transpose(is_contrast) | own
+    anchors = tf.gather(regions, region_of)
+    itself = tf.eye(num_phrases, dtype=tf.bool)
+    of_anchors = tf.gather(tf.transpose(others), region_of)
+    return {
+        "image_to_text": View(anchors, phrases, itself, of_anchors, weights),
+        "text_to_image": View(phrases, regions, own, others, weights),
+    }
+
 
 # Terms that read one matrix of similarities: along its rows, its columns.
 _CROSS = TERMS[:2]
@@ -250,8 +392,8 @@ class _Triplets:
             upstream: float32 `[views, 3]`, the gradient by `sums`.
             sides: As `slopes` takes them.
         """
-        is_few = self.places is not None and slopes.by_pairs()
-        kind = slopes.PairSlopes if is_few else slopes.MatrixSlopes
+        is_few = self.places is not None and by_pairs()
+        kind = PairSlopes if is_few else MatrixSlopes
         products = kind(sides)
 
         def visit(pairs, match):

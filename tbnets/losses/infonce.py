@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.checked_numbers import checked_number
+from tbnets.checks import checked_number
 from tbnets.losses import distances, presets
 from tbnets.losses.ranking import RankingLoss
 

@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.annotations import Integers
+from tbnets.checks import Integers, of_fields
 from tbnets.losses import miners
-from tbnets.losses.checks import check_as_many, checked_row
-from tbnets.short_repr import of_fields
+from tbnets.losses.miners import check_as_many, checked_row
 
 
 class PositiveMasks(NamedTuple):

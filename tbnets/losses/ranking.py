@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.annotations import Array, Integers
-from tbnets.checked_numbers import checked_number
+from tbnets.checks import Array, Integers, checked_number, of_fields
 from tbnets.errors import InputError, check_choice
-from tbnets.losses import checks, hinges
+from tbnets.losses import hinges, miners
 from tbnets.losses.positives import PositiveMasks, positive_masks
 from tbnets.losses.replicas import gather, summed
-from tbnets.short_repr import of_fields
 
 TERMS = hinges.TERMS
 
@@ -123,10 +121,10 @@ class RankingLoss:
             return self.within_view(image_embeddings, text_embeddings)
         images = "image_embeddings", image_embeddings
         texts = "text_embeddings", text_embeddings
-        checks.check_as_many("image_ids", image_ids, *images)
-        checks.check_as_many("caption_image_ids", caption_image_ids, *texts)
+        miners.check_as_many("image_ids", image_ids, *images)
+        miners.check_as_many("caption_image_ids", caption_image_ids, *texts)
         if text_ids is not None:
-            checks.check_as_many("text_ids", text_ids, *texts)
+            miners.check_as_many("text_ids", text_ids, *texts)
         embeddings = image_embeddings, text_embeddings
         ids = image_ids, caption_image_ids, text_ids
         images, texts, *ids = gather(*embeddings, *ids)
@@ -151,9 +149,9 @@ class RankingLoss:
             ValueError: As above.
         """
         advice = "Of two views give image_ids and caption_image_ids too."
-        labels = checks.checked_row("labels", labels, advice=advice)
-        checks.check_as_many("labels", labels, "embeddings", embeddings)
-        [embeddings] = checks.checked_embeddings(embeddings=embeddings)
+        labels = miners.checked_row("labels", labels, advice=advice)
+        miners.check_as_many("labels", labels, "embeddings", embeddings)
+        [embeddings] = miners.checked_embeddings(embeddings=embeddings)
         embeddings, labels = gather(embeddings, labels)
         alone = copy.copy(self)
         alone.term_weights = dict.fromkeys(TERMS, 0.0) | {TERMS[2]: 1.0}
@@ -184,7 +182,7 @@ class RankingLoss:
             TypeError: If embeddings are no numbers.
             ValueError: If a shape is wrong, or a mask is not bool.
         """
-        images, texts = checks.checked_embeddings(
+        images, texts = miners.checked_embeddings(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
         )
         sizes = (x.shape[0] if x.shape.rank else None for x in (images, texts))
@@ -202,7 +200,7 @@ class RankingLoss:
             )
         sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
         names = (f"masks.{name}" for name in PositiveMasks._fields)
-        return PositiveMasks(*map(checks.checked_mask, names, masks, sizes))
+        return PositiveMasks(*map(miners.checked_mask, names, masks, sizes))
 
     def of_views(
         self,

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import keras
 import tensorflow as tf
 
-from tbnets.checked_numbers import checked_number
+from tbnets.checks import checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import distances, hinges, presets
 from tbnets.losses.ranking import RankingLoss

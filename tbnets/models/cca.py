@@ -12,15 +12,240 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Batch, Tensors
-from tbnets.checked_numbers import checked_dict, checked_number
+from tbnets.checks import Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import InputError
+from tbnets.losses import replicas
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.replicas import gather, num_replicas
-from tbnets.models import cca_solution as solution
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.models.pair_sums import PairSums
 from tbnets.models.two_branch import IDS, INPUTS
+
+# What canonical correlation analysis computes of covariances, in float64.
+
+NO_CORRELATION = 1e-6
+# What sums of float32 products know of a variance.
+ROUNDING = 1e-6
+
+
+def cholesky_factor(covariance, regularization, name):
+    """Returns the Cholesky factor of a regularised covariance.
+
+    Args:
+        covariance: float64 `[n, n]`; overwritten, so that big ones need less
+            memory.
+        regularization: share of the mean variance that is added to each
+            variance; larger is smoother.
+        name: what the features are of, for the error.
+
+    Returns:
+        float64 `[n, n]`, lower triangular.
+
+    Raises:
+        ValueError: features are not finite or never change, or the
+            covariance is singular.
+    """
+    mean_variance = np.trace(covariance) / len(covariance)
+    if not np.isfinite(mean_variance):
+        raise InputError(
+            f"The {name} features must hold finite numbers. Received: a mean "
+            f"variance of {mean_variance}. Look for NaN and infinity in them."
+        )
+    if not mean_variance > 0:
+        raise InputError(
+            f"The {name} features must differ from row to row. Received: none "
+            f"of {len(covariance)} ever changes. Extract them again."
+        )
+    diagonal = np.einsum("ii->i", covariance)
+    diagonal += regularization * mean_variance
+    try:
+        factor = np.linalg.cholesky(covariance)
+        # The share of a variance that the dimensions before leave open.
+        shares = np.einsum("ii->i", factor) ** 2 / diagonal
+    except np.linalg.LinAlgError:
+        shares = np.zeros(1)
+    if shares.min() <= ROUNDING:
+        raise InputError(
+            "`regularization` must be larger where features never change, are "
+            "sums of others or more than rows. Received: regularization="
+            f"{regularization:g}; the covariance of {len(covariance)} {name} "
+            "features can not be inverted. Set `regularization` to 0.5."
+        )
+    return factor
+
+
+def solve_cca(left, right, between, dim):
+    """Solves for the directions in which two views correlate most.
+
+    The left and right singular vectors of `L_x^-1 C_xy L_y^-T` are the
+    directions of whitened features, its singular values the correlations.
+
+    Args:
+        left: float64 `[n, n]`, `cholesky_factor` of the images.
+        right: float64 `[m, m]`, of the texts.
+        between: float64 `[n, m]`, covariance of images with texts.
+        dim: directions to keep, at most `min(n, m)`.
+
+    Returns:
+        (image_directions float64 `[n, dim]`, text_directions `[m, dim]`,
+        correlations `[dim]`, falling). A direction is scaled to a regularised
+        variance of 1; it is 0 where no correlation is left.
+
+    Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, whose constant on the
+    diagonal is not relative to the features' scale.
+    """
+    # The larger factor, of the texts, comes first: least memory at once.
+    whitened = np.linalg.solve(left, np.linalg.solve(right, between.T).T)
+    turned = len(left) > len(right)
+    inner = whitened.T if turned else whitened
+    squares, vectors = np.linalg.eigh(inner @ inner.T)
+    order = np.argsort(squares, kind="stable")[::-1][:dim]
+    correlations = np.sqrt(np.clip(squares[order], 0, 1))
+    kept = correlations > NO_CORRELATION
+    vectors = vectors[:, order] * kept
+    others = inner.T @ vectors / np.where(kept, correlations, 1)
+    if turned:
+        vectors, others = others, vectors
+    return (
+        np.linalg.solve(left.T, vectors),
+        np.linalg.solve(right.T, others),
+        correlations * kept,
+    )
+
+
+def with_background(mean, images, between, background, share):
+    """Adds regions without words to what pairs tell of images.
+
+    Texts get one dimension more: `[text - mean text; 1]` for the text of a
+    pair, `[0; 0]` for the text that background does not have.
+
+    Args:
+        mean: float64 `[n]`, mean of the images of pairs.
+        images: float64 `[n, n]`, their covariance; overwritten.
+        between: float64 `[n, m]`, their covariance with the texts.
+        background: `PairSums` whose images are the regions without words.
+        share: of the pairs among all rows, between 0 and 1.
+
+    Returns:
+        (mean `[n]`, images `[n, n]`, between `[n, m + 1]`) over all rows.
+    """
+    others = background.means()[0]
+    gap = mean - others
+    spread = share * (1 - share)
+    between = np.column_stack([share * between, spread * gap])
+    images *= share
+    images += (1 - share) * background.covariance(0, 0)
+    images += np.outer(spread * gap, gap)
+    return share * mean + (1 - share) * others, images, between
+
+
+def with_indicator(factor, share):
+    """Returns the Cholesky factor of texts with their dimension more.
+
+    What says whether a row is a pair is known exactly: it varies with no word
+    and needs no regularization.
+
+    Args:
+        factor: float64 `[m, m]`, `cholesky_factor` of the texts of pairs.
+        share: of the pairs among all rows.
+    """
+    factor = np.pad(np.sqrt(share) * factor, (0, 1))
+    factor[-1, -1] = np.sqrt(share * (1 - share))
+    return factor
+
+
+# Sums over the batches of an epoch, and the covariances they come to.
+
+
+class PairSums:
+    """Sums over matching pairs, from which their covariances come.
+
+    A plain object, so that Keras counts none of it among a model's weights.
+    Features are shifted by the mean of the first batch, so that a mean far
+    from 0 swallows no variance; batches are multiplied in float32 and summed
+    in float64.
+
+    Args:
+        num_images: size of image features.
+        num_texts: size of text features.
+    """
+
+    def __init__(self, num_images, num_texts):
+        sizes = num_images, num_texts
+        self.count = _zeros(is_known=True)
+        self.shifts = [_zeros(size, is_known=True) for size in sizes]
+        self.sums = [_zeros(size) for size in sizes]
+        kinds = (0, 0), (1, 1), (0, 1)
+        self.products = {(i, j): _zeros(sizes[i], sizes[j]) for i, j in kinds}
+
+    def add(self, images, texts, pairs):
+        """Adds a batch.
+
+        Args:
+            images: float32 `[n, num_images]`.
+            texts: float32 `[m, num_texts]`.
+            pairs: float32 `[n, m]`, 1 where image and text match, else 0.
+        """
+        rows, sides, is_first = [], (images, texts), self.count == 0
+        uses = tf.reduce_sum(pairs, 1), tf.reduce_sum(pairs, 0)
+        totals = [tf.linalg.matvec(*side, True) for side in zip(sides, uses)]
+        *totals, count = replicas.summed([*totals, tf.reduce_sum(pairs)])
+        for i, features in enumerate(sides):
+            mean = totals[i] / tf.maximum(count, 1)
+            shift = tf.where(is_first, _wide(mean), self.shifts[i])
+            self.shifts[i].assign(shift)
+            rows.append(features - tf.cast(shift, tf.float32))
+            used = rows[i] * uses[i][:, None]
+            self.sums[i].assign_add(_wide(tf.reduce_sum(used, 0)))
+            squares = tf.matmul(rows[i], used, transpose_a=True)
+            self.products[i, i].assign_add(_wide(squares))
+        texts_of_images = tf.matmul(pairs, rows[1])
+        between = tf.matmul(rows[0], texts_of_images, transpose_a=True)
+        self.products[0, 1].assign_add(_wide(between))
+        self.count.assign_add(_wide(count))
+
+    def means(self):
+        """Returns the means of images and texts over pairs, float64."""
+        count = _read(self.count)
+        sides = zip(self.shifts, self.sums)
+        return [_read(shift) + _read(total) / count for shift, total in sides]
+
+    def covariance(self, *sides):
+        """Returns the covariance of two of images (0) and texts (1), once.
+
+        The shift is the mean of one batch: what is left of the mean goes
+        here. The sum is given up for its covariance.
+        """
+        count = _read(self.count)
+        covariance = _read(self.products.pop(sides))
+        covariance /= count
+        left, right = [_read(self.sums[side]) / count for side in sides]
+        covariance -= np.outer(left, right)
+        return covariance
+
+
+def _zeros(*shape, is_known=False):
+    """Returns a variable that each replica has for itself.
+
+    Args:
+        *shape: of it.
+        is_known: whether all replicas have the same; else what they have is
+            summed where it is read.
+    """
+    kinds = tf.VariableAggregation
+    return tf.Variable(
+        tf.zeros(shape, tf.float64),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=kinds.ONLY_FIRST_REPLICA if is_known else kinds.SUM,
+    )
+
+
+def _read(variable):
+    return tf.convert_to_tensor(variable).numpy()
+
+
+def _wide(values):
+    return tf.cast(values, tf.float64)
 
 
 class _Solving(keras.callbacks.Callback):
@@ -264,15 +489,15 @@ class CCA(EmbeddingNetwork):
         means, images = found.means(), found.covariance(0, 0)
         between, share = found.covariance(0, 1), 1 / (1 + self.background)
         if others:
-            means[0], images, between = solution.with_background(
+            means[0], images, between = with_background(
                 means[0], images, between, others, share
             )
-        left = solution.cholesky_factor(images, self.regularization, "image")
+        left = cholesky_factor(images, self.regularization, "image")
         texts = found.covariance(1, 1)
-        right = solution.cholesky_factor(texts, self.regularization, "text")
+        right = cholesky_factor(texts, self.regularization, "text")
         if others:
-            right = solution.with_indicator(right, share)
-        *directions, self.correlations = solution.solve_cca(
+            right = with_indicator(right, share)
+        *directions, self.correlations = solve_cca(
             left, right, between, self.embedding_dim
         )
         weights = (1 + self.correlations) ** self.power

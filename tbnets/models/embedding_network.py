@@ -6,10 +6,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Batch, Tensors
-from tbnets.checked_numbers import checked_dict, checked_number
+from tbnets.checks import Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import check_kind
-from tbnets.layers.logit_scale import LogitScale
+from tbnets.layers.heads import LogitScale
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss

@@ -6,16 +6,21 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array, Batch, Integers, Tensors
-from tbnets.checked_numbers import checked_dict, checked_number
+from tbnets.checks import (
+    Array,
+    Batch,
+    Integers,
+    Tensors,
+    checked_dict,
+    checked_number,
+)
 from tbnets.errors import InputError
-from tbnets.losses.contrastive import pair_views
+from tbnets.losses.hinges import pair_views
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import LossOutput, RankingLoss
 from tbnets.losses.replicas import gather
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.models.sides import build_side, embed_side
-from tbnets.models.two_branch import IDS, INPUTS, ids_of
+from tbnets.models.two_branch import IDS, INPUTS, build_side, embed_side, ids_of
 
 _TOLD = "region_images", "region_of", "is_contrast", "weights"
 PAIRS = "regions", "phrase_nodes", *_TOLD

@@ -9,13 +9,15 @@ from typing import Any
 import keras
 
 from tbnets import layers, losses, models
-from tbnets.annotations import Path
+from tbnets.checks import Path
 from tbnets.data.localization import mining  # noqa: F401
 from tbnets.errors import InputError
-from tbnets.features import fisher_vectors, hub_text_encoder, image_encoders  # noqa: F401
+from tbnets.features import (
+    hub_texts,  # noqa: F401
+)
 from tbnets.features.cnn_weights import check_datasets
 from tbnets.models.two_branch import TwoBranchModel
-from tbnets.training import fused_optimizers  # noqa: F401
+from tbnets.training import optimizers  # noqa: F401
 
 # Keras finds the classes that a file names once they are registered, and they
 # are when their modules are imported.

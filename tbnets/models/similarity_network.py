@@ -6,18 +6,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array, Batch, Tensors
-from tbnets.checked_numbers import checked_dict, checked_number
+from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import check_choice, check_kind
-from tbnets.layers.pair_head import PairHead
+from tbnets.layers.heads import PairHead
 from tbnets.losses.logistic import (
     PAIR_LOSSES,
     LogisticOutput,
     SoftmaxOutput,
     logistic_loss,
+    own_images,
+    sample_pairs,
     softmax_loss,
 )
-from tbnets.losses.pairs import own_images, sample_pairs
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.replicas import gather, own_rows
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of

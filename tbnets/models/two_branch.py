@@ -8,22 +8,127 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.annotations import Array, Batch, Tensors
-from tbnets.checked_numbers import checked_dict, checked_number
-from tbnets.errors import InputError
+from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
+from tbnets.errors import InputError, check_kind
+from tbnets.layers.branch import SeededDropout
 from tbnets.layers.configured import parameters_of, repr_of
 from tbnets.losses import replicas
 from tbnets.losses.distances import similarities
-from tbnets.models import fit_arguments, worker_fit
-from tbnets.models.checked_model import CheckedModel
-from tbnets.models.sides import (
-    build_side,
-    check_sides,
-    draw_apart,
-    embed_side,
-)
-from tbnets.models.step_mean import StepMean
+from tbnets.models import fit_arguments
+from tbnets.models.fit_arguments import CheckedModel
 from tbnets.training.optimizers import current_learning_rate, loss_scale
+
+# The mean over an epoch of what each step reports.
+
+
+class StepMean(keras.metrics.Metric):
+    """Averages a scalar of each step.
+
+    As `keras.metrics.Mean` does, but replicas keep it for themselves: they all
+    report the same, so a mean of each is the mean of all, where Keras 3 would
+    sum both its variables over all replicas at each step.
+    """
+
+    def __init__(self, name):
+        super().__init__(name=name)
+        total_and_count = tf.Variable(
+            tf.zeros([2]),
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+        # A function: Keras 2 would count the variable among a model's weights.
+        self._total_and_count = lambda: total_and_count
+
+    def update_state(self, value):
+        """Counts the value of a step, a scalar."""
+        value = tf.cast(value, tf.float32)
+        self._total_and_count().assign_add([value, 1.0])
+
+    def result(self):
+        """Returns the mean of the steps so far, 0 before the first."""
+        both = tf.convert_to_tensor(self._total_and_count())
+        return tf.math.divide_no_nan(*tf.unstack(both))
+
+    def reset_state(self):
+        """Begins anew."""
+        self._total_and_count().assign(tf.zeros([2]))
+
+
+# A side of a two-branch model: a branch, and what encodes its inputs.
+
+SIDES = {
+    "image_branch": "tbnets.Branch((512, 256))",
+    "text_branch": "tbnets.Branch((512, 256))",
+    "image_encoder": "tbnets.SmallConvNet()",
+    "text_encoder": "tbnets.MeanOfWords(vocabulary.size)",
+}
+"""The layers of a network by their arguments, with an example of each."""
+
+
+def check_sides(model):
+    """Refuses a model whose branches or encoders are not layers."""
+    for name, example in SIDES.items():
+        part = getattr(model, name)
+        advice = f"Give for example {example}."
+        if part is not None or name.endswith("branch"):
+            check_kind(name, part, keras.layers.Layer, advice)
+
+
+def draw_apart(image_branch, text_branch):
+    """Lets the branches drop by different masks where seeds are the same.
+
+    Row i of either may be that of one pair: of equal masks a network learns
+    to find the pair by its mask.
+    """
+    seeds = {layer.seed for layer in _dropouts(image_branch)}
+    for layer in _dropouts(text_branch):
+        if layer.seed in seeds:
+            layer.draw_apart()
+
+
+def _dropouts(branch):
+    steps = getattr(branch, "steps", ())
+    return [step for step in steps if isinstance(step, SeededDropout)]
+
+
+def _output_dim(layer):
+    """Returns the size of what a built branch or encoder returns."""
+    size = getattr(layer, "output_dim", None)
+    if size is None:
+        raise InputError(
+            "A branch or encoder must tell its `output_dim`. Received: "
+            f"{type(layer).__name__} without. Set it in `__init__` or `build`."
+        )
+    return size
+
+
+def build_side(shape, encoder, branch):
+    """Builds an encoder, which may be None, and the branch behind it.
+
+    Args:
+        shape: of what comes in.
+        encoder: layer, or None.
+        branch: layer on what the encoder returns.
+
+    Returns:
+        The size of what the branch returns.
+    """
+    if encoder is not None:
+        if not encoder.built:
+            encoder.build(shape)
+        shape = (None, _output_dim(encoder))
+    if not branch.built:
+        branch.build(shape)
+    return _output_dim(branch)
+
+
+def embed_side(inputs, encoder, branch, training):
+    """Returns what a branch makes of inputs, behind an encoder if any."""
+    if encoder is not None:
+        inputs = encoder(inputs, training=training)
+    return branch(inputs, training=training)
+
 
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
@@ -259,7 +364,7 @@ class TwoBranchModel(CheckedModel):
             with strategy.scope():
                 optimizer.build(self.trainable_variables)
         if strategy.num_replicas_in_sync > 1:  # Keras' own can not do it.
-            return worker_fit.fit(**given.arguments)
+            return fit_arguments.fit(**given.arguments)
         return super().fit(*given.args[1:], **given.kwargs)
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:

@@ -3,11 +3,10 @@
 import pathlib
 import re
 
-from tbnets.annotations import Path
-from tbnets.checked_files import CheckedFile
+from tbnets.checks import Path
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
-from tbnets.files import write_text
+from tbnets.files import CheckedFile, write_text
 
 CHECKSUMS = "sha256.txt"
 ANSWERS = "answers.json"

@@ -9,11 +9,159 @@ import pathlib
 import re
 import string
 
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
 from tbnets.errors import InputError
-from tbnets.files import write_text
-from tbnets.serving import saved_files
-from tbnets.serving.export import is_batchable
+from tbnets.files import CheckedFile, write_text
+from tbnets.serving import protocol, saved_files
+from tbnets.serving.export import inputs_of, is_batchable
+from tbnets.serving.inputs import IMAGE_BYTES, TreeReader, is_trees
 from tbnets.serving.photo_reader import AT_ONCE
+from tbnets.text.trees import read_tree
+from tbnets.text.vocabulary import Vocabulary
+
+# Requests that a server answers before a model is given to clients.
+#
+# The first call of a graph is slow. TensorFlow Serving therefore asks a
+# version what stands in its `assets.extra/tf_serving_warmup_requests`, before
+# clients do: TFRecords of `PredictionLog`. One that fails makes the version
+# fail, so each request is answered once before it is written.
+
+WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
+SIZES = (1, 8, 32)
+"""How many rows the requests for a signature have."""
+MOST_BYTES = 4 << 20
+"""Bytes of an input beyond which a request has fewer rows."""
+_TEXTS = (
+    "a dog in the snow",
+    "two children are playing with a red ball on the beach",
+    "people",
+)
+_TREES = (
+    "(S (NP (DT a) (NN dog)) (PP (IN in) (NP (DT the) (NN snow))))",
+    "(NP (NNS people))",
+)
+_WIDTH, _HEIGHT = 96, 64
+
+
+def warm_up(folder):
+    """Writes requests for each signature of a SavedModel.
+
+    Args:
+        folder: of the SavedModel; its `assets.extra` is there.
+
+    Raises:
+        ImportError: the extra `serving` is not installed.
+        ValueError: a signature does not answer what it should.
+    """
+    write_requests(folder, tf.saved_model.load(str(folder)).signatures)
+
+
+def write_requests(folder, signatures):
+    """Writes requests for signatures, once they are answered; see `warm_up`.
+
+    Args:
+        folder: as of `warm_up`.
+        signatures: name -> concrete function whose arguments have the names
+            of its inputs.
+    """
+    records = []
+    for name, signature in signatures.items():
+        for size in SIZES:
+            log = protocol.api("prediction_log_pb2").PredictionLog()
+            request = log.predict_log.request
+            request.model_spec.signature_name = name
+            for key, array in _inputs(signature, size).items():
+                request.inputs[key].CopyFrom(protocol.to_proto(array))
+            _answer(request, signature)
+            records.append(log.SerializeToString())
+    with tf.io.TFRecordWriter(str(pathlib.Path(folder, WARMUP_FILE))) as file:
+        for record in records:
+            file.write(record)
+
+
+def read_requests(folder):
+    """Reads the requests of a SavedModel.
+
+    Args:
+        folder: of the SavedModel.
+
+    Returns:
+        list of `PredictRequest`; [] where it has none.
+
+    Raises:
+        ImportError: the extra `serving` is not installed.
+        ValueError: the file is damaged, or has other requests.
+    """
+    path = pathlib.Path(folder, WARMUP_FILE)
+    if not path.is_file():
+        return []
+    file, wanted = CheckedFile(path), "TFRecords of PredictionLog"
+    advice = "Export the model again, or remove the file."
+    log = protocol.api("prediction_log_pb2").PredictionLog
+    try:
+        records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+        entries = [log.FromString(record) for record in records]
+    except (tf.errors.OpError, DecodeError) as error:
+        file.refuse(wanted, " ".join(str(error).split()), advice=advice)
+    kinds = {entry.WhichOneof("log_type") for entry in entries}
+    if not kinds <= {"predict_log"}:
+        file.refuse(f"{wanted}, all predict_log", kinds, advice=advice)
+    return [entry.predict_log.request for entry in entries]
+
+
+def _answer(request, signature):
+    """Answers a request as a server does."""
+    tensors = {
+        name: tf.constant(protocol.to_array(name, proto), proto.dtype)
+        for name, proto in request.inputs.items()
+    }
+    try:
+        signature(**tensors)
+    except tf.errors.OpError as error:
+        raise InputError(
+            f"`{request.model_spec.signature_name}` must answer requests to "
+            f"warm up by. Received: {protocol.refusal(error)}. Leave it out: "
+            "--signatures names those to keep."
+        ) from error
+
+
+def _inputs(signature, size):
+    """Returns inputs of a signature: name -> array of so many rows."""
+    specs = inputs_of(signature)
+    sides = [spec.shape[1:].as_list() for spec in specs.values()]
+    widest = max(np.prod([n or 1 for n in one]) for one in sides)
+    size = int(min(size, max(1, MOST_BYTES // (4 * widest))))
+    return {name: _rows(spec, size) for name, spec in specs.items()}
+
+
+def _rows(spec, size):
+    """Returns an input, `size` rows of it where it has rows."""
+    shape = [size if n is None else n for n in spec.shape]
+    if spec.name == IMAGE_BYTES:
+        return np.full(shape, _photo(), object)
+    if spec.dtype == tf.string:
+        return np.resize(np.array(_TEXTS, object), shape)
+    if is_trees(spec):
+        reader = TreeReader(Vocabulary(("", "[UNK]")))
+        rows = reader.read([read_tree(text) for text in _TREES])
+        return np.resize(rows, (size, *rows.shape[1:]))
+    if spec.name == "boxes":
+        return np.tile(np.float32([0, 0, _WIDTH, _HEIGHT]), (size, 1))
+    if spec.name == "k":
+        return np.full(shape, 10, spec.dtype.as_numpy_dtype)
+    waves = np.cos(np.arange(np.prod(shape, dtype=int))).reshape(shape)
+    return waves.astype(spec.dtype.as_numpy_dtype)
+
+
+def _photo():
+    """Returns a JPEG of which no two parts are alike."""
+    x, y = np.meshgrid(np.arange(_WIDTH), np.arange(_HEIGHT))
+    pixels = np.stack([x * 2, y * 3, (x * y) % 256], axis=-1)
+    return tf.io.encode_jpeg(pixels.astype(np.uint8)).numpy()
+
 
 IMAGE = "tensorflow/serving:2.20.0"
 """The newest image of TensorFlow Serving, as of 2026-11-26."""

@@ -7,11 +7,417 @@ with a photo.
 """
 
 import dataclasses
+import functools
 
 import tensorflow as tf
 
+from tbnets.data.photo_kinds import require
+from tbnets.data.store.arrays import check_finite
 from tbnets.errors import InputError
+from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
+from tbnets.losses import distances
+from tbnets.serving import search_index
+from tbnets.serving.inputs import bounded, require_rows
+from tbnets.serving.photo_index import about
+from tbnets.serving.photo_reader import PhotoReader, require_photos
 from tbnets.text.vocabulary import Tokenizer
+
+# What a SavedModel that embeds images and texts can be asked.
+
+PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
+
+
+def two_branch_endpoints(
+    model, tokenizer, *, image_shape, read_photos=None, text_dim=None
+):
+    """Returns the endpoints of a model that embeds images and texts.
+
+    Signatures (`n` images, `m` captions, either may be 0):
+
+    - `embed_text`: `captions` string `[m]` (or `text_features` float32 `[m,
+      text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
+      `[m, embedding_dim]`; also the default;
+    - `embed_image`: `image_features` float32 `[n, *image_shape]` or
+      `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. Of
+      photos also `status`, string `[n]`: "", or what is wrong with a photo,
+      whose embedding is then 0;
+    - `embed_image_strict`, of photos: the same without `status`; one that is
+      none fails the call;
+    - `score`: both inputs -> `similarities` `[n, m]`: cosines, or the logits
+      of a model that learns to compare; a photo that is none fails the call;
+    - `compare`, of such a model alone, whose embeddings have no meaningful
+      cosines: `image_embeddings` float32 `[n, embedding_dim]` and
+      `text_embeddings` `[m, embedding_dim]` -> `similarities` `[n, m]`;
+    - `embed_features`: where photos are turned into feature vectors first,
+      `image_features` float32 `[n, feature_dim]` -> `embeddings`.
+
+    Args:
+        model: has `embed_images(images, training)` and `embed_text(texts,
+            training)`, both to float32 unit vectors `[n, embedding_dim]`;
+            one that learns to compare has `learned_similarity`, True, and
+            `similarities(image_embeddings, text_embeddings)`, too.
+        tokenizer: turns string `[m]` into what `embed_text` takes: a
+            `Tokenizer` or a `features.fisher_vectors.CaptionReader`; a
+            `serving.tree_reader.TreeReader` where texts are trees; None where
+            they are feature vectors. A `Tokenizer` without `max_tokens` gets
+            `doors.MOST_WORDS`.
+        image_shape: shape of one image as the model takes it: `(feature_dim,)`
+            or `(size, size, 3)`.
+        read_photos: None to serve such arrays; to serve JPEG and PNG files, a
+            function of TensorFlow operations, string `[n]` -> `[n,
+            *image_shape]`, as `images.decode_images` or a
+            `features.photo_features.PhotoFeatures`.
+        text_dim: dimension of text features; None where there is a tokenizer.
+
+    Raises:
+        ValueError: neither or both of `tokenizer` and `text_dim` are given.
+    """
+    if not isinstance(image_shape, tuple | list):
+        raise InputError(
+            "`image_shape` must be the shape of one image. Received: "
+            f"image_shape={image_shape!r}. Write (feature_dim,) or (size, "
+            "size, 3)."
+        )
+    tokenizer = bounded(tokenizer)
+    spec = text_spec(tokenizer, text_dim)
+    embed_text = inference(model.embed_text, tokenizer)
+    texts = Side("embed_text", "text_embeddings", spec, embed_text)
+    embed_arrays = inference(model.embed_images)
+    spec = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
+    images = Side("embed_image", "image_embeddings", spec, embed_arrays)
+    learned = getattr(model, "learned_similarity", False)
+    functions, photos = _compared(
+        images,
+        texts,
+        read_photos,
+        model.similarities if learned else distances.similarities,
+        model.embedding_dim if learned else None,
+    )
+    return Endpoints(functions, "embed_text", tokenizer, photos)
+
+
+def begin_with_photos(served, read_photos):
+    """Returns what a model that takes features of images has for photos.
+
+    Args:
+        served: the `Served`, whose signatures may be called in a graph.
+        read_photos: as in `two_branch_endpoints`.
+
+    Returns:
+        dict, name -> `tf.function`: what begins with images in
+        `two_branch_endpoints`.
+    """
+
+    def side(name, embeddings):
+        [spec] = served.inputs(name).values()
+        embed = served.signatures[name]
+        return Side(
+            name,
+            embeddings,
+            spec,
+            lambda rows: embed(**{spec.name: rows})["embeddings"],
+        )
+
+    def learned(rows, others):
+        pair = {"image_embeddings": rows, "text_embeddings": others}
+        return served.signatures["compare"](**pair)["similarities"]
+
+    functions, _ = _compared(
+        side("embed_image", "image_embeddings"),
+        side("embed_text", "text_embeddings"),
+        read_photos,
+        learned if served.has("compare") else distances.similarities,
+    )
+    del functions["embed_text"]
+    return functions
+
+
+def _compared(images, texts, read_photos, *compared):
+    """Returns functions of two `Side`s, and the `PhotoReader` or None.
+
+    Args:
+        images: of arrays.
+        texts: of what is compared with them.
+        read_photos: as in `two_branch_endpoints`.
+        *compared: as `endpoints.two_sided` takes them.
+    """
+    functions, photos = {}, None
+    if read_photos is not None:
+        arrays, photos = images, PhotoReader(read_photos)
+        functions["embed_image"], images = _of_photos(photos, arrays)
+        if arrays.spec.shape.rank == 2:
+            functions["embed_features"] = embedding(arrays)
+    return functions | two_sided(images, texts, *compared), photos
+
+
+def _of_photos(reader, arrays):
+    """Returns the endpoint that embeds photos, and the `Side` of strict ones.
+
+    Args:
+        reader: the `PhotoReader`.
+        arrays: the `Side` of what it makes of them.
+    """
+
+    def answers(images):
+        rows, status = reader.photos(images)
+        embeddings = arrays.embed(tf.ensure_shape(rows, arrays.spec.shape))
+        is_photo = tf.equal(status, "")[:, None]
+        return tf.where(is_photo, embeddings, 0.0), status
+
+    # Functions of their own, so that the SavedModel has them once.
+    answers = tf.function(answers, input_signature=[PHOTOS], autograph=False)
+
+    @tf.function(input_signature=[PHOTOS], autograph=False)
+    def embed_image(images):
+        embeddings, status = answers(images)
+        return {"embeddings": embeddings, "status": status}
+
+    def embed_strictly(images):
+        return require_photos(*answers(images))
+
+    strict = Side(
+        "embed_image_strict", arrays.embeddings, PHOTOS, embed_strictly
+    )
+    return embed_image, strict
+
+
+# What a SavedModel can be asked about regions and the phrases for them.
+
+
+def region_endpoints(
+    model, tokenizer, *, region_dim, text_dim=None, read_regions=None
+):
+    """Returns the endpoints of a model that embeds regions and phrases.
+
+    Signatures (`n` regions, `m` phrases):
+
+    - `embed_phrases`: `phrases` string `[m]` (or `text_features` float32 `[m,
+      text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
+      `[m, embedding_dim]`; the default;
+    - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
+      `embeddings` `[n, embedding_dim]`;
+    - `compare`: `phrase_embeddings` and `region_embeddings` ->
+      `similarities` `[m, n]`, larger is closer;
+    - `score`: phrases and `region_features` -> `similarities` `[m, n]`;
+    - `localize`, where photos can be read: phrases, `image_bytes` string
+      `[]` and `boxes` float32 `[n, 4]` in pixels of the upright photo ->
+      `similarities` `[m, n]` and `status`, string `[]`: "", or what is wrong
+      with the photo, of which all similarities are then 0;
+    - `localize_strict`: the same without `status`; what is no photo fails the
+      call.
+
+    Args:
+        model: has `embed_images`, `embed_text` and `similarities`, as
+            `models.two_branch.TwoBranchModel`.
+        tokenizer: turns strings into what `embed_text` takes; None where
+            phrases are feature vectors; a `serving.tree_reader.TreeReader`
+            where they are trees.
+        region_dim: features of a region.
+        text_dim: features of a phrase; None where there is a tokenizer.
+        read_regions: what a `photo_reader.PhotoReader` takes of regions; None
+            for no `localize`.
+    """
+    tokenizer = bounded(tokenizer)
+    spec = text_spec(tokenizer, text_dim, "phrases")
+    embed_phrases = inference(model.embed_text, tokenizer)
+    phrases = Side("embed_phrases", "phrase_embeddings", spec, embed_phrases)
+    regions = _regions(region_dim, model.embed_images)
+
+    def similarities(texts, rows):
+        return tf.transpose(model.similarities(rows, texts))
+
+    functions = two_sided(phrases, regions, similarities, model.embedding_dim)
+    reader = None
+    if read_regions is not None:
+        reader = PhotoReader(read_regions)
+        functions |= _localization(reader, phrases, regions, similarities)
+    return Endpoints(functions, "embed_phrases", tokenizer, reader)
+
+
+def node_endpoints(model, reader, region_dim):
+    """Returns the endpoints of a model that embeds noun phrases and regions.
+
+    Signatures (`m` trees, `p` noun phrases in them, `n` regions):
+
+    - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
+      `embeddings` float32 `[n, embedding_dim]`;
+    - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings`
+      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, which of the trees
+      each phrase is in, and `spans` int32 `[p, 2]`, its words.
+
+    Args:
+        model: a `models.hm_lstm.HMLSTM`.
+        reader: `serving.tree_reader.TreeReader`.
+        region_dim: features of a region.
+
+    Returns:
+        dict, name -> `tf.function`.
+    """
+
+    @tf.function(input_signature=[reader.spec])
+    def embed_noun_phrases(rows):
+        embeddings, captions, spans = model.embed_noun_phrases(reader(rows))
+        return {"embeddings": embeddings, "captions": captions, "spans": spans}
+
+    return {
+        "embed_regions": embedding(_regions(region_dim, model.embed_regions)),
+        "embed_noun_phrases": embed_noun_phrases,
+    }
+
+
+def _regions(region_dim, method):
+    """Returns the `Side` of regions, which a network's method embeds."""
+    spec = tf.TensorSpec([None, region_dim], tf.float32, "region_features")
+    return Side("embed_regions", "region_embeddings", spec, inference(method))
+
+
+def _localization(reader, phrases, regions, similarities):
+    """Returns the endpoints that begin with a photo.
+
+    Args:
+        reader: a `PhotoReader`.
+        phrases: a `Side`, and
+        regions: another, of what the reader makes of boxes.
+        similarities: function of embeddings of both.
+    """
+    photo = tf.TensorSpec([], tf.string, "image_bytes")
+    signature = [phrases.spec, photo, tf.TensorSpec([None, 4], name="boxes")]
+
+    # A function of its own, so that the SavedModel has it once.
+    @tf.function(input_signature=signature, autograph=False)
+    def answers(texts, image_bytes, boxes):
+        boxes = require_rows(
+            boxes,
+            tf.reduce_all(boxes[:, :2] <= boxes[:, 2:], axis=1),
+            "`boxes` must be corners, x_min <= x_max and y_min <= y_max. "
+            "Received: others in row",
+        )
+        rows, status = reader.regions(image_bytes, boxes)
+        rows = tf.ensure_shape(rows, regions.spec.shape)
+        values = similarities(phrases.embed(texts), regions.embed(rows))
+        return tf.where(tf.equal(status, ""), values, 0.0), status
+
+    @tf.function(input_signature=signature, autograph=False)
+    def localize(texts, image_bytes, boxes):
+        values, status = answers(texts, image_bytes, boxes)
+        return {"similarities": values, "status": status}
+
+    @tf.function(input_signature=signature, autograph=False)
+    def localize_strict(texts, image_bytes, boxes):
+        found = answers(texts, image_bytes, boxes)
+        return {"similarities": require_photos(*found)}
+
+    return {"localize": localize, "localize_strict": localize_strict}
+
+
+# The endpoint `search`: a model's own index, in its graph.
+#
+# The embeddings are variables, one a shard, and so are the ids. Queries are
+# embedded, compared with a tile after the other, and the best of all tiles
+# come out, as `search_index.SearchIndex.search` finds them.
+
+
+def add_search(index):
+    """Returns what `reexport.reexport` takes as `add`: a search of an index.
+
+    Args:
+        index: the `SearchIndex`, which must be of the model's embeddings; all
+            of it is compared with its checksums.
+
+    Returns:
+        Function of a `Served` -> dict of `tf.function`s: `search`, of texts as
+        `embed_text` takes them and `k` int32 `[]`, from 1 -> `ids` strings and
+        `similarities` float32 `[m, min(k, n)]`, best first; of rows as
+        similar the first one comes first.
+
+    Raises:
+        ValueError: the index is empty or damaged.
+    """
+    if not len(index):
+        raise InputError(
+            "`index` must hold an embedding. Received: index="
+            f"{index.path}, which is empty. Put photos into it."
+        )
+    index.store.verify()
+    check_finite(index.store)
+
+    def add(served):
+        if not served.has("embed_text", "embed_image"):
+            raise InputError(
+                "`model` must be a network for whole images. Received: "
+                f"{served.path}, which has {sorted(served.signatures)}. Take "
+                "another, or export without an index."
+            )
+        index.check_embedded_by(about(served))
+        [spec] = served.inputs("embed_text").values()
+        shards = [tf.Variable(one, trainable=False) for one in index.shards]
+        ids = tf.Variable(tf.constant(index.ids), trainable=False)
+        embed = served.signatures["embed_text"]
+        find = functools.partial(_find, shards, served.signatures)
+
+        @tf.function(
+            input_signature=[spec, tf.TensorSpec([], tf.int32, "k")],
+            autograph=False,
+        )
+        def search(texts, k):
+            k = require(k, k > 0, "`k` must be at least 1. Received:", k)
+            queries = embed(**{spec.name: texts})["embeddings"]
+            rows, similarities = find(queries, k)
+            return {"ids": ids.sparse_read(rows), "similarities": similarities}
+
+        return {"search": search}
+
+    return add
+
+
+def _find(shards, signatures, queries, k):
+    """Returns the best rows of shards, a few queries at a time.
+
+    Args:
+        shards: variables `[n_i, dim]`.
+        signatures: of the model; of `compare` queries come one by one.
+        queries: float32 `[m, dim]`.
+        k: int32 `[]`.
+    """
+    size, options = search_index.QUERIES_AT_ONCE, {}
+    if "compare" in signatures:
+        size = 1
+        options = {
+            "similarities": functools.partial(_learned, signatures["compare"]),
+            "rows_at_once": PAIRS_AT_ONCE,
+        }
+    total = sum(shard.shape[0] for shard in shards)
+    # Of no query, once too: an array of nothing has no shape.
+    blocks = tf.maximum(-(-tf.shape(queries)[0] // size), 1)
+
+    def one(block, arrays):
+        some = queries[block * size : (block + 1) * size]
+        found = search_index.top_k(some, shards, k, **options)
+        return block + 1, [a.write(block, x) for a, x in zip(arrays, found)]
+
+    arrays = [
+        tf.TensorArray(
+            dtype, blocks, infer_shape=False, element_shape=[None, None]
+        )
+        for dtype in (tf.int32, tf.float32)
+    ]
+    _, arrays = tf.while_loop(
+        lambda block, _: block < blocks, one, (0, arrays), parallel_iterations=1
+    )
+    count = tf.minimum(k, total)
+    return [
+        tf.ensure_shape(tf.reshape(array.concat(), [-1, count]), [None, None])
+        for array in arrays
+    ]
+
+
+def _learned(compare, queries, rows):
+    """Returns what a model's endpoint says of queries and rows."""
+    pairs = {
+        "image_embeddings": tf.cast(rows, tf.float32),
+        "text_embeddings": queries,
+    }
+    return tf.transpose(compare(**pairs)["similarities"])
 
 
 @dataclasses.dataclass(frozen=True)

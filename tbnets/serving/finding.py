@@ -11,8 +11,11 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Boxes, Path, Photo, Photos
-from tbnets.checked_numbers import (
+from tbnets.checks import (
+    Boxes,
+    Path,
+    Photo,
+    Photos,
     check_finite,
     checked_array,
     checked_number,
@@ -26,7 +29,7 @@ from tbnets.data.images import (
     read_photo_sizes,
 )
 from tbnets.errors import InputError, check_kind
-from tbnets.evaluation import choices
+from tbnets.evaluation import correspondences
 from tbnets.evaluation.boxes import (
     check_boxes,
     clip_boxes,
@@ -35,9 +38,9 @@ from tbnets.evaluation.boxes import (
 from tbnets.features.proposals import proposer_of
 from tbnets.serving import photo_index
 from tbnets.serving import search as searching
-from tbnets.serving.entries import about
+from tbnets.serving.inputs import IMAGE_BYTES, Texts
+from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import SearchIndex
-from tbnets.serving.served_inputs import IMAGE_BYTES, Texts
 
 SUPPRESSION = 0.5
 """A region that overlaps a better one by more is no answer of its own."""
@@ -279,8 +282,10 @@ def find(  # noqa: PLR0913  (a choice is three of them)
     top = checked_number("top", top, 1, whole=True)
     given = choice, choice_temperature, choice_area_exponent
     told = own_choice(model) if choice is None else {}
-    told |= {k: v for k, v in zip(choices.CHOOSING, given) if v is not None}
-    way = choices.checked_choice(**told)
+    told |= {
+        k: v for k, v in zip(correspondences.CHOOSING, given) if v is not None
+    }
+    way = correspondences.checked_choice(**told)
     content = read_content(photo)  # Once: pixels are made a file of.
     try:
         if boxes is None:
@@ -291,7 +296,7 @@ def find(  # noqa: PLR0913  (a choice is three of them)
         similarities = model.localize(phrases, content, boxes)
     except BrokenImageError as error:
         raise BrokenImageError(photo, error.reason) from error
-    scores, answers = choices.answers(similarities, boxes, way)
+    scores, answers = correspondences.answers(similarities, boxes, way)
     answers, found = answers.astype(np.float32), []
     for row, score, own in zip(similarities, scores, answers):
         kept = non_maximum_suppression(boxes, score, SUPPRESSION, top)
@@ -302,7 +307,9 @@ def find(  # noqa: PLR0913  (a choice is three of them)
 def own_choice(model):
     """Returns how a model chooses where nobody says: name -> value; or {}."""
     told = model.metadata.get("metadata", {}).get("choice", {})
-    return {name: told[name] for name in choices.CHOOSING if name in told}
+    return {
+        name: told[name] for name in correspondences.CHOOSING if name in told
+    }
 
 
 def localize(

@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.annotations import Array, Path
-from tbnets.checked_files import is_kind
-from tbnets.checked_numbers import refuse_single
+from tbnets.checks import Array, Path, refuse_single, short_repr, shown
 from tbnets.data.store.manifest import MANIFEST, Shard, write_manifest
-from tbnets.data.store.row_file import RowFile
+from tbnets.data.store.npy import RowFile
 from tbnets.data.store.shards import open_array, open_store
 from tbnets.data.store.writer import (
     check_ids,
@@ -30,15 +28,15 @@ from tbnets.data.store.writer import (
     write_shard,
 )
 from tbnets.errors import InputError, check_kind
+from tbnets.files import is_kind
 from tbnets.locks import FolderLock
-from tbnets.serving import approximate_search
+from tbnets.serving import search_index
 from tbnets.serving.search_index import (
     EMBEDDED_BY,
     NOTES,
     SearchIndex,
     check_is_index,
 )
-from tbnets.short_repr import short_repr, shown
 
 SHARD_ROWS = 32768
 """Rows of a shard, at most: what is written again where one row goes."""
@@ -238,7 +236,7 @@ class IndexWriter:
         write_manifest(self.path, self._manifest)
         self._is_new = False
         named = {name for shard in shards for name in shard.sha256}
-        named.add(approximate_search.file_of(self.path, shards).name)
+        named.add(search_index.file_of(self.path, shards).name)
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()

@@ -6,12 +6,194 @@ file, read one, call another machine. So what is exported, and what is loaded
 again, has ops that compute and no others.
 """
 
+import copy
 import re
+import zlib
 
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 from tbnets.errors import InputError
+
+# Weights kept as float16 and computed with as float32.
+#
+# An exported model is then half as large. The graph of a function is written
+# anew: where it reads a weight, it reads the float16 copy and casts that, and
+# all that follows is as before. Vectors stay float32: they are few, and
+# variances of batch normalisation may lie beyond what float16 holds.
+
+_FLOAT, _HALF = tf.float32.as_datatype_enum, tf.float16.as_datatype_enum
+_READS = {
+    # What reads a variable -> the name of its output.
+    "ReadVariableOp": "value",
+    "ResourceGather": "output",
+}
+_CALLS = re.compile("(Stateful|Stateless)?(PartitionedCall|While|If|Case)")
+"""What calls functions: the last two have an input before their arguments."""
+
+
+def copy_halved(variables):
+    """Copies the weights that are kept as float16.
+
+    Args:
+        variables: `tf.Variable`s; those of float32 and at least two axes are
+            copied.
+
+    Returns:
+        dict, `id` of a variable -> its float16 copy.
+
+    Raises:
+        ValueError: a weight is beyond what float16 holds.
+    """
+    halves = {}
+    for variable in variables:
+        if variable.dtype != tf.float32 or variable.shape.rank < 2:
+            continue
+        values = tf.cast(variable, tf.float16)
+        if not bool(tf.reduce_all(tf.math.is_finite(values))):
+            largest = float(tf.reduce_max(tf.abs(variable)))
+            raise InputError(
+                "`half_precision` must come with weights of at most 65504. "
+                f"Received: {variable.name} with {largest:g}. Export without."
+            )
+        name = variable.name.partition(":")[0]
+        halves[id(variable)] = tf.Variable(values, trainable=False, name=name)
+    return halves
+
+
+def with_halves(function, halves):
+    """Returns a function that does the same with float16 weights.
+
+    Args:
+        function: concrete function whose arguments are tensors.
+        halves: what `copy_halved` returned for its variables.
+
+    Returns:
+        A concrete function to be saved, which reads none of the variables
+        copied.
+
+    Raises:
+        ValueError: a weight is read in a way that is not known here.
+    """
+    kept = [one for one in function.variables if id(one) in halves]
+    by_handle = {id(one.handle): halves[id(one)].handle for one in kept}
+    outer, inner = function.captured_inputs, function.graph.inputs
+    count = len(inner) - len(outer)
+    arguments, captured = inner[:count], list(zip(inner[count:], outer))
+    graph_def = _Rewriter(function.graph.as_graph_def()).rewrite(
+        {old.op.name for old, handle in captured if id(handle) in by_handle},
+        {old.op.name for old in inner},
+    )
+
+    @tf.function(
+        input_signature=function.structured_input_signature[0], autograph=False
+    )
+    def call(*inputs):
+        here = {old.name: new for old, new in zip(arguments, inputs)}
+        for old, handle in captured:  # They become part of the graph.
+            here[old.name] = tf.identity(by_handle.get(id(handle), handle))
+        outputs = tf.graph_util.import_graph_def(
+            graph_def,
+            here,
+            [output.name for output in function.outputs],
+            name="",
+        )
+        return tf.nest.pack_sequence_as(function.structured_outputs, outputs)
+
+    return call.get_concrete_function()
+
+
+class _Rewriter:
+    """Writes a graph anew, and of its functions those that it calls.
+
+    Args:
+        graph_def: `GraphDef`; its nodes are changed in place.
+    """
+
+    def __init__(self, graph_def):
+        self.graph_def = graph_def
+        library = graph_def.library.function
+        self.before = {one.signature.name: one for one in library}
+        self.after = {}  # (name before, halved arguments) -> function.
+
+    def rewrite(self, halved, dropped):
+        """Returns the `GraphDef`.
+
+        Args:
+            halved: names of the nodes that are handles of float16 weights.
+            dropped: names of nodes to leave out.
+        """
+        nodes = [n for n in self.graph_def.node if n.name not in dropped]
+        nodes, _ = self._rewrite_nodes(nodes, halved, in_body=False)
+        result = tf.compat.v1.GraphDef(versions=self.graph_def.versions)
+        result.node.extend(nodes)
+        result.library.function.extend(self.after.values())
+        return result
+
+    def _rewrite_nodes(self, nodes, halved, in_body):
+        """Returns nodes of the graph, or of a function's body.
+
+        And how outputs in a body are called now: name before -> name.
+        """
+        written, renamed = [], {}
+        for node in nodes:
+            inputs = [i.partition(":")[0] for i in node.input if i[0] != "^"]
+            places = [i for i, name in enumerate(inputs) if name in halved]
+            if places and node.op in _READS:
+                written += _read_and_cast(node, in_body)
+                renamed[f"{node.name}:{_READS[node.op]}:0"] = f"{node.name}:y:0"
+                continue
+            if places and not _CALLS.fullmatch(node.op):
+                raise InputError(
+                    "`half_precision` must come with a graph that reads its "
+                    f"weights by {', '.join(_READS)}. Received: {node.name}, a "
+                    f"{node.op}. Export without."
+                )
+            before = node.op.endswith(("If", "Case"))
+            places = tuple(i - before for i in places)
+            for call in calls(node):
+                call.name = self._rewrite_function(call.name, places)
+            written.append(node)
+        for node in written:
+            node.input[:] = [renamed.get(name, name) for name in node.input]
+        return written, renamed
+
+    def _rewrite_function(self, name, places):
+        """Returns the name of a function that takes float16 in some places."""
+        if (name, places) in self.after:
+            return self.after[name, places].signature.name
+        function = copy.deepcopy(self.before[name])
+        self.after[name, places] = function
+        if places:
+            # The same in every graph that shares the function.
+            which = zlib.crc32(repr(places).encode())
+            function.signature.name = f"{name}_half_{which:08x}"
+        arguments = [argument.name for argument in function.signature.input_arg]
+        halved = {arguments[place] for place in places}
+        nodes, renamed = self._rewrite_nodes(
+            function.node_def, halved, in_body=True
+        )
+        nodes = copy.deepcopy(nodes)
+        for key, value in function.ret.items():
+            function.ret[key] = renamed.get(value, value)
+        del function.node_def[:]
+        function.node_def.extend(nodes)
+        return function.signature.name
+
+
+def _read_and_cast(node, in_body):
+    """Returns a node that reads float16, and one by the old name that casts.
+
+    In the body of a function an output goes by the name that its op gives it.
+    """
+    read, cast = copy.deepcopy(node), type(node)(name=node.name, op="Cast")
+    read.name = f"{node.name}/half"
+    read.attr["dtype"].type = _HALF
+    output = f":{_READS[node.op]}" if in_body else ""
+    cast.input.append(f"{read.name}{output}:0")
+    cast.attr["SrcT"].type, cast.attr["DstT"].type = _HALF, _FLOAT
+    return [read, cast]
+
 
 TF_TEXT_SERVING_OPS = frozenset(
     """

@@ -8,11 +8,11 @@ Its ops are TensorFlow's own, which run wherever a SavedModel does.
 
 import tensorflow as tf
 
-from tbnets.checked_numbers import checked_number
-from tbnets.data import photo_head
-from tbnets.data.pipelines import untuned
+from tbnets.checks import checked_number
+from tbnets.data import photo_kinds
+from tbnets.data.batches import untuned
 from tbnets.errors import InputError
-from tbnets.serving.doors import require_rows
+from tbnets.serving.inputs import require_rows
 
 AT_ONCE = 10
 """Photos decoded at a time; each of them may take its memory."""
@@ -96,14 +96,14 @@ class PhotoReader:
     """
 
     def __init__(self, read):
-        self.max_pixels = photo_head.MAX_PIXELS
+        self.max_pixels = photo_kinds.MAX_PIXELS
         self.is_traced = False
         self._read = read
 
     def _decode(self, image_bytes):
         """Decodes a photo once its sides are known to be allowed."""
         self.is_traced = True
-        content, _ = photo_head.small_enough(image_bytes, self.max_pixels)
+        content, _ = photo_kinds.small_enough(image_bytes, self.max_pixels)
         if hasattr(self._read, "decode"):
             return self._read.decode(content)
         return self._read([content])[0]
@@ -163,7 +163,7 @@ def status_of(image_bytes, decoded, max_pixels):
     """
 
     def is_small(one):
-        sides = photo_head.read_sides(one, 2**62)
+        sides = photo_kinds.read_sides(one, 2**62)
         return tf.reduce_prod(tf.cast(sides, tf.float64)) <= max_pixels
 
     def reasons():
@@ -173,7 +173,7 @@ def status_of(image_bytes, decoded, max_pixels):
             f"has more than {max_pixels} pixels",
             "does not decode",
         )
-        is_known = photo_head.is_known(image_bytes)
+        is_known = photo_kinds.is_known(image_bytes)
         status = tf.where(is_known, status, "is of another kind")
         is_empty = tf.equal(tf.strings.length(image_bytes), 0)
         return tf.where(is_empty, "is empty", status)
@@ -194,7 +194,7 @@ def limit_pixels(endpoints, max_pixels):
         ValueError: they take no photos or were traced, or it is no such
             number.
     """
-    most = photo_head.MAX_PIXELS
+    most = photo_kinds.MAX_PIXELS
     checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
     photos = endpoints.photos
     if photos is None or photos.is_traced:

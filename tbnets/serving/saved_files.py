@@ -11,10 +11,10 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tbnets.checked_files import CheckedFile, shown
 from tbnets.data.photos import list_files
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError, MissingFileError, check_kind
+from tbnets.files import CheckedFile, shown
 from tbnets.serving.checksums import differences
 from tbnets.serving.ops import MOST_GRAPH_BYTES, foreign_ops
 from tbnets.text.vocabulary import Vocabulary

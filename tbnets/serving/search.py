@@ -6,13 +6,13 @@ would.
 
 import numpy as np
 
-from tbnets.checked_numbers import check_finite, refuse_single
+from tbnets.checks import check_finite, refuse_single
 from tbnets.data.images import BrokenImageError
 from tbnets.errors import InputError
 from tbnets.files import readable
 from tbnets.progress import progress_bar
 from tbnets.serving.search_index import SearchIndex
-from tbnets.text.words import split_words
+from tbnets.text.vocabulary import split_words
 
 BATCH_SIZE = 256
 PHOTO_BATCH_SIZE = 32

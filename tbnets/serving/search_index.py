@@ -11,17 +11,25 @@ called by what is in it and never changed: `index_writer.IndexWriter` puts other
 shards in its place, and who has it open still has what was there.
 """
 
+import hashlib
 import json
 import os
 import pathlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from tbnets.annotations import Array, Path
-from tbnets.checked_files import is_kind, shown
-from tbnets.checked_numbers import as_numbers, check_finite, checked_number
+from tbnets.checks import (
+    Array,
+    Path,
+    as_numbers,
+    check_finite,
+    checked_number,
+    short_repr,
+)
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.shards import FeatureStore, open_store
 from tbnets.errors import (
@@ -29,9 +37,86 @@ from tbnets.errors import (
     MissingFileError,
     UserError,
     check_kind,
+    import_extra,
 )
-from tbnets.serving import exact_search
-from tbnets.short_repr import short_repr
+from tbnets.files import CheckedFile, is_kind, shown, write_atomically
+
+# The best rows for each query, exactly, however many rows there are.
+#
+# Rows are compared a tile at a time, so that memory is needed for the answers
+# and for two tiles of similarities. The same code runs on arrays, a mapped
+# file for one, and in a graph on variables.
+
+QUERIES_AT_ONCE = 64
+"""So many queries read a tile together: the sum of both bounds memory."""
+ROWS_AT_ONCE = 32768
+CAST_AT_ONCE = 8192
+"""Rows that are not float32 are cast a few at a time, within the cache."""
+TILES_AT_ONCE = 2
+"""What one tile waits for, another one computes meanwhile."""
+
+
+def cosines(queries, rows):
+    """Returns the dot products of float32 queries with rows, `[m, n]`.
+
+    Args:
+        queries: float32 `[m, dim]`.
+        rows: `[n, dim]` of any float.
+    """
+    # Unlike `tf.matmul`, these copy no array that is given to them.
+    if rows.dtype != "float32":
+        rows = tf.raw_ops.Cast(x=rows, DstT=tf.float32)
+    return tf.raw_ops.MatMul(a=queries, b=rows, transpose_b=True)
+
+
+def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
+    """Finds the best rows for each query.
+
+    Args:
+        queries: float32 `[m, dim]`.
+        shards: list of `[n_i, dim]`, arrays or variables; the rows of one
+            follow on those of the one before.
+        k: answers for each query, from 1; an int, or int32 `[]`.
+        similarities: function of queries and some rows -> float32 `[m, n]`,
+            larger is closer.
+        rows_at_once: rows of a tile, at most.
+
+    Returns:
+        `(rows, similarities)`: int32 and float32 `[m, min(k, n)]`, best first;
+        of rows as similar the first one comes first.
+    """
+    tiles, first = [], 0
+    for shard in shards:
+        is_cast = shard.dtype != "float32" and similarities is cosines
+        step = CAST_AT_ONCE if is_cast else rows_at_once
+        for start in range(0, shard.shape[0], step):
+            tiles.append((shard, slice(start, start + step), first + start))
+        first += shard.shape[0]
+    if not tiles:
+        nothing = tf.zeros([len(queries), 0])
+        return tf.cast(nothing, tf.int32), nothing
+
+    def best_of(tile):
+        shard, place, before = tile
+        rows = shard[place]
+        found = similarities(queries, rows)
+        best = tf.math.top_k(found, tf.minimum(k, rows.shape[0]))
+        return best.indices + before, best.values
+
+    if tf.executing_eagerly():
+        with ThreadPoolExecutor(TILES_AT_ONCE) as pool:
+            found = list(pool.map(best_of, tiles))
+    else:
+        found = []
+        for tile in tiles:
+            before = found[-TILES_AT_ONCE : 1 - TILES_AT_ONCE]
+            with tf.control_dependencies([values for _, values in before]):
+                found.append(best_of(tile))
+    places, values = zip(*found)
+    places, values = tf.concat(places, 1), tf.concat(values, 1)
+    best = tf.math.top_k(values, tf.minimum(k, first))
+    return tf.gather(places, best.indices, batch_dims=1), best.values
+
 
 EMBEDDED_BY = "embedded_by"
 """What the extraction calls the model, its digest and what else tells it."""
@@ -152,13 +237,11 @@ class SearchIndex:
         def learned(some, rows):
             return similarities(np.float32(rows), some).T
 
-        compare = exact_search.cosines if similarities is None else learned
-        size = exact_search.QUERIES_AT_ONCE
+        compare = cosines if similarities is None else learned
+        size = QUERIES_AT_ONCE
         try:
             found = [
-                exact_search.top_k(
-                    queries[at : at + size], self.shards, k, compare
-                )
+                top_k(queries[at : at + size], self.shards, k, compare)
                 for at in range(0, max(len(queries), 1), size)
             ]
         except InputError:  # Of what a model will not compare.
@@ -232,3 +315,140 @@ def check_is_index(store):
             f"{store.path}, a feature store of something else. Make one by "
             "tbnets index."
         )
+
+
+# The best rows of an index in a fraction of the time, nearly all of them.
+#
+# FAISS sorts the rows into cells and keeps each as a byte a number. A query
+# looks into the cells that are closest to it; what it finds there is compared
+# once more with the embeddings themselves, so that similarities and their
+# order are exact. What is lost are rows in other cells. The cells lie beside
+# the shards that they were made of and are named after them: of an index that
+# was changed since there are none.
+
+CELLS_LOOKED_INTO = 64
+CANDIDATES = 4
+"""So many times k rows of the cells are compared with the query again."""
+_ROWS_A_CELL = 1000
+_LEARNED_FROM = 64
+"""Rows for each cell that the cells are learned from."""
+_DIGEST_BYTES = 32
+_CURE = "Run tbnets index with --approximate once more."
+
+
+def file_of(path, shards):
+    """Returns where the cells of shards lie in the folder of an index."""
+    names = "\n".join(shard.name for shard in shards)
+    digest = hashlib.sha256(names.encode()).hexdigest()
+    return pathlib.Path(path, f"{digest[:16]}.faiss")
+
+
+def build(path):
+    """Makes the cells of an index, where they are not there.
+
+    Args:
+        path: folder of the index.
+
+    Raises:
+        ImportError: FAISS is not installed.
+        ValueError: the index is damaged, or empty.
+    """
+    faiss = import_extra("faiss", "faiss")
+    index = open_index(path)
+    place = file_of(path, index.store.manifest.shards)
+    if place.exists():
+        return
+    if not len(index):
+        raise InputError(
+            "`--approximate` must come with rows. Received: the empty index "
+            f"{index.path}. Put photos into it."
+        )
+    cells = max(1, len(index) // _ROWS_A_CELL)
+    made = faiss.index_factory(
+        index.dim, f"IVF{cells},SQ8", faiss.METRIC_INNER_PRODUCT
+    )
+    made.cp.min_points_per_centroid = 1  # It warns of fewer.
+    rng = np.random.default_rng(0)
+    count = min(len(index), cells * _LEARNED_FROM)
+    some = np.sort(rng.choice(len(index), count, replace=False))
+    made.train(index.take(some))
+    for shard in index.shards:
+        made.add(np.ascontiguousarray(shard, np.float32))
+    content = faiss.serialize_index(made).tobytes()
+    digest = hashlib.sha256(content).digest()
+    write_atomically(place, lambda file: file.writelines([digest, content]))
+
+
+class ApproximateIndex(SearchIndex):
+    """A `SearchIndex` that finds nearly all of the best; `open_approximate`.
+
+    Args:
+        index: the `SearchIndex`.
+        cells: what FAISS made of it.
+    """
+
+    def __init__(self, index, cells):
+        super().__init__(index.store, index.shards)
+        self._cells = cells
+
+    def search(self, queries, k, similarities=None):
+        """Finds the rows that are closest to each query, as `SearchIndex`.
+
+        A query whose cells have fewer than k is compared with all rows.
+
+        Raises:
+            ValueError: as there; or the model learned to compare, so that its
+                embeddings have no cells.
+        """
+        if similarities is not None:
+            raise InputError(
+                "`--approximate` must be asked of a network whose embeddings "
+                f"have cosines. Received: {self.path} of one that learned to "
+                "compare. Leave it out."
+            )
+        queries, k = self.checked(queries, k)
+        count = min(k, len(self))
+        wanted = min(CANDIDATES * count, len(self))
+        _, candidates = self._cells.search(queries, wanted)
+        rows = np.empty([len(queries), count], np.int64)
+        values = np.empty(rows.shape, np.float32)
+        for place, (query, some) in enumerate(zip(queries, candidates)):
+            some = np.sort(some[some >= 0])
+            if len(some) < count:
+                [rows[place]], [values[place]] = super().search([query], k)
+                continue
+            found = self.take(some) @ query
+            order = np.argsort(-found, kind="stable")[:count]
+            rows[place], values[place] = some[order], found[order]
+        return rows, values
+
+
+def open_approximate(path):
+    """Opens an index whose cells are there, as `search_index.open_index`.
+
+    Raises:
+        FileNotFoundError, ValueError: as there; or its cells are missing, of
+            other rows or damaged.
+        ImportError: FAISS is not installed.
+    """
+    faiss = import_extra("faiss", "faiss")
+    index = open_index(path)
+    place = file_of(path, index.store.manifest.shards)
+    if not place.is_file():
+        raise MissingFileError(
+            "`--approximate` must come with an index that was made so. "
+            f"Received: {index.path}, whose rows have no {place.name}. {_CURE}"
+        )
+    file = CheckedFile(place)
+    content = file.read_bytes()
+    body = memoryview(content)[_DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != content[:_DIGEST_BYTES]:
+        file.report(
+            f"expected the sha256 it begins with; found another. {_CURE}"
+        )
+    cells = faiss.deserialize_index(np.frombuffer(body, np.uint8))
+    if (cells.ntotal, cells.d) != (len(index), index.dim):
+        wanted = f"{len(index)} rows of {index.dim}"
+        file.refuse(wanted, (cells.ntotal, cells.d))
+    cells.nprobe = min(CELLS_LOOKED_INTO, cells.nlist)
+    return ApproximateIndex(index, cells)

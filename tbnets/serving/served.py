@@ -9,22 +9,28 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array, Path, Photos
-from tbnets.checked_numbers import as_numbers, check_finite, refuse_single
+from tbnets.checks import (
+    Array,
+    Path,
+    Photos,
+    as_numbers,
+    check_finite,
+    refuse_single,
+    short_repr,
+)
 from tbnets.data.images import KINDS, fault_of
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all
 from tbnets.serving import finding, saved_files
-from tbnets.serving.served_inputs import (
+from tbnets.serving.inputs import (
     ARGUMENTS,
     IMAGE_BYTES,
     Inputs,
     Texts,
+    TreeReader,
     as_input,
     is_trees,
 )
-from tbnets.serving.tree_reader import TreeReader
-from tbnets.short_repr import short_repr
 from tbnets.text.vocabulary import Vocabulary
 
 SIDES = (

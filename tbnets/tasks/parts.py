@@ -5,18 +5,28 @@ entry of `BUILDERS` is a model: how it is built, how it is compiled, and which
 flags that reads.
 """
 
+import json
+import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
 
-from tbnets.checked_numbers import checked_number
-from tbnets.errors import InputError
+from tbnets.checks import checked_number
+from tbnets.errors import InputError, check_choice
+from tbnets.features import hub, image_encoders
+from tbnets.features.hub_texts import HubTextEncoder
+from tbnets.features.photo_features import RANDOM
+from tbnets.layers import text_encoders
 from tbnets.layers.branch import Branch
-from tbnets.layers.canonical_projection import CanonicalProjection
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.logit_scale import LARGEST, LogitScale
-from tbnets.layers.pair_head import PairHead
+from tbnets.layers.heads import (
+    LARGEST,
+    CanonicalProjection,
+    LogitScale,
+    PairHead,
+)
+from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import TERMS
 from tbnets.losses.triplet import TripletLoss
@@ -25,10 +35,69 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
-from tbnets.tasks import encoders
 from tbnets.tasks.settings.settings import Settings, unused_flags
+from tbnets.tasks.texts import text_preset
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer, build_schedule
+
+# Settings -> the layers that read images and texts.
+
+
+def build_image_encoder(settings: Settings, fitted):
+    """Returns the layer that a network reads images by."""
+    if settings.image_encoder == "features":
+        return FeatureTransform(settings.features.image_transform)
+    if hub.is_hub(settings.image_encoder):
+        return _build_preset_encoder(settings, fitted["image_preset"])
+    checked_number("image_size", settings.images.image_size, 1, whole=True)
+    if settings.image_encoder == "small":
+        return image_encoders.SmallConvNet()
+    weights = settings.images.image_weights
+    if weights not in ("", RANDOM, "imagenet"):
+        weights = pathlib.Path(settings.started_in) / weights
+    given = None if weights in ("", RANDOM) else weights
+    own = settings.images.image_size, given, settings.images.fine_tune
+    return image_encoders.ApplicationEncoder(settings.image_encoder, *own)
+
+
+def _build_preset_encoder(settings: Settings, config):
+    """Builds it of what is kept of it; opens it where its weights matter."""
+    size, preset = settings.images.image_size or None, json.dumps(config)
+    weights = settings.images.image_weights
+    check_choice("--image_weights", weights, ("", RANDOM), "Leave it out.")
+    if weights != RANDOM:
+        name = settings.image_encoder
+        name = hub.placed(name, *settings.sources().starts)
+        preset = hub.open_preset(name, "image", size)
+    return image_encoders.PresetEncoder(preset, size, settings.images.fine_tune)
+
+
+def build_text_encoder(settings: Settings, fitted):
+    """Returns the layer that a network reads texts by; None of features."""
+    if settings.reads_text_features:
+        return None
+    if settings.reads_captions_by_preset:
+        return HubTextEncoder.of(text_preset(settings))
+    options, words = settings.texts, len(fitted["words"])
+    table = fitted.get("word_vectors")
+    common = {
+        "embedding_dim": options.word_dim if table is None else table.shape[1],
+        "word_dropout": options.word_dropout,
+        "seed": seed_of(settings.run.seed, "text_encoder"),
+    }
+    if table is not None or settings.run.from_:
+        common["word_training"] = options.word_vectors_training
+    if options.text_encoder == "mean":
+        return text_encoders.MeanOfWords(words, **common)
+    common |= {"units": options.rnn_units, "mean_beside": options.mean_beside}
+    if options.text_encoder == "h_lstm":
+        return TreeEncoder(words, tied=options.tied_children, **common)
+    return text_encoders.RecurrentEncoder(
+        words,
+        options.text_encoder,
+        pooling=options.pooling,
+        **common,
+    )
 
 
 class Builder(NamedTuple):
@@ -95,8 +164,8 @@ def _two_branches(settings: Settings, fitted):
     return {
         "image_branch": _build_branch(settings, "image_branch"),
         "text_branch": _build_branch(settings, "text_branch"),
-        "image_encoder": encoders.build_image_encoder(settings, fitted),
-        "text_encoder": encoders.build_text_encoder(settings, fitted),
+        "image_encoder": build_image_encoder(settings, fitted),
+        "text_encoder": build_text_encoder(settings, fitted),
     }
 
 
@@ -174,14 +243,14 @@ def build_cca(settings: Settings, fitted):
     unused = unused_flags(settings)
     background = settings.cca.cca_background
     background = 0.0 if "cca_background" in unused else background
-    encoder = encoders.build_text_encoder(settings, fitted)
+    encoder = build_text_encoder(settings, fitted)
     text_dim = encoder.output_dim if encoder else fitted["text_dim"]
     known = filter(None, (fitted["image_dim"], text_dim))
     dim = settings.cca.cca_dim or min(256, *known)
     network = CCA(
         image_branch=CanonicalProjection(dim),
         text_branch=CanonicalProjection(dim, background > 0),
-        image_encoder=encoders.build_image_encoder(settings, fitted),
+        image_encoder=build_image_encoder(settings, fitted),
         text_encoder=encoder,
         regularization=settings.cca.cca_regularization,
         power=settings.cca.cca_power,

@@ -9,16 +9,18 @@ from tbnets.features import hub
 from tbnets.features.caption_features import load_encoder_of
 from tbnets.features.fisher_vectors import CaptionReader
 from tbnets.features.hub_texts import HubTokenizer
-from tbnets.serving.doors import MOST_WORDS
+from tbnets.serving.inputs import MOST_WORDS, TreeReader
 from tbnets.serving.ops import check_ops
-from tbnets.serving.tree_reader import TreeReader
 from tbnets.tasks.settings.settings import Settings
-from tbnets.text import word_tables
+from tbnets.text import word_vectors
 from tbnets.text.packed_trees import TreeRows, tree_arrays
-from tbnets.text.padded_rows import PaddedRows
-from tbnets.text.vocabulary import Tokenizer, Vocabulary
+from tbnets.text.vocabulary import (
+    PaddedRows,
+    Tokenizer,
+    Vocabulary,
+    count_words,
+)
 from tbnets.text.word_vectors import read_showing_progress
-from tbnets.text.words import count_words
 
 TOKENIZER_BATCH = 4096
 
@@ -155,12 +157,12 @@ class Texts:
         path = self._data.given.file("word_vectors")
         vectors = read_showing_progress(path, vocabulary.words)
         if options.word_vectors_scale:
-            vectors = word_tables.centred(vectors, options.word_vectors_scale)
+            vectors = word_vectors.centred(vectors, options.word_vectors_scale)
         new, seed = options.new_word_dims, run.seed
-        table = word_tables.embedding_table(vectors, vocabulary, seed)
+        table = word_vectors.embedding_table(vectors, vocabulary, seed)
         if options.word_vectors_training != "frozen":
-            table = word_tables.with_new_dims(table, new, seed)
-        report = word_tables.coverage(vectors, counts)
+            table = word_vectors.with_new_dims(table, new, seed)
+        report = word_vectors.coverage(vectors, counts)
         return {"word_vectors": table, "word_vectors_coverage": report}
 
     def rows(self, split, fitted):
@@ -262,7 +264,7 @@ def notes(fitted):
         if begun := fitted.get("begun_with"):
             found["words"] += f", {total - begun['words']} of them new"
     if told := fitted.get("word_vectors_coverage"):
-        found["vectors"] = word_tables.coverage_line(told)
+        found["vectors"] = word_vectors.coverage_line(told)
     return found
 
 

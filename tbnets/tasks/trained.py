@@ -20,9 +20,9 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import check_files
-from tbnets.tasks.fitted import check_fitted_kinds
 from tbnets.tasks.settings.records import completed
 from tbnets.tasks.settings.settings import ALL, FLAGS, Settings
+from tbnets.tasks.task import check_fitted_kinds
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import checkpoint_path

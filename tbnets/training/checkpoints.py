@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checked_files import is_kind, shown
 from tbnets.data.store.npy import ERRORS, read_npz, write_npz
 from tbnets.errors import InputError
-from tbnets.training.fused_optimizers import optimizer_variables
+from tbnets.files import is_kind, shown
+from tbnets.training.optimizers import optimizer_variables
 
 FORMAT = "tbnets-checkpoint-2"
 SAVED_MODEL = "saved_model"

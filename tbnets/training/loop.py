@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from tbnets.data.examples import refuse_broken_images
+from tbnets.data.batches import refuse_broken_images
 from tbnets.evaluation.tables import headline
 from tbnets.progress import progress_bar
 from tbnets.startup import raise_if_interrupted
-from tbnets.training import checkpoints, health, summary
+from tbnets.training import checkpoints, summary
 from tbnets.training.board import Board
 from tbnets.training.checkpoints import checkpoint_path
 from tbnets.training.distribution import LOST, Workers
@@ -143,7 +143,7 @@ def fit(session, train):
                 _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session))
             before = advice
-            advice = health.diagnose(state.history, *_hinges_of(settings.loss))
+            advice = summary.diagnose(state.history, *_hinges_of(settings.loss))
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
 
@@ -186,7 +186,7 @@ def _measure_epoch(scores):
     """Measures the dev split; returns `dev/...` and `health/...`."""
     found = {"dev": scores.metrics()}
     for side, embeddings in scores.sides.items():
-        found[f"health/{side}"] = health.embedding_health(embeddings)
+        found[f"health/{side}"] = summary.embedding_health(embeddings)
     return {
         f"{group}/{key}": value
         for group, values in found.items()

@@ -5,16 +5,142 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from tbnets.annotations import Array
-from tbnets.checked_numbers import checked_dict
-from tbnets.data.batches import EpochBatches
-from tbnets.data.examples import Examples
+from tbnets.checks import Array, check_finite, checked_dict, short_repr
+from tbnets.data.batches import (
+    EpochBatches,
+    Examples,
+    read_images,
+    refuse_broken_images,
+)
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, score_tiles
-from tbnets.short_repr import short_repr
-from tbnets.training.embedder import Embedder
-from tbnets.training.pair_scorer import PairScorer
+from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, PairScores, compare_all
+
+# Embeds whole splits with a trained network, a chunk at a time.
+
+IMAGE_CHUNK = 256
+CAPTION_CHUNK = 1024
+
+
+class Embedder:
+    """Embeds the examples of a split; traces its graphs once.
+
+    Args:
+        network: a built `EmbeddingNetwork`.
+        image_size: side of decoded photos in pixels, for networks that
+            start at pixels.
+    """
+
+    def __init__(self, network, image_size=None):
+        def images(batch):
+            if batch.dtype == tf.string:
+                batch = read_images(batch, image_size)
+            return network.embed_images(batch, training=False)
+
+        def texts(batch):
+            return network.embed_text(batch, training=False)
+
+        # Nothing here is for AutoGraph, which takes longer than the tracing.
+        options = {"reduce_retracing": True, "autograph": False}
+        self._images = tf.function(images, **options)
+        self._texts = tf.function(texts, **options)
+
+    def images(self, examples):
+        """Returns float32 `[num_images, embedding_dim]` of a split."""
+        rows = np.arange(examples.records.num_images)
+        try:
+            return _in_chunks(self._images, examples.images, rows, IMAGE_CHUNK)
+        except tf.errors.OpError:
+            refuse_broken_images(examples.images)
+            raise
+
+    def texts(self, examples):
+        """Returns float32 `[num_captions, embedding_dim]` of a split.
+
+        Captions of one length share a chunk, so little padding is read.
+        """
+        rows = np.arange(examples.records.num_captions)
+        if hasattr(examples.texts, "lengths"):
+            rows = np.argsort(examples.texts.lengths, kind="stable")
+        return _in_chunks(self._texts, examples.texts, rows, CAPTION_CHUNK)
+
+    def batch(self, images, captions):
+        """Returns the embeddings of a batch's images and captions."""
+        sides = (self._images, images), (self._texts, captions)
+        # A kernel that multiplies and cuts off at once makes 0 of a NaN.
+        for name, rows in (("images", images), ("captions", captions)):
+            check_finite(name, np.asarray(rows))
+        return [embed(tf.convert_to_tensor(x)).numpy() for embed, x in sides]
+
+
+def _in_chunks(embed, inputs, rows, chunk):
+    outputs = None
+    for start in range(0, len(rows), chunk):
+        part = rows[start : start + chunk]
+        batch = tf.convert_to_tensor(inputs.batch(part), inputs.dtype)
+        embeddings = embed(batch).numpy()
+        if outputs is None:
+            outputs = np.zeros((len(rows), embeddings.shape[1]), np.float32)
+        outputs[part] = embeddings
+    return np.zeros((0, 1), np.float32) if outputs is None else outputs
+
+
+# Scores pairs with a network whose similarity is learned, tile by tile.
+
+
+class PairScorer:
+    """Turns embeddings into `PairScores` by a network's head.
+
+    The branches have run once for each image and each text; what is left is
+    the head, once for each pair. Its graphs are traced once.
+
+    Args:
+        network: a built `SimilarityNetwork`.
+        memory_limit_mb: MiB for the rows of the pairs in work.
+    """
+
+    def __init__(self, network, memory_limit_mb=512):
+        rows = tf.TensorSpec((None, network.embedding_dim), tf.float32)
+        self._tile, self._pairs = (
+            tf.function(compare, input_signature=[rows, rows])
+            for compare in (network.similarities, network.judge)
+        )
+        width = 2 * network.embedding_dim + sum(network.head.units)
+        fitting = int(memory_limit_mb * 2**20) // (4 * width)
+        self.pairs_at_once = max(1, min(PAIRS_AT_ONCE, fitting))
+
+    def scores(self, image_embeddings, text_embeddings):
+        """Returns the `PairScores` of images and texts.
+
+        Args:
+            image_embeddings: float32 `[n, embedding_dim]`.
+            text_embeddings: float32 `[m, embedding_dim]`.
+        """
+
+        def tile(image_rows, text_rows):
+            sides = image_embeddings[image_rows], text_embeddings[text_rows]
+            return compare_all(self._tile, *sides, self.pairs_at_once)
+
+        def pairs(image_rows, text_rows):
+            sides = image_rows, text_rows
+            cut = [_cut(rows, self.pairs_at_once) for rows in sides]
+            found = [
+                self._pairs(image_embeddings[i], text_embeddings[j])
+                for i, j in zip(*cut)
+            ]
+            return np.concatenate(found)
+
+        sizes = len(image_embeddings), len(text_embeddings)
+        return PairScores(*sizes, tile, pairs)
+
+
+def _cut(rows, size):
+    """Returns rows in pieces; at least one, which may be empty."""
+    starts = range(0, len(rows) or 1, size)
+    return [rows[start : start + size] for start in starts]
+
 
 _PARTS = ("images", "captions", "image_ids", "caption_image_ids")
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageOps
 from tbnets.data.images import BrokenImageError, read_photo
 from tbnets.data.photos import find_photo
 from tbnets.files import readable
-from tbnets.visualization.letters import columns, font
+from tbnets.visualization.boxes import columns, font
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 LEGEND_HEIGHT, SHEET_WIDTH = 24, 2000

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from tbnets.cli import arrays
+from tbnets.cli import zero_shot
 
 
 def test_array_is_mapped_not_read(tmp_path):
     np.save(tmp_path / "x.npy", np.eye(3))
-    array = arrays.read_array(tmp_path / "x.npy")
+    array = zero_shot.read_array(tmp_path / "x.npy")
     assert isinstance(array, np.memmap)
     np.testing.assert_array_equal(array, np.eye(3))
 
@@ -43,19 +43,19 @@ def write_truncated(path):
 def test_broken_file_is_named(tmp_path, write):
     write(tmp_path / "x.npy")
     with pytest.raises(ValueError, match=r"x\.npy: expected a \.npy file"):
-        arrays.read_array(tmp_path / "x.npy")
+        zero_shot.read_array(tmp_path / "x.npy")
 
 
 def test_archive_is_refused(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.eye(2))
     with pytest.raises(ValueError, match="archive of several"):
-        arrays.read_array(tmp_path / "x.npz")
+        zero_shot.read_array(tmp_path / "x.npz")
 
 
 def test_rows_from_text(tmp_path):
     path = tmp_path / "rows.txt"
     path.write_text("1\r\n 0\n9007199254740993\n\n")
-    rows = arrays.read_caption_to_image(path)
+    rows = zero_shot.read_caption_to_image(path)
     # 2**53 + 1 would become even in a float.
     assert rows.tolist() == [1, 0, 9007199254740993]
     assert rows.dtype == np.int64
@@ -69,12 +69,12 @@ def test_bad_line_is_named(tmp_path, text, line):
     path = tmp_path / "rows.txt"
     path.write_text(text)
     with pytest.raises(ValueError, match=f"rows.txt:{line}: expected"):
-        arrays.read_caption_to_image(path)
+        zero_shot.read_caption_to_image(path)
 
 
 def test_unit_rows_have_length_1_but_those_of_zeros():
     rows = np.array([[3, 4], [0, 0], [-300, 400]], np.float16)
-    found = arrays.unit_rows(rows)
+    found = zero_shot.unit_rows(rows)
     np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0], [-0.6, 0.8]])
     assert found.dtype == np.float32
 
@@ -87,5 +87,5 @@ def test_unit_rows_have_length_1_but_those_of_zeros():
     ],
 )
 def test_lengths_are_told_unless_they_are_1(rows, told):
-    note = arrays.lengths_note(rows)
+    note = zero_shot.lengths_note(rows)
     assert (told in note) if told else not note

@@ -15,7 +15,7 @@ def source(tmp_path_factory):
 
 
 def test_versions_for_a_server(source, tmp_path):
-    warmup = pytest.importorskip("tbnets.serving.warmup")
+    warmup = pytest.importorskip("tbnets.serving.deployment")
     pytest.importorskip("tensorflow_serving")
     output = tmp_path / "served" / "colours"
     words = (f"--model={source}", f"--output={output}", "--serving")

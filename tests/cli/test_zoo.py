@@ -3,7 +3,7 @@
 import pytest
 
 import tbnets
-from tbnets.serving import warmup
+from tbnets.serving import deployment
 from tbnets.serving.served import load_saved_model
 from tests.verbs import ask
 
@@ -22,7 +22,7 @@ def test_a_model_is_exported_with_what_a_server_starts_with(tmp_path):
         assert out.startswith(f"SavedModel  {path}\n")
         assert (err, failure) == ("", "")
     assert (folder / "models.config").is_file()
-    requests = warmup.read_requests(path)
+    requests = deployment.read_requests(path)
     names = {request.model_spec.signature_name for request in requests}
     assert names == {*load_saved_model(path).signatures}
     [own] = load_saved_model(path).embed_text(["(NP red ball)"])

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from tbnets.data import batches
-from tbnets.data.batches import EpochBatches
+from tbnets.data.batches import ArrayRows, EpochBatches, Examples
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.examples import ArrayRows, Examples
 from tests import tiny
 
 # Image 0 has three captions, 1 has none, 2 has one, 3 has two.

@@ -4,14 +4,14 @@ import json
 import numpy as np
 import pytest
 
-from tbnets.checked_files import Problem
-from tbnets.data import caption_tables
+from tbnets.data import caption_readers
 from tbnets.data.captions import (
     READERS,
     CaptionedImages,
     list_splits,
     read_captions,
 )
+from tbnets.files import Problem
 
 
 def write(path, text):
@@ -37,7 +37,7 @@ def test_a_file_of_all_splits_is_read_once(tmp_path, monkeypatch):
 
     def reader(file, split):
         read.append(split)
-        return caption_tables.read_table(file, split)
+        return caption_readers.read_table(file, split)
 
     monkeypatch.setitem(READERS, "table", reader)
     assert list_splits("table", path) == ("train", "test")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.data import description
+from tbnets.cli import describe_data
 from tbnets.data.captions import (
     CaptionedImages,
     common_images,
@@ -26,7 +26,7 @@ def make(captions, owners, num_images=3, split="train", ids="xyz"):
 
 def test_words_are_those_of_the_models():
     images = make(["A man's T-shirt", "don't DO N'T \u2019", "..."], [0, 1, 2])
-    counts = description.describe_split(images, {"a", "s", "dont"})
+    counts = describe_data.describe_split(images, {"a", "s", "dont"})
     # a man s t shirt, dont dont, nothing.
     assert counts["words_per_caption"] == {"min": 0, "median": 2.0, "max": 5}
     assert (counts["words"], counts["distinct_words"]) == (7, 6)
@@ -41,7 +41,7 @@ def test_counts_of_a_split():
         ["A dog", "a dog", "Two dogs run", "", "A dog", "", "."],
         [0, 0, 0, 0, 1, 1, 1],
     )
-    counts = description.describe_split(images, {"a", "two", "run"})
+    counts = describe_data.describe_split(images, {"a", "two", "run"})
     assert counts == {
         "images": 3,
         "captions": 7,
@@ -62,10 +62,10 @@ def test_counts_of_a_split():
 
 def test_counts_of_nothing():
     empty = make([], [], num_images=0)
-    counts = description.describe_split(empty, set())
+    counts = describe_data.describe_split(empty, set())
     assert counts["images"] == 0 and counts["unknown_word_rate"] == 0.0
     assert counts["captions_per_image"] == {"min": 0, "mean": 0.0, "max": 0}
-    assert "unknown_word_rate" not in description.describe_split(empty)
+    assert "unknown_word_rate" not in describe_data.describe_split(empty)
 
 
 def test_images_in_two_splits_are_a_problem():
@@ -75,7 +75,7 @@ def test_images_in_two_splits_are_a_problem():
         "test": make([], [], ids="azy"),
     }
     problems = []
-    description.check_splits(splits, problems)
+    describe_data.check_splits(splits, problems)
     found = list(map(str, problems))
     assert len(found) == 2
     assert "found 2 in 'train' and in 'test': 'y', 'z'." in found[0]
@@ -86,11 +86,11 @@ def test_every_image_is_decoded(tmp_path):
     photo_files.write_all(tmp_path)
     photos = make([], [], len(photo_files.PHOTOS), ids=photo_files.PHOTOS)
     found = []
-    description.check_images(photos, tmp_path, found)
+    describe_data.check_images(photos, tmp_path, found)
     assert found == []
     names = list(photo_files.REASONS)
     broken = make([], [], len(names), ids=names)
-    description.check_images(broken, tmp_path, found)
+    describe_data.check_images(broken, tmp_path, found)
     assert [problem.path for problem in found] == [
         str(tmp_path / name) for name in names
     ]
@@ -105,7 +105,7 @@ def test_features_are_joined_by_id(tmp_path):
     pattern = str(tmp_path / "{split}_ims.npy")
     images = make([], [], split="val")
     problems = []
-    counts = description.describe_features(images, [pattern], problems)
+    counts = describe_data.describe_features(images, [pattern], problems)
     assert counts == {
         "feature_rows": 2,
         "features_per_row": 2,
@@ -116,11 +116,11 @@ def test_features_are_joined_by_id(tmp_path):
     assert "none for 1: 'y'; the ids of the file" in problems[0].message
     assert "(id 'x'): expected finite" in problems[1].message
     problems, test = [], make([], [], split="test")
-    assert description.describe_features(test, [pattern], problems) == {}
+    assert describe_data.describe_features(test, [pattern], problems) == {}
     assert "has: 'dev'" in str(problems[0])
     path = tmp_path / "dev_ims.npy"
     path.write_bytes(path.read_bytes()[:-1])
-    description.describe_features(images, [pattern], problems)
+    describe_data.describe_features(images, [pattern], problems)
     problem = problems[1]
     assert problem.path == str(path) and str(problem).count(str(path)) == 1
 
@@ -135,12 +135,12 @@ def test_features_are_joined_by_id(tmp_path):
     ],
 )
 def test_table_cells(value, cell):
-    table = description.format_table({"train": {"some_count": value}})
+    table = describe_data.format_table({"train": {"some_count": value}})
     assert table.splitlines()[1].split()[-1] == cell
 
 
 def test_table_is_aligned():
-    table = description.format_table(
+    table = describe_data.format_table(
         {"train": {"images": 6000, "words": 1}, "test": {"images": 5}}
     )
     assert table.splitlines() == [
@@ -172,7 +172,7 @@ def test_row_numbers_of_two_splits_are_no_common_images(tmp_path):
 
 def test_counts_of_phrases_are_those_of_the_files(tmp_path):
     found = read_phrases(write_entities(tmp_path))
-    counts = description.describe_phrases(found)
+    counts = describe_data.describe_phrases(found)
     # Boxes: 48 x 20 of 50 x 40 twice (0.48), 30 x 8 (0.12), a whole photo.
     assert counts == {
         "phrases": 8,
@@ -192,12 +192,12 @@ def test_counts_of_phrases_are_those_of_the_files(tmp_path):
         "type_people": 2,
         "type_vehicles": 1,
     }
-    lines = description.format_table({"test": counts}).splitlines()
+    lines = describe_data.format_table({"test": counts}).splitlines()
     assert lines[3].split() == "no box: not visible 1".split()
 
 
 def test_no_phrases_are_counted_as_none(tmp_path):
     none = read_phrases(write_entities(tmp_path), images_named())
-    counts = description.describe_phrases(none)
+    counts = describe_data.describe_phrases(none)
     assert counts["phrases"] == 0 and "median_box_area" not in counts
     assert counts["words_per_phrase"] == {"min": 0, "median": 0.0, "max": 0}

@@ -6,7 +6,7 @@ import pytest
 
 from tbnets.data import entities
 from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.layout import SceneSettings
 
 BOX = "<bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax>"
 

@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets.data import photo_head
+from tbnets.data import photo_kinds
 from tbnets.data.images import (
     BrokenImageError,
     decode_image,
@@ -319,9 +319,9 @@ def test_a_huge_photo_is_refused_before_it_is_decoded(kind, decode_one):
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG"])
 def test_as_many_pixels_as_are_allowed_are_decoded(format, monkeypatch):
-    monkeypatch.setattr(photo_head, "MAX_PIXELS", 40 * 60)
+    monkeypatch.setattr(photo_kinds, "MAX_PIXELS", 40 * 60)
     assert decode_image(encode(format=format), 8).shape == (8, 8, 3)
-    monkeypatch.setattr(photo_head, "MAX_PIXELS", 40 * 60 - 1)
+    monkeypatch.setattr(photo_kinds, "MAX_PIXELS", 40 * 60 - 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[60 40\]"):
         decode_image(encode(format=format), 8)
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from tbnets.data.noun_phrases import noun_phrases
+from tbnets.data.phrase_pairs import noun_phrases
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary

@@ -8,7 +8,7 @@ import PIL.ImageOps
 import pytest
 import tensorflow as tf
 
-from tbnets.data import photo_head
+from tbnets.data import photo_kinds
 from tbnets.data.images import decode_image, read_photo, read_photo_sizes
 
 PIXELS = (np.arange(16 * 24 * 3) * 37 % 256).reshape(16, 24, 3)
@@ -33,15 +33,15 @@ def test_decoded_photo_is_upright_as_pillow_turns_it(value, order):
     content = encode(value, order)
     with PIL.Image.open(io.BytesIO(content)) as picture:
         expected = np.asarray(PIL.ImageOps.exif_transpose(picture))
-    assert int(photo_head.orientation(content)) == value
+    assert int(photo_kinds.orientation(content)) == value
     pixels = tf.io.decode_jpeg(content, dct_method="INTEGER_ACCURATE")
-    turned = photo_head.upright(pixels, photo_head.orientation(content))
+    turned = photo_kinds.upright(pixels, photo_kinds.orientation(content))
     np.testing.assert_array_equal(turned, expected)
 
 
 @pytest.mark.parametrize("value", [None, 0, 9, 1000])
 def test_orientation_of_nonsense_is_upright(value):
-    assert int(photo_head.orientation(encode(value))) == 1
+    assert int(photo_kinds.orientation(encode(value))) == 1
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_orientation_of_nonsense_is_upright(value):
     ],
 )
 def test_orientation_of_damaged_notes_is_upright(content):
-    assert int(photo_head.orientation(content)) == 1
+    assert int(photo_kinds.orientation(content)) == 1
 
 
 def test_orientation_is_found_after_other_segments():
     comment = b"\xff\xfe\x00\x09nothing"
-    assert int(photo_head.orientation(encode(6, first=comment))) == 6
+    assert int(photo_kinds.orientation(encode(6, first=comment))) == 6
 
 
 def test_orientation_of_a_png_is_not_read():
@@ -71,7 +71,7 @@ def test_orientation_of_a_png_is_not_read():
     notes[0x0112] = 6
     picture = PIL.Image.fromarray(PIXELS.astype(np.uint8))
     picture.save(buffer, "PNG", exif=notes.tobytes())
-    assert int(photo_head.orientation(buffer.getvalue())) == 1
+    assert int(photo_kinds.orientation(buffer.getvalue())) == 1
 
 
 def test_decode_image_turns_in_a_graph():

@@ -9,7 +9,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets.data import photo_head
+from tbnets.data import photo_kinds
 from tbnets.data.batches import read_images
 from tbnets.data.images import (
     BrokenImageError,
@@ -211,7 +211,7 @@ def test_a_photo_too_large_is_refused_before_it_is_decoded(monkeypatch):
     bomb[18:26] = np.array([9_000, 9_000], "<i4").tobytes()
     told = "has 9000 x 9000 pixels, more than 80000000"
     assert fault_of(bytes(bomb)) == told
-    monkeypatch.setattr(photo_head, "MAX_PIXELS", 12 * 20 - 1)
+    monkeypatch.setattr(photo_kinds, "MAX_PIXELS", 12 * 20 - 1)
     told = "path='Image', which has 20 x 12 pixels, more than"
     with pytest.raises(BrokenImageError, match=told):
         read_content(PICTURE)

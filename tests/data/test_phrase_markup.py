@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tbnets.data.phrase_markup import (
+from tbnets.data.phrase_tables import (
     MarkedPhrase,
     parse_caption,
     read_sentences,

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from tbnets.data import phrase_pairs
+from tbnets.data.batches import ArrayRows
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.examples import ArrayRows
-from tbnets.data.noun_phrases import noun_phrases
 from tbnets.data.phrase_pairs import (
     PairBatches,
     PairExamples,
     PairOptions,
     PhotoRegions,
+    noun_phrases,
 )
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.trees import read_tree

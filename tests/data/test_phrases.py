@@ -12,7 +12,7 @@ import pytest
 from tbnets.data.captions import CaptionedImages, read_captions
 from tbnets.data.phrases import read_phrases
 from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.layout import SceneSettings
 
 SENTENCES = {
     "7": "[/EN#1/people Two men] push [/EN#2/other/vehicles a cart] .\n"

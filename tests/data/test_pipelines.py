@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
-from tbnets.data import pipelines
+from tbnets.data import batches
 
 PACKAGE = pathlib.Path(tbnets.__file__).parent
 MADE = r"tf\.data\.Dataset\.(?:from|range|list)\w*\("
@@ -15,7 +15,7 @@ MADE = r"tf\.data\.Dataset\.(?:from|range|list)\w*\("
 
 
 def test_what_is_untuned_has_the_same_elements():
-    dataset = pipelines.untuned(tf.data.Dataset.range(3).prefetch(1))
+    dataset = batches.untuned(tf.data.Dataset.range(3).prefetch(1))
     assert dataset.options().autotune.enabled is False
     assert list(dataset.as_numpy_iterator()) == [0, 1, 2]
 
@@ -23,7 +23,7 @@ def test_what_is_untuned_has_the_same_elements():
 def test_other_options_stay():
     options = tf.data.Options()
     options.deterministic = True
-    dataset = pipelines.untuned(tf.data.Dataset.range(3).with_options(options))
+    dataset = batches.untuned(tf.data.Dataset.range(3).with_options(options))
     assert dataset.options().deterministic
 
 

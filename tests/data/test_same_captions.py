@@ -1,7 +1,6 @@
 """Captions of one source found in another."""
 
-from tbnets.data.captions import CaptionedImages
-from tbnets.data.same_captions import same_captions
+from tbnets.data.captions import CaptionedImages, same_captions
 
 
 def captioned(images, captions, rows):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tbnets
-from tbnets.data.shares import Share, distributed
+from tbnets.data.splits import Share, distributed
 from tests.data.test_phrase_pairs import HELD
 from tests.data.test_phrase_pairs import batches as pair_batches
 

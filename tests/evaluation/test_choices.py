@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import choices, localization
-from tbnets.evaluation.choices import Choice
+from tbnets.evaluation import correspondences, localization
+from tbnets.evaluation.correspondences import Choice
 from tests import reference
 
 # Two boxes that agree, one that cuts off their half, and one elsewhere.
@@ -31,7 +31,7 @@ def test_answers_are_those_of_the_loops(count, levels, temperature, exponent):
     generator = np.random.default_rng(count)
     similarities, boxes = random_case(generator, count, levels)
     for name in ("expected_overlap", "mean_box"):
-        scores, found = choices.answers(
+        scores, found = correspondences.answers(
             similarities, boxes, Choice(name, temperature, exponent)
         )
         assert scores.dtype == np.float32 and found.shape == (3, count, 4)
@@ -48,13 +48,13 @@ def test_answers_are_those_of_the_loops(count, levels, temperature, exponent):
 
 
 def test_what_two_agree_on_is_before_what_is_most_similar():
-    scores, _ = choices.answers(
+    scores, _ = correspondences.answers(
         SIMILARITIES, BOXES, Choice("expected_overlap", 0.1)
     )
     # Weights .211, .211, .574 and .004. The first: .211 + .211 * .9 + .574 *
     # .5 = .688. The third: .574 + .211 * .5 + .211 * 45 / 95 = .779.
     assert scores.argmax() == 2
-    scores, _ = choices.answers(
+    scores, _ = correspondences.answers(
         SIMILARITIES, BOXES, Choice("expected_overlap", 1.0)
     )
     # Weights .265, .265, .293 and .178: .650 and .551.
@@ -62,14 +62,14 @@ def test_what_two_agree_on_is_before_what_is_most_similar():
 
 
 def test_large_candidates_count_for_more():
-    scores, _ = choices.answers(
+    scores, _ = correspondences.answers(
         SIMILARITIES, BOXES, Choice("expected_overlap", 0.1, 0.5)
     )
     # .211 * 10, .211 * 9.49, .574 * 7.07 and .004 * 10 of 8.21 in all: .257,
     # .244, .494 and .005. The first: .257 + .244 * .9 + .494 * .5 = .724. The
     # third: .494 + .257 * .5 + .244 * 45 / 95 = .738.
     np.testing.assert_allclose(scores[0, [0, 2]], [0.724, 0.738], atol=1e-3)
-    scores, _ = choices.answers(
+    scores, _ = correspondences.answers(
         SIMILARITIES, BOXES, Choice("expected_overlap", 0.1, 1)
     )
     assert scores.argmax() == 0
@@ -77,7 +77,7 @@ def test_large_candidates_count_for_more():
 
 def test_candidates_without_an_area_are_weighed_by_similarity():
     flat = np.array([[0, 0, 4, 0], [2, 0, 2, 9]], float)
-    _, found = choices.answers(
+    _, found = correspondences.answers(
         np.array([[0.5, 0.5]]), flat, Choice("mean_box", 0.1, 1)
     )
     np.testing.assert_array_equal(found[0], flat)
@@ -85,15 +85,17 @@ def test_candidates_without_an_area_are_weighed_by_similarity():
 
 def test_equal_candidates_keep_their_order():
     same = np.tile(BOXES[:1], (3, 1))
-    for name in choices.CHOICES:
-        scores, found = choices.answers(np.zeros((1, 3)), same, Choice(name))
+    for name in correspondences.CHOICES:
+        scores, found = correspondences.answers(
+            np.zeros((1, 3)), same, Choice(name)
+        )
         assert scores.argmax() == 0
         np.testing.assert_allclose(found[0], same)
 
 
 def test_a_minute_temperature_leaves_the_most_similar():
     with np.errstate(all="raise", under="ignore"):
-        _, found = choices.answers(
+        _, found = correspondences.answers(
             SIMILARITIES, BOXES, Choice("mean_box", 1e-310)
         )
     # The second overlaps the third by 45 / 95 alone, and the first as much as
@@ -102,10 +104,10 @@ def test_a_minute_temperature_leaves_the_most_similar():
     np.testing.assert_array_equal(found[0], expected)
 
 
-@pytest.mark.parametrize("name", choices.CHOICES)
+@pytest.mark.parametrize("name", correspondences.CHOICES)
 def test_no_candidate_and_no_phrase(name):
     for shape in ((2, 0), (0, 4), (0, 0)):
-        scores, found = choices.answers(
+        scores, found = correspondences.answers(
             np.zeros(shape), BOXES[: shape[1]], Choice(name)
         )
         assert scores.shape == shape and found.shape == (*shape, 4)
@@ -115,7 +117,7 @@ def test_no_candidate_and_no_phrase(name):
 def test_what_is_no_number_is_refused(value):
     similarities = np.where(SIMILARITIES == 0.5, value, SIMILARITIES)
     with pytest.raises(ValueError, match="`scores` must be finite"):
-        choices.answers(similarities, BOXES, Choice("expected_overlap"))
+        correspondences.answers(similarities, BOXES, Choice("expected_overlap"))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_what_is_no_number_is_refused(value):
     [
         (("best", 1), "`choice` must be one of most_similar, .*'best'"),
         (
-            ("mean_box", 1, 0, choices.CANDIDATE_CHOICES),
+            ("mean_box", 1, 0, correspondences.CANDIDATE_CHOICES),
             "`choice` must be most_similar or expected_overlap where phrases",
         ),
         (("mean_box", 0), "`choice_temperature` must be a finite number above"),
@@ -134,7 +136,7 @@ def test_what_is_no_number_is_refused(value):
 )
 def test_choices_that_can_not_be_made_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
-        choices.checked_choice(*given)
+        correspondences.checked_choice(*given)
 
 
 def test_boxes_are_measured_as_they_are_answered():
@@ -164,12 +166,12 @@ def test_boxes_are_measured_as_they_are_answered():
 
 def test_what_is_no_choice_is_refused():
     with pytest.raises(TypeError, match="`choice` must be.*'mean_box'"):
-        choices.answers(np.zeros((1, 3)), BOXES[:3], "mean_box")
+        correspondences.answers(np.zeros((1, 3)), BOXES[:3], "mean_box")
 
 
 def test_a_box_without_an_area_overlaps_itself():
     boxes = [[5, 5, 5, 9], [0, 0, 10, 10], [50, 50, 60, 60]]
-    scores, _ = choices.answers(
+    scores, _ = correspondences.answers(
         np.array([[0.9, 0.1, 0.05]]), boxes, Choice("expected_overlap", 0.001)
     )
     np.testing.assert_allclose(scores, [[1, 0, 0]], atol=1e-6)

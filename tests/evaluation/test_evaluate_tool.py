@@ -4,8 +4,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from tbnets.cli import arrays
-from tbnets.evaluation import query_bank, retrieval, score_tiles
+from tbnets.cli import zero_shot
+from tbnets.evaluation import ranking, retrieval, score_tiles
 from tests import fresh, tiny, verbs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -96,7 +96,9 @@ def test_features_of_both_sides_are_joined_and_rank_by_cosines(tmp_path):
     )
     assert (found.returncode, found.stderr) == (0, "")
     wanted = retrieval.evaluate_retrieval(
-        arrays.unit_rows(images), arrays.unit_rows(texts), np.arange(12) // 2
+        zero_shot.unit_rows(images),
+        zero_shot.unit_rows(texts),
+        np.arange(12) // 2,
     )
     assert json.loads((tmp_path / "metrics.json").read_text()) == wanted
     saved = np.load(tmp_path / "image_embeddings.npy")
@@ -111,7 +113,7 @@ def test_features_are_levelled_by_a_bank(tmp_path):
         rng = np.random.default_rng(len(images))
         texts = rng.normal(size=(2 * len(images), 8)).astype("float32")
         np.save(folder / f"{split}_texts.npy", texts)
-        sides.append([arrays.unit_rows(one) for one in (images, texts)])
+        sides.append([zero_shot.unit_rows(one) for one in (images, texts)])
     found = run(
         f"--data_root={folder}",
         "--captions_format=precomputed",
@@ -123,7 +125,7 @@ def test_features_are_levelled_by_a_bank(tmp_path):
     )
     assert (found.returncode, found.stderr) == (0, "")
     scores = score_tiles.embedding_scores(*map(np.concatenate, zip(*sides)))
-    scores = query_bank.level(scores, *map(len, sides[0]))
+    scores = ranking.level(scores, *map(len, sides[0]))
     wanted = score_tiles.evaluate_scores(scores, np.arange(12) // 2)
     assert json.loads((tmp_path / "metrics.json").read_text()) == wanted
 

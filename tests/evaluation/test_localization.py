@@ -6,7 +6,7 @@ import pytest
 from tbnets.data.captions import read_captions
 from tbnets.data.phrases import read_phrases
 from tbnets.evaluation import boxes, localization, tables
-from tbnets.evaluation.average_precision import average_precision
+from tbnets.evaluation.localization import average_precision
 from tests.evaluation import oracle
 
 MISSED = localization.MISSED

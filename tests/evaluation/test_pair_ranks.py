@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import pair_ranks
+from tbnets.evaluation import ranking
 from tests.evaluation import oracle
 
 
@@ -33,21 +33,21 @@ def test_ranks_are_those_of_the_definition(seed, levels, monkeypatch):
     table = np.array(
         [[oracle.score(x, y) for y in candidates] for x in queries]
     )
-    scores = pair_ranks.EmbeddingScores(queries, candidates)
+    scores = ranking.EmbeddingScores(queries, candidates)
     known = {tuple(pair) for pair in pairs.tolist()}
     turned = {pair[::-1] for pair in known}
     for at_once in (1, 50, 1 << 20):
-        monkeypatch.setattr(pair_ranks, "SCORES_AT_ONCE", at_once)
+        monkeypatch.setattr(ranking, "SCORES_AT_ONCE", at_once)
         for values in (scores, table):
-            found = pair_ranks.pair_ranks(values, pairs)
+            found = ranking.pair_ranks(values, pairs)
             expected = oracle.pair_ranks(table, known)
             assert list(zip(*(x.tolist() for x in found))) == expected
-            ranks, precise = pair_ranks.precise_ranks(values, pairs)
+            ranks, precise = ranking.precise_ranks(values, pairs)
             assert list(zip(*(x.tolist() for x in ranks))) == expected
             precise = np.stack([*precise.values()], axis=1)
             wanted = oracle.precisions(table, known)
             np.testing.assert_allclose(precise, wanted, rtol=1e-12)
-            found = pair_ranks.pair_ranks(values.T, pairs[:, ::-1])
+            found = ranking.pair_ranks(values.T, pairs[:, ::-1])
             expected = oracle.pair_ranks(table.T, turned)
             assert list(zip(*(x.tolist() for x in found))) == expected
 
@@ -57,18 +57,18 @@ def test_precisions_literal():
     # (1/1 + 2/3) / 3; of one positive behind one of the same score: 0.
     scores = np.array([[0.9, 0.8, 0.7, 0.6, 0.5], [0.2, 0.2, 0.1, 0.0, 0.0]])
     pairs = [[0, 0], [0, 2], [0, 4], [1, 1]]
-    ranks, precise = pair_ranks.precise_ranks(scores, pairs)
+    ranks, precise = ranking.precise_ranks(scores, pairs)
     np.testing.assert_array_equal(ranks.ranks, [1, 2])
     np.testing.assert_allclose(precise["r_precision"], [2 / 3, 0])
     np.testing.assert_allclose(precise["map_at_r"], [5 / 9, 0])
-    ranks, precise = pair_ranks.precise_ranks(scores, np.zeros((0, 2), int))
+    ranks, precise = ranking.precise_ranks(scores, np.zeros((0, 2), int))
     assert not len(ranks.ranks) and precise == {}
 
 
 def test_region_phrase_ranking_literal():
     # Region 0 has phrases 0 and 2, region 1 has phrase 2, region 2 none.
     scores = np.array([[0.1, 0.9, 0.4], [0.6, 0.3, 0.5], [0.2, 0.0, 0.7]])
-    metrics = pair_ranks.evaluate_region_phrase_ranking(
+    metrics = ranking.evaluate_region_phrase_ranking(
         scores, [[0, 0], [1, 2], [0, 2]]
     )
     # Region 0: .4 after .9: 2. Region 1: .5 after .6: 2. Phrase 0: .1 after
@@ -97,20 +97,20 @@ def test_pairs_may_be_a_table_as_wide_as_high():
     table = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
     pairs = np.argwhere(table)
     found, wanted = (
-        pair_ranks.evaluate_region_phrase_ranking(scores, given)
+        ranking.evaluate_region_phrase_ranking(scores, given)
         for given in (table, pairs)
     )
     assert found == wanted
 
 
 def test_a_collapsed_model_ranks_last():
-    found = pair_ranks.pair_ranks(np.zeros((2, 5)), [[0, 1], [0, 3], [1, 0]])
+    found = ranking.pair_ranks(np.zeros((2, 5)), [[0, 1], [0, 3], [1, 0]])
     # Three wrong ones before region 0's, four before region 1's.
     assert found.ranks.tolist() == [4, 5] and found.tied.all()
 
 
 def test_no_pairs_have_no_ranks():
-    metrics = pair_ranks.evaluate_region_phrase_ranking(np.zeros((2, 3)), [])
+    metrics = ranking.evaluate_region_phrase_ranking(np.zeros((2, 3)), [])
     assert metrics == {
         "true_region_to_phrase/num_queries": 0,
         "phrase_to_true_region/num_queries": 0,
@@ -123,11 +123,11 @@ def test_what_does_not_fit_is_refused():
         with pytest.raises(
             ValueError, match="`pairs` must be .* whole numbers"
         ):
-            pair_ranks.pair_ranks(scores, pairs)
+            ranking.pair_ranks(scores, pairs)
     scores[1, 2] = np.nan
     with pytest.raises(ValueError, match=r"scores\[1, 2\]=nan"):
-        pair_ranks.pair_ranks(scores, [[0, 0], [1, 0]])
+        ranking.pair_ranks(scores, [[0, 0], [1, 0]])
     with pytest.raises(ValueError, match="`candidates` must have as many"):
-        pair_ranks.EmbeddingScores(np.zeros((2, 3)), np.zeros((2, 4)))
+        ranking.EmbeddingScores(np.zeros((2, 3)), np.zeros((2, 4)))
     with pytest.raises(ValueError, match="`queries` must be finite"):
-        pair_ranks.EmbeddingScores([[np.inf]], [[1.0]])
+        ranking.EmbeddingScores([[np.inf]], [[1.0]])

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import protocols, retrieval
+from tbnets.evaluation import retrieval
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_coco_1k_averages_five_blocks_of_image_rows(coco):
                 rows[inside] - start,
             )
         )
-    metrics = protocols.evaluate_protocol("coco_1k", *coco)
+    metrics = retrieval.evaluate_protocol("coco_1k", *coco)
     assert metrics.keys() == folds[0].keys()
     for name, value in metrics.items():
         values = [fold[name] for fold in folds]
@@ -40,24 +40,24 @@ def test_coco_5k_is_the_whole_set(coco):
     options = {"text_to_text": False, "recall_at": (1, 7)}
     expected = retrieval.evaluate_retrieval(*coco, **options)
     for name in ("full", "coco_5k"):
-        metrics = protocols.evaluate_protocol(name, *coco, **options)
+        metrics = retrieval.evaluate_protocol(name, *coco, **options)
         assert metrics == expected
 
 
 @pytest.mark.parametrize("name", ["coco_1k", "coco_5k"])
 def test_coco_needs_5000_images(name):
     with pytest.raises(ValueError, match=r"5000 rows.*3 images"):
-        protocols.evaluate_protocol(name, np.eye(3), np.eye(3), range(3))
+        retrieval.evaluate_protocol(name, np.eye(3), np.eye(3), range(3))
 
 
 def test_fold_without_captions_is_refused(coco):
     images, texts, rows = coco
     with pytest.raises(ValueError, match="images 2000 to 2999"):
-        protocols.evaluate_protocol(
+        retrieval.evaluate_protocol(
             "coco_1k", images, texts, np.where(rows // 1000 == 2, 0, rows)
         )
 
 
 def test_unknown_protocol_lists_the_known():
     with pytest.raises(ValueError, match="full, coco_1k, coco_5k"):
-        protocols.evaluate_protocol("coco", np.eye(2), np.eye(2), [0, 1])
+        retrieval.evaluate_protocol("coco", np.eye(2), np.eye(2), [0, 1])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import protocols, query_bank, score_tiles
+from tbnets.evaluation import ranking, retrieval, score_tiles
 from tests import reference
 from tests.evaluation import oracle
 from tests.evaluation.test_score_tiles import by_definition, of_matrix
@@ -39,7 +39,7 @@ def test_scores_are_those_of_the_loops(temperature, tile, monkeypatch):
     monkeypatch.setattr(score_tiles, "TILE_TEXTS", tile[1])
     matrix = made()
     for_images, for_texts = by_loops(matrix, temperature)
-    scores = query_bank.level(of_matrix(matrix), IMAGES, TEXTS, temperature)
+    scores = ranking.level(of_matrix(matrix), IMAGES, TEXTS, temperature)
     images, texts = np.arange(IMAGES), np.arange(TEXTS)
     found = scores.tile(images, texts)
     given = [
@@ -57,7 +57,7 @@ def test_scores_are_those_of_the_loops(temperature, tile, monkeypatch):
 
 def test_large_scores_at_a_small_temperature_stay_finite():
     matrix = made() * 1e4
-    scores = query_bank.level(of_matrix(matrix), IMAGES, TEXTS, 1e-3)
+    scores = ranking.level(of_matrix(matrix), IMAGES, TEXTS, 1e-3)
     np.testing.assert_allclose(
         scores.image_levels, matrix[:IMAGES, TEXTS:].max(axis=1), rtol=1e-2
     )
@@ -68,7 +68,7 @@ def test_what_is_near_to_everything_is_answered_less_often():
     matrix = np.array([[3, 3, 4, 4], [2, 0, 0, 0], [0, 2, 0, 0]], "float32")
     matrix = np.vstack([matrix, np.zeros(4, "float32")])
     plain = of_matrix(matrix).subset(np.arange(3), np.arange(2))
-    levelled = query_bank.level(of_matrix(matrix), 3, 2)
+    levelled = ranking.level(of_matrix(matrix), 3, 2)
     ranks = [
         score_tiles.score_ranks(one, [1, 2])["text_to_image"].ranks.tolist()
         for one in (plain, levelled)
@@ -77,14 +77,14 @@ def test_what_is_near_to_everything_is_answered_less_often():
 
 
 def test_folds_keep_the_levels_of_their_rows():
-    scores = query_bank.level(of_matrix(made()), IMAGES, TEXTS)
+    scores = ranking.level(of_matrix(made()), IMAGES, TEXTS)
     rows = np.array([3, 0]), np.array([6, 1, 2])
     some = scores.subset(*rows)
     np.testing.assert_array_equal(
         some.image_levels, scores.image_levels[[3, 0]]
     )
     np.testing.assert_array_equal(some.text_levels, scores.text_levels[rows[1]])
-    whole = protocols.evaluate_scores_protocol("full", scores, ROWS)
+    whole = retrieval.evaluate_scores_protocol("full", scores, ROWS)
     assert whole == score_tiles.evaluate_scores(scores, ROWS)
 
 
@@ -93,15 +93,15 @@ def test_an_empty_bank_is_refused(bank):
     with pytest.raises(
         ValueError, match=f"hold a bank .* {bank[0]} and {bank[1]}"
     ):
-        query_bank.level(of_matrix(made(bank=bank)), IMAGES, TEXTS)
+        ranking.level(of_matrix(made(bank=bank)), IMAGES, TEXTS)
 
 
 def test_bad_numbers_are_refused():
     with pytest.raises(
         ValueError, match="`temperature` must be a finite number above 0"
     ):
-        query_bank.level(of_matrix(made()), IMAGES, TEXTS, 0)
+        ranking.level(of_matrix(made()), IMAGES, TEXTS, 0)
     matrix = made()
     matrix[1, TEXTS + 2] = np.nan
     with pytest.raises(ValueError, match="nan"):
-        query_bank.level(of_matrix(matrix), IMAGES, TEXTS)
+        ranking.level(of_matrix(matrix), IMAGES, TEXTS)

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.evaluation import exact_scores as exact
-from tbnets.evaluation import pair_ranks, ranking, retrieval
+from tbnets.evaluation import checks as exact
+from tbnets.evaluation import ranking, retrieval
 from tbnets.evaluation.ranks import Ranks, Side
 from tests.evaluation import oracle
 
@@ -389,7 +389,7 @@ def test_bfloat16_embeddings_are_warned_of():
     with pytest.warns(UserWarning, match="`text_embeddings` is bfloat16"):
         retrieval.evaluate_retrieval(images, rounded, positives=images > 0)
     with pytest.warns(UserWarning, match="`scores` is bfloat16"):
-        pair_ranks.pair_ranks(rounded.numpy(), np.argwhere(images))
+        ranking.pair_ranks(rounded.numpy(), np.argwhere(images))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         retrieval.evaluate_retrieval(images, images, range(3))

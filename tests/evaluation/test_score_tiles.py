@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import protocols, retrieval, score_tiles
+from tbnets.evaluation import retrieval, score_tiles
 from tests.evaluation import oracle
 
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -97,11 +97,11 @@ def test_folds_are_those_of_the_protocol():
     rng = np.random.default_rng(0)
     images, texts = unit(rng, 5000), unit(rng, 5000)
     rows = rng.permutation(5000)
-    wanted = protocols.evaluate_protocol(
+    wanted = retrieval.evaluate_protocol(
         "coco_1k", images, texts, rows, text_to_text=False
     )
     scores = score_tiles.embedding_scores(images, texts)
-    found = protocols.evaluate_scores_protocol("coco_1k", scores, rows)
+    found = retrieval.evaluate_scores_protocol("coco_1k", scores, rows)
     assert wanted.keys() == found.keys()
     for direction in DIRECTIONS:
         # Of 1000 scores, some lie within `TIE` of each other.

@@ -6,12 +6,11 @@ import pytest
 import tensorflow as tf
 
 from tbnets.data.images import decode_photo
-from tbnets.features import averaged_regions
-from tbnets.features.averaged_regions import AveragedFeatures
+from tbnets.features import regions
 from tbnets.features.cnn import Cnn
 from tbnets.features.cnn_weights import weights_sha256
 from tbnets.features.cutting import roi_average
-from tbnets.features.regions import make_region_extractor
+from tbnets.features.regions import AveragedFeatures, make_region_extractor
 from tests import reference
 from tests.features.test_photo_features import photo as encoded_photo
 from tests.features.test_regions import plain_forward, random_photo, vgg_like
@@ -172,7 +171,7 @@ def test_a_larger_box_is_cut_off_at_the_photo():
 
 
 def test_geometry_of_known_boxes():
-    found = averaged_regions.box_geometry(
+    found = regions.box_geometry(
         tf.constant([[0.0, 0, 40, 20], [10, 5, 30, 10]]),
         tf.constant([40.0, 20]),
     )

@@ -3,8 +3,7 @@
 import keras
 import numpy as np
 
-from tbnets.features.cnn import build_cnn
-from tbnets.features.full_network import full_network_outputs
+from tbnets.features.cnn import build_cnn, full_network_outputs
 from tests.features.tiny_cnn import TOP, tiny_cnn
 
 

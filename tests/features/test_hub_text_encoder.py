@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.features import hub
-from tbnets.features.hub_text_encoder import HubTextEncoder
-from tbnets.features.hub_texts import HubTokenizer
+from tbnets.features.hub_texts import HubTextEncoder, HubTokenizer
 
 CAPTIONS = ["a dog runs", "", "the red ball in ✓"]
 

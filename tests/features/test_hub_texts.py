@@ -11,7 +11,7 @@ import tensorflow as tf
 from tbnets.errors import InputError
 from tbnets.features import caption_features, hub, hub_texts, preset_files
 from tbnets.features.fisher_vectors import CaptionReader
-from tbnets.features.hub_features import HubFeatures
+from tbnets.features.hub_texts import HubFeatures
 from tbnets.serving.ops import check_ops
 
 KINDS = ("clip", "siglip", "bert", "t5", "roberta")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.features.hybrid_mixture import (
+from tbnets.features.fisher import (
     SCALE_FLOOR,
     HybridMixture,
     gradient_terms,

@@ -13,11 +13,11 @@ cv2 = pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 from tbnets.data import entities  # noqa: E402
 from tbnets.data.images import BrokenImageError, read_photo  # noqa: E402
 from tbnets.data.scenes.dataset import ensure_scenes  # noqa: E402
-from tbnets.data.scenes.settings import SceneSettings  # noqa: E402
+from tbnets.data.scenes.layout import SceneSettings  # noqa: E402
 from tbnets.data.store.opening import open_features  # noqa: E402
 from tbnets.data.store.writer import FeatureWriter  # noqa: E402
 from tbnets.evaluation import boxes as box_math  # noqa: E402
-from tbnets.features import proposals, region_extraction  # noqa: E402
+from tbnets.features import extraction, proposals  # noqa: E402
 from tbnets.features.proposals import Proposer  # noqa: E402
 
 METHODS = tuple(proposals.IOU_THRESHOLDS)
@@ -294,9 +294,7 @@ def propose(photos, path, **options):
     proposer = Proposer(limit=9)
     writer = FeatureWriter(path, proposer.description(), 0, kind="regions")
     options = {"workers": 2, "shard_images": 3, **options}
-    failures = region_extraction.propose_photos(
-        photos, proposer, writer, **options
-    )
+    failures = extraction.propose_photos(photos, proposer, writer, **options)
     writer.finish()
     return failures
 

@@ -7,8 +7,8 @@ import pytest
 from tbnets.data.images import read_photo
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.features.averaged_regions import AveragedFeatures
-from tbnets.features.region_extraction import extract_regions
+from tbnets.features.extraction import extract_regions
+from tbnets.features.regions import AveragedFeatures
 from tests.features.test_averaged_regions import two_depths
 from tests.features.test_photo_features import photo
 

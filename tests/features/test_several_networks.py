@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.data.images import decode_image
-from tbnets.features.photo_features import PhotoFeatures
-from tbnets.features.several_networks import SeveralNetworks
+from tbnets.features.photo_features import PhotoFeatures, SeveralNetworks
 from tests.features.test_photo_features import photo
 from tests.features.tiny_cnn import tiny_cnn
 

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tbnets.features.torch_file import read_tensors
+from tbnets.features.cnn_weights import read_tensors
 from tests.features.torch_checkpoints import (
     DICTIONARY,
     checkpoint,
@@ -222,6 +222,6 @@ def test_tensors_can_not_be_written_to(tmp_path):
 
 
 def test_a_file_has_limits(tmp_path, monkeypatch):
-    monkeypatch.setattr("tbnets.features.torch_file.MOST_BYTES", 20)
+    monkeypatch.setattr("tbnets.features.cnn_weights.MOST_BYTES", 20)
     with pytest.raises(ValueError, match="has more than 20"):
         read(tmp_path, GOOD)

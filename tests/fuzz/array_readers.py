@@ -7,16 +7,15 @@ import zipfile
 import numpy as np
 import PIL.Image
 
-from tbnets.cli import arrays
+from tbnets.cli import zero_shot
 from tbnets.data.images import fault_of, read_photo, read_photo_sizes
 from tbnets.data.store.opening import load_features, open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.evaluation import protocols
+from tbnets.evaluation import retrieval
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import MeanFeatures
-from tbnets.features.cnn_weights import load_weights
+from tbnets.features.cnn_weights import load_weights, read_tensors
 from tbnets.features.proposals import Proposer, proposer_of
-from tbnets.features.torch_file import read_tensors
 from tbnets.text.word_vectors import WordVectors
 from tests.features import tiny_cnn, torch_checkpoints
 from tests.features.test_cnn import write_old_layout
@@ -140,11 +139,11 @@ def _write_embeddings(folder):
 
 
 def _evaluate(folder, rows="rows.npy"):
-    return protocols.evaluate_protocol(
+    return retrieval.evaluate_protocol(
         "full",
-        arrays.read_array(folder / "images.npy"),
-        arrays.read_array(folder / "texts.npy"),
-        arrays.read_caption_to_image(folder / rows),
+        zero_shot.read_array(folder / "images.npy"),
+        zero_shot.read_array(folder / "texts.npy"),
+        zero_shot.read_caption_to_image(folder / rows),
     )
 
 

@@ -11,8 +11,8 @@ from zoo_making import cards
 
 from tbnets import tasks
 from tbnets.data.scenes import dataset as scenes
-from tbnets.data.scenes.files import RECORDS
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.dataset import RECORDS
+from tbnets.data.scenes.layout import SceneSettings
 from tbnets.features import photo_cache
 from tbnets.serving import checksums, photo_index, zoo
 from tbnets.serving.export import export_saved_model

@@ -5,8 +5,8 @@ import tempfile
 
 import tqdm
 
-from tbnets.checked_files import shown
 from tbnets.errors import InputError
+from tbnets.files import shown
 from tests.fuzz import child
 
 KINDS = ("clean", "harmless", "accepted", "fault")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from werkzeug.test import Client
 
-from tbnets.extras.server.rest_service import RestService
+from tbnets.extras.server.stand_in import RestService
 from tests.fuzz import wire_kinds, wire_run
 
 MODELS = ("scenes_localization",)

@@ -8,12 +8,11 @@ import numpy as np
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.entities import read_annotations, read_boxes
 from tbnets.data.photos import listed_rows
-from tbnets.data.phrase_markup import read_sentences
+from tbnets.data.phrase_tables import read_sentences
 from tbnets.data.phrases import read_phrases
-from tbnets.data.store.joining import join
-from tbnets.data.store.shares import take_share, tell_file
+from tbnets.data.store.joining import join, take_share, tell_file
 from tbnets.text import parsing
-from tbnets.text.tree_files import trees_of
+from tbnets.text.trees import trees_of
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_vectors import read_word_vectors
 from tests.fuzz.reader import Reader, both_ways

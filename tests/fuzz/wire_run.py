@@ -10,8 +10,7 @@ from concurrent import futures
 
 import numpy as np
 
-from tbnets.extras.server.batching import Batching
-from tbnets.extras.server.models import Models
+from tbnets.extras.server.models import Batching, Models
 from tbnets.serving import saved_files, zoo
 from tests.fuzz import requests, wire_kinds
 from tests.fuzz.wire import PATIENCE, Wire

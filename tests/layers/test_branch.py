@@ -4,12 +4,11 @@ import pytest
 import tensorflow as tf
 
 from tbnets.features.image_encoders import SmallConvNet
-from tbnets.layers.branch import Branch
-from tbnets.layers.dropout import SeededDropout
+from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.pair_head import PairHead
+from tbnets.layers.heads import PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
-from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.layers.tree_lstm import TreeEncoder
 
 
 def test_linear_branch_is_a_normalised_matrix_product():

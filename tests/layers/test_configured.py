@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tbnets.layers.canonical_projection import CanonicalProjection
+from tbnets.layers.heads import CanonicalProjection
 from tbnets.layers.text_encoders import RecurrentEncoder
 
 

@@ -7,10 +7,10 @@ import tensorflow as tf
 from tbnets.layers import feature_transform
 from tbnets.layers.feature_transform import (
     FeatureTransform,
+    StreamingStatistics,
     ternary,
     ternary_bounds,
 )
-from tbnets.statistics import StreamingStatistics
 
 
 def cut(rows, bounds):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.logit_scale import LogitScale
+from tbnets.layers.heads import LogitScale
 
 
 def with_gradient(layer, similarities, towards):

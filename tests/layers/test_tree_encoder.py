@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.tree_encoder import TreeEncoder, span_means
+from tbnets.layers.tree_lstm import TreeEncoder, span_means
 from tbnets.text.packed_trees import TreeRows, pack_trees, tree_array
 from tbnets.text.trees import read_tree
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses.contrastive import pair_views
+from tbnets.losses.hinges import pair_views
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tests import reference

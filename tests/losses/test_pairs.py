@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import pairs
+from tbnets.losses import logistic
 from tests import reference
 
 SEED = np.array([3, 4], np.int32)
@@ -15,7 +15,7 @@ def test_picks_are_those_of_the_definition(case):
     mask = rng.random((num_rows, num_columns)) < rng.choice([0.1, 0.5, 0.9])
     rows = rng.integers(-1, num_rows, count).astype(np.int32)
     draws = rng.random((count, 3)).astype(np.float32)
-    columns, valid = pairs.random_columns(mask, rows, draws)
+    columns, valid = logistic.random_columns(mask, rows, draws)
     wanted = reference.random_columns(mask, rows, draws)
     found = np.where(valid.numpy()[:, None], columns, -1)
     np.testing.assert_array_equal(found, wanted)
@@ -28,7 +28,7 @@ def test_every_true_column_is_as_likely():
     # The draws 0, 1/3000, ... fall on thirds: 1000 for each.
     draws = (np.arange(3000, dtype=np.float32) / 3000)[:, None]
     rows = np.zeros(3000, np.int32)
-    columns, _ = pairs.random_columns(mask, rows, draws + 1e-5)
+    columns, _ = logistic.random_columns(mask, rows, draws + 1e-5)
     np.testing.assert_array_equal(
         np.bincount(columns.numpy()[:, 0]), [1000, 0, 1000, 1000]
     )
@@ -37,12 +37,12 @@ def test_every_true_column_is_as_likely():
 def test_a_draw_next_to_one_picks_the_last():
     draws = np.full((1, 1), np.nextafter(np.float32(1), np.float32(0)))
     mask = np.ones((1, 2**12), bool)
-    columns, _ = pairs.random_columns(mask, np.zeros(1, np.int32), draws)
+    columns, _ = logistic.random_columns(mask, np.zeros(1, np.int32), draws)
     assert columns.numpy()[0, 0] == 2**12 - 1
 
 
 def sampled(image_ids, caption_image_ids, text_ids=None, num_candidates=2):
-    return pairs.sample_pairs(
+    return logistic.sample_pairs(
         tf.constant(image_ids, tf.int64),
         tf.constant(caption_image_ids, tf.int64),
         None if text_ids is None else tf.constant(text_ids, tf.int64),
@@ -98,11 +98,11 @@ def test_a_caption_without_its_image_makes_no_pair():
 @pytest.mark.parametrize("mode", ["graph", "xla"])
 def test_compiled_draws_are_the_same(mode):
     function = tf.function(
-        lambda ids, owners: pairs.sample_pairs(ids, owners, seed=SEED),
+        lambda ids, owners: logistic.sample_pairs(ids, owners, seed=SEED),
         jit_compile=mode == "xla",
     )
     ids, owners = tf.range(4), tf.constant([0, 1, 1, 2, 3, 9])
-    wanted = pairs.sample_pairs(ids, owners, seed=SEED)
+    wanted = logistic.sample_pairs(ids, owners, seed=SEED)
     for one, other in zip(function(ids, owners), wanted):
         np.testing.assert_array_equal(one, other)
 
@@ -110,7 +110,7 @@ def test_compiled_draws_are_the_same(mode):
 def test_other_steps_draw_others():
     ids = tf.range(50)
     one, again, other = (
-        pairs.sample_pairs(ids, ids, seed=tf.constant([0, step]))
+        logistic.sample_pairs(ids, ids, seed=tf.constant([0, step]))
         for step in (1, 1, 2)
     )
     np.testing.assert_array_equal(one.negatives, again.negatives)

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import slopes, triplet
+from tbnets.losses import hinges, triplet
 
-BOTH = {"pairs": slopes.PairSlopes, "matrix": slopes.MatrixSlopes}
+BOTH = {"pairs": hinges.PairSlopes, "matrix": hinges.MatrixSlopes}
 
 
 @pytest.fixture(params=BOTH)
@@ -58,14 +58,14 @@ def test_nothing_is_multiplied_by_pairs_where_xla_compiles():
     told = []
 
     def inner(x):
-        told.append(slopes.by_pairs())
+        told.append(hinges.by_pairs())
         return x + 1.0
 
     tf.function(inner)(1.0)
     tf.function(inner, jit_compile=True)(1.0)
     tf.function(lambda x: tf.function(inner)(x), jit_compile=True)(1.0)
     assert told == [True, False, False]
-    assert slopes.by_pairs()
+    assert hinges.by_pairs()
 
 
 def test_nothing_is_multiplied_by_pairs_beside_an_accelerator(monkeypatch):
@@ -73,7 +73,7 @@ def test_nothing_is_multiplied_by_pairs_beside_an_accelerator(monkeypatch):
         tf.config.PhysicalDevice("/device:0", kind) for kind in ("CPU", "GPU")
     ]
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda: devices)
-    assert not slopes.by_pairs()
+    assert not hinges.by_pairs()
 
 
 @pytest.mark.parametrize("reduction", ["mean_active", "sum"])
@@ -86,7 +86,7 @@ def test_a_loss_has_one_gradient_by_pairs_and_by_a_matrix(
     loss = triplet.TripletLoss(0.5, 3, reduction=reduction)
     gradients = []
     for by_pairs in (True, False):
-        monkeypatch.setattr(slopes, "by_pairs", lambda chosen=by_pairs: chosen)
+        monkeypatch.setattr(hinges, "by_pairs", lambda chosen=by_pairs: chosen)
         with tf.GradientTape() as tape:
             tape.watch([images, texts])
             total = loss(images, texts, *ids).total

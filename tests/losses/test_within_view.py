@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import checks
+from tbnets.losses import miners
 from tbnets.losses.ranking import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tests import reference
@@ -84,7 +84,7 @@ def test_a_keras_model_is_compiled_with_it():
 
 @pytest.fixture
 def unwarned(monkeypatch):
-    monkeypatch.setattr(checks, "_looked", set())
+    monkeypatch.setattr(miners, "_looked", set())
 
 
 def test_rows_are_looked_at_once(unwarned, recwarn):

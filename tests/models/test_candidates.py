@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tbnets.data.localization.mining import CandidateMining
 from tbnets.layers.branch import Branch
-from tbnets.layers.pair_head import PairHead
+from tbnets.layers.heads import PairHead
 from tbnets.losses.logistic import PAIR_LOSSES
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork

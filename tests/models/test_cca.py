@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
-from tbnets.models.cca_solution import cholesky_factor, solve_cca
+from tbnets.models.cca import cholesky_factor, solve_cca
 
 
 def correlated(num_images=40, per_image=3, sizes=(5, 4), seed=0):

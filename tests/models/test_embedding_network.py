@@ -3,10 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.data.batches import EpochBatches
-from tbnets.data.examples import Examples
-from tbnets.layers.branch import Branch
-from tbnets.layers.dropout import SeededDropout
+from tbnets.data.batches import EpochBatches, Examples
+from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.losses.triplet import TripletLoss

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.layers.branch import Branch
-from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.hm_lstm import HMLSTM

@@ -6,9 +6,8 @@ import pytest
 import tensorflow as tf
 
 from tbnets.layers.branch import Branch
-from tbnets.layers.pair_head import PairHead
-from tbnets.losses.logistic import PAIR_LOSSES
-from tbnets.losses.pairs import sample_pairs
+from tbnets.layers.heads import PairHead
+from tbnets.losses.logistic import PAIR_LOSSES, sample_pairs
 from tbnets.models.keras_file import load_model
 from tbnets.models.similarity_network import SimilarityNetwork
 from tests import reference

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
-from tbnets.models import worker_fit
+from tbnets.models import fit_arguments
 
 ROWS = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32)
 EXAMPLES = tbnets.Examples.from_arrays(ROWS, ROWS, np.arange(12))
@@ -60,7 +60,7 @@ def test_callbacks_hear_what_they_hear_of_keras(eagerly, stop_at, often):
     options |= {"validation_data": others.dataset, "validation_freq": often}
     options |= {"x": batches.dataset, "shuffle": False}
     theirs = by_keras.fit(callbacks=[heard[0]], **options)
-    ours = worker_fit.fit(by_us, callbacks=[heard[1]], **options)
+    ours = fit_arguments.fit(by_us, callbacks=[heard[1]], **options)
     assert heard[0].calls == heard[1].calls and len(heard[0].calls) > 5
     assert theirs.history == ours.history and ours.epoch == theirs.epoch
     for one, other in zip(by_keras.weights, by_us.weights):
@@ -78,7 +78,7 @@ def test_an_endless_data_set_goes_on_and_others_begin_anew():
     network.train_function = step
     options = {"epochs": 2, "steps_per_epoch": 2, "verbose": 0}
     for data in (tf.data.Dataset.range(3).repeat(), tf.data.Dataset.range(3)):
-        worker_fit.fit(network, x=data, **options)
+        fit_arguments.fit(network, x=data, **options)
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
@@ -97,7 +97,7 @@ def test_a_callback_may_tell_where_it_goes_on():
 
     options = {"epochs": 4, "steps_per_epoch": 1, "verbose": 0}
     data = tf.data.Dataset.range(3)
-    worker_fit.fit(network, x=data, callbacks=[Restored()], **options)
+    fit_arguments.fit(network, x=data, callbacks=[Restored()], **options)
     assert seen == [2, 3]
 
 
@@ -106,11 +106,11 @@ def test_an_optimizer_that_accumulates_is_refused():
     network.optimizer.gradient_accumulation_steps = 2
     data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
     with pytest.raises(ValueError, match="must be None where several .*: 2. "):
-        worker_fit.fit(network, x=data, verbose=0)
+        fit_arguments.fit(network, x=data, verbose=0)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("name", worker_fit.CLIPPING)
+@pytest.mark.parametrize("name", fit_arguments.CLIPPING)
 def test_an_optimizer_that_clips_is_refused(name, scaled):
     network = make_network()
     network.optimizer = keras.optimizers.SGD(0.1, **{name: 1.0})
@@ -119,7 +119,7 @@ def test_an_optimizer_that_clips_is_refused(name, scaled):
         network.optimizer = wrap(network.optimizer)
     data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
     with pytest.raises(tbnets.errors.InputError, match="gradient_clip_norm"):
-        worker_fit.fit(network, x=data, verbose=0)
+        fit_arguments.fit(network, x=data, verbose=0)
 
 
 @pytest.mark.parametrize(
@@ -136,5 +136,5 @@ def test_what_is_not_taken_is_refused(eagerly, given, told):
     data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
     data = data.repeat() if given.pop("endless", False) else data
     with pytest.raises(tbnets.errors.InputError) as error:
-        worker_fit.fit(make_network(), **{"x": data, "verbose": 0, **given})
+        fit_arguments.fit(make_network(), **{"x": data, "verbose": 0, **given})
     assert told in str(error.value)

@@ -5,11 +5,10 @@ import sys
 import numpy as np
 import pytest
 
-from tbnets.serving import approximate_search
 from tbnets.serving import index_writer as writing
-from tbnets.serving.approximate_search import build, open_approximate
+from tbnets.serving import search_index
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.search_index import open_index
+from tbnets.serving.search_index import build, open_approximate, open_index
 
 MODEL = {"model": "1f00"}
 
@@ -24,7 +23,7 @@ def path(tmp_path, monkeypatch):
     """Returns the folder of an index of 90 rows, in shards of 40."""
     pytest.importorskip("faiss", reason="needs the extra: tbnets[faiss]")
     monkeypatch.setattr(writing, "SHARD_ROWS", 40)
-    monkeypatch.setattr(approximate_search, "_ROWS_A_CELL", 10)
+    monkeypatch.setattr(search_index, "_ROWS_A_CELL", 10)
     with IndexWriter(tmp_path, MODEL, 8) as writer:
         writer.put([f"{row}" for row in range(90)], rows_of(90))
     build(tmp_path)
@@ -48,7 +47,7 @@ def test_any_whole_number_of_answers_will_do(path, k):
 
 
 def test_fewer_cells_lose_some_and_too_few_rows_lose_none(path, monkeypatch):
-    monkeypatch.setattr(approximate_search, "CELLS_LOOKED_INTO", 1)
+    monkeypatch.setattr(search_index, "CELLS_LOOKED_INTO", 1)
     index, exact = open_approximate(path), open_index(path)
     queries = rows_of(20, seed=1)
     rows, values = index.search(queries, 3)

@@ -12,7 +12,7 @@ from google.protobuf import (
     wrappers_pb2,
 )
 
-from tbnets.serving import deployment, warmup
+from tbnets.serving import deployment
 from tbnets.serving.saved_files import METADATA_FILE
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def test_a_server_that_batches_is_told_how(tmp_path):
         files["batching_parameters.txt"], batching_parameters()
     )
     # A request to warm up by must fit.
-    assert told.max_batch_size.value >= max(warmup.SIZES)
+    assert told.max_batch_size.value >= max(deployment.SIZES)
     for name in ("docker-compose.yml", "kubernetes.yaml"):
         flags = [
             x.strip(" -") for x in files[name].splitlines() if " - --" in x

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving.doors import MOST_WORDS, bounded
+from tbnets.serving.inputs import MOST_WORDS, bounded
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tests import fresh

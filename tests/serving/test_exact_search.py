@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import exact_search, search
+from tbnets.serving import search, search_index
 from tests import reference
 
 # Whole numbers: sums are exact in any order, and many are equal.
@@ -19,11 +19,11 @@ QUERIES = np.random.default_rng(1).integers(-2, 3, [5, 4]).astype(np.float32)
 def test_the_best_rows_are_those_of_the_loop(
     monkeypatch, sizes, k, dtype, at_once
 ):
-    monkeypatch.setattr(exact_search, "CAST_AT_ONCE", at_once)
+    monkeypatch.setattr(search_index, "CAST_AT_ONCE", at_once)
     shards = np.split(
         ROWS.astype(tf.as_dtype(dtype).as_numpy_dtype), np.cumsum(sizes)[:-1]
     )
-    rows, values = exact_search.top_k(QUERIES, shards, k, rows_at_once=at_once)
+    rows, values = search_index.top_k(QUERIES, shards, k, rows_at_once=at_once)
     found = [list(zip(*pair)) for pair in zip(rows.numpy(), values.numpy())]
     assert found == reference.best_rows(QUERIES, ROWS, k)
     order, similarities = search.best(QUERIES @ ROWS.T, k)
@@ -38,7 +38,7 @@ def test_no_query_has_no_answer_and_no_row_answers_none():
         (QUERIES, [], (5, 0)),
         (QUERIES, [none], (5, 0)),
     ):
-        rows, values = exact_search.top_k(queries, shards, 3)
+        rows, values = search_index.top_k(queries, shards, 3)
         assert (rows.shape, rows.dtype) == (shape, tf.int32)
         assert (values.shape, values.dtype) == (shape, tf.float32)
 
@@ -47,7 +47,7 @@ def test_a_comparison_that_was_learned_ranks():
     def similarities(queries, rows):
         return -tf.reduce_sum(tf.abs(queries[:, None] - rows[None]), 2)
 
-    rows, values = exact_search.top_k(
+    rows, values = search_index.top_k(
         QUERIES, [ROWS[:9], ROWS[9:]], 4, similarities
     )
     wanted = -np.abs(QUERIES[:, None] - ROWS).sum(axis=2)

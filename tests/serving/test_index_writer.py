@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tbnets import files
+from tbnets.data.store.npy import RowFile
 from tbnets.data.store.opening import open_features
-from tbnets.data.store.row_file import RowFile
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.locks import FolderLock
 from tbnets.serving import index_writer as writing

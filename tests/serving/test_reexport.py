@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.serving import export
-from tbnets.serving.reexport import reexport
+from tbnets.serving.export import reexport
 from tbnets.serving.saved_files import METADATA_FILE
 from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer

@@ -7,17 +7,17 @@ import pytest
 import tensorflow as tf
 
 from tbnets.data.images import decode_photo
-from tbnets.features.averaged_regions import AveragedFeatures
 from tbnets.features.photo_features import build_named_cnn
+from tbnets.features.regions import AveragedFeatures
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import MeanOfWords
-from tbnets.layers.tree_encoder import TreeEncoder
+from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.serving.endpoints import region_endpoints
 from tbnets.serving.export import write_saved_model
-from tbnets.serving.region_endpoints import region_endpoints
+from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.tree_reader import TreeReader
-from tbnets.tasks.readers import photo_reader
+from tbnets.tasks.captioned_data import photo_reader
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Tokenizer, Vocabulary

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import exact_search, search_endpoint
+from tbnets.serving import endpoints, search_index
 from tbnets.serving import index_writer as writing
-from tbnets.serving.entries import about
-from tbnets.serving.export import describe, export_saved_model
+from tbnets.serving.export import describe, export_saved_model, reexport
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.reexport import reexport
+from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
 from tests import reference
@@ -57,14 +56,14 @@ def made(request, tmp_path_factory):
     model = load_saved_model(folder / "plain")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "SHARD_ROWS", 5)
-        patch.setattr(exact_search, "CAST_AT_ONCE", 2)
-        patch.setattr(exact_search, "QUERIES_AT_ONCE", 2)
-        patch.setattr(search_endpoint, "PAIRS_AT_ONCE", 3)
+        patch.setattr(search_index, "CAST_AT_ONCE", 2)
+        patch.setattr(search_index, "QUERIES_AT_ONCE", 2)
+        patch.setattr(endpoints, "PAIRS_AT_ONCE", 3)
         dtype = "bfloat16" if request.param == "bfloat16" else "float32"
         with IndexWriter(folder / "index", about(model), 3, dtype) as writer:
             writer.put(IDS, ROWS)
         index = open_index(folder / "index")
-        add = search_endpoint.add_search(index)
+        add = endpoints.add_search(index)
         reexport(model.path, folder / "searching" / "1", add=add)
     compare = model.compare if learned else None
     return load_saved_model(folder / "searching"), index, compare
@@ -148,21 +147,21 @@ def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
     model, index, _ = made
     with IndexWriter(tmp_path / "other", {"model": "x"}, 3) as writer:
         writer.put(["a"], [[1, 2, 3]])
-    add = search_endpoint.add_search(open_index(tmp_path / "other"))
+    add = endpoints.add_search(open_index(tmp_path / "other"))
     with pytest.raises(ValueError, match="embeddings of the model that is"):
         add(model)
     with IndexWriter(tmp_path / "empty", {"model": "x"}, 3):
         pass
     with pytest.raises(ValueError, match="which is empty"):
-        search_endpoint.add_search(open_index(tmp_path / "empty"))
+        endpoints.add_search(open_index(tmp_path / "empty"))
     path = min((tmp_path / "other").glob("*.npy"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(ValueError, match="expected the sha256"):
-        search_endpoint.add_search(open_index(tmp_path / "other"))
+        endpoints.add_search(open_index(tmp_path / "other"))
 
 
 def test_a_learned_comparison_has_few_pairs_in_work(monkeypatch):
-    monkeypatch.setattr(search_endpoint, "PAIRS_AT_ONCE", 4)
+    monkeypatch.setattr(endpoints, "PAIRS_AT_ONCE", 4)
     pairs = []
 
     def compare(image_embeddings, text_embeddings):
@@ -170,7 +169,7 @@ def test_a_learned_comparison_has_few_pairs_in_work(monkeypatch):
         found = Learned().similarities(image_embeddings, text_embeddings)
         return {"similarities": found}
 
-    rows, _ = search_endpoint._find(
+    rows, _ = endpoints._find(
         [tf.Variable(ROWS)], {"compare": compare}, tf.constant(QUERIES), 2
     )
     assert rows.shape == (len(QUERIES), 2)

@@ -8,7 +8,7 @@ from tbnets.data import photo_kinds
 from tbnets.data.images import BrokenImageError, read_photo
 from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.serving import finding
-from tbnets.serving.doors import MOST_WORDS
+from tbnets.serving.inputs import MOST_WORDS
 from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer
 

@@ -9,9 +9,8 @@ import pytest
 
 from tbnets.serving import zoo
 from tbnets.serving.checksums import ANSWERS
+from tbnets.serving.endpoints import region_endpoints, two_branch_endpoints
 from tbnets.serving.export import describe, is_batchable
-from tbnets.serving.image_endpoints import two_branch_endpoints
-from tbnets.serving.region_endpoints import region_endpoints
 from tbnets.serving.saved_files import METADATA_FILE
 from tests import tiny_localizer
 

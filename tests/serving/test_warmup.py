@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import warmup
+from tbnets.serving import deployment
+from tbnets.serving.inputs import TreeReader
 from tbnets.serving.protocol import to_array
-from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.vocabulary import Vocabulary
 
 pytest.importorskip("tensorflow_serving")
@@ -57,9 +57,9 @@ def folder(tmp_path):
 
 
 def test_each_signature_gets_requests_of_a_few_sizes(folder):
-    warmup.write_requests(folder, SIGNATURES)
+    deployment.write_requests(folder, SIGNATURES)
     sizes = {name: [] for name in SIGNATURES}
-    for request in warmup.read_requests(folder):
+    for request in deployment.read_requests(folder):
         name = request.model_spec.signature_name
         arrays = [to_array(key, one) for key, one in request.inputs.items()]
         sizes[name].append({len(one) for one in arrays if one.ndim}.pop())
@@ -76,16 +76,16 @@ def test_what_does_not_answer_is_told_before_a_server_meets_it(folder):
 
     fails = signature(fail, rows=([None, 4], tf.float32))
     with pytest.raises(ValueError, match="`odd` must answer .*--signatures"):
-        warmup.write_requests(folder, {**SIGNATURES, "odd": fails})
-    assert warmup.read_requests(folder) == []
+        deployment.write_requests(folder, {**SIGNATURES, "odd": fails})
+    assert deployment.read_requests(folder) == []
 
 
 def test_a_damaged_file_is_named(folder):
-    path = folder / warmup.WARMUP_FILE
+    path = folder / deployment.WARMUP_FILE
     path.write_bytes(b"These are no records." * 5)
     with pytest.raises(ValueError, match="warmup_requests: expected TFRec"):
-        warmup.read_requests(folder)
+        deployment.read_requests(folder)
     with tf.io.TFRecordWriter(str(path)) as file:
         file.write(b"\x12\x00")
     with pytest.raises(ValueError, match="predict_log; found .'classify_log'"):
-        warmup.read_requests(folder)
+        deployment.read_requests(folder)

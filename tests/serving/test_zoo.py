@@ -11,7 +11,7 @@ from PIL import Image
 import tbnets
 from tbnets.data.images import read_photo
 from tbnets.data.scenes.dataset import draw_scenes
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.layout import SceneSettings
 from tbnets.evaluation import boxes as box_math
 from tbnets.features.regions import open_averaged_features
 from tbnets.serving import zoo

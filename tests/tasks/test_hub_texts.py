@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.features.hub_features import HubFeatures
-from tbnets.features.hub_texts import HubTokenizer
+from tbnets.features.hub_texts import HubFeatures, HubTokenizer
 from tbnets.tasks import runs
 from tests import tiny, tiny_phrases
 

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from tbnets import tasks
-from tbnets.layers.dropout import SeededDropout
+from tbnets.layers.branch import SeededDropout
 from tbnets.losses.hinges import TERMS
-from tbnets.tasks import encoders, parts, readers
+from tbnets.tasks import captioned_data, parts
 from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny
 
@@ -29,7 +29,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         (tmp_path / "imagenet").mkdir()
     asked = []
     monkeypatch.setattr(
-        encoders.image_encoders,
+        parts.image_encoders,
         "ApplicationEncoder",
         lambda name, size, weights, tune: asked.append(weights),
     )
@@ -38,15 +38,15 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         f"--image_weights={given}",
         f"--cnn_weights={given}",
     )
-    encoders.build_image_encoder(found, {})
-    named = readers.weights_of_run(found, found.sources())
+    parts.build_image_encoder(found, {})
+    named = captioned_data.weights_of_run(found, found.sources())
     asked.append(named)
     by_word = {"imagenet": "imagenet", "": None}
     file = pathlib.Path("imagenet")
     assert asked == [by_word.get(given, file)] * 2
     # A network that starts at the photo takes them from the current folder.
     found = found.replace(image_encoder="features")
-    found = readers.start_at_photo(found, given)
+    found = captioned_data.start_at_photo(found, given)
     place = str(tmp_path / "imagenet") if "/" in given else given
     assert found.features.cnn_weights == place
 
@@ -109,7 +109,7 @@ def test_a_temperature_is_learned_from_where_it_may_be(folder, tmp_path):
 def test_words_of_a_model_are_trained_as_its_run_says(given):
     found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")
     found = found.replace(from_="a_model")
-    encoder = encoders.build_text_encoder(found, {"words": ["", "[UNK]"]})
+    encoder = parts.build_text_encoder(found, {"words": ["", "[UNK]"]})
     assert encoder.word_training == given
     assert "word_vectors_training" not in unused_flags(found)
 

@@ -11,8 +11,8 @@ import pytest
 from tbnets import tasks
 from tbnets.cli.train import Options, checked_settings
 from tbnets.locks import fcntl, try_lock
-from tbnets.tasks import encoders, runs
-from tbnets.tasks.run_folder import LOCK, check_run_folder
+from tbnets.tasks import parts, runs
+from tbnets.tasks.runs import LOCK, check_run_folder
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
 from tests import tiny
@@ -256,13 +256,13 @@ def test_kept_settings_that_build_no_network_are_named(run_dir, name, value):
 def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
     folder, run_dir, monkeypatch
 ):
-    build, read = encoders.build_image_encoder, []
+    build, read = parts.build_image_encoder, []
 
     def noted(settings, fitted):
         read.append(settings.images.image_weights)
         return build(settings, fitted)
 
-    monkeypatch.setattr(encoders, "build_image_encoder", noted)
+    monkeypatch.setattr(parts, "build_image_encoder", noted)
     path = run_dir / "settings.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps({**values, "image_weights": "gone.h5"}))

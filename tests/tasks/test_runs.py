@@ -14,7 +14,7 @@ import tensorflow as tf
 from tbnets import tasks
 from tbnets.data.captions import read_captions
 from tbnets.tasks import runs
-from tbnets.tasks.scores import Scores
+from tbnets.tasks.task import Scores
 from tbnets.training import checkpoints, loop, summary
 from tests import tiny
 

@@ -20,8 +20,15 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.parts import Builder
-from tbnets.tasks.scores import Scores, Together
-from tbnets.tasks.task import Evaluator, Exporter, Task, TaskData, TaskSpec
+from tbnets.tasks.task import (
+    Evaluator,
+    Exporter,
+    Scores,
+    Task,
+    TaskData,
+    TaskSpec,
+    Together,
+)
 from tbnets.training import loop, summary
 from tests import tiny, verbs
 

@@ -8,12 +8,12 @@ import tensorflow as tf
 from zoo_making.served import served_scores
 
 from tbnets import tasks
-from tbnets.evaluation import protocols, query_bank, score_tiles
+from tbnets.evaluation import ranking, retrieval, score_tiles
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.training import loop, summary
-from tbnets.training.pair_scorer import PairScorer
+from tbnets.training.retrieval_metrics import PairScorer
 from tests import fresh, reference, tiny, verbs
 
 # Which graph is traced is no matter here.
@@ -111,7 +111,7 @@ def test_tiles_are_those_of_the_whole_matrix(
 def test_metrics_are_those_of_the_whole_matrix(session, opened):
     again, scores = opened
     whole = whole_matrix(again.network, scores)
-    wanted = protocols.evaluate_scores_protocol(
+    wanted = retrieval.evaluate_scores_protocol(
         "full",
         score_tiles.PairScores(
             *whole.shape,
@@ -291,7 +291,7 @@ def test_a_bank_levels_runs_taken_together(session, embedding, tmp_path):
     np.testing.assert_allclose(found, plain.pairs.tile(*rows), 1e-5, 1e-5)
     found = distances.combine(distances, 0.3).pairs.tile(*rows)
     np.testing.assert_allclose(found, distances.pairs.tile(*rows), 1e-5, 1e-5)
-    whole = query_bank.level(learned.pairs, 6, 12, 0.3)
+    whole = ranking.level(learned.pairs, 6, 12, 0.3)
     levels = [
         reference.bank_level(row, 0.3 * score_tiles.spread(parts[0][0].pairs))
         for row in learned.pairs.tile(images[:6], texts[12:])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tbnets.text.padded_rows import PaddedRows, padded_width
+from tbnets.text.vocabulary import PaddedRows, padded_width
 from tests import tiny
 
 

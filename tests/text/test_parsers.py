@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from tbnets.text import parsers
+from tbnets.text import parsing
 from tbnets.text.trees import read_tree
 
 
@@ -10,7 +10,7 @@ from tbnets.text.trees import read_tree
 def embedded():
     pytest.importorskip("textblob")
     pytest.importorskip("nltk")
-    return parsers.open_parser("embedded")
+    return parsing.open_parser("embedded")
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def embedded():
     ],
 )
 def test_captions_are_cut_as_treebanks_are(caption, wanted):
-    assert parsers.split_tokens(caption) == wanted.split()
+    assert parsing.split_tokens(caption) == wanted.split()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_noun_phrases_of_the_embedded_parser(embedded, caption, phrases):
 def test_what_a_person_may_write_parses(embedded):
     for caption in ("Dogs (two) play / run.", "a and/or b", "100 % 'quoted'"):
         tree = read_tree(embedded.parse(caption))
-        assert list(tree.words) == parsers.split_tokens(caption)
+        assert list(tree.words) == parsing.split_tokens(caption)
 
 
 def test_without_words_there_is_nothing_to_parse(embedded):
@@ -84,25 +84,25 @@ def test_a_missing_package_is_named(monkeypatch, name, package, module):
             monkeypatch.delitem(sys.modules, known)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ModuleNotFoundError) as error:
-        parsers.open_parser(name)
+        parsing.open_parser(name)
     assert f"pip install {package}" in str(error.value).replace('"', "")
 
 
 def test_a_server_that_does_not_run_is_one_clear_error():
     pytest.importorskip("nltk")
     with pytest.raises(ConnectionError, match="localhost:9.*does not answer"):
-        parsers.open_parser("corenlp", "http://localhost:9")
+        parsing.open_parser("corenlp", "http://localhost:9")
     with pytest.raises(ConnectionError, match="corenlp_url=nonsense"):
-        parsers.open_parser("corenlp", "nonsense")
+        parsing.open_parser("corenlp", "nonsense")
 
 
 def test_an_unknown_parser_lists_the_known():
     with pytest.raises(ValueError, match="embedded, corenlp, right_branching"):
-        parsers.open_parser("best")
+        parsing.open_parser("best")
 
 
 def test_sentences_become_one_tree():
-    joined = parsers._joined(["(ROOT\n (NP (NN a)))", "(ROOT (NP (NN b)))"])
+    joined = parsing._joined(["(ROOT\n (NP (NN a)))", "(ROOT (NP (NN b)))"])
     assert read_tree(joined).words == ("a", "b")
 
 
@@ -111,12 +111,12 @@ def test_sentences_become_one_tree():
     [("A red dog", "(X (X A) (X (X red) (X dog)))"), ("", "(X -)")],
 )
 def test_the_parser_that_knows_no_syntax(caption, wanted):
-    parser = parsers.open_parser("right_branching")
+    parser = parsing.open_parser("right_branching")
     assert parser.parse(caption) == wanted
 
 
 def test_it_cuts_what_is_too_long_for_a_tree():
-    parser = parsers.open_parser("right_branching")
+    parser = parsing.open_parser("right_branching")
     tree = read_tree(parser.parse(" ".join(["cat"] * 5000) + " " + "x" * 9000))
     assert len(tree.words) == 4096
     assert len(read_tree(parser.parse("x" * 10_000)).words[0]) == 200

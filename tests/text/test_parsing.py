@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tbnets.text import parsing
-from tbnets.text.tree_files import trees_of
+from tbnets.text.trees import trees_of
 
 
 class Parser:

@@ -1,8 +1,12 @@
 import numpy as np
 import pytest
 
-from tbnets.text.packed_trees import TreeRows, tree_arrays
-from tbnets.text.tree_checks import most_nodes, whole_trees
+from tbnets.text.packed_trees import (
+    TreeRows,
+    most_nodes,
+    tree_arrays,
+    whole_trees,
+)
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 from tests import reference

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.text import words as words_lib
+from tbnets.text import vocabulary as words_lib
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 CAPTIONS = ["A dog runs.", "a Dog, a cat!"]  # a 3, dog 2, cat 1, runs 1

@@ -1,16 +1,15 @@
 import numpy as np
 import pytest
 
-from tbnets.text.vocabulary import Vocabulary
-from tbnets.text.word_tables import (
+from tbnets.text.vocabulary import Vocabulary, count_words
+from tbnets.text.word_vectors import (
+    WordVectors,
     centred,
     coverage,
     coverage_line,
     embedding_table,
     with_new_dims,
 )
-from tbnets.text.word_vectors import WordVectors
-from tbnets.text.words import count_words
 
 
 def test_coverage_counts_words_and_occurrences():

@@ -3,9 +3,8 @@ import struct
 import numpy as np
 import pytest
 
-from tbnets.text.word_tables import coverage
-from tbnets.text.word_vectors import read_word_vectors
-from tbnets.text.words import count_words
+from tbnets.text.vocabulary import count_words
+from tbnets.text.word_vectors import coverage, read_word_vectors
 
 WORDS = {"dog": (1.0, 2.0, 3.0), "cat": (4.0, 5.0, 6.0), "A": (7.0, 8.0, 9.0)}
 

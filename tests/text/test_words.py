@@ -6,8 +6,8 @@ import sys
 import pytest
 import tensorflow as tf
 
-from tbnets.text import words as words_lib
-from tbnets.text.words import count_words, split_words
+from tbnets.text import vocabulary as words_lib
+from tbnets.text.vocabulary import count_words, split_words
 
 DOUBLE = ["i", "d", "ve"] * 2 + ["yall", "d", "ve", "he", "d", "ve", "s"]
 CHAINS = ["wouldnt", "ve", "rocknroll", "rock", "n", "roll", "abcx"]

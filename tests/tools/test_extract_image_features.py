@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
+from tbnets.data.store.joining import take_share
 from tbnets.data.store.shards import open_store
-from tbnets.data.store.shares import take_share
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.tasks.recipes import image_features
 from tests import fresh, verbs

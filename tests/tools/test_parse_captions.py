@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tbnets.text.tree_files import trees_of
+from tbnets.text.trees import trees_of
 from tests import verbs
 from tests.data.test_phrases import write_entities
 

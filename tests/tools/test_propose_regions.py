@@ -7,10 +7,10 @@ import PIL.Image
 import pytest
 
 from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.features import proposals, region_extraction
+from tbnets.features import extraction, proposals
 from tests import fresh, verbs
 
 VERB = "propose_regions"
@@ -98,7 +98,7 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
         tmp_path / "whole", proposer.description(), 0, kind="regions"
     )
     listed = [(path.name, path) for path in sorted(photos.iterdir())]
-    region_extraction.propose_photos(listed, proposer, writer, shard_images=1)
+    extraction.propose_photos(listed, proposer, writer, shard_images=1)
     writer.finish()
     assert content(killed) == content(tmp_path / "whole")
 

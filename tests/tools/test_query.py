@@ -15,11 +15,11 @@ import pytest
 import tensorflow as tf
 
 from tbnets import cli
-from tbnets.cli import pictures_of_answers, query
+from tbnets.cli import asking, query
 from tbnets.data.images import decode_images
 from tbnets.serving.export import export_saved_model
+from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.tree_reader import TreeReader
 from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary
 from tests import saved_models
@@ -453,9 +453,7 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
         images=str(photos), cache=None, montage=None, queries=["red"], like=[]
     )
     order = np.zeros([1, 1], int)
-    pictures_of_answers.write_montage(
-        options, ["red.png"], order, np.ones([1, 1])
-    )
+    asking.write_montage(options, ["red.png"], order, np.ones([1, 1]))
     place = tmp_path / "photos.tbnets"
     assert (place / "answers.png").is_file()
     assert place.stat().st_mode & 0o7777 == rights
@@ -481,10 +479,10 @@ def test_files_to_write_are_no_photos_and_no_other_file(
     given = {"images": "photos", "queries": ["a"], "like": ["like.png"]}
     options = query.Options(**given, **flags)
     if not told:
-        pictures_of_answers.check_outputs(options)
+        asking.check_outputs(options)
         return
     with pytest.raises(ValueError, match=told):
-        pictures_of_answers.check_outputs(options)
+        asking.check_outputs(options)
 
 
 def test_of_many_questions_some_are_drawn(tmp_path, monkeypatch):
@@ -494,13 +492,13 @@ def test_of_many_questions_some_are_drawn(tmp_path, monkeypatch):
         sizes.append((len(queries), *order.shape))
         return PIL.Image.new("RGB", (1, 1))
 
-    monkeypatch.setattr(pictures_of_answers.montage, "draw_montage", draw)
+    monkeypatch.setattr(asking.montage, "draw_montage", draw)
     options = types.SimpleNamespace(
         **{"images": str(tmp_path), "cache": None, "like": []},
         **{"montage": f"{tmp_path}/a.png", "queries": ["red"] * 300},
     )
     order = np.zeros([300, 90], int)
-    pictures_of_answers.write_montage(options, ["a.png"], order, order)
+    asking.write_montage(options, ["a.png"], order, order)
     assert sizes == [(40, 40, 50)]
 
 

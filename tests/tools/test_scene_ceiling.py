@@ -6,9 +6,8 @@ import pytest
 from measuring import ambiguity
 from scene_ceiling import image_size
 
-from tbnets.data.scenes.dataset import draw_scenes
-from tbnets.data.scenes.files import scene_record
-from tbnets.data.scenes.settings import SceneSettings
+from tbnets.data.scenes.dataset import draw_scenes, scene_record
+from tbnets.data.scenes.layout import SceneSettings
 from tests import verbs
 
 SIZE = 100

@@ -3,11 +3,11 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
+from tbnets.data.batches import Examples, FileNames
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.examples import Examples, FileNames
 from tbnets.tasks import runs
-from tbnets.training import embedder, loop
-from tbnets.training.embedder import Embedder
+from tbnets.training import loop, retrieval_metrics
+from tbnets.training.retrieval_metrics import Embedder
 from tests import photo_files, tiny
 
 SIZE = 8
@@ -70,7 +70,7 @@ def examples(images, token_ids=((2, 0),)):
 
 
 def test_texts_come_back_in_their_own_order(monkeypatch):
-    monkeypatch.setattr(embedder, "CAPTION_CHUNK", 2)
+    monkeypatch.setattr(retrieval_metrics, "CAPTION_CHUNK", 2)
     token_ids = [
         [7, 1, 1, 1],
         [5, 0, 0, 0],
@@ -90,7 +90,7 @@ def test_texts_come_back_in_their_own_order(monkeypatch):
 
 
 def test_chunks_of_any_size_share_a_few_traces(monkeypatch):
-    monkeypatch.setattr(embedder, "CAPTION_CHUNK", 3)
+    monkeypatch.setattr(retrieval_metrics, "CAPTION_CHUNK", 3)
     token_ids = np.tril(np.ones((11, 11), np.int32))
     network = Network()
     made = Embedder(network)
@@ -105,7 +105,7 @@ def test_chunks_of_any_size_share_a_few_traces(monkeypatch):
 
 @pytest.mark.parametrize("chunk", [2, 5, 256])
 def test_photos_are_decoded_and_keep_their_order(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(embedder, "IMAGE_CHUNK", chunk)
+    monkeypatch.setattr(retrieval_metrics, "IMAGE_CHUNK", chunk)
     names = [f"{i}.png" for i in range(5)]
     paths = write_photos(tmp_path, names, "PNG")
     source = examples(FileNames(paths))

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.training.checkpoints import optimizer_variables
-from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
+from tbnets.training.optimizers import FusedAdam, FusedSGD
 
 KERAS_2 = keras.__version__.startswith("2.")
 STEPS = 12

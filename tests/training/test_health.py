@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tbnets.training.health import diagnose, embedding_health
+from tbnets.training.summary import diagnose, embedding_health
 
 
 def test_health_of_a_collapse_and_of_a_full_space():

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 from tbnets import startup
-from tbnets.layers.logit_scale import LogitScale
+from tbnets.layers.heads import LogitScale
 from tbnets.tasks import runs
 from tbnets.training import board, checkpoints, loop, optimizers
-from tbnets.training.fused_optimizers import FusedAdam, FusedSGD
+from tbnets.training.optimizers import FusedAdam, FusedSGD
 from tests import tiny
 from tests.eager import without_tracing
 

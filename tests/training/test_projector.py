@@ -5,8 +5,8 @@ import PIL.Image
 from google.protobuf import text_format
 from tensorboard.plugins.projector import projector_config_pb2
 
-from tbnets.training import projector
-from tbnets.visualization.points import Points
+from tbnets.training import board
+from tbnets.visualization.plots import Points
 
 COLUMNS = {
     "text": ["a dog", "a\tcat\nsits", ""],
@@ -23,9 +23,7 @@ def config(folder):
 def test_the_projector_finds_vectors_words_and_thumbnails(tmp_path):
     vectors = np.array([[0.5, -1.0], [0.25, 0], [1e-9, 1]], np.float32)
     thumbnails = np.arange(3 * 2 * 2 * 3, dtype=np.uint8).reshape(3, 2, 2, 3)
-    projector.write_points(
-        tmp_path, "test", Points(vectors, COLUMNS, thumbnails)
-    )
+    board.write_points(tmp_path, "test", Points(vectors, COLUMNS, thumbnails))
     found = config(tmp_path)
     assert found.tensor_name == "test"
     assert list(found.tensor_shape) == [3, 2]
@@ -49,7 +47,7 @@ def test_the_projector_finds_vectors_words_and_thumbnails(tmp_path):
 
 def test_points_without_thumbnails_have_no_sprite(tmp_path):
     points = Points(np.eye(3), {"text": ["a", "b", "c"]})
-    projector.write_points(tmp_path, "test", points)
+    board.write_points(tmp_path, "test", points)
     assert not config(tmp_path).HasField("sprite")
     assert (tmp_path / "points_metadata.tsv").read_text() == "a\nb\nc\n"
     assert not list(tmp_path.glob("*.png"))

@@ -1,7 +1,7 @@
 import PIL.Image
 import pytest
 
-from tbnets.visualization import curves
+from tbnets.visualization import plots
 
 ROW = {
     "train/total_loss": 0.4,
@@ -18,7 +18,7 @@ ROW = {
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_history_becomes_a_picture(tmp_path, epochs):
     path = tmp_path / "curves.png"
-    curves.draw_history([ROW] * epochs, path)
+    plots.draw_history([ROW] * epochs, path)
     with PIL.Image.open(path) as image:
         assert image.format == "PNG"
         assert image.width > 3 * image.height  # four panels side by side
@@ -30,7 +30,7 @@ def test_history_becomes_a_picture(tmp_path, epochs):
 def test_each_panel_shows_its_own_scalars(tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(
-        curves.Figure,
+        plots.Figure,
         "tight_layout",
         lambda figure: drawn.update(
             {
@@ -43,7 +43,7 @@ def test_each_panel_shows_its_own_scalars(tmp_path, monkeypatch):
         ),
     )
     later = {key: value + 1 for key, value in ROW.items()}
-    curves.draw_history([ROW, later], tmp_path / "curves.png")
+    plots.draw_history([ROW, later], tmp_path / "curves.png")
     assert drawn == {
         "loss": [("image to text", [0.2, 1.2]), ("total", [0.4, 1.4])],
         "share of triplets with a loss": [("image to text", [0.7, 1.7])],
@@ -59,7 +59,7 @@ def test_scalars_that_not_every_epoch_has_are_drawn_where_they_are(
     gone = {key: value for key, value in ROW.items() if "total" not in key}
     drawn = {}
     monkeypatch.setattr(
-        curves.Figure,
+        plots.Figure,
         "tight_layout",
         lambda figure: drawn.update(
             {
@@ -68,7 +68,7 @@ def test_scalars_that_not_every_epoch_has_are_drawn_where_they_are(
             }
         ),
     )
-    curves.draw_history([ROW, gone, late, late], tmp_path / "curves.png")
+    plots.draw_history([ROW, gone, late, late], tmp_path / "curves.png")
     assert drawn == {
         "image to text": [[1, 2, 3, 4], [0.2] * 4],
         "phrase": [[3, 4], [0.9] * 2],
@@ -86,7 +86,7 @@ def test_scalars_that_not_every_epoch_has_are_drawn_where_they_are(
 )
 def test_numbers_that_are_none_leave_a_picture(tmp_path, values):
     history = [{**ROW, "train/total_loss": value} for value in values]
-    curves.draw_history(history, tmp_path / "curves.png")
+    plots.draw_history(history, tmp_path / "curves.png")
     with PIL.Image.open(tmp_path / "curves.png") as image:
         assert image.format == "PNG"
 
@@ -95,20 +95,20 @@ def test_numbers_that_are_none_leave_a_picture(tmp_path, values):
 def test_epochs_are_whole_numbers(tmp_path, monkeypatch, epochs):
     ticks = []
     monkeypatch.setattr(
-        curves.Figure,
+        plots.Figure,
         "tight_layout",
         lambda figure: ticks.extend(
             tick for axis in figure.axes for tick in axis.get_xticks()
         ),
     )
-    curves.draw_history([ROW] * epochs, tmp_path / "curves.png")
+    plots.draw_history([ROW] * epochs, tmp_path / "curves.png")
     assert ticks and all(tick == round(tick) for tick in ticks)
 
 
 def test_a_full_disk_leaves_the_old_picture(tmp_path):
     path = tmp_path / "curves.png"
-    curves.draw_history([ROW], path)
+    plots.draw_history([ROW], path)
     good = path.read_bytes()
     with pytest.raises(OSError, match="could not be written"):
-        curves.draw_history([ROW], tmp_path / "absent" / "curves.png")
+        plots.draw_history([ROW], tmp_path / "absent" / "curves.png")
     assert path.read_bytes() == good

@@ -6,13 +6,13 @@ import numpy as np
 import PIL.ImageColor
 import pytest
 
-from tbnets.visualization import space_map
-from tbnets.visualization.points import CAPTION, IMAGE, PHRASE, Points
+from tbnets.visualization import plots
+from tbnets.visualization.plots import CAPTION, IMAGE, PHRASE, Points
 
 PURPLE = (90, 10, 160)
-BLUE = PIL.ImageColor.getrgb(space_map.INK[CAPTION])
-ORANGE = PIL.ImageColor.getrgb(space_map.INK[PHRASE])
-LINE = PIL.ImageColor.getrgb(space_map.LINE)
+BLUE = PIL.ImageColor.getrgb(plots.INK[CAPTION])
+ORANGE = PIL.ImageColor.getrgb(plots.INK[PHRASE])
+LINE = PIL.ImageColor.getrgb(plots.LINE)
 
 
 def test_neighbours_stay_neighbours_and_points_give_one_map():
@@ -21,12 +21,12 @@ def test_neighbours_stay_neighbours_and_points_give_one_map():
     groups = np.repeat(np.arange(3), 12)
     vectors = np.eye(8)[groups] + generator.normal(0, 0.1, (36, 8))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    places = space_map.lay_out(vectors)
+    places = plots.lay_out(vectors)
     assert places.min() == 0 and places.max() == 1
     apart = np.linalg.norm(places[:, None] - places, axis=-1)
     nearest = np.argsort(apart, axis=1)[:, 1:6]
     assert (groups[nearest] == groups[:, None]).all()
-    np.testing.assert_array_equal(space_map.lay_out(vectors), places)
+    np.testing.assert_array_equal(plots.lay_out(vectors), places)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_neighbours_stay_neighbours_and_points_give_one_map():
 )
 def test_few_points_and_collapsed_ones_have_places_too(vectors):
     pytest.importorskip("sklearn", reason="needs the extra: tbnets[map]")
-    places = space_map.lay_out(vectors)
+    places = plots.lay_out(vectors)
     assert places.shape == (len(vectors), 2)
     assert np.isfinite(places).all()
     assert ((places >= 0) & (places <= 1)).all()
@@ -45,22 +45,22 @@ def test_few_points_and_collapsed_ones_have_places_too(vectors):
 def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
     with pytest.raises(ImportError, match=r'pip install "tbnets\[map\]"'):
-        space_map.import_tsne()
+        plots.import_tsne()
 
 
 def draw(monkeypatch, rows, thumbnails=None):
     """Draws (kind, text, image, place) of points."""
     kinds, texts, images, places = zip(*rows)
     columns = {"text": texts, "kind": kinds, "image": images}
-    monkeypatch.setattr(space_map, "lay_out", lambda _: np.array(places))
+    monkeypatch.setattr(plots, "lay_out", lambda _: np.array(places))
     points = Points(np.zeros((len(rows), 2)), columns, thumbnails)
-    return np.asarray(space_map.draw_map(points, "a run"))
+    return np.asarray(plots.draw_map(points, "a run"))
 
 
 def at(pixels, x, y):
     """Returns the colour of a place, from 0 to 1 across the map."""
-    room = np.array([space_map.WIDTH, space_map.HEIGHT]) - 2 * space_map.MARGIN
-    column, row = np.round(space_map.MARGIN + np.array([x, y]) * room)
+    room = np.array([plots.WIDTH, plots.HEIGHT]) - 2 * plots.MARGIN
+    column, row = np.round(plots.MARGIN + np.array([x, y]) * room)
     return tuple(pixels[int(row), int(column)].tolist())
 
 
@@ -91,20 +91,20 @@ def test_without_photos_there_are_grey_squares(monkeypatch):
             (CAPTION, "a\x1b dog", "b.jpg", (1, 1)),
         ],
     )
-    assert at(pixels, 0.5, 0.5) == PIL.ImageColor.getrgb(space_map.NO_PHOTO)
+    assert at(pixels, 0.5, 0.5) == PIL.ImageColor.getrgb(plots.NO_PHOTO)
     assert at(pixels, 0.75, 0.75) == (255, 255, 255)
 
 
 def test_words_stand_where_they_cover_nothing():
     taken = np.array([[100, 100, 110, 110]])
-    right = space_map._free_box((105, 105), 40, taken)
+    right = plots._free_box((105, 105), 40, taken)
     assert right == [114, 97, 154, 113]
     taken = np.concatenate([taken, [right]])
-    left = space_map._free_box((105, 105), 40, taken)
+    left = plots._free_box((105, 105), 40, taken)
     # It ends where the right one begins, as far to the other side.
     assert left == [56, 97, 96, 113]
-    everything = [[0, 0, space_map.WIDTH, space_map.HEIGHT]]
-    assert space_map._free_box((105, 105), 40, np.array(everything)) is None
+    everything = [[0, 0, plots.WIDTH, plots.HEIGHT]]
+    assert plots._free_box((105, 105), 40, np.array(everything)) is None
     # At the border of the map there is no place beyond.
-    edge = space_map.WIDTH - 5
-    assert space_map._free_box((edge, 500), 40, taken)[2] <= edge
+    edge = plots.WIDTH - 5
+    assert plots._free_box((edge, 500), 40, taken)[2] <= edge

@@ -12,9 +12,9 @@ import numpy as np
 
 from benchmarks import timing
 from tbnets.data.captions import read_captions, usual_format
-from tbnets.serving import approximate_search, photo_index, search
-from tbnets.serving.entries import about
+from tbnets.serving import photo_index, search, search_index
 from tbnets.serving.index_writer import IndexWriter
+from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
 
 MOST_QUERIES = 500
@@ -43,7 +43,7 @@ def run(model, folder, captions, count, repeats):
         path = pathlib.Path(place, "index")
         _write(path, about(model), photos, count)
         start = time.perf_counter()
-        approximate_search.build(path)
+        search_index.build(path)
         built = time.perf_counter() - start
         print(f"{count} x {photos.shape[1]}, cells built in {built:.1f} s")
         _time(path, queries, repeats)
@@ -65,7 +65,7 @@ def _write(path, model, photos, count):
 
 def _time(path, queries, repeats):
     """Prints what is found of the best, then the times."""
-    exact, cells = open_index(path), approximate_search.open_approximate(path)
+    exact, cells = open_index(path), search_index.open_approximate(path)
     best, rows = (one.search(queries, TOP)[0] for one in (exact, cells))
     found = [np.isin(wanted, some) for wanted, some in zip(best, rows)]
     print(f"recall@{TOP} of {len(queries)} sentences: {np.mean(found):.3f}")

@@ -11,13 +11,7 @@ from tbnets.data import images
 from tbnets.data.photos import list_photos
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.features import (
-    averaged_regions,
-    cnn,
-    extraction,
-    photo_features,
-    region_extraction,
-)
+from tbnets.features import cnn, extraction, photo_features, regions
 
 
 def run(folder, name, layers, image_size, num_images, repeats):
@@ -67,7 +61,7 @@ def run_regions(
     """
     photos = _photos(folder, num_images)
     network = cnn.build_cnn(name, image_size=image_size)
-    features = averaged_regions.AveragedFeatures(network, layers)
+    features = regions.AveragedFeatures(network, layers)
     side = network.image_size
     forward = tf.function(features.network)
     decoded = [images.decode_image(p.read_bytes(), side) for _, p in photos]
@@ -87,9 +81,7 @@ def run_regions(
                 writer = FeatureWriter(
                     store, {"for": "timing"}, features.dim, "float16", "regions"
                 )
-                region_extraction.extract_regions(
-                    photos, proposals, features, writer
-                )
+                extraction.extract_regions(photos, proposals, features, writer)
                 writer.finish()
 
         runs = {"forward passes alone": floor, "extraction": extract}

@@ -11,11 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import timing
-from tbnets.serving.entries import about
-from tbnets.serving.export import export_saved_model
+from tbnets.serving.endpoints import add_search
+from tbnets.serving.export import export_saved_model, reexport
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.reexport import reexport
-from tbnets.serving.search_endpoint import add_search
+from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
 

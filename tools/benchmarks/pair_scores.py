@@ -11,9 +11,9 @@ import tensorflow as tf
 from benchmarks import timing
 from tbnets.evaluation import score_tiles
 from tbnets.layers.branch import Branch
-from tbnets.layers.pair_head import PairHead
+from tbnets.layers.heads import PairHead
 from tbnets.models.similarity_network import SimilarityNetwork
-from tbnets.training.pair_scorer import PairScorer
+from tbnets.training.retrieval_metrics import PairScorer
 
 UNITS = (512, 256)
 

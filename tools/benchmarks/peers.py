@@ -19,10 +19,9 @@ import numpy as np
 
 from benchmarks import peers_arrays, peers_process
 from benchmarks.peers_tables import TABLES
-from tbnets.checked_files import CheckedFile
-from tbnets.cores import usable_cores
 from tbnets.errors import check_choice
-from tbnets.files import write_json
+from tbnets.files import CheckedFile, write_json
+from tbnets.startup import usable_cores
 
 AGREES = 1e-4
 """Values that differ by no more than this share are the same."""

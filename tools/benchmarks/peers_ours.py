@@ -11,7 +11,7 @@ from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.training.fused_optimizers import FusedAdam
+from tbnets.training.optimizers import FusedAdam
 
 BOTH = {"image_to_text": 1.0, "text_to_image": 1.0}
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from tbnets.cores import usable_cores
+from tbnets.startup import usable_cores
 
 LIMIT_GIB = 10
 """Memory that one process may take; it is the only one that works."""

@@ -15,13 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import loss, timing
-from tbnets.data.localization import candidates
+from tbnets.data.localization import mining
 from tbnets.data.localization.mining import CandidateMining
 from tbnets.layers.branch import Branch
 from tbnets.losses import presets, triplet
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork
-from tbnets.training.fused_optimizers import FusedAdam
+from tbnets.training.optimizers import FusedAdam
 
 PHRASES, REGIONS = 100, 200
 REGION_DIM, PHRASE_DIM = 1405, 200
@@ -133,18 +133,18 @@ def _batch(num_images):
 
 def _num_picked(network, batch):
     """Returns how many candidates the network picks of a batch."""
-    seen, embed = [], candidates.embed_picked
+    seen, embed = [], mining.embed_picked
 
     def counted(*arguments):
         found = embed(*arguments)
         seen.append(len(found[1]))
         return found
 
-    candidates.embed_picked = counted
+    mining.embed_picked = counted
     try:
         network.batch_loss(batch)
     finally:
-        candidates.embed_picked = embed
+        mining.embed_picked = embed
     return seen[0]
 
 

@@ -15,7 +15,7 @@ from benchmarks import loss, timing
 from tbnets.layers.branch import Branch
 from tbnets.losses import triplet
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.training.fused_optimizers import FusedAdam
+from tbnets.training.optimizers import FusedAdam
 
 IMAGE_DIM, TEXT_DIM = 4096, 6000
 

@@ -9,10 +9,10 @@ anyone can expect who sees every scene rightly and knows nothing else.
 import itertools
 import math
 
-from tbnets.checked_files import CheckedFile, parse_json, shown
 from tbnets.data.scenes.layout import find_gap, find_position, find_relation
 from tbnets.data.scenes.phrases import NEAR
 from tbnets.errors import InputError
+from tbnets.files import CheckedFile, parse_json, shown
 
 RANKS = (1, 5, 10)
 _ATTRIBUTES = ("shape", "colour", "size", "texture")

@@ -15,13 +15,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.data.shares import WHOLE, Share
+from tbnets.data.splits import WHOLE, Share
 from tbnets.layers.branch import Branch
 from tbnets.losses import hinges, ranking, replicas
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.training.distribution import Workers, open_workers
-from tbnets.training.fused_optimizers import FusedAdam
+from tbnets.training.optimizers import FusedAdam
 
 WARM_UP = 3
 KINDS = {"CollectiveReduceV2": "reduces", "CollectiveGatherV2": "gathers"}

@@ -4,7 +4,7 @@ from reproducing import pages
 from reproducing.flagfiles import expecting
 from reproducing.measured import ROOT
 from reproducing.tables import is_result, numbers, tables
-from tbnets.rounding import rounded
+from tbnets.checks import rounded
 
 
 def findings(measured, root=ROOT):

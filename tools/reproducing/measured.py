@@ -14,8 +14,8 @@ import dataclasses
 import pathlib
 import statistics
 
-from tbnets.checked_files import CheckedFile
-from tbnets.rounding import per_cent, rounded
+from tbnets.checks import per_cent, rounded
+from tbnets.files import CheckedFile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "measured"

@@ -10,11 +10,10 @@ import tempfile
 
 from reproducing import measured
 from tbnets import cli, tasks
-from tbnets.checked_files import CheckedFile
 from tbnets.cli import run_line, train
 from tbnets.errors import InputError
-from tbnets.files import write_json
-from tbnets.tasks.settings import flagfiles
+from tbnets.files import CheckedFile, write_json
+from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of, written
 from tbnets.tasks.settings.records import read_record
@@ -106,7 +105,7 @@ def _check_name(name, about, known):
     wanted = about
     if known:
         wanted = known.configuration, flags_of_row(known)
-    elif (flagfiles.folder() / f"{name}.flags").is_file():
+    elif (command_line.folder() / f"{name}.flags").is_file():
         wanted = name, ""
     if wanted != about:
         raise InputError(

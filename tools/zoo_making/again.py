@@ -12,8 +12,8 @@ import tensorflow as tf
 from tbnets import tasks
 from tbnets.errors import InputError
 from tbnets.serving.export import write_saved_model
+from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.tree_reader import TreeReader
 from tbnets.tasks.trained import settings_of_model
 from tbnets.text.trees import read_tree
 

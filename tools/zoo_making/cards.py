@@ -9,10 +9,10 @@ import pathlib
 import re
 import textwrap
 
-from tbnets.checked_files import CheckedFile
+from tbnets.checks import rounded
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
-from tbnets.rounding import rounded
+from tbnets.files import CheckedFile
 from tbnets.serving.checksums import CHECKSUMS
 from tbnets.serving.zoo import METRICS, size
 from zoo_making import rows

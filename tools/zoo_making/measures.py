@@ -4,7 +4,7 @@ It may have been edited, cut or damaged; a card is made of it, so what the
 card shows is looked for first.
 """
 
-from tbnets.checked_files import CheckedFile, shown
+from tbnets.files import CheckedFile, shown
 from zoo_making import rows
 
 _OF_BOTH = {

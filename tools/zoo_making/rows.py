@@ -1,7 +1,7 @@
 """Metrics of models as rows of a Markdown table."""
 
+from tbnets.checks import per_cent, rounded
 from tbnets.evaluation import tables
-from tbnets.rounding import per_cent, rounded
 
 
 def _recalls(cutoffs):

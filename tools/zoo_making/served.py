@@ -9,9 +9,9 @@ import dataclasses
 import numpy as np
 import tqdm
 
+from tbnets.checks import rows_by
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PairScores
-from tbnets.identity import rows_by
 from tbnets.serving import search
 from tbnets.tasks.localization.scores import LocalizationScores, empty_table
 from tbnets.tasks.matching.phrase_regions import (

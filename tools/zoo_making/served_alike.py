@@ -18,8 +18,8 @@ from tbnets.errors import InputError
 from tbnets.extras.demo.loopback import HOST
 from tbnets.extras.server.client import Client
 from tbnets.serving import zoo
+from tbnets.serving.deployment import read_requests
 from tbnets.serving.protocol import to_array
-from tbnets.serving.warmup import read_requests
 
 TOLERANCE = 1e-5
 """An answer may differ by so much: a sum is rounded by how it is batched."""

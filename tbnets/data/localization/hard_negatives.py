@@ -12,7 +12,7 @@ goes on has the same ones.
 import numpy as np
 import tqdm
 
-from tbnets.data.localization.roles import NEGATIVE, POSITIVE
+from tbnets.data.localization.examples import NEGATIVE, POSITIVE
 from tbnets.errors import InputError
 from tbnets.progress import progress_bar
 

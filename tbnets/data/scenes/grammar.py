@@ -12,8 +12,14 @@ to such sentences.
 import dataclasses
 
 from tbnets.data.scenes.layout import pick_weighted
-from tbnets.data.scenes.phrases import NothingToSay, Speaker
-from tbnets.data.scenes.words import Node, capitalised, node, word
+from tbnets.data.scenes.phrases import (
+    Node,
+    NothingToSay,
+    Speaker,
+    capitalised,
+    node,
+    word,
+)
 
 NUM_CAPTIONS = {4: 0.2, 5: 0.6, 6: 0.2}
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.annotations import Integers, Path
-from tbnets.checked_files import CheckedFile, shown
+from tbnets.checks import Integers, Path, short_repr
 from tbnets.data.store.npy import check_numbers
 from tbnets.errors import InputError
-from tbnets.short_repr import short_repr
+from tbnets.files import CheckedFile, shown
 
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5

@@ -22,8 +22,8 @@ import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by it)
 import numpy as np
 
 from tbnets import files
-from tbnets.checked_files import CheckedFile, is_kind
 from tbnets.errors import InputError, MissingFileError
+from tbnets.files import CheckedFile, is_kind
 
 FORMAT = "tbnets-features-1"
 MANIFEST = "manifest.json"

@@ -11,7 +11,7 @@ import os
 
 import numpy as np
 
-from tbnets.checked_files import CheckedFile, shown
+from tbnets.checks import first_twice
 from tbnets.data.store.arrays import Features, check_rows, slices
 from tbnets.data.store.manifest import (
     MANIFEST,
@@ -19,10 +19,9 @@ from tbnets.data.store.manifest import (
     in_file,
     read_manifest,
 )
-from tbnets.data.store.npy import check_numbers
-from tbnets.data.store.row_file import COPY_AGAIN, RowFile, copy_rows
+from tbnets.data.store.npy import COPY_AGAIN, RowFile, check_numbers, copy_rows
 from tbnets.errors import InputError
-from tbnets.identity import first_twice
+from tbnets.files import CheckedFile, shown
 
 
 def open_store(path, incomplete=False) -> "FeatureStore":

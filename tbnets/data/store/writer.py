@@ -16,12 +16,12 @@ import re
 import numpy as np
 
 from tbnets import files
-from tbnets.checked_files import shown
 from tbnets.data.store import manifest as manifests
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError, check_choice
 from tbnets.evaluation.boxes import check_boxes
+from tbnets.files import shown
 
 _OURS = re.compile(
     r"\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores|\.sizes)?\.npy)"

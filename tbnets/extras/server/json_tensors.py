@@ -15,7 +15,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tbnets.checked_files import parse_json
+from tbnets.files import parse_json
 from tbnets.serving.protocol import MOST_SIDES, invalid
 
 MOST_VALUES = 2**20

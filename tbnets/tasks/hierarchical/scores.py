@@ -4,22 +4,348 @@ import dataclasses
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
-from tbnets.data.phrase_pairs import CHOICE, PairExamples
+from tbnets.checks import SAME_THING, rows_of
+from tbnets.data.captions import same_captions
+from tbnets.data.localization.examples import proposal_roles
+from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE, PairExamples
 from tbnets.errors import InputError
-from tbnets.evaluation.choices import (
+from tbnets.evaluation import ranking
+from tbnets.evaluation.boxes import iou
+from tbnets.evaluation.correspondences import (
     CANDIDATE_CHOICES,
     CHOOSING,
+    DEFAULT,
     MOST_SIMILAR,
+    Links,
+    answers,
     checked_choice,
+    evaluate_correspondences,
+    phrases_of_spans,
 )
-from tbnets.evaluation.correspondences import Links, evaluate_correspondences
-from tbnets.tasks.hierarchical import phrase_links, views
-from tbnets.tasks.hierarchical.matcher import Matcher
-from tbnets.tasks.matching.views import points_of, shown_captions
-from tbnets.tasks.scores import FEW_POINTS, Scores
-from tbnets.tasks.task import Evaluator
-from tbnets.visualization.points import PHRASE
+from tbnets.progress import progress_bar
+from tbnets.tasks.matching.scores import points_of, shown_captions
+from tbnets.tasks.task import FEW_POINTS, Evaluator, Scores, spread
+from tbnets.text.packed_trees import TreeRows
+from tbnets.text.vocabulary import split_words
+from tbnets.training.retrieval_metrics import Embedder
+from tbnets.visualization import boxes as box_pictures
+from tbnets.visualization import montage
+from tbnets.visualization.plots import PHRASE
+
+# Photos with the regions that a caption's noun phrases were given.
+
+NUM_PHOTOS = 5
+NUM_PHRASES = 4
+WHAT_IS_SHOWN = (
+    "A photo with the region that each noun phrase of one of its captions "
+    "was given. Tick, solid: overlaps the true box enough (IoU 0.5); cross, "
+    "dashed: does not; neither: no box is known."
+)
+
+
+def draw_correspondences(scores):
+    """Draws the regions of the noun phrases of a few captions.
+
+    Args:
+        scores: `CorrespondenceScores` of a split whose photos are at hand and
+            whose links are known; the same captions each time.
+
+    Returns:
+        dict, name of the picture -> uint8 `[height, width, 3]`. A photo that
+        can not be read is left out.
+
+    Source: Niu et al. 2017, Fig. 7.
+    """
+    examples, links = scores.examples, scores.links
+    records, phrases = examples.records, examples.phrases
+    # Of each photo the caption with the most to see, up to what is drawn.
+    counts = np.minimum(np.diff(phrases.starts), NUM_PHRASES)
+    told = [
+        rows[np.argmax(counts[rows])]
+        for rows in records.caption_rows()
+        if len(rows) and counts[rows].any()
+    ]
+    pictures, known = {}, dict(zip(links.phrases, links.boxes))
+    for number, place in enumerate(spread(len(told), NUM_PHOTOS), start=1):
+        caption = told[place]
+        image = records.caption_to_image[caption]
+        photo = montage.open_photo(scores.photos, records.names[image])
+        if photo is None:
+            continue
+        # The last is the photo, which may lie there in another size.
+        found = examples.regions.candidates(image)
+        scale = np.tile(np.divide(photo.size, found[-1, 2:]), 2)
+        rows = phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
+        drawn = []
+        for colour, row in enumerate(rows):
+            box, is_right = found[scores.choices[row]], None
+            if row in known:
+                is_right = bool(iou([known[row]], [box])[0, 0] >= SAME_THING)
+            words = said(examples, row)
+            one = box_pictures.PhraseBox(box * scale, words, colour, is_right)
+            drawn.append(one)
+        pictures[f"phrases_{number}"] = box_pictures.draw_boxes(
+            photo, drawn, heading=records.captions[caption]
+        )
+    return pictures
+
+
+def shown_phrases(examples, captions):
+    """Returns rows of noun phrases of captions, each wording once.
+
+    Args:
+        examples: `PairExamples`.
+        captions: int `[m]`, rows of captions.
+
+    Returns:
+        int `[p]`: at most as many phrases as captions, evenly spread.
+    """
+    rows = examples.phrases.rows_of(captions)
+    _, first = np.unique(examples.phrases.texts[rows], return_index=True)
+    return rows[np.sort(first)][spread(len(first), len(captions))]
+
+
+def said(examples, phrase):
+    """Returns the words of a noun phrase, as its caption has them.
+
+    Args:
+        examples: `PairExamples`.
+        phrase: its row.
+    """
+    caption = examples.records.captions[examples.phrases.captions[phrase]]
+    first, end = examples.phrases.spans[phrase]
+    [words] = split_words([caption]).to_list()
+    return b" ".join(words[first:end]).decode()
+
+
+# Finds the region that each noun phrase of a split names.
+
+PHOTOS_AT_ONCE = 128
+REGIONS_AT_ONCE = 8192
+PHRASES_AT_ONCE = 1024
+
+
+class Matcher:
+    """Gives phrases candidates of their photos; traces its graphs once.
+
+    Args:
+        network: a built `HMLSTM`.
+        image_size: side of decoded photos in pixels, for networks that start
+            at pixels.
+
+    Source: Niu et al. 2017, Sec. 3.3. Departures: none.
+    """
+
+    def __init__(self, network, image_size=None):
+        self.network = network
+        self._embedder = Embedder(network, image_size)
+        specs = [
+            tf.TensorSpec((None, *TreeRows.shape), TreeRows.dtype),
+            tf.TensorSpec((None,), tf.int32),
+            tf.TensorSpec((None, network.region_dim), tf.float32),
+            tf.TensorSpec((None, network.embedding_dim), tf.float32),
+            tf.TensorSpec((None, None), tf.int32),
+            tf.TensorSpec((None,), tf.int32),
+        ]
+        self._compare = tf.function(self._similarities, input_signature=specs)
+
+    def match(self, examples, choice=DEFAULT):
+        """Finds the candidate of each phrase.
+
+        Args:
+            examples: `PairExamples`.
+            choice: `evaluation.choices.Choice` of a candidate. Training takes
+                the most similar one, as the paper does.
+
+        Returns:
+            dict of `CHOICE` int16 `[num_phrases]`, which candidate of its
+            photo each phrase names, and `CONFIDENCE` float32 `[num_phrases]`,
+            how similar they are.
+        """
+        images = self._embedder.images(examples)
+        count = len(examples.phrases.captions)
+        choices = np.zeros(count, np.int16)
+        confidences = np.zeros(count, np.float32)
+        captions = examples.records.caption_rows()
+        with progress_bar(len(images), "regions of phrases", "photo") as bar:
+            for start in range(0, len(images), PHOTOS_AT_ONCE):
+                rows = np.arange(len(images))[start : start + PHOTOS_AT_ONCE]
+                own = np.concatenate([captions[row] for row in rows])
+                phrases = examples.phrases.rows_of(own)
+                if len(phrases):
+                    found = self._of_photos(examples, rows, own, images)
+                    best = _chosen(examples, phrases, found, choice)
+                    choices[phrases] = best
+                    confidences[phrases] = found[np.arange(len(best)), best]
+                bar.update(len(rows))
+        return {CHOICE: choices, CONFIDENCE: confidences}
+
+    def rank_true_regions(self, examples, links):
+        """Ranks all phrases of a split for each true region, and back.
+
+        The candidate that overlaps a known box most stands for the thing in
+        it; things without one that overlaps by half are left out. Phrases of
+        the same words are one.
+
+        Args:
+            examples: `PairExamples`.
+            links: its `evaluation.correspondences.Links`.
+
+        Returns:
+            The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
+        """
+        photos = range(examples.records.num_images)
+        candidates = [examples.regions.candidates(photo) for photo in photos]
+        roles = proposal_roles(links.boxes, links.images, candidates)
+        kept = np.flatnonzero(roles.best_iou >= SAME_THING)
+        if not len(kept):
+            return ranking.NO_QUERIES
+        texts = examples.phrases.texts[links.phrases[kept]]
+        (first, things), (said, spoken) = (
+            np.unique(each, return_index=True, return_inverse=True)[1:]
+            for each in (links.things[kept], texts)
+        )
+        rows = kept[first]
+        best = links.images[rows], roles.best[rows]
+        phrases = self.embed_phrases(examples, links.phrases[kept[said]])
+        regions = self._embed_candidates(examples, *best)
+        scores = ranking.EmbeddingScores(regions, phrases)
+        pairs = np.unique(np.stack([things, spoken], axis=1), axis=0)
+        return ranking.evaluate_region_phrase_ranking(scores, pairs)
+
+    def _embed_candidates(self, examples, images, numbers):
+        """Returns embeddings `[n, dim]` of candidates of photos."""
+        found = self._embedder.images(examples)[images]
+        rows = np.flatnonzero(numbers < examples.regions.counts[images])
+        for start in range(0, len(rows), REGIONS_AT_ONCE):
+            part = rows[start : start + REGIONS_AT_ONCE]
+            taken = examples.regions.take(images[part], numbers[part])
+            found[part] = self.network.embed_regions(taken)
+        return found
+
+    def embed_phrases(self, examples, rows):
+        """Returns embeddings float32 `[n, dim]` of phrases of a split.
+
+        Args:
+            examples: `PairExamples`.
+            rows: int `[n]`, which of its phrases.
+        """
+        found = np.zeros((len(rows), self.network.embedding_dim), np.float32)
+        for start in range(0, len(rows), PHRASES_AT_ONCE):
+            part = slice(start, start + PHRASES_AT_ONCE)
+            captions = examples.phrases.captions[rows[part]]
+            lengths = examples.texts.lengths[captions]
+            nodes = np.cumsum(lengths) - lengths
+            nodes += examples.phrases.nodes[rows[part]]
+            nodes, trees = nodes.astype("int32"), examples.texts.batch(captions)
+            _, found[part] = self.network.embed_nodes(trees, nodes)
+        return found
+
+    def _of_photos(self, examples, rows, captions, images):
+        """Returns similarities of the phrases and candidates of photos.
+
+        float32 `[p, k]`; what a photo has no candidate for is -infinity.
+        """
+        regions, texts = examples.regions, examples.texts
+        places, numbers = regions.all_of(rows)
+        counts = regions.counts[rows]
+        lengths = texts.lengths[captions]
+        phrases, _, nodes = examples.phrases.in_batch(captions, lengths)
+        owners = examples.phrase_images[phrases] - rows[0]
+        # The candidates of each photo: rows of its regions, then its own.
+        firsts = np.cumsum(counts) - counts
+        columns = np.arange(int(counts.max(initial=0)) + 1)
+        table = firsts[:, None] + columns
+        photo = len(places) + np.arange(len(rows))[:, None]
+        table = np.where(columns < counts[:, None], table, photo)
+        said = texts.batch(captions), nodes.astype(np.int32)
+        seen = regions.take(rows[places], numbers), images[rows]
+        own = [each[owners].astype(np.int32) for each in (table, counts)]
+        return self._compare(*said, *seen, *own).numpy()
+
+    def _similarities(self, captions, nodes, regions, images, table, counts):
+        """Returns how similar each phrase is to its candidates, `[p, k]`."""
+        _, phrases = self.network.embed_nodes(captions, nodes)
+        seen = tf.concat([self.network.embed_regions(regions), images], axis=0)
+        found = tf.einsum("pd,pkd->pk", phrases, tf.gather(seen, table))
+        columns = tf.range(tf.shape(table)[1])
+        is_candidate = columns <= counts[:, None]
+        return tf.where(is_candidate, found, float("-inf"))
+
+
+def _chosen(examples, phrases, similarities, choice):
+    """Returns which candidate each phrase is given, int `[p]`.
+
+    Args:
+        examples: `PairExamples`.
+        phrases: int `[p]`, rows of phrases.
+        similarities: `[p, k]`, -infinity beyond the candidates of the photo.
+        choice: `Choice`.
+    """
+    if choice.name == MOST_SIMILAR:
+        return similarities.argmax(axis=1)
+    best = np.zeros(len(phrases), np.int64)
+    owners = examples.phrase_images[phrases]
+    for photo in np.unique(owners):
+        own, boxes_there = owners == photo, examples.regions.candidates(photo)
+        found = similarities[own, : len(boxes_there)]
+        best[own] = answers(found, boxes_there, choice)[0].argmax(axis=1)
+    return best
+
+
+# Known links of phrases to boxes -> the noun phrases of parsed captions.
+
+
+def find_links(known, records, phrases):
+    """Finds the noun phrase of each phrase whose box is known.
+
+    Captions are found by their letters: those of the links may come in
+    another order and with other blanks.
+
+    Args:
+        known: `data.phrases.PhraseRegions` of photos of the records, in
+            pixels of the photos.
+        records: `CaptionedImages` of a split.
+        phrases: `NounPhrases` of their captions.
+
+    Returns:
+        `Links`.
+    """
+    photos = rows_of(known.images.image_ids, records.image_ids)
+    rows, has_same_words = same_captions(known.images, records, photos)
+    # Spans count words: of a caption in other words they say nothing.
+    places = np.where(has_same_words, rows, -1)
+    starts = _word_starts(known.images.captions)
+    captions = known.phrase_to_caption
+    spans = [starts[row][span] for row, span in zip(captions, known.spans)]
+    spans = np.array(spans, np.int64).reshape(-1, 2)
+    found, is_exact = phrases_of_spans(places[captions], spans, phrases)
+    kept = np.flatnonzero(found >= 0)
+    return Links(
+        found[kept],
+        known.boxes[kept],
+        photos[known.phrase_to_image[kept]],
+        known.phrase_to_chain[kept],
+        is_exact[kept],
+        len(found) - len(kept),
+    )
+
+
+def _word_starts(captions):
+    """Returns of each caption how many words stand before each piece.
+
+    Pieces are what blanks divide, words what networks read: `T-shirt` is one
+    piece and two words, a comma is a piece and no word.
+    """
+    pieces = [caption.split() for caption in captions]
+    flat = [piece for row in pieces for piece in row]
+    counts = np.zeros(0, np.int64)
+    if flat:
+        counts = split_words(flat).row_lengths().numpy()
+    ends = np.cumsum([len(row) for row in pieces])
+    return [np.cumsum(np.append(0, one)) for one in np.split(counts, ends[:-1])]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,7 +362,7 @@ class CorrespondenceScores(Scores):
 
     what = "noun phrases and regions"
     options = ("region_phrase_ranking", *CHOOSING)
-    about_pictures = views.WHAT_IS_SHOWN
+    about_pictures = WHAT_IS_SHOWN
 
     examples: PairExamples
     matcher: Matcher
@@ -83,15 +409,15 @@ class CorrespondenceScores(Scores):
         Without photos, as with features alone, there are none.
         """
         can = self.photos is not None and self.links is not None
-        return views.draw_correspondences(self) if can else {}
+        return draw_correspondences(self) if can else {}
 
     def points(self, most=FEW_POINTS):
         """Returns noun phrases of some captions as points."""
         examples = self.examples
         _, captions = shown_captions(examples.records, most)
-        rows = views.shown_phrases(examples, captions)
+        rows = shown_phrases(examples, captions)
         vectors = self.matcher.embed_phrases(examples, rows)
-        texts = [views.said(examples, row) for row in rows]
+        texts = [said(examples, row) for row in rows]
         own = examples.phrase_images[rows], examples.records, self.photos
         return points_of(PHRASE, vectors, texts, *own)
 
@@ -123,7 +449,7 @@ class Correspondences(Evaluator):
         records = examples.records
         if records.split not in self._links:
             known = self._data.split(records.split).phrases
-            self._links[records.split] = phrase_links.find_links(
+            self._links[records.split] = find_links(
                 known, records, examples.phrases
             )
         return self._links[records.split]

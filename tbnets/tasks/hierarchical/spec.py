@@ -1,14 +1,121 @@
 """Matching by HM-LSTM: how its task is composed and exported."""
 
 import dataclasses
+import functools
 
-from tbnets.serving.region_endpoints import node_endpoints
-from tbnets.tasks.hierarchical.data import HierarchicalData
-from tbnets.tasks.hierarchical.scores import Correspondences
+from tbnets.data.phrase_pairs import (
+    PairBatches,
+    PairExamples,
+    PairOptions,
+    PhotoRegions,
+    noun_phrases,
+)
+from tbnets.errors import InputError
+from tbnets.serving.endpoints import node_endpoints
+from tbnets.tasks.hierarchical.scores import Correspondences, Matcher
 from tbnets.tasks.matching.scores import Retrieval
-from tbnets.tasks.matching.spec import MatchingExporter
+from tbnets.tasks.matching.spec import MatchingData, MatchingExporter
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Task
+
+# Matching by HM-LSTM: noun phrases and regions beside photos and sentences.
+
+
+class HierarchicalData(MatchingData):
+    """Photos with sentences, regions and noun phrases: `PairExamples`.
+
+    For the first `correspondence_epochs` the network learns from photos and
+    sentences alone. Then, before each epoch, every noun phrase of the
+    training split is given the most similar candidate of its photo: a region,
+    or the photo. The epoch learns from these pairs too, each weighed by its
+    similarity. What was found is `held`.
+
+    Where links of phrases to boxes are known (`--phrases`, or scenes), they
+    tell how many phrases were given a right region. Nothing is learned of
+    them.
+
+    Args:
+        settings: the run's settings (see `flags`).
+
+    Attributes:
+        matcher: function of a network that returns its `Matcher`.
+
+    Source: Niu et al. 2017, Fig. 3. Departures: an epoch stands for each
+    "fine-grained embedding learning", whose length the paper does not tell.
+    """
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self.matcher = functools.lru_cache(maxsize=1)(
+            lambda network: Matcher(network, self.image_size)
+        )
+        self.made_by["regions"] = "region_features_made_by"
+
+    def check(self, queries=()):
+        """Refuses a run whose splits, trees or regions are not there."""
+        super().check(queries)
+        options = self.settings.correspondences
+        if options.region_branch == "own" and not options.region_mean_weight:
+            raise InputError(
+                "`--region_mean_weight` must be above 0 with --region_branch="
+                "own, which nothing else trains at first. Received: "
+                "--region_mean_weight=0. Raise it."
+            )
+        splits = self.opened.check_splits()
+        self.opened.parts("regions", splits)
+        if self.knows_links:  # Of the splits that are measured.
+            self.opened.parts("phrases", splits[1:])
+
+    @property
+    def knows_links(self):
+        """Whether links of phrases to boxes are known, to measure by."""
+        return bool(self.opened.sources.phrases)
+
+    def fit(self):
+        """Returns what `MatchingData` does, and what the regions are.
+
+        Raises:
+            ValueError: regions and photos are to share a branch and differ in
+                their features.
+        """
+        fitted = super().fit()
+        store, _ = self.train.regions
+        is_shared = self.settings.correspondences.region_branch == "shared"
+        dim = fitted["image_dim"]
+        if is_shared and dim != store.dim:
+            raise InputError(
+                "`--region_branch` must be own with features of two kinds. "
+                f"Received: --region_branch=shared, {dim} numbers a photo, "
+                f"{store.dim} a region. Change it, or extract them alike."
+            )
+        fitted["region_dim"] = store.dim
+        return fitted | {"region_features_made_by": store.made_by}
+
+    def load(self, split, fitted):
+        """Returns the `PairExamples` of a split."""
+        examples, options = (
+            super().load(split, fitted),
+            self.settings.correspondences,
+        )
+        regions = PhotoRegions(
+            *self.split(split).regions,
+            options.regions_per_image,
+            options.region_overlap,
+        )
+        phrases = noun_phrases(examples.texts)
+        return PairExamples(**vars(examples), phrases=phrases, regions=regions)
+
+    def start_epoch(self, network, train, epoch):
+        """Gives each training phrase its region, from the second stage on."""
+        is_known = epoch >= self.settings.correspondences.correspondence_epochs
+        self.held = self.matcher(network).match(train) if is_known else {}
+
+    def batches(self, train):
+        """Returns the `PairBatches` of the training split."""
+        given = self.settings.correspondences
+        every = bool(given.region_mean_weight)
+        options = PairOptions(given.contrast, every_region=every)
+        return PairBatches(train, lambda: self.held, options, **self.sampling)
 
 
 class HierarchicalExporter(MatchingExporter):

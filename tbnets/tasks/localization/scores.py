@@ -8,20 +8,189 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from tbnets.data.noun_phrases import ranges
+from tbnets.checks import SAME_THING, rows_by
+from tbnets.data.captions import same_captions
+from tbnets.data.phrase_pairs import ranges
 from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
-from tbnets.evaluation import pair_ranks
-from tbnets.evaluation.choices import CHOOSING, checked_choice
+from tbnets.evaluation import boxes as box_math
+from tbnets.evaluation import ranking
+from tbnets.evaluation.correspondences import CHOOSING, checked_choice
 from tbnets.evaluation.localization import DIRECTION, localize, summarize
-from tbnets.identity import SAME_THING, rows_by
+from tbnets.evaluation.score_tiles import PairScores
 from tbnets.startup import raise_if_interrupted
-from tbnets.tasks.localization import views
-from tbnets.tasks.localization.sentence_scores import sentence_scores
-from tbnets.tasks.scores import Scores
-from tbnets.tasks.task import Evaluator
-from tbnets.training.embedder import Embedder
-from tbnets.training.pair_scorer import PairScorer
+from tbnets.tasks.task import Evaluator, Scores, check_same_examples, spread
+from tbnets.training.retrieval_metrics import Embedder, PairScorer
+from tbnets.visualization import boxes as box_pictures
+from tbnets.visualization import montage
+
+# What people see of a run of phrase localization beside its numbers.
+
+NUM_PHOTOS = 5
+NUM_PHRASES = 3
+WHAT_IS_SHOWN = (
+    "A photo with phrases and their true boxes, and with the boxes ranked "
+    "first for them. Tick, solid: overlaps the true box enough (IoU 0.5); "
+    "cross, dashed: does not."
+)
+
+
+def shown_phrases(phrases):
+    """Chooses photos, evenly spread, and phrases of different things in each.
+
+    Args:
+        phrases: `PhraseRegions`.
+
+    Returns:
+        dict, row of a photo -> rows of its phrases; at most `NUM_PHOTOS` with
+        `NUM_PHRASES` each, the same ones each time.
+    """
+    owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
+    told = np.flatnonzero([len(rows) > 0 for rows in owned])
+    shown = {}
+    for image in told[spread(len(told), NUM_PHOTOS)]:
+        rows = owned[image]
+        _, firsts = np.unique(phrases.phrase_to_chain[rows], return_index=True)
+        firsts = np.sort(firsts)
+        shown[int(image)] = rows[firsts[spread(len(firsts), NUM_PHRASES)]]
+    return shown
+
+
+def draw_found_regions(scores):
+    """Draws what is said of a few photos: the true boxes, and those found.
+
+    Args:
+        scores: `LocalizationScores` of a split whose photos are at hand.
+
+    Returns:
+        dict, number of the picture -> uint8 `[height, width, 3]`. A photo
+        that can not be read is left out.
+    """
+    phrases, pictures = scores.phrases, {}
+    for number, (image, rows) in enumerate(shown_phrases(phrases).items(), 1):
+        name = phrases.images.file_name(image)
+        photo = montage.open_photo(scores.photos, name)
+        if photo is None:
+            continue
+        # Photos may lie there in another size than that of the regions.
+        scale = np.tile(np.divide(photo.size, phrases.image_sizes[image]), 2)
+        true_boxes, found = phrases.boxes[rows], []
+        truth = [
+            box_pictures.PhraseBox(box * scale, phrases.phrases[row], colour)
+            for colour, (row, box) in enumerate(zip(rows, true_boxes))
+        ]
+        proposals = np.asarray(scores.proposals[image], np.float64)
+        if len(proposals):
+            said = scores.similarities[rows, : len(proposals)]
+            chosen = proposals[said.argmax(axis=1)]
+            is_right = np.diag(box_math.iou(true_boxes, chosen)) >= SAME_THING
+            found = [
+                one._replace(box=box * scale, is_right=bool(right))
+                for one, box, right in zip(truth, chosen, is_right)
+            ]
+        drawn = box_pictures.draw_side_by_side(photo, truth, found)
+        pictures[str(number)] = drawn
+    return pictures
+
+
+# How well sentences fit photos by their phrases and the photos' regions.
+#
+# The distance of Wang et al. 2018, Sec. 5.6: each phrase of a sentence y looks
+# for its best region of a photo x, whether y was said of x or not::
+#
+#     d_rp(x, y) = mean over phrases p of y of  min over regions r of x  d(r, p)
+
+
+def sentence_scores(scores, records):
+    """Scores photos and sentences by regions and phrases.
+
+    Args:
+        scores: `LocalizationScores` of a split, by a network.
+        records: `CaptionedImages` of the same photos in the same order, whose
+            captions are to be scored.
+
+    Returns:
+        `PairScores`, minus d_rp. A sentence without phrases has the mean of
+        the other sentences in each photo, so that it prefers none.
+
+    Raises:
+        ValueError: the embeddings are compared by a learned head, a photo has
+            no regions, or no sentence has a phrase.
+
+    Source: Wang et al. 2018, Eq. 8. Departure: phrases are those of the
+        annotation that have a box.
+    """
+    if scores.learned_similarity:
+        raise InputError(
+            "`--combine_with` must be a run whose distances can be added. "
+            "Received: a similarity network of phrases. Name a run of "
+            "--model=embedding."
+        )
+    phrases = scores.phrases
+    texts, first = np.unique(phrases.phrase_to_text, return_index=True)
+    similarities = scores.nearest(scores.sides["phrases"][first])
+    distances = np.sqrt(np.maximum(2 - 2 * similarities, 0))
+    lonely = np.flatnonzero(~np.isfinite(distances).all(axis=1))
+    if lonely.size:
+        raise InputError(
+            "`--regions` must hold regions of every photo. Received: none of "
+            f"{records.image_ids[lonely[0]]!r}. Propose some."
+        )
+    columns = np.searchsorted(texts, phrases.phrase_to_text)
+    captions = captions_of_phrases(phrases, records)
+    table = -_mean_of_phrases(distances, columns, captions, records)
+    return PairScores(
+        *table.shape,
+        lambda images, captions: table[np.ix_(images, captions)],
+        lambda images, captions: table[images, captions],
+    )
+
+
+def _mean_of_phrases(distances, columns, captions, records):
+    """Returns d_rp, float32 `[num_images, num_captions]`."""
+    total = np.zeros((records.num_captions, len(distances)), np.float64)
+    np.add.at(total, captions, distances.T[columns])
+    counts = np.bincount(captions, minlength=records.num_captions)
+    spoken = counts > 0
+    if not spoken.any():
+        raise InputError(
+            "`--phrases` must hold phrases of the captions. Received: none of "
+            f"{records.path} that has a box. Name phrases of these photos."
+        )
+    total[spoken] /= counts[spoken, None]
+    total[~spoken] = total[spoken].mean(axis=0)
+    return total.T.astype(np.float32)
+
+
+def captions_of_phrases(phrases, records):
+    """Finds in which caption each phrase stands.
+
+    Phrases come with captions of their own: see `data.same_captions`.
+
+    Args:
+        phrases: `PhraseRegions`.
+        records: `CaptionedImages` of the same photos in the same order.
+
+    Returns:
+        int64 `[num_phrases]`, rows of the captions of `records`.
+
+    Raises:
+        ValueError: the photos differ, or one has other captions.
+    """
+    check_same_examples(records, phrases.images, ("image_ids",))
+    photos = np.arange(records.num_images)
+    found, _ = same_captions(phrases.images, records, photos)
+    captions = found[phrases.phrase_to_caption]
+    if (captions < 0).any():
+        lost = phrases.phrase_to_caption[np.argmin(captions)]
+        image = int(phrases.images.caption_to_image[lost])
+        raise InputError(
+            "`--captions` must be those that phrases were marked in. Received: "
+            f"photo {records.image_ids[image]!r} without "
+            f"{phrases.images.captions[lost]!r}. Name them."
+        )
+    return captions
+
 
 REGIONS_AT_ONCE = 8192
 
@@ -49,7 +218,7 @@ class LocalizationScores(Scores):
 
     what = "phrases and regions"
     options = ("region_phrase_ranking", *CHOOSING)
-    about_pictures = views.WHAT_IS_SHOWN
+    about_pictures = WHAT_IS_SHOWN
 
     similarities: np.ndarray
     phrases: PhraseRegions
@@ -139,7 +308,7 @@ class LocalizationScores(Scores):
 
         Without photos, as with features alone, there are none.
         """
-        return views.draw_found_regions(self) if self.photos else {}
+        return draw_found_regions(self) if self.photos else {}
 
 
 class Localization(Evaluator):
@@ -255,7 +424,7 @@ class RegionScorer:
         is_there = roles.best_iou[first] >= SAME_THING
         first = first[is_there]
         if not len(first):
-            return pair_ranks.NO_QUERIES
+            return ranking.NO_QUERIES
         rows = roles.first_rows[first] + roles.best[first]
         cuts = range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
         parts = map(examples.features.take_regions, np.split(rows, cuts))
@@ -266,10 +435,10 @@ class RegionScorer:
             tile = PairScorer(self.network).scores(*sides).tile
             scores = tile(*(np.arange(len(side)) for side in sides))
         else:
-            scores = pair_ranks.EmbeddingScores(*sides)
+            scores = ranking.EmbeddingScores(*sides)
         places = np.cumsum(is_there) - 1
         pairs = np.stack([places[chains], texts], axis=1)[is_there[chains]]
-        return pair_ranks.evaluate_region_phrase_ranking(scores, pairs)
+        return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _regions(self, examples):
         """Yields rows of photos, and the embeddings of each one's regions.

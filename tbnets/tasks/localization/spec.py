@@ -5,11 +5,138 @@ What the networks call images are regions, what they call captions are phrases.
 Source: Wang et al. 2018, Sec. 4.
 """
 
-from tbnets.serving.region_endpoints import region_endpoints
-from tbnets.tasks.localization.data import LocalizationData
-from tbnets.tasks.localization.scores import Localization
+import functools
+
+from tbnets.data.localization import hard_negatives
+from tbnets.data.localization.examples import PhraseExamples
+from tbnets.data.localization.mining import CandidateMining
+from tbnets.data.localization.sampler import (
+    PhraseBatches,
+    PhraseSampler,
+    Sampling,
+)
+from tbnets.errors import InputError
+from tbnets.serving.endpoints import region_endpoints
+from tbnets.tasks.captioned_data import CaptionedData
+from tbnets.tasks.localization.scores import Localization, RegionScorer
+from tbnets.tasks.parts import first_hard_epoch
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Exporter, Task, TaskSpec
+
+# Phrase localization: its phrases, regions and batches of both.
+
+"""Flags that tell what a region is to a phrase."""
+
+
+class LocalizationData(CaptionedData):
+    """Phrases with regions; its examples are `PhraseExamples`.
+
+    Args:
+        settings: the run's settings (see `flags`).
+
+    Attributes:
+        scorer: function of a network that returns its `RegionScorer`.
+        sampler: the `PhraseSampler` that `batches` draws by; None before.
+    """
+
+    made_by = {
+        "regions": "image_features_made_by",
+        "text_features": "text_features_made_by",
+    }
+    of_phrases = True
+    mining = CandidateMining()
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self.scorer = functools.lru_cache(maxsize=1)(RegionScorer)
+        self.sampler: PhraseSampler | None = None
+
+    @property
+    def encoders(self):
+        """What reads regions and phrases."""
+        dim = self.train.regions[0].dim
+        return f"regions of {dim} + {self.settings.texts.text_encoder}"
+
+    def check(self, queries=()):
+        """Refuses a run whose splits, phrases or regions are not there."""
+        settings = self.settings
+        first_hard_epoch(settings)
+        splits = self.opened.check_splits()
+        for name, phrases in self.opened.parts("phrases", splits).items():
+            if not phrases.num_phrases:
+                raise InputError(
+                    "`--phrases` must hold phrases of every split. Received: "
+                    f"--phrases={settings.regions.phrases}, of split {name} "
+                    "none with a box. Name other phrases, or other splits."
+                )
+        self.opened.parts("regions", splits)
+        self.texts.check(splits)
+        if settings.run.export:
+            self.photo_reader(self.train.regions[0].made_by)
+        if self.opened.sources.images:
+            self.opened.parts("photos", splits)
+
+    def fit(self):
+        """Returns what the training phrases tell, and of regions.
+
+        Returns:
+            dict as that of `MatchingData.fit`; images are regions.
+        """
+        store, _ = self.train.regions
+        own = {"image_dim": store.dim, "image_features_made_by": store.made_by}
+        return super().fit() | own
+
+    def load(self, split, fitted):
+        """Returns the `PhraseExamples` of a split."""
+        split, settings = self.split(split), self.settings
+        phrases, (store, _) = split.phrases, split.regions
+        texts = self.texts.rows(split, fitted)
+        rows = store.rows(phrases.images.image_ids)
+        same = (
+            phrases.phrase_to_text if settings.texts.equal_texts_match else None
+        )
+        roles = {
+            "positives": settings.phrases.positives,
+            "positive_iou": settings.phrases.positive_iou,
+            "negative_iou": settings.phrases.negative_iou,
+        }
+        return PhraseExamples(phrases, texts, store, rows, same, roles)
+
+    def notes(self, fitted):
+        """Returns how many phrases are learned from, and what is missing."""
+        notes, found = super().notes(fitted), self.sampler
+        if found is not None:
+            total = self.train.phrases.num_phrases
+            notes["positives"] = (
+                f"{found.num_positives / found.num_drawable:.1f} regions a "
+                f"phrase; {total - found.num_drawable} phrases have none"
+            )
+        if self.split(self.settings.run.dev_split).photo_folder is None:
+            notes["pictures"] = "none: --images names no folder of the photos"
+        return notes
+
+    def start_epoch(self, network, train, epoch):
+        """Gives the sampler the hard negatives of the last epochs."""
+        first, table = first_hard_epoch(self.settings), None
+        if first is not None and epoch >= first:
+            score = self.scorer(network).scores
+            self.held = hard_negatives.recorded(self.held, first, train, score)
+            table = self.held[hard_negatives.TABLE]
+        self.sampler.hard_negatives = table
+
+    def batches(self, train):
+        """Returns the `PhraseBatches` of the training split."""
+        options = self.settings.phrases
+        sampling = Sampling(
+            options.pairs_per_batch,
+            options.phrases_per_image,
+            options.regions_per_phrase,
+            options.phrases_per_region,
+            options.candidates_per_image,
+            options.negative_regions,
+        )
+        self.sampler = PhraseSampler(train, sampling, self.settings.run.seed)
+        return PhraseBatches(train, self.sampler)
 
 
 class LocalizationExporter(Exporter):

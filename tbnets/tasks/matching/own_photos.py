@@ -8,17 +8,16 @@ that later the same photos are in its splits.
 
 import functools
 
-from tbnets.checked_files import shown
-from tbnets.data.examples import FeatureRows
+from tbnets.data.batches import FeatureRows
 from tbnets.data.images import KINDS
 from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, likely_name, list_files
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub, photo_features
 from tbnets.features.photo_cache import PhotoCache
-from tbnets.files import folder_beside
+from tbnets.files import folder_beside, shown
 from tbnets.progress import say
-from tbnets.tasks.readers import weights_of_run
+from tbnets.tasks.captioned_data import weights_of_run
 from tbnets.tasks.settings.settings import Settings
 
 ABSENT = "is not there"

@@ -12,18 +12,18 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tbnets.checks import rows_by, rows_of
 from tbnets.data.open import Data
 from tbnets.data.phrase_pairs import PhotoRegions
 from tbnets.data.phrases import PhraseRegions
 from tbnets.data.store.manifest import extraction_differences
 from tbnets.errors import InputError
-from tbnets.evaluation import choices
+from tbnets.evaluation import correspondences
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
-from tbnets.features.averaged_regions import GEOMETRY_DIM
-from tbnets.identity import rows_by, rows_of
+from tbnets.features.regions import GEOMETRY_DIM
 from tbnets.progress import progress_bar
 from tbnets.tasks.recipes import kinds
-from tbnets.tasks.scores import Scores
+from tbnets.tasks.task import Scores
 
 PHOTOS_AT_ONCE = 32
 PHRASES_AT_ONCE = 1024
@@ -77,7 +77,7 @@ class PhraseRegionScores(Scores):
     """
 
     what = "phrases and regions"
-    options = choices.CHOOSING
+    options = correspondences.CHOOSING
 
     asked: Asked
     similarities: list
@@ -92,13 +92,18 @@ class PhraseRegionScores(Scores):
         Raises:
             ValueError: there is no such choice.
         """
-        known, candidates = choices.CANDIDATE_CHOICES, self.asked.candidates
-        choice = choices.checked_choice(**choosing, known=known)
+        known, candidates = (
+            correspondences.CANDIDATE_CHOICES,
+            self.asked.candidates,
+        )
+        choice = correspondences.checked_choice(**choosing, known=known)
         chosen = np.zeros(len(self.asked.images), np.int64)
         for photo, rows in enumerate(self.asked.phrases_of_photos):
             if len(rows):
                 found = self.similarities[photo]
-                ranked, _ = choices.answers(found, candidates(photo), choice)
+                ranked, _ = correspondences.answers(
+                    found, candidates(photo), choice
+                )
                 chosen[rows] = ranked.argmax(axis=1)
         return evaluate_correspondences(chosen, candidates, self.asked.links)
 

@@ -3,16 +3,316 @@
 Source: Wang et al. 2016, Sec. 3.2; Wang et al. 2018, Sec. 5.3.
 """
 
+import copy
+import functools
+
 import numpy as np
 
+from tbnets.checks import text_ids
+from tbnets.data.batches import EpochBatches, Examples
+from tbnets.data.images import decode_images
+from tbnets.features import hub
+from tbnets.features.hub import PresetPhotos, build_hub_cnn
+from tbnets.losses.presets import PRESETS
 from tbnets.serving import photo_index, search
-from tbnets.serving.image_endpoints import two_branch_endpoints
+from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.matching import views
-from tbnets.tasks.matching.data import MatchingData
+from tbnets.tasks.captioned_data import CaptionedData
+from tbnets.tasks.matching import scores
+from tbnets.tasks.matching.own_photos import OwnPhotos
 from tbnets.tasks.matching.scores import Retrieval
-from tbnets.tasks.settings.settings import Settings
-from tbnets.tasks.task import Exporter, Task, TaskSpec
+from tbnets.tasks.recipes.kinds import recipes
+from tbnets.tasks.settings.settings import Settings, unused_flags
+from tbnets.tasks.task import Exporter, Task, TaskSpec, check_fitted_kinds
+
+# Flags that suit a number of photos, for who gives none of them.
+#
+# The network is that of `configs/flickr8k_mean.flags`: linear branches on the
+# mean of learned word vectors. Fewer photos are seen in more epochs, or there
+# would be too few steps; rarer words are kept, or there would be few; and more
+# of the inputs is dropped.
+#
+# Tried on subsets of Flickr8k with features of EfficientNetLite0, recall sum
+# over its 1000 test photos after the last epoch, one seed each. 240 photos: 24
+# epochs and words from 5 captions 75.9; 60 epochs 79.3; words from 2 captions
+# too 84.2; batches of 64 85.2; dropout 0.4 and 0.5 instead of 0.2 and 0.3
+# 91.3, 0.5 and 0.6 85.3, so that a few points are chance. 80 photos: 40.7 in
+# one batch, 42.1 in batches of 32. 1000 photos: 24 epochs and words from 5
+# captions 162.7; 60 epochs and words from 2 166.0. Nothing else of the table
+# was compared.
+
+CHANGING = (
+    *("epochs", "images_per_batch", "min_count"),
+    *("input_dropout", "word_dropout"),
+)
+SIZES = {
+    120: (100, 32, 1, 0.4, 0.5),
+    600: (60, 128, 2, 0.4, 0.5),
+    3000: (60, 128, 2, 0.2, 0.3),
+    float("inf"): (24, 128, 5, 0.2, 0.3),
+}
+"""Number of photos from which they no longer hold -> values of `CHANGING`."""
+NETWORK = {
+    "image_transform": ["signed_sqrt", "standardize"],
+    "text_encoder": "mean",
+    "word_dim": 300,
+    "image_units": [1024],
+    "text_units": [1024],
+    "batch_normalization": "none",
+}
+"""What a run has from the model that it begins with, if there is one."""
+ALWAYS = {
+    "cnn_weights": "imagenet",
+    "captions_per_image": 2,
+    "optimizer": "adamw",
+    "learning_rate": 0.001,
+    "weight_decay": 0.0001,
+    "schedule": "cosine",
+    "clip_norm": 2.0,
+}
+OF_TRIPLETS = {
+    "margin": 0.2,
+    "distance": "cosine",
+    "num_negatives": 5,
+    "reduction": "mean",
+    "image_to_text_weight": 1.0,
+    "text_to_image_weight": 1.0,
+    "text_to_text_weight": 0.2,
+}
+"""What changes the loss of a paper; a softmax has weights of its own."""
+
+
+def usual_flags(num_photos, begun_with="", of_triplets=True):
+    """Returns the flags of a run on features of so many photos.
+
+    Args:
+        num_photos: photos of the training split.
+        begun_with: the trained model that it begins with; "" for none.
+        of_triplets: whether the loss is one of triplets.
+
+    Returns:
+        dict, name of a flag -> value.
+    """
+    values = next(SIZES[below] for below in SIZES if num_photos < below)
+    network = {} if begun_with else NETWORK
+    loss = OF_TRIPLETS if of_triplets else {}
+    changing = dict(zip(CHANGING, values))
+    return copy.deepcopy({**network, **ALWAYS, **loss, **changing})
+
+
+# Image-sentence matching: its photos, sentences and batches of both.
+
+
+class MatchingData(CaptionedData):
+    """Photos with sentences; its examples are `data.examples.Examples`.
+
+    Args:
+        settings: the run's settings (see `flags`).
+
+    Attributes:
+        own_photos: the `OwnPhotos`; None unless the run extracts features.
+        images: which part of `SplitData` its examples take: `images`, their
+            features, or `photos`.
+    """
+
+    def __init__(self, settings: Settings):
+        own = OwnPhotos(settings) if settings.reads_photo_folder else None
+        super().__init__(settings, own)
+        self.own_photos = own
+        self._is_extracted, self._preset = False, {}
+        # Of own photos the cache has a store for each way of making.
+        names = [*["image_features"] * (not own), "text_features"]
+        self.made_by = {name: f"{name}_made_by" for name in names}
+        self._of_features = settings.image_encoder == "features"
+        self.images = "images" if self._of_features else "photos"
+
+    @property
+    def encoders(self):
+        """What encodes images and texts, in a few words."""
+        settings = self.settings
+        images = (
+            settings.images.cnn if self.own_photos else settings.image_encoder
+        )
+        return f"{images} + {settings.texts.text_encoder}"
+
+    @property
+    def extracts(self):
+        """What is extracted of the photos of a folder alone, in words."""
+        own, opened = self.own_photos, self.opened
+        if not own:
+            return ""
+        parts = opened.parts("records", opened.check_splits()).values()
+        keys = {key for records in parts for key in records.image_ids}
+        return (
+            f"features of {len(keys)} photos by {self.settings.images.cnn}, "
+            f"but for those that are there, would be extracted into {own.cache}"
+        )
+
+    @property
+    def usual(self):
+        """The usual flags of a run on the photos of a folder alone."""
+        if not self.own_photos:
+            return "", {}
+        split = self.opened.existing_split("train_split")
+        count = self.split(split).records.num_images
+        loss = self.settings.loss
+        is_triplets = loss is not None and loss.loss in PRESETS
+        usual = usual_flags(count, self.settings.run.from_, is_triplets)
+        return f"{count} photos", usual
+
+    def make(self):
+        """Makes what recipes name, of texts when it is known of which."""
+        self.texts.check_preset()  # Before photos are read, which takes long.
+        given, unused = self.opened.given, unused_flags(self.settings)
+        flags = "text_features", "trees"
+        named = (recipes(flag, given, unused) for flag in flags)
+        if self.own_photos and any(named):
+            self.own_photos.check()
+            self._extract()
+        super().make()
+
+    def check(self, queries=()):
+        """Refuses a run whose splits, photos or features are not there."""
+        splits = self.opened.check_splits()
+        if not self.own_photos:
+            self._check_images(splits, queries)
+        elif not self._is_extracted:
+            self.own_photos.check()
+        self.texts.check(splits, queries)
+
+    def _check_images(self, splits, queries):
+        """Refuses images that are not there, or can not be read when served."""
+        settings = self.settings
+        self.opened.parts(self.images, splits)
+        if not self._of_features:
+            self._open_preset()
+            return
+        if settings.features.cnn_weights and settings.run.export:
+            if queries:  # They are answered by photos, and drawn.
+                self.opened.parts("photos", splits[-1:])
+            self.photo_reader(self.train.images.features.made_by)
+
+    def fit(self):
+        """Returns what the training texts tell and what features are.
+
+        Returns:
+            dict as of `CaptionedData.fit`, with `image_dim`, the size of
+            features, None where there are none; `image_features_made_by`,
+            what they were made with, {} where that is unknown; of own photos,
+            those `left_out`; and the `image_preset` that encodes pixels, as
+            `hub.rebuild` takes it.
+        """
+        fitted = {"image_dim": None, "image_features_made_by": {}}
+        if self.own_photos:
+            self._extract()
+            fitted["left_out"] = self.own_photos.left_out
+        if self._of_features:
+            images = self.train.images
+            fitted["image_dim"] = images.shape[0]
+            fitted["image_features_made_by"] = images.features.made_by
+        if self._preset:
+            fitted["image_preset"] = self._preset
+        return super().fit() | fitted
+
+    def _extract(self):
+        """Extracts features of all splits; then knows what is left out."""
+        if self._is_extracted:
+            return
+        self._is_extracted = True
+        splits = self.opened.check_splits()
+        begun = self.own_photos.has_begun
+        self.own_photos.extract([self.split(name).records for name in splits])
+        self.opened.forget_splits()
+        if not begun:  # Then splits are drawn of the photos that are kept.
+            self.opened.cuts = None
+        self.opened.check_splits()
+
+    def resume(self, state, splits, where):
+        """Takes over which photos are left out, too."""
+        if self.own_photos:
+            check_fitted_kinds(state.fitted, where, self.fits)
+            self.own_photos.remember(state.fitted)
+        super().resume(state, splits, where)
+        self._preset = state.fitted.get("image_preset", {})
+
+    def begin_with(self, trained, splits):
+        """Takes over how features of own photos are made, too."""
+        super().begin_with(trained, splits)
+        if self.own_photos:
+            made_by = trained.fitted.get("image_features_made_by", {})
+            self.own_photos.make_as(made_by)
+
+    def notes(self, fitted):
+        """Returns how splits were drawn, words, where features are."""
+        notes = super().notes(fitted)
+        if self.own_photos:
+            notes |= self.own_photos.notes()
+        if np.count_nonzero(self.train.records.captions_per_image) < 2:
+            notes["warning"] = (
+                "the training split has one image with captions: without "
+                "others there is nothing to tell it from. Add images"
+            )
+        return notes
+
+    def load(self, split, fitted):
+        """Returns the `Examples` of a split."""
+        split = self.split(split)
+        records, images = split.records, getattr(split, self.images)
+        texts = self.texts.rows(split, fitted)
+        same = self.settings.texts.equal_texts_match
+        ids = text_ids(records.captions) if same else None
+        return Examples(records, images, texts, ids)
+
+    def batches(self, train):
+        """Returns the `EpochBatches` of the training split."""
+        return EpochBatches(train, **self.sampling)
+
+    @property
+    def sampling(self):
+        """How batches are drawn: arguments of `EpochBatches`."""
+        return {
+            "images_per_batch": self.settings.batches.images_per_batch,
+            "captions_per_image": self.settings.batches.captions_per_image,
+            "seed": self.settings.run.seed,
+            "image_size": self.image_size,
+        }
+
+    def _open_preset(self):
+        """Opens the preset that encodes pixels, to know what it is."""
+        name, size = (
+            self.settings.image_encoder,
+            self.settings.images.image_size,
+        )
+        if hub.is_hub(name) and not self._preset:
+            name = hub.placed(name, *self.opened.given.starts)
+            found = build_hub_cnn(name, random=True, image_size=size or None)
+            self._preset = {**found.preset.config(), "side": found.image_size}
+
+    @functools.cached_property
+    def image_size(self):
+        """Side of decoded photos in pixels, or what makes them otherwise."""
+        if not self._preset:
+            return self.settings.images.image_size
+        converter = hub.converter_of(self._preset)
+        return PresetPhotos(converter, self._preset["side"])
+
+    def photo_reader(self, made_by):
+        """Returns what turns encoded photos into the network's input.
+
+        Args:
+            made_by: the `image_features_made_by` of what `fit` returned.
+
+        Returns:
+            Function string `[n]` -> float32 `[n, ...]`; None where the
+            network takes features and `cnn_weights` names no network.
+
+        Raises:
+            ValueError: the features' making is unknown, or differs from that
+                of the weights.
+        """
+        if not self._of_features:
+            return lambda photos: decode_images(photos, self.image_size)
+        return super().photo_reader(made_by)
 
 
 class MatchingExporter(Exporter):
@@ -44,7 +344,7 @@ class MatchingExporter(Exporter):
         data = self._data
         if not data.own_photos or data.settings.reads_text_features:
             return []
-        return views.example_captions(data.last.records)
+        return scores.example_captions(data.last.records)
 
     def answer(self, saved_model, queries, folder):
         """Ranks the images of the last split for example queries.
@@ -66,7 +366,7 @@ class MatchingExporter(Exporter):
             features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")
         path = folder / "answers.png"
-        return views.show_answers(
+        return scores.show_answers(
             model, queries, records.subset(rows), embeddings, photos, path
         )
 

@@ -1,30 +1,221 @@
 """Features of photos, or of boxes in them: flags, and how a store is made."""
 
+import copy
 import dataclasses
 import functools
+import time
 
 import numpy as np
+import tqdm
 
+from tbnets.data.store.joining import SHARE, share_of
 from tbnets.data.store.manifest import DTYPES
 from tbnets.data.store.shards import open_store
-from tbnets.data.store.shares import SHARE, share_of
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
-from tbnets.features import extraction, photo_features
+from tbnets.features import extraction, photo_features, proposals
 from tbnets.features.cnn import LAST, NETWORKS
-from tbnets.features.region_extraction import extract_regions
+from tbnets.features.extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
-from tbnets.tasks.recipes.photo_stores import PROBE, OfPhotos, work_through
-from tbnets.tasks.recipes.proposals import Boxes
-from tbnets.tasks.recipes.recipe import read_recipe
+from tbnets.progress import progress_bar
+from tbnets.startup import usable_cores
+from tbnets.tasks.recipes.recipe import (
+    Thing,
+    bytes_in,
+    check_space,
+    read_recipe,
+)
 from tbnets.tasks.settings.flag import (
     PRESET,
+    Count,
     OneOf,
     Place,
     Whole,
     flag,
     must_come_with,
 )
+
+# Stores that are made from photos, by recipes and by tools alike.
+
+PROBE = 12
+"""Photos that are worked on to learn what all of them cost."""
+
+
+def work_through(photos, writer, what, work, photo_bytes=0, **options):
+    """Does what is left with a bar, completes the store, and tells.
+
+    Args:
+        photos: list of (id, path).
+        writer: the `FeatureWriter` of the store.
+        what: is done, in a word.
+        work: function as `extraction.extract`, of these two, `options` and
+            `progress`.
+        photo_bytes: about how many a photo takes in the store.
+        **options: for `work`; a `progress` beside the bar's, too.
+
+    Raises:
+        ValueError: there is no room on the disk.
+    """
+    start, before = time.perf_counter(), len(writer.done)
+    left = len(extraction.remaining(photos, writer))
+    check_space(writer.path, left * photo_bytes)
+    told = options.pop("progress", lambda count: None)
+    with progress_bar(left, what, "photo", leave=True) as bar:
+
+        def progress(count):
+            bar.update(count)
+            told(count)
+
+        failures = work(photos, writer=writer, progress=progress, **options)
+    writer.finish()
+    seconds = time.perf_counter() - start
+    for path, reason in failures:
+        tqdm.tqdm.write(f"left out: {path}, which {reason}")
+    done = len(writer.done) - before
+    speed = f", {done / seconds:.1f} photos/s" if done else ""
+    tqdm.tqdm.write(
+        f"{done} photos in {seconds:.0f} s{speed}; {len(writer.done)} in "
+        f"the store, {len(failures)} left out"
+    )
+
+
+class OfPhotos(Thing):
+    """A store that a recipe makes of all photos that the captions name.
+
+    Args:
+        recipe: its `Recipe`.
+        data: the run's `data.open.Data`.
+        parts: as of `Thing`.
+
+    Attributes:
+        probe: arguments of `make` where a few are made.
+    """
+
+    probe = {}
+
+    def __init__(self, recipe, data, parts=()):
+        super().__init__(recipe, data, parts)
+        self._photos = data.photos
+        self.count = len(self._photos)
+
+    def inputs(self):
+        """Returns id, name and size of each photo."""
+        return [[key, name, size] for key, _, name, size in self._photos]
+
+    @property
+    def photos(self):
+        """The photos: list of (id, path)."""
+        return [(key, path) for key, path, *_ in self._photos]
+
+    def estimate(self, scratch):
+        """Returns what all of it takes: (bytes, seconds), by making a little.
+
+        The first step is not counted: what is run is compiled then.
+        """
+        few, times, counts = self.few(PROBE), [], []
+        for one in (*few.parts, few):
+            one.roots = (scratch,)
+        for part in few.parts:
+            part.make_if_missing()
+
+        def progress(count):
+            times.append(time.perf_counter())
+            counts.append(count)
+
+        few.make(few.folder, progress=progress, **self.probe)
+        size = int(self.count / few.count * bytes_in(few.folder))
+        each = (times[-1] - times[0]) / max(sum(counts[1:]), 1)
+        return size, self.count * each
+
+    def few(self, count):
+        """Returns the store of the first photos."""
+        few = copy.copy(self)
+        for name in ("digest", "folder"):  # They are of all photos.
+            vars(few).pop(name, None)
+        few._photos = self._photos[:count]
+        few.count = len(few._photos)
+        few.parts = tuple(part.few(count) for part in self.parts)
+        return few
+
+
+# Boxes that may hold an object: their flags, and how a store is made.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proposals:
+    """Which boxes are proposed."""
+
+    method: str = flag(
+        "edge_boxes",
+        "edge_boxes (Zitnick & Dollar 2014) or selective_search (Uijlings et "
+        "al. 2013).",
+        choices=list(proposals.IOU_THRESHOLDS),
+    )
+    limit: Count = flag(200, "Most boxes of a photo. Wang 2018: 200.")
+    iou_threshold: float | None = flag(
+        None,
+        "Boxes that overlap a better one by more are dropped; by default "
+        + ", ".join(f"{v} for {k}" for k, v in proposals.IOU_THRESHOLDS.items())
+        + ".",
+    )
+    iou_decay: float = flag(
+        1.0,
+        "What edge_boxes multiplies --iou_threshold by for each box it keeps, "
+        "while it is above 0.5: the best then have closer neighbours.",
+    )
+    max_aspect_ratio: float = flag(
+        3.0, "Of edge_boxes: most times a box is wider than high, or higher."
+    )
+    longest_side: int = flag(
+        500, "Larger photos are scaled down to it while boxes are sought."
+    )
+    min_area: float = flag(
+        0.005, "Least area of a box, as a fraction of the photo."
+    )
+    whole_photo: bool = flag(
+        False, "The photo itself is one more box, the last."
+    )
+
+
+def make_proposals(photos, values, folder, workers=None, share=None, **how):
+    """Makes a store of the boxes of photos, or goes on with it.
+
+    Args:
+        photos: list of (id, path).
+        values: `Proposals`.
+        folder: of the store.
+        workers: photos at once; None for as many as there are cores.
+        share: where the photos are a share, what `take_share` tells of it.
+        **how: `shard_images` and `progress`, as of `extraction.extract`.
+    """
+    proposer = proposer_of(values)
+    made_by = {**proposer.description(), **(share or {})}
+    writer = FeatureWriter(folder, made_by, 0, kind="regions")
+    how |= {"proposer": proposer, "workers": workers or usable_cores()}
+    propose = extraction.propose_photos
+    work_through(photos, writer, "proposing", propose, **how)
+
+
+def proposer_of(values):
+    """Returns the `Proposer` of some flags; refuses what it can not do."""
+    names = [field.name for field in dataclasses.fields(proposals.Proposer)]
+    return proposals.Proposer(*(getattr(values, name) for name in names))
+
+
+class Boxes(OfPhotos):
+    """Boxes in photos that a recipe makes; see `Thing`."""
+
+    verb, group = "propose_regions", Proposals
+
+    def check(self):
+        """Refuses numbers that no box can have, and a missing package."""
+        proposer_of(self.recipe.values)
+        proposals.import_opencv()
+
+    def make(self, folder, **how):
+        """Makes them, or goes on."""
+        make_proposals(self.photos, self.recipe.values, folder, **how)
+
 
 BOX_BYTES = 20
 """Bytes of a box and its score in a store."""

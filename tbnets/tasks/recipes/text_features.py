@@ -1,5 +1,6 @@
 """Features of texts: fitted on one split, stored for all."""
 
+import collections
 import dataclasses
 import hashlib
 import itertools
@@ -10,16 +11,17 @@ from typing import Annotated, Any
 import numpy as np
 import tqdm
 
-from tbnets.data.captions import caption_key
+from tbnets.data.captions import caption_key, list_splits
+from tbnets.data.splits import DRAWN, WHOLE_FILE
+from tbnets.data.store.joining import take_share
 from tbnets.data.store.manifest import DTYPES, file_sha256
-from tbnets.data.store.shares import take_share
 from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features, hub
-from tbnets.features.hub_features import HubFeatures
+from tbnets.features.hub_texts import HubFeatures
 from tbnets.features.tfidf import find_lemmatizer
 from tbnets.progress import progress_bar
-from tbnets.tasks.recipes.texts import texts_by_split
-from tbnets.tasks.recipes.thing import Thing, check_space
+from tbnets.startup import usable_cores
+from tbnets.tasks.recipes.recipe import Thing, check_space
 from tbnets.tasks.settings.flag import (
     PRESET,
     REQUIRED,
@@ -30,9 +32,171 @@ from tbnets.tasks.settings.flag import (
     Whole,
     flag,
 )
-from tbnets.text.word_tables import coverage, coverage_line
-from tbnets.text.word_vectors import read_showing_progress
-from tbnets.text.words import count_words
+from tbnets.text import parsing
+from tbnets.text.parsing import DEFAULT_URL, PARSERS, open_parser
+from tbnets.text.vocabulary import count_words
+from tbnets.text.word_vectors import (
+    coverage,
+    coverage_line,
+    read_showing_progress,
+)
+
+# The texts of a run, of which features and trees are made.
+
+
+def _split_names(data):
+    """Returns the splits that the captions tell; of lists, those of the run."""
+    sources = data.sources
+    if sources.split_lists:
+        given = data.given
+        names = given.train_split, given.dev_split, given.test_split
+        return [name for name in names if data.has(name)]
+    return list_splits(sources.captions_format, sources.file("captions"))
+
+
+def texts_by_split(data, names=()):
+    """Returns the texts of splits: name -> strings.
+
+    The training split comes first, of which features are fitted. Where the
+    captions tell no splits, they are drawn as for a training.
+
+    Args:
+        data: a `data.open.Data`.
+        names: of the splits; none for all.
+    """
+    names, first = tuple(names or _split_names(data)), data.given.train_split
+    if names == (WHOLE_FILE,) and first != WHOLE_FILE:
+        names = DRAWN
+    names = dict.fromkeys([first, *names])
+    return {name: _said(data, name).captions for name in names}
+
+
+def texts_by_id(data, names=()):
+    """Returns (id, text) of the texts of splits; ids are IMAGE#NUMBER.
+
+    Args:
+        data: a `data.open.Data`.
+        names: of the splits; none for all.
+    """
+    return [
+        (f"{image_id}#{number}", said.captions[row])
+        for said in (_said(data, name) for name in names or _split_names(data))
+        for image_id, rows in zip(said.image_ids, said.caption_rows())
+        for number, row in enumerate(rows)
+    ]
+
+
+def _said(data, name):
+    """Returns the `CaptionedImages` whose captions are the texts of a split."""
+    split = data.split(name)
+    return split.marked.as_captions() if data.of_phrases else split.records
+
+
+# Trees of texts: parsed, with a progress bar, into one file.
+
+MOST_PRINTED = 5
+FILE = "trees.jsonl"
+PROBE = 40
+"""Captions that are parsed to learn what all of them cost."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trees:
+    """By what texts are parsed."""
+
+    parser: str = flag(
+        "embedded",
+        "embedded: TextBlob's tagger and a grammar, no download; corenlp: a "
+        "server (Niu 2017); right_branching: no syntax, to compare with.",
+        choices=list(PARSERS),
+    )
+    corenlp_url: str = flag(
+        DEFAULT_URL, "The server, of --parser=corenlp.", free=True
+    )
+    processes: Whole = flag(
+        0, "Processes that parse; 0: one a core.", free=True
+    )
+
+
+def make_trees(values, texts, path, cache):
+    """Parses texts into a file of trees, or goes on with that.
+
+    Args:
+        values: `Trees`.
+        texts: list of (id, text).
+        path: of the file.
+        cache: file of what is parsed already.
+    """
+    start = time.perf_counter()
+    captions = [caption for _, caption in texts]
+    count = len(set(captions))
+    how = {"processes": values.processes or None, "cache": cache}
+    with progress_bar(count, "parsing", "caption", leave=True) as bar:
+        how |= {"corenlp_url": values.corenlp_url, "progress": bar.update}
+        parses = parsing.parse_captions(captions, values.parser, **how)
+    parsing.write_parses(path, texts, parses)
+    failed = sum(caption in parses.failures for caption in captions)
+    tqdm.tqdm.write(
+        f"parsed    {len(parses.trees) - parses.num_cached} captions by "
+        f"{values.parser} in {time.perf_counter() - start:.1f} s, "
+        f"{parses.num_cached} were known\n"
+        f"trees     {path}: {len(texts)} captions, {failed} of them "
+        "right-branching, as they did not parse"
+    )
+    reasons = collections.Counter(parses.failures.values())
+    for reason, count in reasons.most_common(MOST_PRINTED):
+        tqdm.tqdm.write(f"          {count} x {reason}")
+
+
+class TreesOfTexts(Thing):
+    """Trees of the texts of a run that a recipe makes; see `Thing`."""
+
+    verb, group = "parse_captions", Trees
+    unit = "text"
+
+    def __init__(self, recipe, data):
+        super().__init__(recipe, data)
+        self._texts = texts_by_id(data)
+        self.count = len(self._texts)
+
+    @property
+    def path(self):
+        """The file of trees in its folder."""
+        return self.folder / FILE
+
+    def inputs(self):
+        """Returns a sha256 of all ids and texts."""
+        return hashlib.sha256(json.dumps(self._texts).encode()).hexdigest()
+
+    def is_made(self, folder):
+        """Tells whether the trees lie in a folder; they come whole."""
+        return (folder / FILE).is_file()
+
+    def check(self):
+        """Refuses a parser that is not installed, or does not answer."""
+        open_parser(self.recipe.values.parser, self.recipe.values.corenlp_url)
+
+    def make(self, folder):
+        """Parses the texts, or goes on."""
+        folder.mkdir(exist_ok=True)
+        cache = folder / f"{FILE}.cache"
+        make_trees(self.recipe.values, self._texts, folder / FILE, cache)
+        cache.unlink()
+
+    def estimate(self, scratch):
+        """Returns what all of it takes: (bytes, seconds), by parsing a few."""
+        values = dataclasses.replace(self.recipe.values, processes=1)
+        texts, path = self._texts, scratch / FILE
+        seconds = []
+        for few in (texts[:1], texts[1 : 1 + PROBE]):  # It opens the parser.
+            start = time.perf_counter()
+            make_trees(values, few, path, None)
+            seconds.append(time.perf_counter() - start)
+        times = (len(texts) - 1) / max(len(few), 1)
+        at_once = self.recipe.values.processes or usable_cores()
+        size = int(times * path.stat().st_size)
+        return size, seconds[0] + times * seconds[1] / at_once
+
 
 PROBES = 100, 300, 1000
 """Texts of which features are made to learn what all of them cost; with the

@@ -19,7 +19,7 @@ import math
 import typing
 from typing import Annotated, NamedTuple
 
-from tbnets.checked_numbers import checked_number
+from tbnets.checks import checked_number
 from tbnets.errors import InputError
 
 REQUIRED = dataclasses.MISSING

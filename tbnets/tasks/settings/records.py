@@ -8,10 +8,9 @@ import os
 import pathlib
 import re
 
-from tbnets.checked_files import CheckedFile, is_kind, shown
 from tbnets.errors import InputError
 from tbnets.features import hub
-from tbnets.files import write_json, write_text
+from tbnets.files import CheckedFile, is_kind, shown, write_json, write_text
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
 from tbnets.tasks.settings.flag import KINDS, written
 from tbnets.tasks.settings.settings import ALL, complete, unused_flags

@@ -5,7 +5,15 @@ import dataclasses
 from tbnets.data.sources import Sources, is_recipe
 from tbnets.errors import InputError
 from tbnets.losses.presets import LOSSES, PRESETS
-from tbnets.tasks.settings.data_groups import Captions, Features, Images, Run
+from tbnets.tasks.settings.data_groups import (
+    Captions,
+    Correspondences,
+    Features,
+    Images,
+    Phrases,
+    Regions,
+    Run,
+)
 from tbnets.tasks.settings.flag import check_limits, flags_of, written
 from tbnets.tasks.settings.learning_groups import (
     Batches,
@@ -14,14 +22,9 @@ from tbnets.tasks.settings.learning_groups import (
     Loss,
     Optimizer,
     Pairs,
+    Texts,
     Training,
 )
-from tbnets.tasks.settings.phrase_groups import (
-    Correspondences,
-    Phrases,
-    Regions,
-)
-from tbnets.tasks.settings.text_groups import Texts
 
 GROUPS: dict[str, type] = {
     "run": Run,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.data.localization import candidates
+from tbnets.data.localization import mining
 from tbnets.losses import hinges, miners, positives, triplet
 from tests import reference
 
@@ -41,13 +41,13 @@ def batch(name, seed=0):
 
 def views(regions, phrases, found, chains, is_negative, num_negatives):
     """What a network does: mine, list what is used, compare with that."""
-    columns, valid = candidates.hardest_candidates(
+    columns, valid = mining.hardest_candidates(
         phrases @ tf.transpose(found), is_negative, num_negatives
     )
-    used, places = candidates.used_columns(columns, valid, len(found))
+    used, places = mining.used_columns(columns, valid, len(found))
     masks = positives.positive_masks(*chains)
     others = hinges.views(regions, phrases, masks)
-    others["text_to_image"] = candidates.candidate_view(
+    others["text_to_image"] = mining.candidate_view(
         phrases,
         regions,
         tf.gather(found, used),
@@ -118,14 +118,14 @@ def test_triplets_are_those_of_algorithm_1(name, num_negatives):
 def test_every_pick_is_used_once_and_no_other():
     columns = tf.constant([[4, 1], [1, 3], [0, 0]])
     valid = tf.constant([[True, True], [True, True], [False, False]])
-    used, places = candidates.used_columns(columns, valid, 6)
+    used, places = mining.used_columns(columns, valid, 6)
     assert used.numpy().tolist() == [1, 3, 4]
     assert places.numpy().tolist() == [[2, 0], [0, 1], [0, 0]]
 
 
 def test_view_keeps_matches_and_picks():
     rows = tf.zeros([2, 3])
-    view = candidates.candidate_view(
+    view = mining.candidate_view(
         rows,
         tf.zeros([2, 3]),
         tf.zeros([3, 3]),
@@ -149,7 +149,7 @@ def test_mining_gives_the_same_in_every_mode(compiled):
     similarities = phrases @ found.T
 
     def mine(values, mask):
-        return candidates.hardest_candidates(values, mask, 4)
+        return mining.hardest_candidates(values, mask, 4)
 
     columns, valid = compiled(mine)(
         tf.constant(similarities), tf.constant(is_negative)
@@ -174,7 +174,7 @@ def test_other_choices_of_negatives_take_their_share(negatives):
 
 @pytest.mark.parametrize("num_negatives", [None, 3])
 def test_without_candidates_none_is_picked(num_negatives):
-    columns, valid = candidates.hardest_candidates(
+    columns, valid = mining.hardest_candidates(
         tf.zeros([2, 0]), tf.zeros([2, 0], tf.bool), num_negatives
     )
     assert columns.shape == valid.shape == (2, 0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.data.localization.roles import proposal_roles
+from tbnets.data.localization.examples import proposal_roles
 from tbnets.evaluation import boxes
 from tests import reference
 

@@ -5,10 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tbnets.data.localization.batches import PhraseBatches
 from tbnets.data.localization.examples import PhraseExamples
 from tbnets.data.localization.hard_negatives import hard_negatives
-from tbnets.data.localization.sampler import PhraseSampler, Sampling
+from tbnets.data.localization.sampler import (
+    PhraseBatches,
+    PhraseSampler,
+    Sampling,
+)
 from tbnets.evaluation import boxes
 from tbnets.losses.positives import positive_masks
 from tests import tiny_phrases

@@ -13,21 +13,22 @@ from tbnets.data import captions
 from tbnets.data.scenes.dataset import (
     VERSION,
     DescribedScene,
+    annotation_xml,
     draw_scenes,
     ensure_scenes,
+    sentences_text,
 )
-from tbnets.data.scenes.files import annotation_xml, sentences_text
 from tbnets.data.scenes.layout import (
     COLOURS,
     SPLITS,
     Scene,
     SceneObject,
+    SceneSettings,
     objects_key,
     pick,
     split_of,
 )
-from tbnets.data.scenes.settings import SceneSettings
-from tbnets.data.scenes.words import WORDS
+from tbnets.data.scenes.phrases import WORDS
 
 SETTINGS = SceneSettings(6, 2, 2, image_size=64)
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\]]+)\]")
@@ -260,7 +261,7 @@ def test_files_one_chain_on_two_boxes_and_two_chains_on_one_box(tmp_path):
 
 def a_scene_of_two_circles():
     from tbnets.data.scenes.grammar import SceneCaption
-    from tbnets.data.scenes.words import node, word
+    from tbnets.data.scenes.phrases import node, word
 
     plural = node("NP", word("CD", "Two"), word("NNS", "circles"), chain=11)
     background = node(

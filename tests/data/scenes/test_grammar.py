@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from tbnets.data.scenes import grammar, words
+from tbnets.data.scenes import grammar, phrases
 from tbnets.data.scenes.dataset import draw_scenes
 from tbnets.data.scenes.layout import (
     BACKGROUNDS,
@@ -19,10 +19,17 @@ from tbnets.data.scenes.layout import (
     TEXTURES,
     Scene,
     SceneObject,
+    SceneSettings,
 )
-from tbnets.data.scenes.phrases import Group, NothingToSay, Speaker
-from tbnets.data.scenes.settings import SceneSettings
-from tbnets.data.scenes.words import capitalised, node, plural_of, word
+from tbnets.data.scenes.phrases import (
+    Group,
+    NothingToSay,
+    Speaker,
+    capitalised,
+    node,
+    plural_of,
+    word,
+)
 
 WORDS = {
     "above": "above",
@@ -218,7 +225,7 @@ def test_phrases_name_the_object_they_point_at(described):
                 ]
                 for adjective in adjectives:
                     assert any(
-                        adjective in words.WORDS[name][getattr(drawn, name)]
+                        adjective in phrases.WORDS[name][getattr(drawn, name)]
                         for name in ("size", "texture", "colour")
                     )
 
@@ -362,11 +369,11 @@ def test_plural_of(noun, plural):
 
 
 def test_lexicon_covers_what_is_drawn():
-    assert set(words.WORDS["shape"]) == {*SHAPES, ""}
-    assert set(words.WORDS["colour"]) == set(COLOURS)
-    assert set(words.WORDS["texture"]) == set(TEXTURES)
-    assert set(words.WORDS["size"]) == set(SIZES)
-    assert set(words.WORDS["background"]) == set(BACKGROUNDS)
+    assert set(phrases.WORDS["shape"]) == {*SHAPES, ""}
+    assert set(phrases.WORDS["colour"]) == set(COLOURS)
+    assert set(phrases.WORDS["texture"]) == set(TEXTURES)
+    assert set(phrases.WORDS["size"]) == set(SIZES)
+    assert set(phrases.WORDS["background"]) == set(BACKGROUNDS)
 
 
 def three_in_a_row():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets.data.store import joining
-from tbnets.data.store.joining import join
-from tbnets.data.store.shares import take_share, tell_file
+from tbnets.data.store.joining import join, take_share, tell_file
 from tbnets.data.store.writer import FeatureWriter
 from tests.data.store.test_writer import EXTRACTION, IDS, content_of, extract
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tbnets.data.store.manifest import Manifest, Shard, write_manifest
-from tbnets.data.store.row_file import RowFile, copy_rows
+from tbnets.data.store.npy import RowFile, copy_rows
 from tbnets.data.store.shards import open_store
 from tests import fresh
 

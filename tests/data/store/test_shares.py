@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbnets.data.store.shares import take_share
+from tbnets.data.store.joining import take_share
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 8])

@@ -14,7 +14,7 @@ from werkzeug.test import Client
 from tbnets.cli import demo as verb
 from tbnets.data.images import read_photo
 from tbnets.errors import InputError, MissingFileError
-from tbnets.extras.demo import demo, demo_photos, loopback
+from tbnets.extras.demo import demo, loopback
 from tests.extras.server import shown_colours
 from tests.extras.server.shown_colours import CAPTIONS, HOSTILE, png
 from tests.verbs import ask
@@ -127,7 +127,7 @@ def test_a_given_photo_is_asked_of_as_any_other(client, made):
     assert found.mimetype == "image/jpeg"
     with PIL.Image.open(io.BytesIO(found.data)) as picture:
         assert picture.size == (50, 40)
-    for number in range(demo_photos.MOST_GIVEN):
+    for number in range(demo.MOST_GIVEN):
         give(client, png((number, 0, 0)))
     assert "drop it again" in refused(client, "/like", photo=key)
 
@@ -344,14 +344,14 @@ def test_photos_are_asked_of_while_others_are_embedded(tmp_path, monkeypatch):
     about = get(client, "/about")
     assert (about["photos"], about["read"]) == (5, 0)
     seen = []
-    save = demo_photos.photo_index.Index.save
+    save = demo.photo_index.Index.save
 
     def asked(*words, **more):
         found = get(client, "/search", q="red", top=9)
         seen.append((get(client, "/about")["read"], found["among"]))
         return save(*words, **more)
 
-    monkeypatch.setattr(demo_photos.photo_index.Index, "save", asked)
+    monkeypatch.setattr(demo.photo_index.Index, "save", asked)
     shown.photos.embed()
     assert seen[-1] == (5, 4)
     assert "--localizer" in refused(
@@ -365,7 +365,7 @@ def test_names_that_are_no_text_have_keys(tmp_path):
     for name in (b"a\xff.png", b"a\xfe.png", b"b\n.png"):
         with open(os.path.join(os.fsencode(folder), name), "wb") as file:
             file.write(png("red"))
-    photos = demo_photos.Photos(
+    photos = demo.Photos(
         shown_colours.Colours(tmp_path / "model"), folder, False
     )
     assert len(set(photos.keys)) == 3
@@ -378,7 +378,7 @@ def test_names_that_are_no_text_have_keys(tmp_path):
 def test_nothing_is_kept_of_a_model_on_a_server(tmp_path):
     model = shown_colours.Colours(tmp_path / "model")
     model.path = "http://localhost:8501/colours"
-    photos = demo_photos.Photos(model, shown_colours.write_photos(tmp_path))
+    photos = demo.Photos(model, shown_colours.write_photos(tmp_path))
     photos.embed()
     assert len(photos.embedded()[0]) == 4
     assert not (tmp_path / "photos.tbnets").exists()
@@ -390,7 +390,7 @@ def test_a_folder_of_links_out_of_it_is_refused(tmp_path):
     (tmp_path / "photos" / "a.png").symlink_to(tmp_path / "a.png")
     model = shown_colours.Colours(tmp_path / "model")
     with pytest.raises(MissingFileError, match="links out of it alone"):
-        demo_photos.Photos(model, tmp_path / "photos", False)
+        demo.Photos(model, tmp_path / "photos", False)
 
 
 def test_a_port_in_use_is_told(made):
@@ -440,7 +440,7 @@ def test_the_verb_serves_until_it_is_stopped(
                 seen.append(answer.read())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo_photos.Photos, "embed", embed)
+    monkeypatch.setattr(demo.Photos, "embed", embed)
     out, err, failure = ask("demo", "--port=0", f"--host={host}", folder)
     told = f"left out: {folder}/out.png, which is a link out of the folder\n"
     assert (err, failure) == (f"{told}1 of 6 files left out\n", "")
@@ -476,7 +476,7 @@ def test_another_host_is_told_loudly(tmp_path, monkeypatch, opened):
     def stop(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo_photos.Photos, "embed", stop)
+    monkeypatch.setattr(demo.Photos, "embed", stop)
     _, err, failure = ask("demo", "--port=0", "--host=0.0.0.0", folder)
     assert failure == "" and "WARNING: at --host=0.0.0.0 every" in err
 

@@ -9,8 +9,7 @@ import PIL.Image
 
 from tbnets.data.images import fault_of
 from tbnets.evaluation.boxes import clip_boxes
-from tbnets.extras.demo.demo import Demo, Shown
-from tbnets.extras.demo.demo_photos import Photos
+from tbnets.extras.demo.demo import Demo, Photos, Shown
 from tbnets.text.vocabulary import Vocabulary
 
 COLOURS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}

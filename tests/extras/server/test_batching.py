@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tbnets.extras.server.batching import Batching, read_parameters
-from tbnets.extras.server.version import Version
+from tbnets.extras.server.models import Batching, Version, read_parameters
 from tbnets.serving.protocol import RequestError
 from tests.extras.server.tiny_models import write_version
 

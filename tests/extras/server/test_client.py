@@ -7,11 +7,11 @@ import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tbnets.errors import UnreachableError
-from tbnets.extras.server import channels, client
+from tbnets.extras.server import client
 from tbnets.extras.server.client import Client
 from tbnets.extras.server.grpc_service import GrpcServer
 from tbnets.extras.server.models import Models
-from tbnets.extras.server.rest_service import RestService
+from tbnets.extras.server.stand_in import RestService
 from tbnets.serving.protocol import RequestError
 from tests import tiny_localizer
 from tests.extras.server.tiny_models import write_version
@@ -107,7 +107,7 @@ def test_it_answers_as_the_model_at_hand(server, folder, models):
 def test_many_rows_are_asked_in_batches(server, monkeypatch):
     rows = np.arange(10.0).reshape(5, 2)
     asked = []
-    for kind in (channels.GrpcChannel, channels.RestChannel):
+    for kind in (client.GrpcChannel, client.RestChannel):
         monkeypatch.setattr(
             *(kind, "predict"),
             lambda *given, ask=kind.predict, **more: (
@@ -182,11 +182,11 @@ def test_what_is_no_address_is_refused(server):
 def test_the_usual_ports_need_not_be_named(monkeypatch):
     opened = []
     for name in ("GrpcChannel", "RestChannel"):
-        monkeypatch.setattr(channels, name, lambda at, *_: opened.append(at))
+        monkeypatch.setattr(client, name, lambda at, *_: opened.append(at))
     for server in ("grpc://a", "http://a/", "https://a", "grpc://[::1]:7"):
-        channels.open_channel(server, "numbers")
+        client.open_channel(server, "numbers")
     assert opened == ["a:8500", "http://a:8501", "https://a:443", "[::1]:7"]
-    channels.open_channel("http://a:0", "numbers")
+    client.open_channel("http://a:0", "numbers")
     assert opened[-1] == "http://a:0"
 
 

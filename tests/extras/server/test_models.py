@@ -8,12 +8,11 @@ import pytest
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.extras.server.models import Models
-from tbnets.extras.server.version import Version
+from tbnets.extras.server.models import Models, Version
 from tbnets.extras.server.versions import Versions
 from tbnets.serving import protocol
+from tbnets.serving.deployment import WARMUP_FILE
 from tbnets.serving.protocol import RequestError
-from tbnets.serving.warmup import WARMUP_FILE
 from tests.extras.server.tiny_models import write_version
 
 

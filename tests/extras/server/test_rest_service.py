@@ -5,9 +5,9 @@ import json
 import pytest
 from werkzeug.test import Client
 
-from tbnets.extras.server import json_tensors, rest_service
+from tbnets.extras.server import json_tensors, stand_in
 from tbnets.extras.server.models import Models
-from tbnets.extras.server.rest_service import RestService
+from tbnets.extras.server.stand_in import RestService
 from tests.extras.server.tiny_models import write_version
 
 PREDICT = "/v1/models/tiny:predict"
@@ -131,7 +131,7 @@ def test_too_much_is_refused_unread(ask, monkeypatch):
     monkeypatch.setattr(json_tensors, "MOST_VALUES", 2)
     status, answer = ask("POST", PREDICT, {"instances": [[1, 2], [3, 4]]})
     assert status == 400 and "at most 2 values" in answer["error"]
-    monkeypatch.setattr(rest_service, "MOST_BYTES", 2)
+    monkeypatch.setattr(stand_in, "MOST_BYTES", 2)
     status, answer = ask("POST", PREDICT, b"{ }")
     assert status == 413 and "at most" in answer["error"]
 

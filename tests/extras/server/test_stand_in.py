@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from tbnets.extras.server import stand_in
-from tbnets.extras.server.batching import Batching
-from tbnets.extras.server.models import Models
+from tbnets.extras.server.models import Batching, Models
 from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import protocol
 from tests.extras.server.tiny_models import write_version

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.checks import per_cent
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation import tables
-from tbnets.evaluation.choices import Choice
-from tbnets.rounding import per_cent
+from tbnets.evaluation.correspondences import Choice
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tbnets.tasks.hierarchical import matcher
-from tbnets.text import parsing, tree_files
+from tbnets.tasks.hierarchical import scores as matcher
+from tbnets.text import parsing
+from tbnets.text import trees as tree_files
 from tbnets.training import loop, summary
 from tests import reference, tiny, tiny_scenes
 

@@ -5,7 +5,7 @@ import pytest
 
 from tbnets.data.localization import hard_negatives
 from tbnets.tasks import runs
-from tbnets.tasks.localization.data import LocalizationData
+from tbnets.tasks.localization.spec import LocalizationData
 from tbnets.training import loop
 from tests import reference, tiny_phrases
 

@@ -14,7 +14,7 @@ from tbnets.data.store import opening
 from tbnets.evaluation import boxes, tables
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tbnets.tasks.localization import sentence_scores
+from tbnets.tasks.localization import scores as sentence_scores
 from tbnets.tasks.localization.scores import LocalizationScores
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.training import loop, summary

@@ -5,7 +5,7 @@ import pytest
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.phrases import PhraseRegions
-from tbnets.tasks.localization import sentence_scores
+from tbnets.tasks.localization import scores as sentence_scores
 from tbnets.tasks.localization.scores import LocalizationScores
 
 MARKED = ("A grey dog .", "a ball", "a cat", "it")

@@ -7,8 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets.cli import query
-from tbnets.data import description
+from tbnets.cli import describe_data, query
 from tbnets.data.store import shards
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
@@ -187,7 +186,7 @@ def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):
 def described(records, *patterns):
     """Returns the counts and the problems of features."""
     problems = []
-    found = description.describe_features(records, list(patterns), problems)
+    found = describe_data.describe_features(records, list(patterns), problems)
     return found, problems
 
 

@@ -15,7 +15,7 @@ from tbnets.data.store.shards import open_store
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tbnets.tasks.matching import own_photos, usual_flags
+from tbnets.tasks.matching import own_photos, spec
 from tbnets.training import checkpoints, summary
 from tbnets.training.optimizers import create_optimizer_variables
 from tests import photo_files, tiny, verbs
@@ -236,9 +236,7 @@ def test_a_run_begins_with_another_and_makes_features_alike(folder):
         file.writelines(f"{name},A zebra at dusk\n" for name in NAMES)
     name = "--from=runs/photos"
     settings = settings_for(name, "--run_dir=runs/more", "--image_units=4")
-    assert (
-        settings.optimizer.learning_rate == usual_flags.ALWAYS["learning_rate"]
-    )
+    assert settings.optimizer.learning_rate == spec.ALWAYS["learning_rate"]
     session, train = runs.prepare(settings, runs.start(settings, False))
     fitted, words = session.state.fitted, before.state.fitted["words"]
     assert fitted["words"] == [*words, *sorted({"at", "dusk", "zebra"})]
@@ -322,7 +320,7 @@ def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
 
 def test_flags_that_are_given_win_over_usual_ones():
     given = ("--images=photos", "--captions=own.csv", "--epochs=3")
-    usual = usual_flags.usual_flags(100)
+    usual = spec.usual_flags(100)
     line = tiny.typed(*given)
     settings = run_line.settings(line)
     taken = run_line.not_given(line, settings, usual)
@@ -342,7 +340,7 @@ def test_flags_that_are_given_win_over_usual_ones():
 
 @pytest.mark.parametrize("count", [1, 30, 100, 240, 1000, 6000, 30000])
 def test_usual_flags_are_flags_within_their_limits(count):
-    values = usual_flags.usual_flags(count)
+    values = spec.usual_flags(count)
     given = ("--images=photos", "--captions=own.csv")
     settings = tiny.parse(*given)
     typed = tiny.typed(*given)

@@ -14,7 +14,7 @@ from tbnets.errors import InputError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import readers, runs
+from tbnets.tasks import captioned_data, runs
 from tbnets.training import loop
 from tests import tiny, verbs
 from tests.features.test_photo_features import photo
@@ -182,10 +182,12 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
     loop.fit(session, train)
     assert session.network.text_encoder is None
     check_served(folder, runs.open_run("run", "last"), reader, before)
-    settings = readers.start_at_photo(session.settings, "imagenet")
-    weights = readers.weights_of_run(settings, session.task.data.opened.given)
+    settings = captioned_data.start_at_photo(session.settings, "imagenet")
+    weights = captioned_data.weights_of_run(
+        settings, session.task.data.opened.given
+    )
     with pytest.raises(InputError, match="must be the preset that made"):
-        readers.photo_reader(
+        captioned_data.photo_reader(
             session.state.fitted["image_features_made_by"], weights
         )
 

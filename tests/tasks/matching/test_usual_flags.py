@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbnets.tasks.matching.usual_flags import OF_TRIPLETS, usual_flags
+from tbnets.tasks.matching.spec import OF_TRIPLETS, usual_flags
 from tbnets.tasks.settings.settings import ALL
 
 

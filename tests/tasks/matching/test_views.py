@@ -6,7 +6,7 @@ import pytest
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.tasks.matching.scores import RetrievalScores
-from tbnets.tasks.scores import spread
+from tbnets.tasks.task import spread
 from tbnets.visualization import montage
 
 NUM_IMAGES = 8

@@ -15,7 +15,7 @@ from tbnets.data.sources import Sources
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.shards import open_store
 from tbnets.features import extraction
-from tbnets.tasks.recipes import dry_run, thing
+from tbnets.tasks.recipes import kinds, recipe
 from tbnets.tasks.recipes.kinds import missing, plan
 from tests import verbs
 from tests.features import tiny_cnn
@@ -166,7 +166,7 @@ def test_features_of_regions_of_a_recipe_of_boxes(folder):
 def test_a_digest_tells_all_that_decides(folder, monkeypatch):
     digest = planned().digest
     with monkeypatch.context() as patched:
-        patched.setattr(thing, "FORM", thing.FORM + 1)
+        patched.setattr(recipe, "FORM", recipe.FORM + 1)
         assert planned().digest != digest
     (folder / "tiny.flags").write_text(f"{FEATURES}--crops=one\n# Words.\n")
     assert planned().digest == digest  # It is the default.
@@ -189,7 +189,7 @@ def test_weights_count_by_their_content(folder, monkeypatch):
         digests.append(planned().digest)
     assert digests[0] == digests[1] != digests[2]
     found = [(None, "can not be read: x")]
-    monkeypatch.setattr(thing, "photo_sums", lambda *_: found)
+    monkeypatch.setattr(recipe, "photo_sums", lambda *_: found)
     with pytest.raises(ValueError, match="`--cnn_weights` must .*two.h5, whi"):
         planned().digest  # noqa: B018  (it refuses)
 
@@ -264,11 +264,11 @@ def test_what_is_damaged_names_the_folder_to_remove(folder, by_tool):
 
 def test_a_full_disk_is_told_first(folder, quick, monkeypatch):
     disk = types.SimpleNamespace(free=12 * (3 + 4) - 1)
-    monkeypatch.setattr(thing.shutil, "disk_usage", lambda path: disk)
+    monkeypatch.setattr(recipe.shutil, "disk_usage", lambda path: disk)
     (folder / "more.flags").write_text(f"{FEATURES}--layers=first\n")
     data = opened(image_features="tiny.flags, more.flags")
     with pytest.raises(ValueError, match=r"room for .* MB more. Received: a d"):
-        thing.make_all(missing(data))
+        recipe.make_all(missing(data))
     assert not (folder / "data").exists()
     disk.free = 35
     with pytest.raises(ValueError, match=r"room for .* MB more. Received: a d"):
@@ -302,9 +302,9 @@ def test_a_model_that_learned_from_others_refuses_what_is_made(folder, quick):
 
 def test_a_dry_run_tells_and_leaves_nothing(folder, quick, capsys):
     data = opened()
-    text = dry_run.tell(missing(data))
+    text = kinds.tell(missing(data))
     assert planned().folder.name in text and "3 photos" in text
     assert "in all" in text and "MB are free" in text
     assert not (folder / "data").exists()
     assert capsys.readouterr() == ("", "")
-    assert "nothing" in dry_run.tell([])
+    assert "nothing" in kinds.tell([])

@@ -6,13 +6,13 @@ import pathlib
 import pytest
 
 from tbnets.data.sources import is_recipe
+from tbnets.tasks.recipes.image_features import Boxes
 from tbnets.tasks.recipes.kinds import KINDS
-from tbnets.tasks.recipes.proposals import Boxes
-from tbnets.tasks.settings import flagfiles
+from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of
 
-CONFIGS = flagfiles.folder()
+CONFIGS = command_line.folder()
 DOCS = pathlib.Path(__file__).resolve().parents[3] / "docs"
 RECIPES = sorted((CONFIGS / "features").glob("*.flags"))
 
@@ -29,7 +29,7 @@ def named(path):
     ]
 
 
-find = functools.lru_cache(flagfiles.find)
+find = functools.lru_cache(command_line.find)
 
 
 @functools.lru_cache
@@ -48,7 +48,7 @@ def kinds():
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_has_the_flags_of_what_is_made(path):
     for kind in kinds().get(path, ()):
-        words = flagfiles.expand([f"--flagfile={path}"])
+        words = command_line.expand([f"--flagfile={path}"])
         values = CommandLine(words, flags_of(kind.group)).take(kind.group)
         assert isinstance(values, kind.group)
     assert path.read_text("utf-8").startswith("# ")

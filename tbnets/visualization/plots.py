@@ -1,19 +1,108 @@
-"""Draws a space of embeddings as a map: what is alike lies together.
-
-Photos are drawn small, sentences as dots that lines join to their photo,
-noun phrases as diamonds. Words stand wherever there is space for them.
-"""
+"""Learning curves, and maps of the shared space."""
 
 import textwrap
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from PIL import Image, ImageDraw
 
 from tbnets.errors import import_extra
-from tbnets.files import readable
-from tbnets.visualization.boxes import freest
-from tbnets.visualization.letters import font
-from tbnets.visualization.points import CAPTION, IMAGE, PHRASE
+from tbnets.files import readable, write_atomically
+from tbnets.visualization.boxes import font, freest
+
+IMAGE, CAPTION, PHRASE = "image", "caption", "noun phrase"
+
+
+class Points(NamedTuple):
+    """Points in a space, and what is known of each.
+
+    Args:
+        vectors: float `[n, dim]`.
+        columns: dict, name -> n strings; the first column names the points.
+            A map (`visualization.space_map`) reads `text`; `kind`, which is
+            `IMAGE`, `CAPTION` or `PHRASE`; and `image`, the image that each
+            belongs to.
+        thumbnails: uint8 `[n, side, side, 3]`, or None.
+    """
+
+    vectors: np.ndarray
+    columns: dict
+    thumbnails: np.ndarray | None = None
+
+
+def joined(parts):
+    """Returns the points of one space together; None where there are none.
+
+    Args:
+        parts: list of `Points`, all with the columns of the first; None among
+            them is left out. Without thumbnails of the first there are none.
+    """
+    parts = [part for part in parts if part is not None]
+    if not parts:
+        return None
+    vectors, columns, thumbnails = zip(*parts)
+    merged = {k: sum((one[k] for one in columns), []) for k in columns[0]}
+    pixels = None if thumbnails[0] is None else np.concatenate(thumbnails)
+    return Points(np.concatenate(vectors), merged, pixels)
+
+
+# Pictures of a run.
+
+PANELS = (
+    ("loss", "train/", "_loss"),
+    ("share of triplets with a loss", "train/", "_active"),
+    ("dev recall@1", "dev/", "/recall_at_1"),
+    ("mean pairwise cosine", "health/", "/mean_cosine"),
+)
+
+
+def draw_history(history, path):
+    """Draws a run's scalars over its epochs as a PNG, a panel a kind of them.
+
+    A scalar that some epochs do not have, as one whose loss begins later, is
+    drawn over those that have it.
+
+    Args:
+        history: list with one dict of scalars an epoch, one epoch or more.
+        path: PNG file to write.
+    """
+    keys = sorted({key for row in history for key in row})
+    panels = {panel: _of_panel(keys, *panel[1:]) for panel in PANELS}
+    panels = {panel: found for panel, found in panels.items() if found}
+    figure = Figure(figsize=(4 * len(panels), 3.6))
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, ((title, prefix, suffix), found) in zip(axes, panels.items()):
+        for key in found:
+            name = key[len(prefix) : -len(suffix)].replace("_", " ")
+            epochs = [n for n, row in enumerate(history, 1) if key in row]
+            values = [history[epoch - 1][key] for epoch in epochs]
+            axis.plot(epochs, values, label=name, marker=".")
+        axis.set_title(title)
+        axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axis.grid(alpha=0.3)
+        low, high = axis.get_ylim()
+        low = min(0, low)
+        axis.set_ylim(low, high + 0.05 * (high - low))
+        axis.legend(fontsize=8, framealpha=0.5)
+    figure.tight_layout()
+    write_atomically(
+        path, lambda file: figure.savefig(file, format="png", dpi=110)
+    )
+
+
+def _of_panel(keys, prefix, suffix):
+    """Returns the scalars that a panel shows; none of a part of the data."""
+    ends = [k for k in keys if k.startswith(prefix) and k.endswith(suffix)]
+    return [k for k in ends if "/" not in k[len(prefix) : -len(suffix)]]
+
+
+# Draws a space of embeddings as a map: what is alike lies together.
+#
+# Photos are drawn small, sentences as dots that lines join to their photo,
+# noun phrases as diamonds. Words stand wherever there is space for them.
 
 PERPLEXITY = 30
 """How many neighbours a point has, or so; t-SNE's own default."""
