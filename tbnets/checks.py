@@ -1,20 +1,16 @@
-"""Checks of arguments, names of types, ids and texts of objects."""
+"""Checks of arguments, ids, and texts of objects."""
 
 import decimal
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import PIL.Image
-from typing_extensions import TypeAliasType
 
 from tbnets.errors import InputError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 
 def checked_number(
@@ -209,28 +205,6 @@ def checked_dict(name, values, keys):
         f"`{name}` must be one dict with {', '.join(keys)}. Received: {found}."
         " Give `fit` one dict of all: ids say what belongs together."
     )
-
-
-# Names for annotations: what many signatures take or give.
-#
-# Editors and type checkers look into them. At run time they are names alone:
-# nothing is imported for them.
-
-Array = TypeAliasType("Array", "np.ndarray | tf.Tensor")
-Integers = TypeAliasType("Integers", "np.ndarray | tf.Tensor | Sequence[int]")
-Batch = TypeAliasType("Batch", "Mapping[str, np.ndarray | tf.Tensor]")
-Tensors = TypeAliasType("Tensors", "dict[str, tf.Tensor]")
-Boxes = TypeAliasType("Boxes", "np.ndarray | Sequence[Sequence[float]]")
-Path = TypeAliasType("Path", "str | os.PathLike[str]")
-Strings = TypeAliasType(
-    "Strings", "list[str] | tuple[str, ...] | np.ndarray | tf.Tensor"
-)
-"""Not any sequence: a string alone is a sequence of strings too."""
-Photo = TypeAliasType(
-    "Photo", "str | os.PathLike[str] | bytes | PIL.Image.Image | np.ndarray"
-)
-"""A file, the content of one, a picture or its pixels."""
-Photos = TypeAliasType("Photos", "Sequence[Photo] | np.ndarray | tf.Tensor")
 
 
 # What "the same" means, one function each: a text, a photo, a thing.

@@ -4,7 +4,6 @@ import gc
 import os
 import pathlib
 import sys
-import types
 
 import pytest
 
@@ -97,13 +96,13 @@ def curves_of_a_kind_drawn_once():
 
     The others get that picture: their values are for the tests of drawing.
     """
-    runs = sys.modules.get("tbnets.tasks.runs")
-    if runs is None:
+    if "tbnets.tasks.runs" not in sys.modules:
         yield
         return
     from tbnets.files import write_atomically
+    from tbnets.visualization import plots
 
-    pictures, draw_history = {}, runs.curves.draw_history
+    pictures, draw_history = {}, plots.draw_history
 
     def draw(history, path):
         names = frozenset().union(*history)
@@ -114,8 +113,7 @@ def curves_of_a_kind_drawn_once():
             write_atomically(path, lambda file: file.write(pictures[names]))
 
     with pytest.MonkeyPatch.context() as patch:
-        curves = types.SimpleNamespace(draw_history=draw)
-        patch.setattr(runs, "curves", curves)
+        patch.setattr(plots, "draw_history", draw)
         yield
 
 

@@ -33,4 +33,4 @@ def test_a_system_without_affinity(monkeypatch, number, expected):
 def test_nothing_else_counts_cores():
     sources = [*ROOT.glob("tbnets/**/*.py"), *ROOT.glob("tools/*.py")]
     counting = [p.name for p in sources if "cpu_count" in p.read_text("utf-8")]
-    assert counting == ["cores.py"]
+    assert counting == ["startup.py"]

@@ -42,7 +42,7 @@ A run of photos and captions that finds phrases among regions comes by
       --choice_area_exponent=0.5
 
 A network on features of photos by networks that pip installs comes without
-them, and begins with photos all the same, see tbnets/serving/assembled.py, by
+them, and begins with photos all the same, see tbnets/serving/zoo.py, by
 
   python tools/make_zoo.py --run_dir=runs/large --name=large --branches \
       --images=flickr8k/images --card=card.md

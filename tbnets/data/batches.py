@@ -15,9 +15,8 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
+from tbnets.annotations import Array, Integers
 from tbnets.checks import (
-    Array,
-    Integers,
     check_finite,
     checked_array,
     checked_number,

@@ -14,7 +14,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.checks import Array, Strings, short_repr
+from tbnets.annotations import Array, Strings
+from tbnets.checks import short_repr
 from tbnets.errors import check_kind
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.hub_texts import HubFeatures, HubTextEncoder

@@ -23,7 +23,8 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.checks import Array, short_repr
+from tbnets.annotations import Array
+from tbnets.checks import short_repr
 from tbnets.errors import InputError, MissingFileError, UnreachableError
 from tbnets.features import hub
 from tbnets.features.caption_encoder import CaptionEncoder

@@ -6,7 +6,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.checks import Batch, Tensors, checked_dict, checked_number
+from tbnets.annotations import Batch, Tensors
+from tbnets.checks import checked_dict, checked_number
 from tbnets.errors import check_kind
 from tbnets.layers.heads import LogitScale
 from tbnets.losses.infonce import InfoNCELoss

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.checks import Array, Path, refuse_single, short_repr, shown
+from tbnets.annotations import Array, Path
+from tbnets.checks import refuse_single, short_repr, shown
 from tbnets.data.store.manifest import MANIFEST, Shard, write_manifest
 from tbnets.data.store.npy import RowFile
 from tbnets.data.store.shards import open_array, open_store

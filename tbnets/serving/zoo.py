@@ -28,7 +28,8 @@ import tensorflow as tf
 
 import tbnets
 from tbnets import startup
-from tbnets.checks import Path, per_cent
+from tbnets.annotations import Path
+from tbnets.checks import per_cent
 from tbnets.data.photo_kinds import MAX_PIXELS
 from tbnets.errors import (
     FileError,

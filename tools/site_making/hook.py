@@ -37,7 +37,7 @@ GIVEN = (
     *("data.store.arrays.Features", "evaluation.ranks.Ranks"),
     *("losses.ranking.LossOutput", "losses.logistic.LogisticOutput"),
     *("losses.logistic.SoftmaxOutput", "losses.positives.PositiveMasks"),
-    *("losses.pairs.PairSample", "text.packed_trees.PackedTrees"),
+    *("losses.logistic.PairSample", "text.packed_trees.PackedTrees"),
     "annotations",
 )
 """What public names return or take without being one."""
