@@ -49,7 +49,10 @@ def checked_number(
         expected = f"lie {bound} {least} {up_to} {most}"
         expected += ", a whole number" * whole
     raise InputError(
-        f"`{name}` must {expected}. Received: {name}={value!r}. Choose another."
+        name,
+        f"{expected}",
+        f"{name}={value!r}",
+        "Choose another.",
     )
 
 
@@ -63,8 +66,10 @@ def checked_array(name, values):
         return np.asarray(values)
     except ValueError as error:
         raise InputError(
-            f"`{name}` must be rows of one length. Received: {len(values)} "
-            "rows of different lengths. Give an array."
+            name,
+            "be rows of one length",
+            f"{len(values)} rows of different lengths",
+            "Give an array.",
         ) from error
 
 
@@ -96,8 +101,10 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
     ):
         return array
     raise InputError(
-        f"`{name}` must be {what} of shape {shape}. Received: {received}. "
-        f"{advice}"
+        name,
+        f"be {what} of shape {shape}",
+        f"{received}",
+        f"{advice}",
     )
 
 
@@ -116,8 +123,10 @@ def refuse_single(name, values):
     is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
     if is_one or isinstance(values, single) or not is_list:
         raise InputError(
-            f"`{name}` must be a list. Received: one {type(values).__name__}. "
-            "Give a list, of a single one too."
+            name,
+            "be a list",
+            f"one {type(values).__name__}",
+            "Give a list, of a single one too.",
         )
 
 
@@ -141,15 +150,19 @@ def checked_rows(name, values, num_rows, count=None):
     if values.dtype.kind not in "iu" or not fits:
         each = "" if count is None else f", one for each of {count}"
         raise InputError(
-            f"`{name}` must be integers{each}. Received: {name}.shape="
-            f"{values.shape}, dtype {values.dtype}. Keep rows as int64."
+            name,
+            f"be integers{each}",
+            f"{name}.shape={values.shape}, dtype {values.dtype}",
+            "Keep rows as int64.",
         )
     bad = np.flatnonzero((values < 0) | (values >= num_rows))
     if bad.size:
         raise InputError(
-            f"`{name}` must hold rows from 0 to {num_rows - 1}. Received: "
-            f"{name}[{bad[0]}]={values[bad[0]]}, one of {bad.size} that are no "
-            "rows. Count from 0."
+            name,
+            f"hold rows from 0 to {num_rows - 1}",
+            f"{name}[{bad[0]}]={values[bad[0]]}, one of {bad.size} that are "
+            "no rows",
+            "Count from 0.",
         )
     return values.astype(np.int64)
 
@@ -172,8 +185,10 @@ def check_finite(name, array):
             return
     for place in map(tuple, np.argwhere(~np.isfinite(array))):
         raise InputError(
-            f"`{name}` must hold finite numbers. Received: {array[place]} in "
-            f"row {place[0]}. Leave the row out, or make its numbers again."
+            name,
+            "hold finite numbers",
+            f"{array[place]} in row {place[0]}",
+            "Leave the row out, or make its numbers again.",
         )
 
 
@@ -202,8 +217,10 @@ def checked_dict(name, values, keys):
         if isinstance(values, tuple | list):
             found += f" of {len(values)}"
     raise InputError(
-        f"`{name}` must be one dict with {', '.join(keys)}. Received: {found}."
-        " Give `fit` one dict of all: ids say what belongs together."
+        name,
+        f"be one dict with {', '.join(keys)}",
+        f"{found}",
+        "Give `fit` one dict of all: ids say what belongs together.",
     )
 
 

@@ -13,18 +13,55 @@ class UserError(Exception):
     """What a user can mend; the message says what to change."""
 
 
-class InputError(UserError, ValueError):
+class ArgumentError(UserError):
+    """An argument, a flag or the content of a file is not as it must be.
+
+    Args:
+        argument: name of the argument; or, without the others, the message.
+        expected: what it must be, a verb and its object: `be above 0`.
+        received: what it is, in most cases `argument=value`.
+        advice: what to change, a sentence.
+    """
+
+    # TensorFlow raises an error with this `__init__` again out of a
+    # `tf.function`, as a message with the place of the call.
+    __init__ = Exception.__init__
+
+    @property
+    def args(self):
+        """The message alone: what Keras takes to raise the error again."""
+        return (str(self),)
+
+    @args.setter
+    def args(self, values):
+        UserError.args.__set__(self, values)
+
+    @property
+    def fields(self):
+        """`argument`, `expected`, `received`, `advice`; () of a message."""
+        fields = UserError.args.__get__(self)
+        return fields if len(fields) > 2 else ()
+
+    def __str__(self):
+        """Returns the message."""
+        if not self.fields:
+            return super().__str__()
+        argument, expected, received, *advice = self.fields
+        message = f"`{argument}` must {expected}. Received: {received}."
+        return " ".join([message, *filter(None, advice)])
+
+    @property
+    def argument(self):
+        """Name of the argument; None of an error that is a message alone."""
+        return self.fields[0] if self.fields else None
+
+
+class InputError(ArgumentError, ValueError):
     """An argument, a flag or the content of a file is not as it must be."""
 
-    # By this TensorFlow knows an error that it may raise again out of a
-    # `tf.function`, with the place of the call added to its message.
-    __init__ = Exception.__init__
 
-
-class InputTypeError(UserError, TypeError):
+class InputTypeError(ArgumentError, TypeError):
     """An argument is of the wrong type."""
-
-    __init__ = Exception.__init__
 
 
 class MissingFileError(UserError, FileNotFoundError):
@@ -85,8 +122,10 @@ def check_choice(name, value, known, advice="Choose one of these."):
     """
     if value not in known:
         raise InputError(
-            f"`{name}` must be one of {', '.join(known)}. Received: "
-            f"{name}={value!r}. {advice}"
+            name,
+            f"be one of {', '.join(known)}",
+            f"{name}={value!r}",
+            f"{advice}",
         )
 
 
@@ -110,5 +149,8 @@ def check_kind(name, value, kinds, advice):
     if isinstance(value, type):
         given = f"the class {value.__name__} itself"
     raise InputTypeError(
-        f"`{name}` must be a {wanted}. Received: {name} {given}. {advice}"
+        name,
+        f"be a {wanted}",
+        f"{name} {given}",
+        f"{advice}",
     )

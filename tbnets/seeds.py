@@ -51,9 +51,11 @@ def seed_of(run_seed, stream, num_layers=1):
     check_choice("stream", stream, STREAMS, advice)
     if num_layers > PER_STREAM:
         raise InputError(
-            f"`{stream}` must have at most {PER_STREAM} layers, or it would "
-            f"share random numbers with others. Received: {num_layers} "
-            "layers. Take fewer."
+            stream,
+            f"have at most {PER_STREAM} layers, or it would share random "
+            "numbers with others",
+            f"{num_layers} layers",
+            "Take fewer.",
         )
     return run_seed * PER_RUN + STREAMS[stream] * PER_STREAM
 

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import pathlib
+import pickle
 
 import pytest
 import tensorflow as tf
@@ -13,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 KINDS = [
     kind
     for _, kind in inspect.getmembers(errors, inspect.isclass)
-    if kind is not errors.UserError
+    if kind not in (errors.UserError, errors.ArgumentError)
 ]
 # What has a kind of its own for users. Others are for programmers: a contract
 # that is not filled, or a reader's way out of its own loop.
@@ -30,6 +31,19 @@ def test_each_kind_is_one_of_pythons_own_too(kind):
     assert isinstance(error, errors.UserError)
     assert str(error) == "`x` must be y."
     assert kind.__bases__[1].__module__ == "builtins"
+
+
+def test_an_error_carries_its_data():
+    error = errors.InputError("x", "be 1", "x=2", "Give 1.")
+    assert str(error) == "`x` must be 1. Received: x=2. Give 1."
+    assert error.fields == ("x", "be 1", "x=2", "Give 1.")
+    assert (error.argument, error.args) == ("x", (str(error),))
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.fields) == (type(error), error.fields)
+    assert str(errors.InputError("x", "be 1", "x=2")) == (
+        "`x` must be 1. Received: x=2."
+    )
+    assert errors.InputError("All is wrong.").argument is None
 
 
 @pytest.mark.parametrize("kind", [errors.InputError, errors.InputTypeError])

@@ -76,8 +76,10 @@ def main(options):
     """Prints the comparison."""
     if len(options.features) != 2:
         raise InputError(
-            "`tools/compare_features.py` must be given two feature files or "
-            f"stores. Received: {' '.join(options.features)}. See --help."
+            "tools/compare_features.py",
+            "be given two feature files or stores",
+            f"{' '.join(options.features)}",
+            "See --help.",
         )
     first, second = map(open_features, options.features)
     ids, cosines, nearest = compare(first, second)

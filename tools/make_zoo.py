@@ -209,9 +209,11 @@ def check_loss(options, before, after):
     lost = before - after
     if lost > options.most_lost:
         raise InputError(
-            "`--most_lost` must be what half precision may cost. Received: "
-            f"--most_lost={options.most_lost}, and it costs {rounded(lost, 2)} "
-            "of the recall sum. Raise it if that is worth the space."
+            "--most_lost",
+            "be what half precision may cost",
+            f"--most_lost={options.most_lost}, and it costs "
+            f"{rounded(lost, 2)} of the recall sum",
+            "Raise it if that is worth the space.",
         )
 
 
@@ -221,9 +223,11 @@ def check_size(folder):
     print(f"size        {num_bytes / 1e6:.2f} MB")
     if num_bytes > cards.MOST_BYTES:
         raise InputError(
-            "`--run_dir` must be a run whose model fits into "
-            f"{cards.MOST_BYTES / 1e6:g} MB. Received: {num_bytes / 1e6:.2f}"
-            " MB. Train one with fewer weights."
+            "--run_dir",
+            f"be a run whose model fits into {cards.MOST_BYTES / 1000000.0:g} "
+            "MB",
+            f"{num_bytes / 1000000.0:.2f} MB",
+            "Train one with fewer weights.",
         )
 
 
@@ -280,9 +284,10 @@ def renew_card(options, target):
         ]
         if changed:
             raise InputError(
-                "`--name` must be a model of which the card alone was changed. "
-                f"Received: --name={options.name}, where {changed[0]} was too. "
-                "Give --run_dir to make it anew."
+                "--name",
+                "be a model of which the card alone was changed",
+                f"--name={options.name}, where {changed[0]} was too",
+                "Give --run_dir to make it anew.",
             )
 
 
@@ -298,27 +303,32 @@ def check_flags(options):
         options.run_dir or options.card or not (options.table or options.served)
     ):
         raise InputError(
-            "`--name` must be given, or --table or --served alone. Received: "
-            f"--name=, --run_dir={options.run_dir}. Add for example "
-            "--name=scenes_embedding."
+            "--name",
+            "be given, or --table or --served alone",
+            f"--name=, --run_dir={options.run_dir}",
+            "Add for example --name=scenes_embedding.",
         )
     if options.again and (options.run_dir or not options.name):
         raise InputError(
-            "`--again` must come with --name, and without --run_dir. Received: "
-            f"--again --name={options.name} --run_dir={options.run_dir}. Leave "
-            "one of them out."
+            "--again",
+            "come with --name, and without --run_dir",
+            f"--again --name={options.name} --run_dir={options.run_dir}",
+            "Leave one of them out.",
         )
     if options.branches and (options.cnn_weights or not options.run_dir):
         raise InputError(
-            "`--branches` must come with --run_dir, and without --cnn_weights. "
-            f"Received: --branches --run_dir={options.run_dir} --cnn_weights="
-            f"{options.cnn_weights}. The networks are those of the extra "
-            "photos."
+            "--branches",
+            "come with --run_dir, and without --cnn_weights",
+            f"--branches --run_dir={options.run_dir} "
+            f"--cnn_weights={options.cnn_weights}",
+            "The networks are those of the extra photos.",
         )
     if options.name and not options.name.isidentifier():
         raise InputError(
-            "`--name` must be letters, digits and underscores. Received: "
-            f"--name={options.name}. Choose another."
+            "--name",
+            "be letters, digits and underscores",
+            f"--name={options.name}",
+            "Choose another.",
         )
 
 

@@ -87,8 +87,10 @@ def known_row(name, known):
         near = difflib.get_close_matches(name, names | rows, 1)
         advice = f"Did you mean {near[0]}?" if near else "See configs/."
         raise InputError(
-            "`--run` must be the name of a row of docs/ or of "
-            f"a configuration. Received: --run={name}. {advice}"
+            "--run",
+            "be the name of a row of docs/ or of a configuration",
+            f"--run={name}",
+            f"{advice}",
         )
     return row
 

@@ -43,9 +43,10 @@ def image_size(folder):
     path = folder / "manifest.json"
     if not path.is_file():
         raise InputError(
-            "`--scenes` must be a folder of scenes. Received: "
-            f"--scenes={folder}, without {path.name}. Make one by "
-            "tools/make_scenes.py."
+            "--scenes",
+            "be a folder of scenes",
+            f"--scenes={folder}, without {path.name}",
+            "Make one by tools/make_scenes.py.",
         )
     manifest = CheckedFile(path).json()
     size = manifest.get("image_size") if isinstance(manifest, dict) else None

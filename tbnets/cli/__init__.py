@@ -19,8 +19,7 @@ from tbnets import startup
 from tbnets.cli.help import format_help
 from tbnets.errors import InputError, UserError
 from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of
-from tbnets.tasks.settings.naming import as_flags
+from tbnets.tasks.settings.flag import flags_of, name_flags
 
 VERBS = {
     "train": "trains a network, measures its best epoch, exports it",
@@ -133,7 +132,7 @@ def call(verb, words):
     try:
         return module.main(options, line) if groups else module.main(options)
     except UserError as error:
-        if len(error.args) == 1:  # Those of the system have more.
-            names = [flag.name for flag in known if flag.kind != "words"]
-            error.args = (as_flags(str(error), names, line.values),)
+        words = {flag.name for flag in known if flag.kind == "words"}
+        values = {k: v for k, v in line.values.items() if k not in words}
+        name_flags(error, values)
         raise

@@ -218,9 +218,10 @@ def _not_given(options, needed):
     """Returns the error of a question that can not be asked as it is."""
     what, *texts = options.words
     return InputError(
-        f"`tools/ask.py {what}` must be given {needed}. Received: "
-        f"{len(texts)} sentences, --images={','.join(options.images)}. "
-        f'Write for example tools/ask.py {what} "a dog in the snow".'
+        f"tools/ask.py {what}",
+        f"be given {needed}",
+        f"{len(texts)} sentences, --images={','.join(options.images)}",
+        f'Write for example tools/ask.py {what} "a dog in the snow".',
     )
 
 

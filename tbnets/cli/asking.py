@@ -40,8 +40,10 @@ def check_outputs(options):
             taken[str(real)] = "among the photos of --images"
         if found := taken.get(str(real)):
             raise InputError(
-                f"`--{name}` must be a file of its own. Received: --{name}="
-                f"{getattr(options, name)}, which is {found}. Choose another."
+                f"--{name}",
+                "be a file of its own",
+                f"--{name}={getattr(options, name)}, which is {found}",
+                "Choose another.",
             )
         taken[str(real)] = f"that of --{name}"
 
@@ -143,13 +145,17 @@ def checked(model, name, needed):
     for endpoint, (kind, advice) in needed.items():
         if not model.has(endpoint):
             raise InputError(
-                f"`--model` must {kind}. Received: --model={name}, "
-                f"which has {sorted(model.signatures)}. {advice}"
+                "--model",
+                f"{kind}",
+                f"--model={name}, which has {sorted(model.signatures)}",
+                f"{advice}",
             )
     if not model.takes_captions:
         raise InputError(
-            f"`--model` must take words. Received: --model={name}, "
-            "which takes text features. Use one that was trained on words."
+            "--model",
+            "take words",
+            f"--model={name}, which takes text features",
+            "Use one that was trained on words.",
         )
     return model
 
@@ -181,6 +187,8 @@ def check_text(tool, texts):
             text.encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"`{tool}` must be asked in UTF-8. Received: {text!r}. Convert "
-                "the words, or set the terminal to UTF-8."
+                tool,
+                "be asked in UTF-8",
+                f"{text!r}",
+                "Convert the words, or set the terminal to UTF-8.",
             ) from error

@@ -92,8 +92,10 @@ def check_place(name, path, ending=""):
     check_ending(name, path, ending)
     if path and not pathlib.Path(path).absolute().parent.is_dir():
         raise InputError(
-            f"`--{name}` must be a file in a folder that is there. Received: "
-            f"--{name}={path}. Make the folder, or choose another."
+            f"--{name}",
+            "be a file in a folder that is there",
+            f"--{name}={path}",
+            "Make the folder, or choose another.",
         )
 
 
@@ -107,8 +109,10 @@ def check_ending(name, path, ending):
     """
     if path and not path.lower().endswith(ending):
         raise InputError(
-            f"`--{name}` must be a file that ends with {ending}. Received: "
-            f"--{name}={path}. Write --{name}={path}{ending}."
+            f"--{name}",
+            f"be a file that ends with {ending}",
+            f"--{name}={path}",
+            f"Write --{name}={path}{ending}.",
         )
 
 

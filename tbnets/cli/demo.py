@@ -98,8 +98,10 @@ def open_folder(options):
     """Gives (folder, captions, cache), of the scenes where none is named."""
     if len(options.folder) > 1:
         raise InputError(
-            "`tools/demo.py` must be given one folder of photos. Received: "
-            f"{' '.join(options.folder)}. Quote a name with blanks."
+            "tools/demo.py",
+            "be given one folder of photos",
+            f"{' '.join(options.folder)}",
+            "Quote a name with blanks.",
         )
     given = options.captions and read_captions(options.captions)
     if options.folder:
@@ -124,9 +126,10 @@ def show(options, folder, captions, cache):
     model = asked.open({"embed_image": WHOLE, "embed_text": WHOLE})
     if not model.takes_photos:
         raise InputError(
-            f"`--model` must begin with the photo. Received: --model={name}, "
-            "which takes features. Export its run by tools/export.py "
-            "--cnn_weights=imagenet."
+            "--model",
+            "begin with the photo",
+            f"--model={name}, which takes features",
+            "Export its run by tools/export.py --cnn_weights=imagenet.",
         )
     localizer = None
     if boxes:

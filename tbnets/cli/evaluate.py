@@ -260,9 +260,11 @@ def chosen_way(options):
     for name in sorted(given - {way, *WAYS[way]}):
         if ways := ways_of(name):
             raise InputError(
-                f"`--{name}` must be a flag that is read. Received: --{name}="
-                f"{getattr(options, name)}, which is read with {ways}, not "
-                f"with --{way}. Leave it out, or change that."
+                f"--{name}",
+                "be a flag that is read",
+                f"--{name}={getattr(options, name)}, which is read with "
+                f"{ways}, not with --{way}",
+                "Leave it out, or change that.",
             )
     return way
 
@@ -274,30 +276,35 @@ def check_flags(options):
     for name in ("combine_with", "query_bank"):
         if options.phrases and (other := getattr(options, name)):
             raise InputError(
-                "`--phrases` must come with one run alone. Received: --phrases="
-                f"{options.phrases} with --{name}={written(other)}. Leave one "
-                "of them out."
+                "--phrases",
+                "come with one run alone",
+                f"--phrases={options.phrases} with --{name}={written(other)}",
+                "Leave one of them out.",
             )
     if len(options.combine_weight) not in (1, len(options.combine_with)):
         raise InputError(
-            "`--combine_weight` must be one number, or one for each run of "
-            f"--combine_with. Received: {written(options.combine_weight)} for "
-            f"{written(options.combine_with)}. Change the one or the other."
+            "--combine_weight",
+            "be one number, or one for each run of --combine_with",
+            f"{written(options.combine_weight)} for "
+            f"{written(options.combine_with)}",
+            "Change the one or the other.",
         )
     for folder in options.combine_with:  # Told before the first is scored.
         if not pathlib.Path(folder, SETTINGS_FILE).is_file():
             raise InputError(
-                "`--combine_with` must be folders of runs. Received: "
-                f"{folder!r}, without {SETTINGS_FILE}. Name what "
-                "tools/train.py wrote."
+                "--combine_with",
+                "be folders of runs",
+                f"{folder!r}, without {SETTINGS_FILE}",
+                "Name what tools/train.py wrote.",
             )
     both = {options.query_bank, options.split}
     if len(both) == 1 or both <= {*SAME_SPLIT}:
         raise InputError(
-            "`--query_bank` must be another split than --split, whose queries "
-            "are to be answered one by one. Received: --query_bank="
-            f"{options.query_bank} with --split={options.split}. Name the "
-            "training split."
+            "--query_bank",
+            "be another split than --split, whose queries are to be answered "
+            "one by one",
+            f"--query_bank={options.query_bank} with --split={options.split}",
+            "Name the training split.",
         )
     data_flags.check_place("json", options.json)
     data_flags.check_place("map", options.map, ".png")
@@ -412,9 +419,10 @@ def measure_options(options, scores):
     others = set(OF_TASKS) - set(scores.options)
     for name in sorted(changed(options) & others):
         raise InputError(
-            f"`--{name}` must be a flag that the run is measured by. "
-            f"Received: --{name}={getattr(options, name)} for scores of "
-            f"{scores.what}. Leave it out."
+            f"--{name}",
+            "be a flag that the run is measured by",
+            f"--{name}={getattr(options, name)} for scores of {scores.what}",
+            "Leave it out.",
         )
     return {
         name: getattr(options, name)
@@ -477,8 +485,10 @@ def _metrics_of_arrays(options, sides):
         )
     if options.caption_to_image:
         raise InputError(
-            "`--positive_pairs` must come without --caption_to_image. "
-            "Received: both. Leave one of them out."
+            "--positive_pairs",
+            "come without --caption_to_image",
+            "both",
+            "Leave one of them out.",
         )
     if options.protocol != "full":
         must = "--protocol=full, whose rows are not cut into folds"

@@ -146,8 +146,10 @@ def check_source(options):
     if options.model:
         if not options.output:
             raise InputError(
-                "`--output` must be given, the folder to write. Received: "
-                f"--model={options.model} alone. Write --output=served/NAME."
+                "--output",
+                "be given, the folder to write",
+                f"--model={options.model} alone",
+                "Write --output=served/NAME.",
             )
         for name in sorted(given - _OF_MODEL):
             raise must_come_with(options, name, "--run_dir")

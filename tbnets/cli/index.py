@@ -98,17 +98,19 @@ def main(options):
     """Makes the index hold what there is, and nothing else."""
     if len(options.folder) + bool(options.image_features) != 1:
         raise InputError(
-            "`tools/index.py` must be given one folder of photos, or "
-            f"--image_features. Received: {len(options.folder)} folders, "
-            f"--image_features={','.join(options.image_features)}. Write for "
-            "example tools/index.py photos --output=photos.index."
+            "tools/index.py",
+            "be given one folder of photos, or --image_features",
+            f"{len(options.folder)} folders, "
+            f"--image_features={','.join(options.image_features)}",
+            "Write for example tools/index.py photos --output=photos.index.",
         )
     model = zoo.open_model(options.model, options.trust)
     if not model.has("embed_image"):
         raise InputError(
-            "`--model` must be a network for whole images. Received: --model="
-            f"{options.model}, which has {sorted(model.signatures)}. Take "
-            "another."
+            "--model",
+            "be a network for whole images",
+            f"--model={options.model}, which has {sorted(model.signatures)}",
+            "Take another.",
         )
     notes, found = {"model": options.model}, embed_features(options, model)
     if options.folder:

@@ -103,9 +103,10 @@ def read_words(options):
     check_text("localize", phrases)
     if not phrases or not all(map(str.strip, phrases)):
         raise InputError(
-            "`localize` must be given a photo and a phrase or more, of words. "
-            f"Received: {len(photos)} photos and the phrases {phrases}. Write "
-            'for example localize photo.jpg "a brown dog".'
+            "localize",
+            "be given a photo and a phrase or more, of words",
+            f"{len(photos)} photos and the phrases {phrases}",
+            'Write for example localize photo.jpg "a brown dog".',
         )
     return photos, phrases
 
@@ -128,16 +129,20 @@ def places_of_pictures(options, photos):
     if not is_folder:
         if len(photos) > 1:
             raise InputError(
-                "`--output` must be a folder for several photos. Received: "
-                f"--output={output}. Name a folder, or localize one photo."
+                "--output",
+                "be a folder for several photos",
+                f"--output={output}",
+                "Name a folder, or localize one photo.",
             )
         check_place("output", output, ".png")
         return [output]
     stems = [pathlib.Path(photo).stem for photo in photos]
     if (twice := first_twice(stems)) is not None:
         raise InputError(
-            "`--output` must be a folder for photos of different names. "
-            f"Received: two photos called {twice}. Draw them one by one."
+            "--output",
+            "be a folder for photos of different names",
+            f"two photos called {twice}",
+            "Draw them one by one.",
         )
     return [os.path.join(output, f"{stem}.localized.png") for stem in stems]
 
@@ -150,8 +155,10 @@ def check_places(options, photos, pictures):
         for path in paths:
             if path and os.path.realpath(path) in originals:
                 raise InputError(
-                    f"`--{name}` must not be a photo. Received: --{name}="
-                    f"{path}. Choose another name: the photo is left as it is."
+                    f"--{name}",
+                    "not be a photo",
+                    f"--{name}={path}",
+                    "Choose another name: the photo is left as it is.",
                 )
 
 

@@ -170,8 +170,10 @@ def read_captions(path):
     captions = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not captions:
         raise InputError(
-            "`--captions` must hold a caption a line. Received: --captions="
-            f"{path} without any. Check the file."
+            "--captions",
+            "hold a caption a line",
+            f"--captions={path} without any",
+            "Check the file.",
         )
     return captions
 
@@ -263,10 +265,11 @@ def with_folder(options):
         if options.image_features:
             return options
         raise InputError(
-            "`tools/query.py` must be given a folder of photos before the "
-            f"sentences. Received: {first}, which is no folder. Write for "
-            'example tools/query.py photos "a dog in the snow", or add --images'
-            "=FOLDER, --index=FOLDER or --image_features=FILE."
+            "tools/query.py",
+            "be given a folder of photos before the sentences",
+            f"{first}, which is no folder",
+            'Write for example tools/query.py photos "a dog in the snow", '
+            "or add --images=FOLDER, --index=FOLDER or --image_features=FILE.",
         )
     return dataclasses.replace(options, images=first, queries=queries)
 
@@ -277,11 +280,12 @@ def check_flags(options, is_typed=False):
     asked = len(options.queries) + len(options.like) + is_typed
     if by_image == bool(asked) or by_image != bool(options.captions):
         raise InputError(
-            "`tools/query.py` must be asked by sentences, by --like, or by "
-            f"--image and --captions. Received: {len(options.queries)} "
-            f"sentences, --like={','.join(options.like)}, --image="
-            f"{options.image}, --captions={options.captions}. Write for "
-            'example tools/query.py FOLDER "a dog in the snow".'
+            "tools/query.py",
+            "be asked by sentences, by --like, or by --image and --captions",
+            f"{len(options.queries)} sentences, "
+            f"--like={','.join(options.like)}, --image={options.image}, "
+            f"--captions={options.captions}",
+            'Write for example tools/query.py FOLDER "a dog in the snow".',
         )
     check_pairs(options, {"approximate": "index"})
     check_text("tools/query.py", options.queries)
@@ -303,8 +307,10 @@ def check_images(options, model):
     by_index = options.index and not (options.image or options.like)
     if not (by_photo or by_index or getattr(options, needed)):
         raise InputError(
-            f"`--{needed}` must be given, as this network takes them. "
-            f"Received: none. Add --{needed}=..."
+            f"--{needed}",
+            "be given, as this network takes them",
+            "none",
+            f"Add --{needed}=...",
         )
 
 

@@ -128,10 +128,12 @@ def _of_trained(line, trained):
         # The folder of a preset may have moved.
         if hub.unplaced(line.values[name]) != hub.unplaced(values[name]):
             raise InputError(
-                f"`--{name}` must be that of the model that the run begins "
-                f"with, {written(values[name])}. Received: "
+                f"--{name}",
+                "be that of the model that the run begins with, "
+                f"{written(values[name])}",
                 f"--{name}={written(line.values[name])} with "
-                f"--from={trained.name}. Leave one of them out."
+                f"--from={trained.name}",
+                "Leave one of them out.",
             )
     return {name: values[name] for name in values.keys() - own}
 
@@ -195,17 +197,20 @@ def check_read(line, settings: Settings):
                 unread[name] = _readers(group)
             elif name in fixed:
                 raise InputError(
-                    f"`--{name}` must be {fixed[name]} with --task="
-                    f"{settings.run.task} and --model={settings.run.model}. "
-                    f"Received: --{name}={line.values[name]}. Change one."
+                    f"--{name}",
+                    f"be {fixed[name]} with --task={settings.run.task} and "
+                    f"--model={settings.run.model}",
+                    f"--{name}={line.values[name]}",
+                    "Change one.",
                 )
             elif name in unused:
                 unread[name] = unused[name]
     for name in sorted(line.typed & unread.keys()):
         raise InputError(
-            f"`--{name}` must be a flag that this run reads. Received: "
-            f"--{name}={line.values[name]}, which is read with "
-            f"{unread[name]}. Change that, or leave --{name} out."
+            f"--{name}",
+            "be a flag that this run reads",
+            f"--{name}={line.values[name]}, which is read with {unread[name]}",
+            f"Change that, or leave --{name} out.",
         )
     return ", ".join(
         f"--{name} (read with {reader})" for name, reader in unread.items()

@@ -90,8 +90,10 @@ def folders_of(models):
     """Returns the models of --model: name -> folder."""
     if not models:
         raise InputError(
-            "`--model` must name a model at least. Received: none. Leave it "
-            "out for flickr8k_photos, or write --model=NAME."
+            "--model",
+            "name a model at least",
+            "none",
+            "Leave it out for flickr8k_photos, or write --model=NAME.",
         )
     folders = {}
     for one in models:
@@ -103,8 +105,10 @@ def folders_of(models):
         name = name or named.name
         if name in folders or not name or set(name) & set("/:"):
             raise InputError(
-                "`--model` must name each model once, without / and :. "
-                f"Received: {name}. Write NAME={place}."
+                "--model",
+                "name each model once, without / and :",
+                f"{name}",
+                f"Write NAME={place}.",
             )
         folders[name] = path
     return folders

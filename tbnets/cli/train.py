@@ -22,22 +22,14 @@ and a SavedModel that takes raw captions.
 import contextlib
 import dataclasses
 import io
-import json
-import os
 import shlex
-import signal
-import socket
-import subprocess
 import sys
-import threading
-import time
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from tbnets import progress, startup, tasks
-from tbnets.cli import run_line
-from tbnets.errors import InputError, UnreachableError
+from tbnets.cli import local_workers, run_line
+from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
-from tbnets.startup import usable_cores
 from tbnets.tasks import runs
 from tbnets.tasks.recipes import kinds
 from tbnets.tasks.settings.flag import (
@@ -54,158 +46,6 @@ from tbnets.tasks.settings.records import as_flagfile_line
 from tbnets.tasks.settings.settings import ALL, FLAGS, conditions_in_words
 from tbnets.tasks.settings.settings import GROUPS as RUN_GROUPS
 from tbnets.training import distribution, loop, summary
-
-# Several workers on one machine: a command that starts itself N times.
-#
-# Each process finds the others by `TF_CONFIG`, on ports of the loopback, and
-# has its part of the cores. What worker 0, the chief, prints is passed on as
-# it is, what others say with their name before it. Where one ends too early,
-# all end.
-#
-# Workers read their standard input, a pipe whose other end is this process's:
-# it ends when that does, however it ends, and the worker with it.
-
-MARK = "TBNETS_LOCAL_WORKER"
-CONFIG = "TF_CONFIG"
-LOOK_SECONDS = 0.05
-STOP_SECONDS = 10.0
-END_SECONDS = 3.0
-"""How long workers may take to stop at Ctrl-C, and to end when told to."""
-
-
-class _Worker(NamedTuple):
-    """A process, and the thread that passes on what it says, if any."""
-
-    process: subprocess.Popen
-    listener: threading.Thread | None
-
-
-def is_worker():
-    """Tells whether this process is one that `run` has started."""
-    return MARK in os.environ
-
-
-def end_with_parent():
-    """Ends this process, a worker, as soon as the one that started it ends."""
-
-    def watch():
-        # Not by `sys.stdin`, which Python closes at its own end.
-        while os.read(0, 1):
-            pass
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def run(count, command=None):
-    """Runs a command in some processes, until all of them have ended.
-
-    Args:
-        count: of processes.
-        command: list of words; None for the one that runs here.
-
-    Raises:
-        ValueError: this process is told to be a worker itself.
-        ConnectionError: one ended too early; tells which, and how.
-    """
-    if os.environ.get(CONFIG):
-        raise InputError(
-            "`--local_workers` must be given where no TF_CONFIG is. Received: "
-            f"--local_workers={count} with {CONFIG}={os.environ[CONFIG]}. Set "
-            "--distribute=multi_worker for that, or unset it."
-        )
-    workers = {}
-    try:
-        for index, own in enumerate(environments(count)):
-            command = command or [sys.executable, *sys.orig_argv[1:]]
-            workers[f"worker {index}"] = _start(command, own, index)
-        while _are_running(workers):
-            time.sleep(LOOK_SECONDS)
-    except KeyboardInterrupt:
-        for chief, _ in list(workers.values())[:1]:
-            chief.send_signal(signal.SIGINT)  # It says how the run goes on.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                chief.wait(STOP_SECONDS)
-        raise
-    finally:
-        _end(workers.values())
-
-
-def environments(count):
-    """Yields what each worker has in its environment beside the rest."""
-    # All are open at once, so that their ports differ.
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in servers]
-    for server in servers:
-        server.close()
-    threads = str(max(1, usable_cores() // count))
-    for index in range(count):
-        task = {"type": "worker", "index": index}
-        config = {"cluster": {"worker": addresses}, "task": task}
-        yield {
-            MARK: str(index),
-            CONFIG: json.dumps(config),
-            "TF_NUM_INTRAOP_THREADS": threads,
-            "OMP_NUM_THREADS": threads,
-        }
-
-
-def _start(command, own, index):
-    """Returns a process; one that is not the chief is heard by its name."""
-    heard = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = subprocess.Popen(
-        command,
-        env={**os.environ, **own},
-        stdin=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C comes by this process alone.
-        **(heard if index else {}),
-    )
-    if not index:
-        return _Worker(process, None)
-    what = f"worker {index}", process.stdout
-    listener = threading.Thread(target=_pass_on, args=what, daemon=True)
-    listener.start()
-    return _Worker(process, listener)
-
-
-def _pass_on(name, lines):
-    for line in lines:
-        text = line.decode(errors="replace").rstrip("\n")
-        sys.stderr.write(f"{name}: {text}\n")
-        sys.stderr.flush()
-
-
-def _are_running(workers):
-    """Tells whether one still runs; raises ConnectionError if one failed."""
-    codes = {name: one.process.poll() for name, one in workers.items()}
-    for name, code in codes.items():
-        if not code:  # Still there, or done.
-            continue
-        how = f"which ended with exit code {code}"
-        if code < 0:
-            how = f"killed by {signal.Signals(-code).name}"
-        raise UnreachableError(
-            f"All workers must stay until the run ends. Received: {name}, "
-            f"{how}; the others were ended. See what was said above; then "
-            "--resume goes on after the last finished epoch."
-        )
-    return None in codes.values()
-
-
-def _end(workers):
-    """Ends what still runs, and waits until it has, and was heard."""
-    for process, _ in workers:
-        process.terminate()  # Nothing, where it has ended.
-    deadline = time.monotonic() + END_SECONDS
-    for process, listener in workers:
-        try:
-            process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if listener:
-            listener.join(END_SECONDS)
-
 
 GROUPS = tuple(RUN_GROUPS.values())
 """What is read beside the `Options`: the flags of a run."""
@@ -247,7 +87,7 @@ class Options:
         "GPUs of --distribute=mirrored; 0: all. Without a GPU, parts of the "
         "CPU.",
     )
-    kinds: bool = flag(
+    dry_run: bool = flag(
         False,
         "List what recipes would make before the training, its size and time, "
         "by making a little of it; and end.",
@@ -285,9 +125,12 @@ def checked_settings(options, line):
     """Returns the `Resolved` settings, and a line on flags that are unused."""
     if not line.given:
         raise InputError(
-            "`tools/train.py` must be told what to learn from. Received: no "
-            "flag. Write for example tools/train.py --images=photos "
-            "--captions=captions.csv, or --flagfile=quickstart for a first run."
+            "tools/train.py",
+            "be told what to learn from",
+            "no flag",
+            "Write for example tools/train.py --images=photos "
+            "--captions=captions.csv, or --flagfile=quickstart for a first "
+            "run.",
         )
     resolved = run_line.resolve(line)
     if options.resume:
@@ -368,7 +211,7 @@ def main(options, line):
         else:
             print(told_before(tasks.open_task(resolved.settings).data))
         return
-    if options.local_workers and not is_worker():
+    if options.local_workers and not local_workers.is_worker():
         _start_workers(options, line)
         return
     workers = _open_workers(options)
@@ -388,16 +231,16 @@ def _start_workers(options, line):
     with contextlib.redirect_stdout(io.StringIO()):
         resolved, _ = checked_settings(options, line)
     runs.start(resolved.settings, options.resume)
-    run(options.local_workers)
+    local_workers.run(options.local_workers)
 
 
 def _open_workers(options):
     """Returns the `Workers` that train, this process being one."""
-    if not is_worker():
+    if not local_workers.is_worker():
         return distribution.open_workers(
             options.distribute, options.num_replicas
         )
-    end_with_parent()
+    local_workers.end_with_parent()
     return distribution.open_workers("multi_worker")
 
 

@@ -139,10 +139,12 @@ def scores(options, name):
     sides = [_unit_rows(split.images), _unit_rows(rows)]
     if sides[0].shape[1] != sides[1].shape[1]:
         raise InputError(
-            "`--text_features` must be in the space of --image_features. "
-            f"Received: {sides[1].shape[1]} numbers a caption, "
-            f"{sides[0].shape[1]} an image. Name embeddings of both by one "
-            "model, or train a network on them by tools/train.py."
+            "--text_features",
+            "be in the space of --image_features",
+            f"{sides[1].shape[1]} numbers a caption, {sides[0].shape[1]} an "
+            "image",
+            "Name embeddings of both by one model, or train a network on them "
+            "by tools/train.py.",
         )
     return RetrievalScores(
         *sides,
@@ -168,8 +170,10 @@ def _settings(options):
         raise must_come_with(options, "hub", "--images", "Name the photos.")
     if PLACE not in options.prompt:
         raise InputError(
-            "`--prompt` must hold {} where the caption stands. Received: "
-            f"--prompt={options.prompt}. Write for example a photo of {{}}."
+            "--prompt",
+            "hold {} where the caption stands",
+            f"--prompt={options.prompt}",
+            "Write for example a photo of {}.",
         )
     preset = _preset(options)
     record |= {"cnn": preset, "cnn_weights": preset}
@@ -189,9 +193,10 @@ def _split(name, data):
     split = data.split(name)
     if not split.records.num_captions:
         raise InputError(
-            "`--split` must name a split with captions. Received: "
-            f"--split={name}, without any in {split.records.path}. "
-            "Name another."
+            "--split",
+            "name a split with captions",
+            f"--split={name}, without any in {split.records.path}",
+            "Name another.",
         )
     return split
 

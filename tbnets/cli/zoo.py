@@ -41,9 +41,10 @@ def main(options):
     """Prints the table, or exports a model."""
     if bool(options.export) + len(options.folder) not in (0, 2):
         raise InputError(
-            "`--export` must come with one folder to write to. Received: "
-            f"--export={options.export} and {len(options.folder)} folders. "
-            "Write for example tools/zoo.py --export=flickr8k_photos served."
+            "--export",
+            "come with one folder to write to",
+            f"--export={options.export} and {len(options.folder)} folders",
+            "Write for example tools/zoo.py --export=flickr8k_photos served.",
         )
     if not options.export:
         print(zoo.describe())

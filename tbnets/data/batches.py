@@ -143,9 +143,10 @@ def _checked_numbers(name, values):
     array = checked_array(name, values)
     if array.ndim < 1 or array.dtype.kind in "OSU":
         raise InputTypeError(
-            f"`{name}` must be an array of numbers, a row each. Received: "
-            f"shape {array.shape}, dtype {array.dtype}. Captions become ids by "
-            "`tbnets.Tokenizer(vocabulary)(captions)`."
+            name,
+            "be an array of numbers, a row each",
+            f"shape {array.shape}, dtype {array.dtype}",
+            "Captions become ids by `tbnets.Tokenizer(vocabulary)(captions)`.",
         )
     check_finite(name, array)
     return array
@@ -229,9 +230,10 @@ def refuse_broken_images(images):
     found = [f"'{path}', which {reason}" for path, reason in judged if reason]
     if found:
         raise InputError(
-            f"`--images` must hold whole photos: {KINDS}. Received: "
-            f"{len(found)} of {len(paths)} that are none: "
-            f"{listed(found)}. Replace them, or take them out of the captions."
+            "--images",
+            f"hold whole photos: {KINDS}",
+            f"{len(found)} of {len(paths)} that are none: {listed(found)}",
+            "Replace them, or take them out of the captions.",
         )
 
 
@@ -409,9 +411,11 @@ class EpochBatches(Batches):
         drawable = int(np.count_nonzero(records.captions_per_image))
         if not drawable:
             raise InputError(
-                "`examples` must hold at least one image with a caption. "
-                f"Received: {records.num_images} images, {records.num_captions}"
-                f" captions of {records.path}. Choose another split."
+                "examples",
+                "hold at least one image with a caption",
+                f"{records.num_images} images, {records.num_captions} "
+                f"captions of {records.path}",
+                "Choose another split.",
             )
         bounds = batch_bounds(drawable, images_per_batch)
         if examples.images.dtype == tf.string:

@@ -36,8 +36,10 @@ def read_table(file, _):
     extension = os.path.splitext(file.path)[1].lower()
     if extension not in _TABLES:
         raise InputError(
-            f"`path` must end with one of {', '.join(_TABLES)}. Received: "
-            f"path={file.path}. Rename the file to what it holds."
+            "path",
+            f"end with one of {', '.join(_TABLES)}",
+            f"path={file.path}",
+            "Rename the file to what it holds.",
         )
     has_split, records, spelled = None, {}, {}
     for line, row in _TABLES[extension](file):
@@ -329,9 +331,11 @@ def _split_lists(path):
             continue
         if split in lists:
             raise InputError(
-                "`path` must have one list for each split beside it. Received: "
+                "path",
+                "have one list for each split beside it",
                 f"path={path}, and for {split!r} {lists[split]} and "
-                f"{candidate}. Move one of them away."
+                f"{candidate}",
+                "Move one of them away.",
             )
         lists[split] = candidate
     return lists

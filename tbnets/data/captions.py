@@ -132,19 +132,25 @@ class CaptionedImages:
         for name in ("image_ids", "captions"):
             if isinstance(getattr(self, name), str | bytes):
                 raise InputError(
-                    f"`{name}` must be a list of strings. Received: {name}="
-                    f"{getattr(self, name)!r}. Put a single one into a list."
+                    name,
+                    "be a list of strings",
+                    f"{name}={getattr(self, name)!r}",
+                    "Put a single one into a list.",
                 )
         if (twice := first_twice(self.image_ids)) is not None:
             raise InputError(
-                "`image_ids` must be unique. Received: image_ids with "
-                f"{twice!r} twice. Join the captions of one image."
+                "image_ids",
+                "be unique",
+                f"image_ids with {twice!r} twice",
+                "Join the captions of one image.",
             )
         if len(self.file_names) not in (0, self.num_images):
             raise InputError(
-                "`file_names` must be empty or one for each image. Received: "
+                "file_names",
+                "be empty or one for each image",
                 f"file_names of length {len(self.file_names)}, "
-                f"{self.num_images} images. Leave it out where ids are names."
+                f"{self.num_images} images",
+                "Leave it out where ids are names.",
             )
         rows.setflags(write=False)
         for name in ("image_ids", "captions", "file_names"):
@@ -278,8 +284,10 @@ def read_captions(
     ids = [record.image_id for record in records]
     if len(set(ids)) < len(ids):
         raise InputError(
-            "`split` must join splits without common images. Received: "
-            f"split={split!r} of {path}. Read them one by one."
+            "split",
+            "join splits without common images",
+            f"split={split!r} of {path}",
+            "Read them one by one.",
         )
     return CaptionedImages(
         image_ids=ids,

@@ -153,8 +153,10 @@ def decode_images(
     is_one = is_array and image_bytes.ndim not in (1, 4)
     if is_one or isinstance(image_bytes, single):
         raise InputError(
-            "`image_bytes` must be a list of photos. Received: one "
-            f"{type(image_bytes).__name__}. Put it into a list."
+            "image_bytes",
+            "be a list of photos",
+            f"one {type(image_bytes).__name__}",
+            "Put it into a list.",
         )
     if is_array or isinstance(image_bytes, list | tuple):
         image_bytes = [

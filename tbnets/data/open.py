@@ -96,19 +96,22 @@ class SplitData:
             keys = [caption_key(caption) for caption in said.captions]
             if missing := features.missing(keys):
                 raise InputError(
-                    "`--text_features` must hold every caption of split "
-                    f"{said.split}. Received: {features.path} without "
-                    f"{len(missing)} of {len(keys)} captions of {said.path}, "
-                    f"first {shown(missing[0])}; {features.looks()}. Extract "
-                    "those of these captions. Of an array in the order of the "
-                    "captions, take its file of ids away."
+                    "--text_features",
+                    f"hold every caption of split {said.split}",
+                    f"{features.path} without {len(missing)} of {len(keys)} "
+                    f"captions of {said.path}, first {shown(missing[0])}; "
+                    f"{features.looks()}",
+                    "Extract those of these captions. Of an array in the "
+                    "order of the captions, take its file of ids away.",
                 )
             return FeatureRows(features, features.rows(keys))
         if len(features) != said.num_captions:
             raise InputError(
-                "`--text_features` must hold a row for each caption. Received: "
-                f"{len(features)} rows in {features.path}, {said.num_captions} "
-                f"captions in {said.path}. Extract them again."
+                "--text_features",
+                "hold a row for each caption",
+                f"{len(features)} rows in {features.path}, "
+                f"{said.num_captions} captions in {said.path}",
+                "Extract them again.",
             )
         return FeatureRows(features, range(len(features)))
 
@@ -131,10 +134,11 @@ class SplitData:
             found = "no sizes of photos"
         if found:
             raise InputError(
-                "`--regions` must name features of regions and sizes of photos."
-                f" Received: {store.path}, with {found}. Name a "
-                "recipe, such as features/regions_grid.flags, or a store of "
-                "tools/extract_image_features.py --regions."
+                "--regions",
+                "name features of regions and sizes of photos",
+                f"{store.path}, with {found}",
+                "Name a recipe, such as features/regions_grid.flags, or a "
+                "store of tools/extract_image_features.py --regions.",
             )
         return store, store.rows(self.records.image_ids)
 
@@ -252,8 +256,10 @@ class Data:
             raise NoSuchSplit(split, names, path, f"--{flag}") from error
         if not records.num_captions:
             raise InputError(
-                f"`--{flag}` must name a split with captions. Received: "
-                f"{split}, without any in {records.path}. Name another."
+                f"--{flag}",
+                "name a split with captions",
+                f"{split}, without any in {records.path}",
+                "Name another.",
             )
         return split
 
@@ -308,9 +314,10 @@ class Data:
             if not error.names:
                 raise given.nowhere(flag, error.path) from error
             raise InputError(
-                f"`--{flag}` must name features of split {split}. Received: "
-                f"{error.path}, which is there for {', '.join(error.names)}. "
-                "Extract them, or choose another split."
+                f"--{flag}",
+                f"name features of split {split}",
+                f"{error.path}, which is there for {', '.join(error.names)}",
+                "Extract them, or choose another split.",
             ) from error
         if missing := [path for path in paths if not os.path.exists(path)]:
             raise given.nowhere(flag, missing[0])
@@ -353,9 +360,11 @@ class Data:
             found = {key: found[key] for key in found.keys() - set(but)}
             if lines := extraction_differences(made_by, found, where, here):
                 raise InputError(
-                    f"`--{flag}` must name features extracted alike. Received: "
+                    f"--{flag}",
+                    "name features extracted alike",
                     f"--{flag}={here}, which differ from those of {where}: "
-                    f"{'; '.join(lines)}. Extract them with the same settings."
+                    f"{'; '.join(lines)}",
+                    "Extract them with the same settings.",
                 )
 
     @functools.cached_property
@@ -413,8 +422,10 @@ class Data:
         dim, first = self._widths.setdefault(flag, (features.dim, split))
         if features.dim != dim:
             raise InputError(
-                f"`--{flag}` must be as wide in every split. Received: {dim} "
-                f"in {first}, {features.dim} in {split}. Extract them alike."
+                f"--{flag}",
+                "be as wide in every split",
+                f"{dim} in {first}, {features.dim} in {split}",
+                "Extract them alike.",
             )
         self._features[paths] = features
         return features

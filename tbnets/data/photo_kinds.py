@@ -335,9 +335,10 @@ def picture_of(pixels):
     is_photo = pixels.ndim == 2 or pixels.shape[2:] in {(1,), (3,), (4,)}
     if pixels.dtype != np.uint8 or not is_photo or not pixels.size:
         raise InputError(
-            "`photo` must be uint8 [height, width, 3], RGB, or [height, width],"
-            f" grey. Received: {pixels.dtype} {list(pixels.shape)}. Scale it to"
-            " [0, 255] and convert it, or give a path."
+            "photo",
+            "be uint8 [height, width, 3], RGB, or [height, width], grey",
+            f"{pixels.dtype} {list(pixels.shape)}",
+            "Scale it to [0, 255] and convert it, or give a path.",
         )
     grey = pixels.shape[2:] == (1,)
     return PIL.Image.fromarray(pixels[..., 0] if grey else pixels)

@@ -273,9 +273,10 @@ def read_listed(format, path, lists, split):
     """
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(
-            f"`lists` must hold {SPLIT_FIELD}, or all splits would be the "
-            f"same. Received: lists={lists}. Name for example "
-            f"--split_lists=flickr30k/{SPLIT_FIELD}.txt."
+            "lists",
+            f"hold {SPLIT_FIELD}, or all splits would be the same",
+            f"lists={lists}",
+            f"Name for example --split_lists=flickr30k/{SPLIT_FIELD}.txt.",
         )
     chosen = fill_split(lists, split)
     images = read_captions(format, path, "+".join(list_splits(format, path)))

@@ -96,8 +96,10 @@ class PhraseRegions:
         object.__setattr__(self, "boxes", _frozen(boxes))
         if (twice := first_twice(self.phrase_ids)) is not None:
             raise InputError(
-                f"`phrase_ids` must be unique. Received: {twice!r} twice. "
-                "Number the phrases of each caption."
+                "phrase_ids",
+                "be unique",
+                f"{twice!r} twice",
+                "Number the phrases of each caption.",
             )
         for text in self._misfits(boxes, self.image_sizes).values():
             raise InputError(text)
@@ -149,9 +151,11 @@ class PhraseRegions:
         if unknown.size:
             name = self.images.image_ids[unknown[0]]
             raise InputError(
-                f"`image_sizes` must be known. Received: 0, 0 for {name!r}, one"
-                f" of {unknown.size}. Give `in_photos` the photos' sizes "
-                "(`images.read_photo_sizes`)."
+                "image_sizes",
+                "be known",
+                f"0, 0 for {name!r}, one of {unknown.size}",
+                "Give `in_photos` the photos' sizes "
+                "(`images.read_photo_sizes`).",
             )
         return self.boxes / self._by_phrase(self.image_sizes)
 
@@ -172,8 +176,10 @@ class PhraseRegions:
         _require_shape("photo_sizes", sizes, self.image_sizes.shape)
         if sizes.dtype.kind not in "iu" or (sizes <= 0).any():
             raise InputError(
-                "`photo_sizes` must be whole numbers of at least 1. Received: "
-                f"dtype {sizes.dtype}, least {sizes.min()}. Give width, height."
+                "photo_sizes",
+                "be whole numbers of at least 1",
+                f"dtype {sizes.dtype}, least {sizes.min()}",
+                "Give width, height.",
             )
         known = np.where(self.image_sizes > 0, self.image_sizes, sizes)
         boxes = self.boxes * self._by_phrase(sizes) / self._by_phrase(known)
@@ -218,8 +224,10 @@ def _frozen(array):
 def _require_shape(name, array, shape):
     if array.shape != shape:
         raise InputError(
-            f"`{name}` must have the shape {shape}. Received: {array.shape}. "
-            "Give one entry for each image or phrase."
+            name,
+            f"have the shape {shape}",
+            f"{array.shape}",
+            "Give one entry for each image or phrase.",
         )
 
 

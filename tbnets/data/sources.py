@@ -134,7 +134,10 @@ class Sources:
         if not found:
             what, advice = _UNSET[flag]
             raise InputError(
-                f"`--{flag}` must name {what}. Received: --{flag}=. {advice}"
+                f"--{flag}",
+                f"name {what}",
+                f"--{flag}=",
+                f"{advice}",
             )
         return found
 

@@ -220,9 +220,10 @@ def draw_cuts(image_ids, path):
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:
         raise InputError(
-            f"`--captions` must tell splits apart, or name {FEWEST} images to "
-            f"draw them from. Received: {len(places)} in {path}. Add photos "
-            "with captions, or give its rows a split."
+            "--captions",
+            f"tell splits apart, or name {FEWEST} images to draw them from",
+            f"{len(places)} in {path}",
+            "Add photos with captions, or give its rows a split.",
         )
     fifth = len(places) // 5
     cuts, start = [], 0

@@ -33,18 +33,20 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
         array = array.reshape(0, 4)
     if array.ndim != 2 or array.shape[1] != 4 or array.dtype.kind not in "iuf":
         raise InputError(
-            f"`{name}` must be numbers [n, 4]: x_min, y_min, x_max, y_max. "
-            f"Received: {name} of shape {array.shape} and dtype "
-            f"{array.dtype}. Give one row a box."
+            name,
+            "be numbers [n, 4]: x_min, y_min, x_max, y_max",
+            f"{name} of shape {array.shape} and dtype {array.dtype}",
+            "Give one row a box.",
         )
     array = array.astype(np.float64)
     good = np.isfinite(array).all(axis=1)
     good &= (array[:, :2] <= array[:, 2:]).all(axis=1)
     for row in np.flatnonzero(~good):
         raise InputError(
-            f"`{name}` must be finite, with x_min <= x_max and y_min <= "
-            f"y_max. Received: {name}[{row}]={array[row].tolist()}. Give "
-            "corners, not width and height."
+            name,
+            "be finite, with x_min <= x_max and y_min <= y_max",
+            f"{name}[{row}]={array[row].tolist()}",
+            "Give corners, not width and height.",
         )
     return array
 
@@ -109,9 +111,10 @@ def non_maximum_suppression(
     scores = np.asarray(scores, np.float64)
     if scores.shape != (len(boxes),) or not np.isfinite(scores).all():
         raise InputError(
-            f"`scores` must be {len(boxes)} finite numbers, one a box. "
-            f"Received: scores of shape {scores.shape}. Give larger numbers "
-            "to better boxes."
+            "scores",
+            f"be {len(boxes)} finite numbers, one a box",
+            f"scores of shape {scores.shape}",
+            "Give larger numbers to better boxes.",
         )
     checked_number("iou_threshold", iou_threshold, 0, most=1)
     if limit is not None:

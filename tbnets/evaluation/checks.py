@@ -116,8 +116,10 @@ def checked_recall_at(recall_at):
     whole = all(isinstance(k, (int, np.integer)) for k in values)
     if not values or not whole or min(values) < 1:
         raise InputError(
-            "`recall_at` must be whole numbers of at least 1. Received: "
-            f"recall_at={recall_at}. Use for example (1, 5, 10)."
+            "recall_at",
+            "be whole numbers of at least 1",
+            f"recall_at={recall_at}",
+            "Use for example (1, 5, 10).",
         )
     return values
 
@@ -152,16 +154,18 @@ def checked_embeddings(**named):
         is_real = kind.kind in "fiu" or kind.name == "bfloat16"
         if not is_real or len(shape) != 2 or 0 in shape:
             raise InputError(
-                f"`{name}` must hold real numbers of the shape [rows, dim], "
-                f"neither of them 0. Received: {name}.shape={shape}, dtype "
-                f"{kind}. Pass a float32 or float16 embedding a row."
+                name,
+                "hold real numbers of the shape [rows, dim], neither of them 0",
+                f"{name}.shape={shape}, dtype {kind}",
+                "Pass a float32 or float16 embedding a row.",
             )
     (first, one), (name, other) = arrays.items()
     if one.shape[1] != other.shape[1]:
         raise InputError(
-            f"`{name}` must have as many columns as `{first}`. Received: "
-            f"{first}.shape={one.shape}, {name}.shape={other.shape}. Pass "
-            "embeddings of one shared space."
+            name,
+            f"have as many columns as `{first}`",
+            f"{first}.shape={one.shape}, {name}.shape={other.shape}",
+            "Pass embeddings of one shared space.",
         )
     return one, other
 
@@ -182,8 +186,10 @@ def finite_side(name, values, groups):
         finite_scores(values, name=name)
     if norms.max() ** 2 > LARGEST_SCORE:
         raise InputError(
-            f"`{name}` must have inner products that fit in float32. Received: "
-            f"a Euclidean norm {norms.max():.3g}. L2-normalise the rows."
+            name,
+            "have inner products that fit in float32",
+            f"a Euclidean norm {norms.max():.3g}",
+            "L2-normalise the rows.",
         )
     return Side(embeddings, norms, groups)
 
@@ -222,8 +228,10 @@ def finite_scores(values, rows=None, name="scores"):
         if rows is not None:
             place[0] = int(rows[place[0]])
         raise InputError(
-            f"`{name}` must be finite in float32. Received: {name}{place}="
-            f"{value}, one of {len(bad)} such numbers of {scores.size}. Look "
-            "for a diverged model or a zero vector that was normalised."
+            name,
+            "be finite in float32",
+            f"{name}{place}={value}, one of {len(bad)} such numbers of "
+            f"{scores.size}",
+            "Look for a diverged model or a zero vector that was normalised.",
         )
     return scores

@@ -89,9 +89,11 @@ def checked_choice(
     check_choice("choice", choice, CHOICES)
     if choice not in known:
         raise InputError(
-            f"`choice` must be {' or '.join(known)} where phrases are given "
-            "one of their photo's candidates. Received: choice="
-            f"{choice}, whose box need be none of them. Choose another."
+            "choice",
+            f"be {' or '.join(known)} where phrases are given one of their "
+            "photo's candidates",
+            f"choice={choice}, whose box need be none of them",
+            "Choose another.",
         )
     return Choice(
         choice,

@@ -193,8 +193,9 @@ def summarize(found, types=None, texts=None, recall_at=RECALL_AT) -> dict:
         mask = np.asarray(mask)
         if mask.shape != found.ranks.shape or mask.dtype != bool:
             raise InputError(
-                f"`types` must hold {len(found.ranks)} bools, one a phrase. "
-                f"Received: types[{name!r}] of shape {mask.shape}."
+                "types",
+                f"hold {len(found.ranks)} bools, one a phrase",
+                f"types[{name!r}] of shape {mask.shape}",
             )
         metrics |= _summary(found, mask, f"{DIRECTION}/{name}", recall_at)
     if texts is not None and len(found.ranks):
@@ -227,8 +228,10 @@ def unique_phrase_precision(found: Localized, texts) -> float:
     whole = texts.dtype.kind in "iu" and texts.min(initial=0) >= 0
     if texts.shape != found.ranks.shape or not whole:
         raise InputError(
-            "`texts` must hold a whole number from 0 for each of "
-            f"{len(found.ranks)} phrases. Received: {texts.shape}."
+            "texts",
+            f"hold a whole number from 0 for each of {len(found.ranks)} "
+            "phrases",
+            f"{texts.shape}",
         )
     left = found.scores, found.hits, texts[found.phrases]
     return mean_average_precision(*left, np.bincount(texts))
@@ -322,8 +325,9 @@ def _table(scores, num_phrases):
     scores = checked_array("scores", scores)
     if scores.ndim != 2 or len(scores) != num_phrases:
         raise InputError(
-            "`scores` must have the shape [num_phrases, width]. Received: "
-            f"scores.shape={scores.shape}, {num_phrases} phrases."
+            "scores",
+            "have the shape [num_phrases, width]",
+            f"scores.shape={scores.shape}, {num_phrases} phrases",
         )
     return lambda image, rows: scores[rows]
 
@@ -334,8 +338,9 @@ def _checked_scores(values, image, overlaps, rows):
     values = np.asarray(values)[..., :num_proposals]
     if values.shape != overlaps.shape:
         raise InputError(
-            "`scores` must have a number for each proposal of the phrase's "
-            f"image. Received: scores of shape {values.shape} for {len(rows)} "
-            f"phrases and {num_proposals} proposals of image {image}."
+            "scores",
+            "have a number for each proposal of the phrase's image",
+            f"scores of shape {values.shape} for {len(rows)} phrases and "
+            f"{num_proposals} proposals of image {image}",
         )
     return checks.finite_scores(values, rows)

@@ -107,10 +107,11 @@ def pairs_of(name, pairs, shape, least=0):
     fit = fit and ((pairs >= 0) & (pairs < shape)).all()
     if not fit or len(pairs) < least:
         raise InputError(
-            f"`{name}` must be bool {shape}, or whole numbers [n, 2], the rows "
-            f"of both sides of each match, {least} or more. Received: "
-            f"{pairs.dtype} {pairs.shape}, or a row out of range. Count rows "
-            "from 0."
+            name,
+            f"be bool {shape}, or whole numbers [n, 2], the rows of both "
+            f"sides of each match, {least} or more",
+            f"{pairs.dtype} {pairs.shape}, or a row out of range",
+            "Count rows from 0.",
         )
     return pairs[np.argsort(pairs[:, 0], kind="stable")].astype(np.int64)
 
@@ -259,8 +260,10 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     bank = images[num_images:], texts[num_texts:]
     if not all(map(len, bank)):
         raise InputError(
-            "`scores` must hold a bank of images and texts. Received: "
-            f"{len(bank[0])} and {len(bank[1])}. Give queries of training."
+            "scores",
+            "hold a bank of images and texts",
+            f"{len(bank[0])} and {len(bank[1])}",
+            "Give queries of training.",
         )
     unit = temperature * spread(own)
 

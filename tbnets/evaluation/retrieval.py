@@ -108,16 +108,19 @@ def _averaged(name, num_images, rows, evaluate):
     protocol = PROTOCOLS[name]
     if protocol.num_images not in (None, num_images):
         raise InputError(
-            f"`image_embeddings` must have {protocol.num_images} rows for "
-            f"{name}. Received: {num_images} images. Use the protocol full."
+            "image_embeddings",
+            f"have {protocol.num_images} rows for {name}",
+            f"{num_images} images",
+            "Use the protocol full.",
         )
     size, folds = num_images // protocol.num_folds, []
     for start in range(0, size * protocol.num_folds, size):
         captions = np.flatnonzero(rows // size == start // size)
         if not captions.size:
             raise InputError(
-                "`caption_to_image` must give each fold captions. Received: "
-                f"none for the images {start} to {start + size - 1}."
+                "caption_to_image",
+                "give each fold captions",
+                f"none for the images {start} to {start + size - 1}",
             )
         images = slice(start, start + size)
         folds.append(evaluate(images, captions, rows[captions] - start))
@@ -363,13 +366,17 @@ def bootstrap_interval(
     ranks = np.asarray(ranks)
     if ranks.ndim != 1 or not ranks.size:
         raise InputError(
-            "`ranks` must be those of at least one query. Received: "
-            f"ranks.shape={ranks.shape}. Pass the `ranks` of one direction."
+            "ranks",
+            "be those of at least one query",
+            f"ranks.shape={ranks.shape}",
+            "Pass the `ranks` of one direction.",
         )
     if not callable(statistic):
         raise InputTypeError(
-            "`statistic` must be a function of ranks. Received: "
-            f"statistic={statistic!r}. Give for example numpy.median."
+            "statistic",
+            "be a function of ranks",
+            f"statistic={statistic!r}",
+            "Give for example numpy.median.",
         )
     checked_number("num_samples", num_samples, 1, whole=True)
     checked_number("confidence", confidence, 0, most=1)

@@ -245,7 +245,9 @@ def spread(scores, num_pairs=65536):
     found = float(np.std(finite_scores(found), dtype=np.float64))
     if not found > 0:
         raise InputError(
-            "`scores` must tell pairs apart. Received: one for all of "
-            f"{num_pairs} pairs. Look for a collapsed model."
+            "scores",
+            "tell pairs apart",
+            f"one for all of {num_pairs} pairs",
+            "Look for a collapsed model.",
         )
     return found

@@ -70,8 +70,10 @@ def format_table(metrics: Mapping[str, float], title: str = "") -> str:
     nested = [name for name, one in metrics.items() if isinstance(one, Mapping)]
     if nested:
         raise InputError(
-            "`metrics` must be a flat dict of numbers. Received: a dict at "
-            f"{nested[0]!r}. Give metrics[{nested[0]!r}]."
+            "metrics",
+            "be a flat dict of numbers",
+            f"a dict at {nested[0]!r}",
+            f"Give metrics[{nested[0]!r}].",
         )
     lines = [title] if title else []
     if are_of_retrieval(metrics):

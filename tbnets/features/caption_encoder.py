@@ -107,9 +107,10 @@ class CaptionEncoder:
         """The words as a `Vocabulary`: word i of `words_` has the id i + 2."""
         if not self.words_:
             raise InputError(
-                "`fit` must come before captions are read. Received: a "
-                f"{type(self).__name__} that knows no word. Fit it on the "
-                "training captions, or load one."
+                "fit",
+                "come before captions are read",
+                f"a {type(self).__name__} that knows no word",
+                "Fit it on the training captions, or load one.",
             )
         return Vocabulary((PADDING_WORD, UNKNOWN_WORD, *self.words_))
 
@@ -193,9 +194,10 @@ def check_vectors(vectors):
         check_kind("vectors", vectors, WordVectors, advice)
     if vectors is None or not len(vectors.words):
         raise InputError(
-            "`vectors` must hold at least one word of the captions. Received: "
-            f"{'none' if vectors is None else f'none in {vectors.path}'}. "
-            "Name `vectors` of their language."
+            "vectors",
+            "hold at least one word of the captions",
+            f"{('none' if vectors is None else f'none in {vectors.path}')}",
+            "Name `vectors` of their language.",
         )
 
 

@@ -486,8 +486,10 @@ def _vector(name, output):
         return keras.layers.GlobalAveragePooling1D()(output)
     if len(output.shape) != 2:
         raise InputError(
-            "`layers` must give maps [n, height, width, channels], tokens [n, "
-            f"number, dim] or vectors [n, dim]. Received: {name} of shape "
-            f"{tuple(output.shape)}. Change `layers`."
+            "layers",
+            "give maps [n, height, width, channels], tokens [n, number, dim] "
+            "or vectors [n, dim]",
+            f"{name} of shape {tuple(output.shape)}",
+            "Change `layers`.",
         )
     return output

@@ -148,9 +148,10 @@ def read_tensors(path) -> dict:
         if not isinstance(error, InputError):
             reason = f"is cut off, damaged or no such file ({reason})"
         raise InputError(
-            "`weights` must be a torch checkpoint of the older kind that "
-            f"holds tensors alone. Received: weights={path}, which {reason}. "
-            "Name another file, or install or fetch this one again."
+            "weights",
+            "be a torch checkpoint of the older kind that holds tensors alone",
+            f"weights={path}, which {reason}",
+            "Name another file, or install or fetch this one again.",
         ) from error
 
 
@@ -271,9 +272,10 @@ def load_weights(network, path):
     # RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.
     except (*ERRORS, OSError, RuntimeError) as error:
         raise InputError(
-            "`weights` must be an HDF5 file of weights that Keras wrote. "
-            f"Received: weights={path}, which can not be read as one "
-            f"({error}). Fetch or copy it again."
+            "weights",
+            "be an HDF5 file of weights that Keras wrote",
+            f"weights={path}, which can not be read as one ({error})",
+            "Fetch or copy it again.",
         ) from error
     if is_old:
         assign(network, stored, path)
@@ -282,8 +284,10 @@ def load_weights(network, path):
         network.load_weights(str(path))
     except Exception as error:  # Keras raises what it likes here
         raise InputError(
-            f"`weights` must fit {network.name}. Received: weights={path}, "
-            f"which Keras refuses: {error}. Name the file of this network."
+            "weights",
+            f"fit {network.name}",
+            f"weights={path}, which Keras refuses: {error}",
+            "Name the file of this network.",
         ) from error
 
 
@@ -333,11 +337,13 @@ def assign(network, stored, path):
         matches = list(zip(layers, stored.values()))
     else:
         raise InputError(
-            f"`weights` must hold every layer of {network.name}. Received: "
+            "weights",
+            f"hold every layer of {network.name}",
             f"weights={path} without {', '.join(missing[:MOST_LISTED])} "
             f"({len(missing)} of {len(layers)} layers); it has "
-            f"{', '.join(list(stored)[:MOST_LISTED])}, ... Name the file of "
-            "this network, with its classifier where that is asked for."
+            f"{', '.join(list(stored)[:MOST_LISTED])}, ..",
+            "Name the file of this network, with its classifier where that is "
+            "asked for.",
         )
     for layer, tensors in matches:
         _check_shapes(layer, tensors, path)
@@ -352,8 +358,9 @@ def _check_shapes(layer, tensors, path):
         names = [w.name.split("/")[-1].split(":")[0] for w in layer.weights]
         kinds = sorted({str(tensor.dtype) for tensor in tensors})
         raise InputError(
-            f"`weights` must hold numbers for layer {layer.name}: "
-            f"{', '.join(names)} of shapes {expected}. Received: shapes "
-            f"{found} of {', '.join(kinds)} in {path}. Name the file of this "
-            "network and version, or fetch it again."
+            "weights",
+            f"hold numbers for layer {layer.name}: {', '.join(names)} of "
+            f"shapes {expected}",
+            f"shapes {found} of {', '.join(kinds)} in {path}",
+            "Name the file of this network and version, or fetch it again.",
         )

@@ -35,8 +35,10 @@ def warped_crops(image, boxes, size, context=0.0):
     """
     if not 0 <= context < 0.5:
         raise InputError(
-            "`context` must be at least 0 and less than 0.5. Received: "
-            f"context={context}. R-CNN takes 16/227."
+            "context",
+            "be at least 0 and less than 0.5",
+            f"context={context}",
+            "R-CNN takes 16/227.",
         )
     image = tf.cast(image, tf.float32)
     mean = tf.reduce_mean(image, axis=[0, 1], keepdims=True)

@@ -252,10 +252,12 @@ def _regions(extractor, pixels, proposals, key, dtype):
     if proposals.sizes is not None and tuple(proposals.sizes[row]) != size:
         expected = " x ".join(map(str, proposals.sizes[row]))
         raise InputError(
-            "`proposals` must be those of these photos. Received: "
-            f"{proposals.path}, where {key!r} has {expected} "
-            f"pixels, and a photo of {size[0]} x {size[1]}. Propose regions "
-            "for these photos, or name the folder of the others."
+            "proposals",
+            "be those of these photos",
+            f"{proposals.path}, where {key!r} has {expected} pixels, and a "
+            f"photo of {size[0]} x {size[1]}",
+            "Propose regions for these photos, or name the folder of the "
+            "others.",
         )
     with np.errstate(over="ignore"):  # The writer refuses what is infinite.
         features = extractor(pixels, boxes).astype(dtype)

@@ -117,10 +117,11 @@ class HybridMixture:
         too_few = points.ndim != 2 or len(points) < self.num_components
         if too_few or not np.isfinite(points).all():
             raise InputError(
-                "`points` must be finite, and at least as many as there are "
-                f"components. Received: points of shape {points.shape}, "
-                f"num_components={self.num_components}. Give more words, or "
-                "lower `num_components`."
+                "points",
+                "be finite, and at least as many as there are components",
+                f"points of shape {points.shape}, "
+                f"num_components={self.num_components}",
+                "Give more words, or lower `num_components`.",
             )
         order = np.argsort(points, axis=0, kind="stable")
         owners = self._begin(points)
@@ -398,10 +399,11 @@ class FisherFeatures(CaptionEncoder):
         number = np.count_nonzero(training)
         if number < self.num_components:
             raise InputError(
-                "`captions` must have as many words with vectors as there are "
-                f"components. Received: {number} words with vectors, "
-                f"num_components={self.num_components}. Name vectors of more "
-                "words, or lower `num_components`."
+                "captions",
+                "have as many words with vectors as there are components",
+                f"{number} words with vectors, "
+                f"num_components={self.num_components}",
+                "Name vectors of more words, or lower `num_components`.",
             )
         self.words_ = vectors.words
         progress(f"ICA of {number} words")
@@ -548,8 +550,10 @@ def independent_components(vectors, seed=0):
     kept = values > _RANK_TOLERANCE**2 * max(np.max(mean**2), values[-1], 0)
     if not kept.any():
         raise InputError(
-            "`vectors` must differ between words. Received: "
-            f"{len(vectors)} equal ones. Look at the word vectors."
+            "vectors",
+            "differ between words",
+            f"{len(vectors)} equal ones",
+            "Look at the word vectors.",
         )
     whiten = (axes[:, kept] / np.sqrt(values[kept]))[:, ::-1]
     ica = FastICA(whiten=False, random_state=seed, max_iter=500, tol=1e-3)

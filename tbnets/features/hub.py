@@ -145,9 +145,10 @@ class Preset:
         if side not in self.sides:
             found = " and ".join(self.sides) or "neither images nor texts"
             raise InputError(
-                f"`preset` must be one that turns {side}s into vectors. "
-                f"Received: preset={self.name}, a {self.kind} of {found}. "
-                "Choose another preset."
+                "preset",
+                f"be one that turns {side}s into vectors",
+                f"preset={self.name}, a {self.kind} of {found}",
+                "Choose another preset.",
             )
 
     @functools.cached_property
@@ -398,9 +399,11 @@ class HubCnn(Cnn):
     def weighty_layers(self):
         """Refuses: which these are differs from backbone to backbone."""
         raise InputError(
-            "`layers` must name layers of a preset, or `last`. Received: "
+            "layers",
+            "name layers of a preset, or `last`",
             f"{self.name} with full_network, which is of networks of "
-            "convolutions. Change --layers."
+            "convolutions",
+            "Change --layers.",
         )
 
     def known_outputs(self):
@@ -442,8 +445,10 @@ def vision_of(preset, image_size=None):
     side = image_size or max(own, default=USUAL_SIZE)
     if len(own) > 1 or {side} < sides or inputs.shape[-1] != 3:
         raise InputError(
-            "`preset` must take squares of three colours. Received: preset="
-            f"{preset.name}, which takes {inputs.shape[1:]}. Choose another."
+            "preset",
+            "take squares of three colours",
+            f"preset={preset.name}, which takes {inputs.shape[1:]}",
+            "Choose another.",
         )
     name, scaling = f"{PREFIX}{preset.kind}", _scaling(converter)
     network = keras.Model(inputs, output)

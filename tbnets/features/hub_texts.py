@@ -79,9 +79,10 @@ class HubFeatures(CaptionEncoder):
         opened = _Opened(name)
         if opened.told() != self.preset:
             raise InputError(
-                "`preset` must be the one that made the features. Received: "
-                f"preset={name}, whose weights or words are others now. Put "
-                "the right one back, or extract the features again."
+                "preset",
+                "be the one that made the features",
+                f"preset={name}, whose weights or words are others now",
+                "Put the right one back, or extract the features again.",
             )
         return opened
 
@@ -407,9 +408,11 @@ def text_network(backbone, pooling=OWN):
     others = sorted(name for name in inputs if _plain(name) not in _INPUTS)
     if others:
         raise InputError(
-            f"`preset` must read ids of texts alone. Received: a preset of "
-            f"{type(backbone).__name__}, which reads {', '.join(others)} too. "
-            "Choose another."
+            "preset",
+            "read ids of texts alone",
+            f"a preset of {type(backbone).__name__}, which reads "
+            f"{', '.join(others)} too",
+            "Choose another.",
         )
     if isinstance(made, dict):
         names = ["encoder_sequence_output", "sequence_output"]

@@ -63,8 +63,10 @@ class SmallConvNet(ConfiguredLayer):
         shape = tuple(input_shape)
         if len(shape) != 4 or None in shape[1:]:
             raise InputError(
-                "`input_shape` must be (n, height, width, 3) of a known size. "
-                f"Received: input_shape={shape}. Give photos of one size."
+                "input_shape",
+                "be (n, height, width, 3) of a known size",
+                f"input_shape={shape}",
+                "Give photos of one size.",
             )
         for convolution, normalisation in self._pairs():
             convolution.build(shape)

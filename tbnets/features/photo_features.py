@@ -218,9 +218,11 @@ def build_described_cnn(description, weights):
     if hub.is_hub(name):
         if not hub.is_hub(weights):
             raise InputError(
-                f"`weights` must be the preset that made the features, a "
-                f"{name.removeprefix(hub.PREFIX)}. Received: weights={weights}."
-                " Write --cnn_weights=hub:PRESET."
+                "weights",
+                "be the preset that made the features, a "
+                f"{name.removeprefix(hub.PREFIX)}",
+                f"weights={weights}",
+                "Write --cnn_weights=hub:PRESET.",
             )
         name = weights
     cnn = build_named_cnn(name, weights, size, description["top"])
@@ -230,9 +232,11 @@ def build_described_cnn(description, weights):
         if found != wanted:
             which = key.partition("_")[0]
             raise InputError(
-                "`weights` must be those the features were extracted with, of "
-                f"sha256 {wanted}. Received: weights={weights} with {which} of "
-                f"sha256 {found}. Change --cnn_weights."
+                "weights",
+                "be those the features were extracted with, of sha256 "
+                f"{wanted}",
+                f"weights={weights} with {which} of sha256 {found}",
+                "Change --cnn_weights.",
             )
     return cnn
 

@@ -81,9 +81,11 @@ def find(name, known):
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     advice = f"Did you mean {', '.join(near)}? " if near else ""
     raise InputError(
-        f"`preset` must be one of the {len(known)} names of Keras Hub, a "
-        f"handle (kaggle://, hf://) or a folder. Received: preset={name}. "
-        f"{advice}https://keras.io/keras_hub/presets lists them."
+        "preset",
+        f"be one of the {len(known)} names of Keras Hub, a handle (kaggle://, "
+        "hf://) or a folder",
+        f"preset={name}",
+        f"{advice}https://keras.io/keras_hub/presets lists them.",
     )
 
 
@@ -231,9 +233,10 @@ def check_config(config, where):
         if names != [None, None] and not _is_harmless(each) or paths:
             found = paths or [each.get("registered_name") or names]
             raise InputError(
-                "`preset` must name classes of Keras Hub alone, and no files. "
-                f"Received: {files.shown(str(found[0]))} in {where}. "
-                "Take another preset: this one could run or read anything."
+                "preset",
+                "name classes of Keras Hub alone, and no files",
+                f"{files.shown(str(found[0]))} in {where}",
+                "Take another preset: this one could run or read anything.",
             )
     return config
 
@@ -294,8 +297,10 @@ def resized(config, image_size):
         return config
     if not keys:
         raise InputError(
-            f"`image_size` must be {side}, as positions are learned. Received: "
-            f"image_size={image_size}. Leave it out."
+            "image_size",
+            f"be {side}, as positions are learned",
+            f"image_size={image_size}",
+            "Leave it out.",
         )
     shape = [image_size, image_size, 3]
     return {**config, "config": {**own, **dict.fromkeys(keys, shape)}}
@@ -304,6 +309,8 @@ def resized(config, image_size):
 def damaged(name, reason):
     """Returns the error of a preset that nothing can be made of."""
     return InputError(
-        "`preset` must be one that Keras Hub can open. Received: "
-        f"preset={name} ({reason}). Fetch or save it again."
+        "preset",
+        "be one that Keras Hub can open",
+        f"preset={name} ({reason})",
+        "Fetch or save it again.",
     )

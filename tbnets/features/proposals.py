@@ -99,8 +99,10 @@ class Proposer:
             object.__setattr__(self, name, value)
         if self.method != "edge_boxes" and self.iou_decay != 1:
             raise InputError(
-                "`iou_decay` must be 1 for selective_search. Received: "
-                f"iou_decay={self.iou_decay}. Change --method or leave it out."
+                "iou_decay",
+                "be 1 for selective_search",
+                f"iou_decay={self.iou_decay}",
+                "Change --method or leave it out.",
             )
 
     def description(self) -> dict:
@@ -130,9 +132,10 @@ class Proposer:
         is_photo = pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.size
         if not is_photo or pixels.dtype != np.uint8:
             raise InputError(
-                "`pixels` must be uint8 [height, width, 3] of a pixel or more. "
-                f"Received: shape {pixels.shape} and dtype {pixels.dtype}. "
-                "Read the photo with `read_photo`."
+                "pixels",
+                "be uint8 [height, width, 3] of a pixel or more",
+                f"shape {pixels.shape} and dtype {pixels.dtype}",
+                "Read the photo with `read_photo`.",
             )
         height, width = pixels.shape[:2]
         small = _shrink(pixels, self.longest_side)
@@ -171,9 +174,11 @@ def proposer_of(description) -> Proposer:
         return Proposer(**{name: description[name] for name in names})
     except (InputError, KeyError, TypeError) as error:
         raise InputError(
-            "`description` must tell how boxes are proposed. Received: "
-            f"{shown(description)} ({error}). Extract the features of regions "
-            "anew and train on them, or give boxes of your own."
+            "description",
+            "tell how boxes are proposed",
+            f"{shown(description)} ({error})",
+            "Extract the features of regions anew and train on them, or give "
+            "boxes of your own.",
         ) from error
 
 

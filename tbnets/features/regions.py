@@ -193,8 +193,9 @@ def _one_each(argument, layers, values, least):
     values = [1] * len(layers) if values is None else list(values)
     if len(values) != len(layers) or min(values, default=least) < least:
         raise InputError(
-            f"`{argument}` must be a number from {least} for each layer. "
-            f"Received: {argument}={values} for layers={layers}."
+            argument,
+            f"be a number from {least} for each layer",
+            f"{argument}={values} for layers={layers}",
         )
     return values
 
@@ -222,9 +223,10 @@ def _map(cnn, name, output):
     output = next((x.input for x in averages if x.output is output), output)
     if len(output.shape) != 4:
         raise InputError(
-            "`layers` must give maps [n, height, width, channels], or the "
-            f"average of one. Received: {name} of {cnn.name}, of shape "
-            f"{tuple(output.shape)}. Change --layers or --region_features."
+            "layers",
+            "give maps [n, height, width, channels], or the average of one",
+            f"{name} of {cnn.name}, of shape {tuple(output.shape)}",
+            "Change --layers or --region_features.",
         )
     return output
 
@@ -440,9 +442,10 @@ def _cut(network, layer, output):
         head = keras.Model(bins, output)
     except (AttributeError, ValueError) as error:
         raise InputError(
-            "`layer` must be a layer of maps, or one after they are flattened "
-            f"or averaged. Received: layer={layer} of {network.name}. Choose "
-            "another layer."
+            "layer",
+            "be a layer of maps, or one after they are flattened or averaged",
+            f"layer={layer} of {network.name}",
+            "Choose another layer.",
         ) from error
     if isinstance(joint, layers.GlobalAveragePooling2D):
         return head, bins, None

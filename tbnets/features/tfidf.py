@@ -126,9 +126,10 @@ class TfidfFeatures(CaptionEncoder):
         terms = _most_frequent(lemmas, counts, self.num_terms)
         if not terms:
             raise InputError(
-                "`captions` must hold words that are no stop words. Received: "
-                f"{len(captions)} captions of {len(counts)} words. Check the "
-                "split."
+                "captions",
+                "hold words that are no stop words",
+                f"{len(captions)} captions of {len(counts)} words",
+                "Check the split.",
             )
         columns = {term: column for column, term in enumerate(terms)}
         known = [word for word in sorted(lemmas) if lemmas[word] in columns]

@@ -196,10 +196,11 @@ class Branch(configured.ConfiguredLayer):
         """Builds the steps one after the other."""
         if len(input_shape) != 2:
             raise InputError(
-                "`input_shape` must be that of features, (n, feature_dim). "
-                f"Received: input_shape={tuple(input_shape)}. What is more "
-                "than a row an image or text goes through an encoder first: "
-                "image_encoder, text_encoder."
+                "input_shape",
+                "be that of features, (n, feature_dim)",
+                f"input_shape={tuple(input_shape)}",
+                "What is more than a row an image or text goes through an "
+                "encoder first: image_encoder, text_encoder.",
             )
         self.output_dim = configured.build_steps(
             self.steps, tuple(input_shape)

@@ -91,8 +91,10 @@ def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
     """Returns the sizes of layers as a tuple of whole numbers from 1."""
     if not hasattr(units, "__iter__") or isinstance(units, str):
         raise InputError(
-            f"`{name}` must be a size for each layer. Received: {name}="
-            f"{units!r}. Write a tuple, such as (512,)."
+            name,
+            "be a size for each layer",
+            f"{name}={units!r}",
+            "Write a tuple, such as (512,).",
         )
     return tuple(checked_number(name, one, 1, whole=True) for one in units)
 

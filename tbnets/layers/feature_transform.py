@@ -143,8 +143,10 @@ class FeatureTransform(FittedLayer):
             check_choice("steps", step, FEATURE_STEPS)
         if set(steps[:-1]) & STATISTICS:
             raise InputError(
-                "`steps` must have `center`, `standardize` or `ternary` as the "
-                f"last. Received: {','.join(steps)}. Put it there."
+                "steps",
+                "have `center`, `standardize` or `ternary` as the last",
+                f"{','.join(steps)}",
+                "Put it there.",
             )
         self.steps = tuple(steps)
         self.output_dim: int | None = None
@@ -180,15 +182,18 @@ class FeatureTransform(FittedLayer):
                 self.build(rows.shape)
             if not rows.shape.is_compatible_with((None, self.output_dim)):
                 raise InputError(
-                    "`batches` must be arrays of shape (n, "
-                    f"{self.output_dim}). Received: one of shape {rows.shape}. "
-                    "Put a single array into a list."
+                    "batches",
+                    f"be arrays of shape (n, {self.output_dim})",
+                    f"one of shape {rows.shape}",
+                    "Put a single array into a list.",
                 )
             statistics.update(self._without_statistics(rows))
         if not statistics.count:
             raise InputError(
-                "`batches` must hold rows. Received: none. Give the features "
-                "of the training split."
+                "batches",
+                "hold rows",
+                "none",
+                "Give the features of the training split.",
             )
         mean, deviation = statistics.mean, statistics.deviation
         if "center" in self.steps:

@@ -97,9 +97,11 @@ class TextEncoder(ConfiguredLayer):
         if input_shape is not None and len(input_shape) != self.input_rank:
             axes = ", ".join(("n", "words", "6")[: self.input_rank])
             raise InputError(
-                f"`input_shape` must be ({axes}). Received: input_shape="
-                f"{tuple(input_shape)}. `tbnets.Tokenizer` makes ids of words, "
-                "`tbnets.TreeRows` trees."
+                "input_shape",
+                f"be ({axes})",
+                f"input_shape={tuple(input_shape)}",
+                "`tbnets.Tokenizer` makes ids of words, `tbnets.TreeRows` "
+                "trees.",
             )
         self.embedding.build(input_shape)
         self.drop.build((*input_shape, self.embedding_dim))

@@ -131,8 +131,10 @@ def sample_pairs(
     seed = tf.convert_to_tensor(seed)
     if not seed.dtype.is_integer or not seed.shape.is_compatible_with([2]):
         raise InputError(
-            "`seed` must be two integers. Received: seed="
-            f"{seed.dtype.name}{seed.shape}. Give a run's seed and the step."
+            "seed",
+            "be two integers",
+            f"seed={seed.dtype.name}{seed.shape}",
+            "Give a run's seed and the step.",
         )
     matches = positive_masks(image_ids, caption_image_ids, text_ids)
     images = own_images(image_ids, caption_image_ids)

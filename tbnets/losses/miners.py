@@ -45,11 +45,17 @@ def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
     if not (given.is_integer if dtype.is_integer else given.is_floating):
         kind = "integers" if dtype.is_integer else "floats"
         raise InputTypeError(
-            f"`{name}` must be {kind}. Received: {found}. {advice}"
+            name,
+            f"be {kind}",
+            f"{found}",
+            f"{advice}",
         )
     if values.shape.rank not in (1, None):
         raise InputError(
-            f"`{name}` must be of shape [n]. Received: {found}. Flatten them."
+            name,
+            "be of shape [n]",
+            f"{found}",
+            "Flatten them.",
         )
     return tf.cast(values, dtype)
 
@@ -58,14 +64,18 @@ def check_as_many(name, ids, rows_name, rows):
     """Refuses ids that are more or fewer than the rows they stand for."""
     if ids is None:
         raise InputError(
-            f"`{name}` must be given. Received: None. Give ids of both views, "
-            "or one view with its labels: loss(embeddings, labels)."
+            name,
+            "be given",
+            "None",
+            "Give ids of both views, or one view with its labels: "
+            "loss(embeddings, labels).",
         )
     found = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
     if not found[0][:1].is_compatible_with(found[1][:1]):
         raise InputError(
-            f"`{name}` must have an id for each row of `{rows_name}`. "
-            f"Received: {name}.shape={found[0]}, {rows_name}.shape={found[1]}."
+            name,
+            f"have an id for each row of `{rows_name}`",
+            f"{name}.shape={found[0]}, {rows_name}.shape={found[1]}",
         )
 
 
@@ -84,20 +94,26 @@ def checked_embeddings(**named):
     for name, rows in arrays.items():
         if not (rows.dtype.is_floating or rows.dtype.is_integer):
             raise InputTypeError(
-                f"`{name}` must hold numbers. Received: {rows.dtype.name}. "
-                "Give what a network embeds, such as `embed_text`."
+                name,
+                "hold numbers",
+                f"{rows.dtype.name}",
+                "Give what a network embeds, such as `embed_text`.",
             )
         if rows.shape.rank not in (2, None):
             raise InputError(
-                f"`{name}` must be of shape [n, dim]. Received: {name}.shape="
-                f"{rows.shape}. Give an embedding a row."
+                name,
+                "be of shape [n, dim]",
+                f"{name}.shape={rows.shape}",
+                "Give an embedding a row.",
             )
     sizes = [arrays[name].shape[-1:] for name in (first, last)]
     if not sizes[0].is_compatible_with(sizes[1]):
         raise InputError(
-            f"`{last}` must have as many columns as `{first}`. Received: "
-            f"{first}.shape={arrays[first].shape}, {last}.shape="
-            f"{arrays[last].shape}. Embed both in one space."
+            last,
+            f"have as many columns as `{first}`",
+            f"{first}.shape={arrays[first].shape}, "
+            f"{last}.shape={arrays[last].shape}",
+            "Embed both in one space.",
         )
     if tf.executing_eagerly() and not _looked:
         _looked.update(arrays)
@@ -126,8 +142,10 @@ def checked_mask(name, mask, shape, advice="Give True or False for each."):
     mask, shape = tf.convert_to_tensor(mask), tf.TensorShape(shape)
     if mask.dtype != tf.bool or not mask.shape.is_compatible_with(shape):
         raise InputError(
-            f"`{name}` must be bool{shape}. Received: {name}="
-            f"{mask.dtype.name}{mask.shape}. {advice}"
+            name,
+            f"be bool{shape}",
+            f"{name}={mask.dtype.name}{mask.shape}",
+            f"{advice}",
         )
     return mask
 
@@ -177,8 +195,10 @@ def hardest_negatives(
     shape = similarities.shape
     if shape.rank not in (2, None):
         raise InputError(
-            "`similarities` must be [rows, columns]. Received: similarities."
-            f"shape={shape}. Give inner products of all pairs."
+            "similarities",
+            "be [rows, columns]",
+            f"similarities.shape={shape}",
+            "Give inner products of all pairs.",
         )
     given = "positive_mask", positive_mask, shape
     positive_mask = checked_mask(*given, MASKS_OF_IDS)

@@ -78,9 +78,11 @@ class RankingLoss:
         """Gives every term a weight; refuses what is no dict of weights."""
         if not isinstance(self.term_weights, Mapping):
             raise InputError(
-                "`term_weights` must be a dict of terms and their weights. "
-                f"Received: term_weights={self.term_weights!r}. Write for "
-                "example {'image_to_text': 1.0, 'text_to_image': 1.5}."
+                "term_weights",
+                "be a dict of terms and their weights",
+                f"term_weights={self.term_weights!r}",
+                "Write for example {'image_to_text': 1.0, 'text_to_image': "
+                "1.5}.",
             )
         for term, weight in self.term_weights.items():
             check_choice("term_weights", term, TERMS)
@@ -195,9 +197,10 @@ class RankingLoss:
         """Returns three masks; refuses others than these two views have."""
         if not isinstance(masks, list | tuple) or len(masks) != 3:
             raise InputError(
-                "`masks` must be three: image to text, text to text, image to "
-                f"image. Received: {type(masks).__name__}. Of ids, "
-                "`tbnets.positive_masks` makes them."
+                "masks",
+                "be three: image to text, text to text, image to image",
+                f"{type(masks).__name__}",
+                "Of ids, `tbnets.positive_masks` makes them.",
             )
         sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
         names = (f"masks.{name}" for name in PositiveMasks._fields)

@@ -99,10 +99,10 @@ class TripletLoss(RankingLoss):
             return checked_number("num_negatives", number, 1, whole=True)
         if number is not None:
             raise InputError(
-                "`num_negatives` must be None unless negatives='top_k'. "
-                f"Received: num_negatives={number!r}, negatives="
-                f"{self.negatives!r}. Remove `num_negatives`, or set "
-                "negatives='top_k'."
+                "num_negatives",
+                "be None unless negatives='top_k'",
+                f"num_negatives={number!r}, negatives={self.negatives!r}",
+                "Remove `num_negatives`, or set negatives='top_k'.",
             )
         return None
 

@@ -66,10 +66,12 @@ def cholesky_factor(covariance, regularization, name):
         shares = np.zeros(1)
     if shares.min() <= ROUNDING:
         raise InputError(
-            "`regularization` must be larger where features never change, are "
-            "sums of others or more than rows. Received: regularization="
-            f"{regularization:g}; the covariance of {len(covariance)} {name} "
-            "features can not be inverted. Set `regularization` to 0.5."
+            "regularization",
+            "be larger where features never change, are sums of others or "
+            "more than rows",
+            f"regularization={regularization:g}; the covariance of "
+            f"{len(covariance)} {name} features can not be inverted",
+            "Set `regularization` to 0.5.",
         )
     return factor
 
@@ -324,17 +326,20 @@ class CCA(EmbeddingNetwork):
         super().__init__(*sides, **kwargs)
         if self.logit_scale is not None:
             raise InputError(
-                "`logit_scale` must be None for CCA, which has no loss. "
-                "Received: a LogitScale. Leave it out."
+                "logit_scale",
+                "be None for CCA, which has no loss",
+                "a LogitScale",
+                "Leave it out.",
             )
         checked_number("regularization", regularization, 0)
         checked_number("power", power, 0)
         checked_number("background", background, 0)
         if background and not self.text_branch.use_bias:
             raise InputError(
-                "`text_branch` must have a bias where there is background. "
-                f"Received: none, background={background}. Give it "
-                "use_bias=True."
+                "text_branch",
+                "have a bias where there is background",
+                f"none, background={background}",
+                "Give it use_bias=True.",
             )
         self.regularization, self.power = regularization, power
         self.background = background
@@ -364,23 +369,27 @@ class CCA(EmbeddingNetwork):
             encoder = getattr(self, f"{side}_encoder")
             if encoder is not None and encoder.trainable_weights:
                 raise InputError(
-                    f"`{side}_encoder` must have nothing to train: CCA takes "
-                    f"no gradient. Received: {type(encoder).__name__}. Learn "
-                    "from features."
+                    f"{side}_encoder",
+                    "have nothing to train: CCA takes no gradient",
+                    f"{type(encoder).__name__}",
+                    "Learn from features.",
                 )
         for side, branch in zip(("image", "text"), self._branches):
             if not hasattr(branch, "mean"):
                 raise InputError(
-                    f"`{side}_branch` must have what is solved for, `mean` and "
-                    f"`projection`. Received: {side}_branch={branch!r}. Give "
-                    "for example tbnets.CanonicalProjection(256)."
+                    f"{side}_branch",
+                    "have what is solved for, `mean` and `projection`",
+                    f"{side}_branch={branch!r}",
+                    "Give for example tbnets.CanonicalProjection(256).",
                 )
         sizes = [branch.mean.shape[0] for branch in self._branches]
         if self.embedding_dim > min(sizes):
             raise InputError(
-                "`output_dim` must be at most the features of either side. "
-                f"Received: output_dim={self.embedding_dim}, {sizes[0]} image "
-                f"and {sizes[1]} text features. Lower `output_dim`."
+                "output_dim",
+                "be at most the features of either side",
+                f"output_dim={self.embedding_dim}, {sizes[0]} image and "
+                f"{sizes[1]} text features",
+                "Lower `output_dim`.",
             )
 
     @property
@@ -478,14 +487,17 @@ class CCA(EmbeddingNetwork):
         count = int(found.count.numpy()) if found else 0
         if count < 2:
             raise InputError(
-                "`batches` must hold at least two matching pairs. Received: "
-                f"{count}. Give captions the ids of their images."
+                "batches",
+                "hold at least two matching pairs",
+                f"{count}",
+                "Give captions the ids of their images.",
             )
         if others and not others.count.numpy():
             raise InputError(
-                "`batches` must hold candidates where there is background. "
-                f"Received: none, background={self.background}. Give "
-                "some, or set `background` to 0."
+                "batches",
+                "hold candidates where there is background",
+                f"none, background={self.background}",
+                "Give some, or set `background` to 0.",
             )
         means, images = found.means(), found.covariance(0, 0)
         between, share = found.covariance(0, 1), 1 / (1 + self.background)

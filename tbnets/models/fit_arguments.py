@@ -70,9 +70,11 @@ class CheckedModel(keras.Model):
             TypeError: always.
         """
         raise InputTypeError(
-            "`export` must be `tbnets.export_saved_model`. Received: "
-            f"{type(self).__name__}.export. Call tbnets.export_saved_model("
-            "network, vocabulary, path, image_shape=...)."
+            "export",
+            "be `tbnets.export_saved_model`",
+            f"{type(self).__name__}.export",
+            "Call tbnets.export_saved_model(network, vocabulary, path, "
+            "image_shape=...).",
         )
 
     def _on_finite(self, method, args, kwargs):
@@ -219,8 +221,10 @@ def _shared(model, arguments, name, steps_name):
     is_endless = count == tf.data.INFINITE_CARDINALITY
     if is_endless and not steps:
         raise InputError(
-            f"`{steps_name}` must be given with an endless data set. Received: "
-            "none. Say how many batches are taken."
+            steps_name,
+            "be given with an endless data set",
+            "none",
+            "Say how many batches are taken.",
         )
     steps = steps or (count if count >= 0 else None)
     shares = model.distribute_strategy.experimental_distribute_dataset(data)
@@ -278,9 +282,10 @@ def _epoch(model, run, batches, steps, callbacks, kind="train"):
             if steps is None and logs is not None:
                 break
             raise InputError(
-                f"`{name}` must hold the batches of each epoch. Received: an "
-                f"end after {number} of {steps or 'any'} steps. Repeat the "
-                "data set, or have fewer steps."
+                name,
+                "hold the batches of each epoch",
+                f"an end after {number} of {steps or 'any'} steps",
+                "Repeat the data set, or have fewer steps.",
             ) from error
         end(number, logs)
         if kind == "train" and model.stop_training:
@@ -310,10 +315,11 @@ class FiniteSteps(keras.callbacks.Callback):
             return
         found = " and ".join(f"{key} {value}" for key, value in told.items())
         raise InputError(
-            "`x` must hold finite numbers, and the steps stay finite. Received:"
-            f" {found} after epoch {epoch + 1}; the weights are lost. Look for "
-            "NaN in images and captions, lower the rate, or set "
-            "`gradient_clip_norm`."
+            "x",
+            "hold finite numbers, and the steps stay finite",
+            f"{found} after epoch {epoch + 1}; the weights are lost",
+            "Look for NaN in images and captions, lower the rate, or set "
+            "`gradient_clip_norm`.",
         )
 
 
@@ -395,9 +401,10 @@ def _check_steps(steps, num_batches):
     """Refuses epochs that would begin among the batches of another."""
     if steps not in (None, num_batches):
         raise InputError(
-            "`steps_per_epoch` must be the batches of an epoch, or None, with "
-            f"EpochBatches. Received: steps_per_epoch={steps}, {num_batches} "
-            "batches. Leave it out, or draw from fewer examples."
+            "steps_per_epoch",
+            "be the batches of an epoch, or None, with EpochBatches",
+            f"steps_per_epoch={steps}, {num_batches} batches",
+            "Leave it out, or draw from fewer examples.",
         )
 
 
@@ -406,10 +413,11 @@ def _refuse_targets(arguments):
     for name in ("y", "sample_weight", "class_weight"):
         if arguments.get(name) is not None:
             raise InputError(
-                f"`{name}` must be None: ids in `x` tell what matches, and a "
-                "loss is that of a whole batch. Received: "
-                f"{name} of type {type(arguments[name]).__name__}. Leave it "
-                "out; weigh terms of the loss by `term_weights`."
+                name,
+                "be None: ids in `x` tell what matches, and a loss is that of "
+                "a whole batch",
+                f"{name} of type {type(arguments[name]).__name__}",
+                "Leave it out; weigh terms of the loss by `term_weights`.",
             )
 
 
@@ -425,10 +433,11 @@ def refuse_unheeded(arguments):
     for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
         if arguments.get(name):
             raise InputError(
-                f"`{name}` must be None: a network has no targets to compare "
-                f"outputs with. Received: {name}={arguments[name]!r}. Leave it "
-                "out; losses are `ranking_loss` or `pair_loss`, and "
-                "tbnets.RetrievalMetrics among `callbacks` measures recalls."
+                name,
+                "be None: a network has no targets to compare outputs with",
+                f"{name}={arguments[name]!r}",
+                "Leave it out; losses are `ranking_loss` or `pair_loss`, and "
+                "tbnets.RetrievalMetrics among `callbacks` measures recalls.",
             )
 
 
@@ -448,8 +457,10 @@ def check_arrays(name, arrays, num_words=None):
     """
     if isinstance(arrays, Examples):
         raise InputTypeError(
-            f"`{name}` must be batches or a dict of arrays. Received: Examples."
-            " Draw batches of them: tbnets.EpochBatches(examples, ...)."
+            name,
+            "be batches or a dict of arrays",
+            "Examples",
+            "Draw batches of them: tbnets.EpochBatches(examples, ...).",
         )
     if not isinstance(arrays, Mapping):
         return
@@ -458,9 +469,11 @@ def check_arrays(name, arrays, num_words=None):
         called = f"{name}[{key!r}]"
         if isinstance(array, list | tuple):
             raise InputTypeError(
-                f"`{called}` must be an array. Received: a "
-                f"{type(array).__name__}. Use numpy.asarray; captions become "
-                "ids by `tbnets.Tokenizer(vocabulary)(captions).numpy()`."
+                called,
+                "be an array",
+                f"a {type(array).__name__}",
+                "Use numpy.asarray; captions become ids by "
+                "`tbnets.Tokenizer(vocabulary)(captions).numpy()`.",
             )
         if isinstance(array, tf.Tensor):
             array = array.numpy()
@@ -473,9 +486,12 @@ def check_arrays(name, arrays, num_words=None):
     if counts and (len(set(counts.values())) > 1 or not min(counts.values())):
         found = ", ".join(f"{one} has {count}" for one, count in counts.items())
         raise InputError(
-            f"`{name}` must have as many rows in each array, at least one: an "
-            f"image with one of its captions. Received: {found}. Batches of "
-            "fewer images than captions come by `tbnets.EpochBatches`."
+            name,
+            "have as many rows in each array, at least one: an image with one "
+            "of its captions",
+            f"{found}",
+            "Batches of fewer images than captions come by "
+            "`tbnets.EpochBatches`.",
         )
 
 
@@ -484,9 +500,12 @@ def _refuse_text(called, array):
     kind = getattr(array.dtype, "kind", "")
     if array.dtype == tf.string or (kind and kind in "OSU"):
         raise InputTypeError(
-            f"`{called}` must hold numbers. Received: text. Captions become "
-            "ids by `tbnets.Tokenizer(vocabulary)(captions)`, photos pixels "
-            "by `tbnets.decode_images`, names ids by `numpy.unique`."
+            called,
+            "hold numbers",
+            "text",
+            "Captions become ids by `tbnets.Tokenizer(vocabulary)(captions)`, "
+            "photos pixels by `tbnets.decode_images`, names ids by "
+            "`numpy.unique`.",
         )
 
 
@@ -517,8 +536,10 @@ def checked_inputs(name, inputs, encoder, shape):
         wanted = tf.TensorShape([None, *first, *last])
         if not wanted.is_compatible_with(found):
             raise InputError(
-                f"`{name}` must be of shape {wanted}. Received: {name}.shape="
-                f"{found}. Give what the network was built for."
+                name,
+                f"be of shape {wanted}",
+                f"{name}.shape={found}",
+                "Give what the network was built for.",
             )
     reads_words = isinstance(encoder, TextEncoder) and found.rank == 2
     if reads_words and isinstance(inputs, np.ndarray | tf.Tensor):
@@ -531,8 +552,10 @@ def _check_words(called, words, num_words):
     dtype = tf.as_dtype(words.dtype)
     if not dtype.is_integer:
         raise InputTypeError(
-            f"`{called}` must be integers, ids of words. Received: "
-            f"{dtype.name}. Cast them to int32."
+            called,
+            "be integers, ids of words",
+            f"{dtype.name}",
+            "Cast them to int32.",
         )
     if not tf.executing_eagerly():
         return
@@ -540,7 +563,8 @@ def _check_words(called, words, num_words):
     least, most = words.min(initial=0), words.max(initial=0)
     if least < 0 or most >= num_words:
         raise InputError(
-            f"`{called}` must be ids of words from 0 to {num_words - 1}. "
-            f"Received: {least} to {most}. Use the vocabulary that the network "
-            "was made for."
+            called,
+            f"be ids of words from 0 to {num_words - 1}",
+            f"{least} to {most}",
+            "Use the vocabulary that the network was made for.",
         )

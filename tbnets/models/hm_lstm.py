@@ -139,8 +139,10 @@ class HMLSTM(EmbeddingNetwork):
         size = build_side(shape, self.region_encoder, self.region_branch)
         if size != self.embedding_dim:
             raise InputError(
-                "`region_branch` must end in the size of `image_branch`. "
-                f"Received: {size}, {self.embedding_dim}. Change the last unit."
+                "region_branch",
+                "end in the size of `image_branch`",
+                f"{size}, {self.embedding_dim}",
+                "Change the last unit.",
             )
 
     @property

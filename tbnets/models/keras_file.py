@@ -75,6 +75,8 @@ def _check_sizes(path):
         )
     except Exception as error:  # Of zip archives and HDF5, of several kinds.
         raise InputError(
-            "`path` must be a `.keras` file as `model.save` writes it. "
-            f"Received: path={path} ({error}). Save the model again."
+            "path",
+            "be a `.keras` file as `model.save` writes it",
+            f"path={path} ({error})",
+            "Save the model again.",
         ) from error

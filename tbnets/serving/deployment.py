@@ -122,9 +122,10 @@ def _answer(request, signature):
         signature(**tensors)
     except tf.errors.OpError as error:
         raise InputError(
-            f"`{request.model_spec.signature_name}` must answer requests to "
-            f"warm up by. Received: {protocol.refusal(error)}. Leave it out: "
-            "--signatures names those to keep."
+            request.model_spec.signature_name,
+            "answer requests to warm up by",
+            f"{protocol.refusal(error)}",
+            "Leave it out: --signatures names those to keep.",
         ) from error
 
 
@@ -181,9 +182,11 @@ def check_name(name):
     """
     if not _NAME.fullmatch(name):
         raise InputError(
-            "`output` must be a folder called as the model shall be: a letter, "
-            "then letters, digits and _.- between them, 63 at most. Received: "
-            f"output={name}. Choose another name."
+            "output",
+            "be a folder called as the model shall be: a letter, then "
+            "letters, digits and _.- between them, 63 at most",
+            f"output={name}",
+            "Choose another name.",
         )
 
 

@@ -74,9 +74,10 @@ def two_branch_endpoints(
     """
     if not isinstance(image_shape, tuple | list):
         raise InputError(
-            "`image_shape` must be the shape of one image. Received: "
-            f"image_shape={image_shape!r}. Write (feature_dim,) or (size, "
-            "size, 3)."
+            "image_shape",
+            "be the shape of one image",
+            f"image_shape={image_shape!r}",
+            "Write (feature_dim,) or (size, size, 3).",
         )
     tokenizer = bounded(tokenizer)
     spec = text_spec(tokenizer, text_dim)
@@ -335,8 +336,10 @@ def add_search(index):
     """
     if not len(index):
         raise InputError(
-            "`index` must hold an embedding. Received: index="
-            f"{index.path}, which is empty. Put photos into it."
+            "index",
+            "hold an embedding",
+            f"index={index.path}, which is empty",
+            "Put photos into it.",
         )
     index.store.verify()
     check_finite(index.store)
@@ -344,9 +347,10 @@ def add_search(index):
     def add(served):
         if not served.has("embed_text", "embed_image"):
             raise InputError(
-                "`model` must be a network for whole images. Received: "
-                f"{served.path}, which has {sorted(served.signatures)}. Take "
-                "another, or export without an index."
+                "model",
+                "be a network for whole images",
+                f"{served.path}, which has {sorted(served.signatures)}",
+                "Take another, or export without an index.",
             )
         index.check_embedded_by(about(served))
         [spec] = served.inputs("embed_text").values()
@@ -539,10 +543,11 @@ def text_spec(tokenizer, text_dim, name="captions"):
     """
     if (tokenizer is None) == (text_dim is None):
         raise InputError(
-            "`text_dim` must be given where there is no vocabulary, and only "
-            f"there. Received: text_dim={text_dim} and "
-            f"{'no' if tokenizer is None else 'a'} vocabulary. Pass the one "
-            "that the network was trained with."
+            "text_dim",
+            "be given where there is no vocabulary, and only there",
+            f"text_dim={text_dim} and {('no' if tokenizer is None else 'a')} "
+            "vocabulary",
+            "Pass the one that the network was trained with.",
         )
     if tokenizer is None:
         return tf.TensorSpec([None, text_dim], tf.float32, "text_features")

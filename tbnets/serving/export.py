@@ -194,17 +194,20 @@ def _check_reader(model, tokenizer):
     """Refuses what reads captions otherwise than the network was trained."""
     if not hasattr(model, "embed_text"):
         raise InputTypeError(
-            "`model` must be a network, with `embed_images` and `embed_text`. "
-            f"Received: model of type {type(model).__name__}. It comes first, "
-            "then the vocabulary."
+            "model",
+            "be a network, with `embed_images` and `embed_text`",
+            f"model of type {type(model).__name__}",
+            "It comes first, then the vocabulary.",
         )
     if tokenizer is None:
         return
     advice = "Give the vocabulary that the network was trained with."
     if not hasattr(tokenizer, "vocabulary"):
         raise InputTypeError(
-            "`vocabulary` must be a Vocabulary or what reads captions by one. "
-            f"Received: vocabulary of type {type(tokenizer).__name__}. {advice}"
+            "vocabulary",
+            "be a Vocabulary or what reads captions by one",
+            f"vocabulary of type {type(tokenizer).__name__}",
+            f"{advice}",
         )
     reader = getattr(model, "text_encoder", None)
     reader = reader or getattr(model, "text_branch", None)
@@ -213,8 +216,10 @@ def _check_reader(model, tokenizer):
     told = isinstance(tokenizer, Tokenizer) and isinstance(known, int)
     if told and known != tokenizer.vocabulary.size:
         raise InputError(
-            "`vocabulary` must have the words that `text_encoder` reads. "
-            f"Received: {tokenizer.vocabulary.size} words for {known}. {advice}"
+            "vocabulary",
+            "have the words that `text_encoder` reads",
+            f"{tokenizer.vocabulary.size} words for {known}",
+            f"{advice}",
         )
 
 

@@ -93,14 +93,17 @@ def search(
     if not model.has(needed, "embed_text"):
         other = "; this one has `find`" if model.has("embed_phrases") else ""
         raise InputError(
-            "`search` must be asked of a network for whole images. Received: "
-            f"{model.path}, which has {sorted(model.signatures)}. "
-            f'Load tbnets.zoo.load("flickr8k_photos"){other}.'
+            "search",
+            "be asked of a network for whole images",
+            f"{model.path}, which has {sorted(model.signatures)}",
+            f'Load tbnets.zoo.load("flickr8k_photos"){other}.',
         )
     if images is None and (len(like) or not model.has("search")):
         raise InputError(
-            "`images` must be what is searched: a folder, photos or their "
-            "embeddings. Received: None. Name for example images='photos'."
+            "images",
+            "be what is searched: a folder, photos or their embeddings",
+            "None",
+            "Name for example images='photos'.",
         )
     for name, values in (("queries", queries), ("like", like)):
         if not (isinstance(values, np.ndarray) and values.ndim):
@@ -159,8 +162,10 @@ def _gallery(model, images, cache):
         folder = pathlib.Path(images)
         if not takes_photos:
             raise InputError(
-                "`images` must be features of images. Received: a folder, "
-                f"{folder}, and the model takes no photos. Give an array."
+                "images",
+                "be features of images",
+                f"a folder, {folder}, and the model takes no photos",
+                "Give an array.",
             )
         names, embeddings = photo_index.embed_folder(model, folder, cache)
         return [str(folder / name) for name in names], embeddings
@@ -168,9 +173,11 @@ def _gallery(model, images, cache):
         images = np.asarray(images)
         if images.shape[1] != model.embedding_dim:
             raise InputError(
-                "`images` must be photos, or what `embed_images` returned: "
-                f"[n, {model.embedding_dim}]. Received: an array of shape "
-                f"{images.shape}. Put a single photo into a list."
+                "images",
+                "be photos, or what `embed_images` returned: [n, "
+                f"{model.embedding_dim}]",
+                f"an array of shape {images.shape}",
+                "Put a single photo into a list.",
             )
         check_finite("images", images)
         return range(len(images)), images
@@ -218,9 +225,11 @@ def _inside(boxes, photo):
     if outside.size:
         row = outside[0]
         raise InputError(
-            "`boxes` must lie in the photo. Received: "
+            "boxes",
+            "lie in the photo",
             f"boxes[{row}]={boxes[row].tolist()} for a photo of {width} x "
-            f"{height} pixels. Give x_min, y_min, x_max, y_max."
+            f"{height} pixels",
+            "Give x_min, y_min, x_max, y_max.",
         )
     return boxes.astype(np.float32)
 
@@ -271,10 +280,11 @@ def find(  # noqa: PLR0913  (a choice is three of them)
     """
     if not model.has("embed_phrases"):
         raise InputError(
-            "`find` must be asked of a network of phrase localization. "
-            f"Received: {model.path}, which has {sorted(model.signatures)}. "
+            "find",
+            "be asked of a network of phrase localization",
+            f"{model.path}, which has {sorted(model.signatures)}",
             'Load tbnets.zoo.load("entities_localization"); this one has '
-            "`search`."
+            "`search`.",
         )
     top = checked_number("top", top, 1, whole=True)
     given = choice, choice_temperature, choice_area_exponent

@@ -110,8 +110,10 @@ class IndexWriter:
         extraction = manifest.extraction
         if not is_kind(extraction[NOTES], dict[str, str]):
             raise InputError(
-                "`notes` must be a dict of strings. Received: notes="
-                f"{shown(notes)}. Write its values as text."
+                "notes",
+                "be a dict of strings",
+                f"notes={shown(notes)}",
+                "Write its values as text.",
             )
         has_folder = self.path.exists()
         if not (self.path / MANIFEST).exists():
@@ -128,9 +130,11 @@ class IndexWriter:
         for name, value in told.items():
             if value not in (None, getattr(held, name)):
                 raise InputError(
-                    f"`{name}` must be that of the index. Received: {name}="
-                    f"{value!r} for {self.path}, which holds "
-                    f"{getattr(held, name)}. Choose another folder."
+                    name,
+                    "be that of the index",
+                    f"{name}={value!r} for {self.path}, which holds "
+                    f"{getattr(held, name)}",
+                    "Choose another folder.",
                 )
         self._manifest = dataclasses.replace(
             store.manifest, extraction=extraction, complete=True
@@ -211,8 +215,10 @@ class IndexWriter:
         ids = _listed(list(ids) if isinstance(ids, Set) else ids)
         if put := self._seen.intersection(ids):
             raise InputError(
-                "`ids` must be of rows that are not put. Received: "
-                f"{min(put)!r}. Leave it out of one of the two."
+                "ids",
+                "be of rows that are not put",
+                f"{min(put)!r}",
+                "Leave it out of one of the two.",
             )
         rows = self._store.rows(ids)
         self._gone[rows] = True

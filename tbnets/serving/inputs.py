@@ -163,8 +163,10 @@ def _encoded(argument, values):
             encoded.append(value.encode() if isinstance(value, str) else value)
         except UnicodeEncodeError as error:
             raise InputError(
-                f"`{name}` must be text. Received: {name}={value!r}, which "
-                f"UTF-8 has no bytes for. {advice}"
+                name,
+                "be text",
+                f"{name}={value!r}, which UTF-8 has no bytes for",
+                f"{advice}",
             ) from error
     return encoded
 

@@ -53,8 +53,10 @@ def copy_halved(variables):
         if not bool(tf.reduce_all(tf.math.is_finite(values))):
             largest = float(tf.reduce_max(tf.abs(variable)))
             raise InputError(
-                "`half_precision` must come with weights of at most 65504. "
-                f"Received: {variable.name} with {largest:g}. Export without."
+                "half_precision",
+                "come with weights of at most 65504",
+                f"{variable.name} with {largest:g}",
+                "Export without.",
             )
         name = variable.name.partition(":")[0]
         halves[id(variable)] = tf.Variable(values, trainable=False, name=name)
@@ -145,9 +147,11 @@ class _Rewriter:
                 continue
             if places and not _CALLS.fullmatch(node.op):
                 raise InputError(
-                    "`half_precision` must come with a graph that reads its "
-                    f"weights by {', '.join(_READS)}. Received: {node.name}, a "
-                    f"{node.op}. Export without."
+                    "half_precision",
+                    "come with a graph that reads its weights by "
+                    f"{', '.join(_READS)}",
+                    f"{node.name}, a {node.op}",
+                    "Export without.",
                 )
             before = node.op.endswith(("If", "Case"))
             places = tuple(i - before for i in places)
@@ -283,9 +287,11 @@ def check_ops(name, graph_def):
     unknown = sorted(op for op in ops if not is_allowed(op))
     if unknown:
         raise InputError(
-            f"`{name}` must be a graph of ops that compute and no more, "
-            f"TensorFlow's own and those of TF Text 2.12.1. Received: {unknown}"
-            ". Replace what makes these ops in the model."
+            name,
+            "be a graph of ops that compute and no more, TensorFlow's own and "
+            "those of TF Text 2.12.1",
+            f"{unknown}",
+            "Replace what makes these ops in the model.",
         )
 
 

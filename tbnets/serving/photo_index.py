@@ -84,9 +84,10 @@ def about(model):
     """
     if not os.path.isdir(model.path):
         raise InputError(
-            "`model` must be one at hand, whose files tell which it is. "
-            f"Received: model={model.path}, of which there are none here. Name "
-            "its folder, or that of the zoo."
+            "model",
+            "be one at hand, whose files tell which it is",
+            f"model={model.path}, of which there are none here",
+            "Name its folder, or that of the zoo.",
         )
     beside = pathlib.Path(model.path).parent
     if (beside / IDENTITY).is_file() and (beside / CHECKSUMS).is_file():
@@ -258,8 +259,10 @@ def embed_photos(
         _note(line)
     if len(broken) == len(paths):
         raise InputError(
-            "`images` must hold a photo that can be decoded. Received: images="
-            f"{folder}, where none can. See the reasons above."
+            "images",
+            "hold a photo that can be decoded",
+            f"images={folder}, where none can",
+            "See the reasons above.",
         )
     rows = {n: e.embedding for n, e in entries.items() if not faults[n]}
     # Of many rows far faster than `np.stack`.

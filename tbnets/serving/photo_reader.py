@@ -200,9 +200,10 @@ def limit_pixels(endpoints, max_pixels):
     if photos is None or photos.is_traced:
         fault = "takes none" if photos is None else "was exported before"
         raise InputError(
-            "`max_pixels` must come with a model that takes photos, and with "
-            f"new endpoints. Received: max_pixels={max_pixels}, and one that "
-            f"{fault}. Leave it out, or build the endpoints again."
+            "max_pixels",
+            "come with a model that takes photos, and with new endpoints",
+            f"max_pixels={max_pixels}, and one that {fault}",
+            "Leave it out, or build the endpoints again.",
         )
     photos.max_pixels = max_pixels
 

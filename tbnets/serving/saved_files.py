@@ -92,9 +92,10 @@ def load(path, trust=False):
     _check_files(path, metadata)
     if not trust and (foreign := foreign_ops(read_graphs(path))):
         raise InputError(
-            "`path` must be a SavedModel whose ops compute and no more. "
-            f"Received: path='{path}' with {foreign}, which may write files. "
-            "If you trust who made it: --trust, load_saved_model(trust=True)."
+            "path",
+            "be a SavedModel whose ops compute and no more",
+            f"path='{path}' with {foreign}, which may write files",
+            "If you trust who made it: --trust, load_saved_model(trust=True).",
         )
     try:
         root = tf.saved_model.load(str(path))
@@ -102,8 +103,10 @@ def load(path, trust=False):
         raise _failed(path, error) from error
     if not root.signatures:
         raise InputError(
-            "`path` must be a SavedModel exported by tbnets. Received: "
-            f"path='{path}' without signatures. Export the run again."
+            "path",
+            "be a SavedModel exported by tbnets",
+            f"path='{path}' without signatures",
+            "Export the run again.",
         )
     return path, root, metadata
 
@@ -124,8 +127,10 @@ def read_graphs(path):
     size = file.stat().st_size
     if size > MOST_GRAPH_BYTES:
         raise InputError(
-            f"`path` must hold a graph of at most {MOST_GRAPH_BYTES} bytes. "
-            f"Received: {file} of {size}. Keep weights in variables."
+            "path",
+            f"hold a graph of at most {MOST_GRAPH_BYTES} bytes",
+            f"{file} of {size}",
+            "Keep weights in variables.",
         )
     try:
         model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
@@ -237,6 +242,8 @@ def _failed(path, error):
 
 def _damaged(path, problem):
     return InputError(
-        "`path` must be a whole SavedModel. Received: "
-        f"path='{path}', {problem}. {_CURE}"
+        "path",
+        "be a whole SavedModel",
+        f"path='{path}', {problem}",
+        f"{_CURE}",
     )

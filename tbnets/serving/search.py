@@ -178,9 +178,10 @@ def rank(model, queries, like, embeddings, top):
     """
     if len(like) and model.has("compare"):
         raise InputError(
-            "`like` must be asked of a network whose embeddings have cosines. "
-            f"Received: {model.path}, which learned to compare images with "
-            "texts alone. Take an embedding network, or ask by sentences."
+            "like",
+            "be asked of a network whose embeddings have cosines",
+            f"{model.path}, which learned to compare images with texts alone",
+            "Take an embedding network, or ask by sentences.",
         )
 
     def closest(rows, similarities):

@@ -171,10 +171,12 @@ class SearchIndex:
         if _as_json(model) != self.embedded_by:
             name = self.notes.get("model")
             raise InputError(
-                "`index` must hold embeddings of the model that is asked. "
-                f"Received: index={self.path}, which holds those of "
+                "index",
+                "hold embeddings of the model that is asked",
+                f"index={self.path}, which holds those of "
                 f"{name or 'another'}, {shown(self.embedded_by)}, for "
-                f"{shown(model)}. Ask that model, or make another index."
+                f"{shown(model)}",
+                "Ask that model, or make another index.",
             )
 
     def checked(self, queries: Array, k: int) -> tuple[np.ndarray, int]:
@@ -305,9 +307,10 @@ def check_is_index(store):
     is_index = EMBEDDED_BY in store.extraction and store.kind == "images"
     if not is_index or not is_kind(notes, dict[str, str]):
         raise InputError(
-            "`index` must be the folder of a search index. Received: index="
-            f"{store.path}, a feature store of something else. Make one by "
-            "tbnets index."
+            "index",
+            "be the folder of a search index",
+            f"index={store.path}, a feature store of something else",
+            "Make one by tbnets index.",
         )
 
 
@@ -354,8 +357,10 @@ def build(path):
         return
     if not len(index):
         raise InputError(
-            "`--approximate` must come with rows. Received: the empty index "
-            f"{index.path}. Put photos into it."
+            "--approximate",
+            "come with rows",
+            f"the empty index {index.path}",
+            "Put photos into it.",
         )
     cells = max(1, len(index) // _ROWS_A_CELL)
     made = faiss.index_factory(
@@ -396,9 +401,10 @@ class ApproximateIndex(SearchIndex):
         """
         if similarities is not None:
             raise InputError(
-                "`--approximate` must be asked of a network whose embeddings "
-                f"have cosines. Received: {self.path} of one that learned to "
-                "compare. Leave it out."
+                "--approximate",
+                "be asked of a network whose embeddings have cosines",
+                f"{self.path} of one that learned to compare",
+                "Leave it out.",
             )
         queries, k = self.checked(queries, k)
         count = min(k, len(self))

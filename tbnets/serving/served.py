@@ -83,9 +83,11 @@ class Served:
         """
         if not self.has(name):
             raise InputError(
-                f"`signature` must be one of {sorted(self.signatures)}. "
-                f"Received: signature={name!r} of {self.path}. What begins "
-                "with a photo comes by tools/export.py --cnn_weights=imagenet."
+                "signature",
+                f"be one of {sorted(self.signatures)}",
+                f"signature={name!r} of {self.path}",
+                "What begins with a photo comes by tools/export.py "
+                "--cnn_weights=imagenet.",
             )
         return self.signatures[name].structured_input_signature[1]
 
@@ -124,8 +126,10 @@ class Served:
         specs = self.inputs(signature)
         if specs.keys() != inputs.keys():
             raise InputError(
-                f"`inputs` must be those of {signature}, {sorted(specs)}. "
-                f"Received: {sorted(inputs)}. Give each by its name."
+                "inputs",
+                f"be those of {signature}, {sorted(specs)}",
+                f"{sorted(inputs)}",
+                "Give each by its name.",
             )
         for name, value in inputs.items():
             inputs[name] = as_input(name, specs[name], value)
@@ -201,8 +205,10 @@ class Served:
         for row, reason in enumerate(reasons):
             if reason:
                 raise InputError(
-                    f"`images` must be whole photos: {KINDS}. Received: "
-                    f"images[{row}], which {reason}. Leave it out."
+                    "images",
+                    f"be whole photos: {KINDS}",
+                    f"images[{row}], which {reason}",
+                    "Leave it out.",
                 )
         return embeddings
 

@@ -103,9 +103,10 @@ def put_together(source, path):
             features = open_photo_features(made_by, "imagenet")
         except (KeyError, TypeError) as error:
             raise InputError(
-                "`source` must tell which networks made its features. "
-                f"Received: source={source}, without {error}. Export it from "
-                "a run on feature stores of photos."
+                "source",
+                "tell which networks made its features",
+                f"source={source}, without {error}",
+                "Export it from a run on feature stores of photos.",
             ) from error
         return begin_with_photos(served, features)
 
@@ -356,8 +357,10 @@ def check_name(name: str, argument: str = "name") -> None:
     """Refuses what is no name of a model; the argument is what gave it."""
     if name not in names():
         raise InputError(
-            f"`{argument}` must be one of the zoo's. Received: {argument}="
-            f"{name!r}. {_known()}"
+            argument,
+            "be one of the zoo's",
+            f"{argument}={name!r}",
+            f"{_known()}",
         )
 
 

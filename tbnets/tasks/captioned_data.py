@@ -58,9 +58,11 @@ def start_at_photo(settings: Settings, cnn_weights):
         return settings
     if settings.image_encoder != "features":
         raise InputError(
-            "`--cnn_weights` must come with a run on --image_features. "
-            f"Received: --cnn_weights={cnn_weights} with --image_encoder="
-            f"{settings.image_encoder}, which takes photos. Leave it out."
+            "--cnn_weights",
+            "come with a run on --image_features",
+            f"--cnn_weights={cnn_weights} with "
+            f"--image_encoder={settings.image_encoder}, which takes photos",
+            "Leave it out.",
         )
     weights = hub.placed(cnn_weights)
     # A word is no file, whatever lies in the current folder.
@@ -93,11 +95,12 @@ def photo_reader(made_by, weights):
         is_plain = of_regions or "regions" not in part
         if "cnn" not in part or not is_plain:
             raise InputError(
-                "`--cnn_weights` must come with features that tools/"
-                "extract_image_features.py made, of whole photos or of regions "
-                f"by roi_average. Received: {part.get('regions', 'some')}, "
-                "which do not tell what made them, or are of regions of "
-                "several stores. Extract them anew, or leave --cnn_weights out."
+                "--cnn_weights",
+                "come with features that tools/extract_image_features.py "
+                "made, of whole photos or of regions by roi_average",
+                f"{part.get('regions', 'some')}, which do not tell what made "
+                "them, or are of regions of several stores",
+                "Extract them anew, or leave --cnn_weights out.",
             )
     opened = open_averaged_features if of_regions else open_photo_features
     return opened(made_by, weights)
@@ -205,10 +208,11 @@ class CaptionedData(TaskData):
                 other = {key: other.get(key, one[key]) for key in one}
                 if lines := extraction_differences(one, other, where, item):
                     raise InputError(
-                        f"`--{flag}` must name a recipe that says what it did "
-                        f"when the run began. Received: --{flag}={item}, which "
-                        f"differs: {'; '.join(lines)}. Restore it, or start a "
-                        "new --run_dir."
+                        f"--{flag}",
+                        "name a recipe that says what it did when the run "
+                        "began",
+                        f"--{flag}={item}, which differs: {'; '.join(lines)}",
+                        "Restore it, or start a new --run_dir.",
                     )
 
     def notes(self, fitted):

@@ -232,11 +232,13 @@ def build_cca(settings: Settings, fitted):
         texts.text_encoder == "mean" and frozen
     ):
         raise InputError(
-            "`--text_encoder` must be features with --model=cca, which takes "
-            "no gradient, or mean of vectors that stay. Received: "
-            f"--text_encoder={texts.text_encoder}. Leave it out, or add "
-            "--text_encoder=features --text_features=features/tfidf.flags; or "
-            "name --word_vectors and --word_vectors_training=frozen."
+            "--text_encoder",
+            "be features with --model=cca, which takes no gradient, or mean "
+            "of vectors that stay",
+            f"--text_encoder={texts.text_encoder}",
+            "Leave it out, or add --text_encoder=features "
+            "--text_features=features/tfidf.flags; or name --word_vectors and "
+            "--word_vectors_training=frozen.",
         )
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy("float32")
@@ -302,9 +304,10 @@ def first_hard_epoch(settings: Settings):
     last = phrases.hard_negative_epochs if phrases else 0
     if last and last >= epochs:
         raise InputError(
-            "`--hard_negative_epochs` must be below --epochs: who has learned "
-            f"nothing knows nothing hard. Received: {last} of {epochs} epochs. "
-            "Lower it, or raise --epochs."
+            "--hard_negative_epochs",
+            "be below --epochs: who has learned nothing knows nothing hard",
+            f"{last} of {epochs} epochs",
+            "Lower it, or raise --epochs.",
         )
     return epochs - last if last else None
 

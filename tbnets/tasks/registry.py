@@ -31,9 +31,10 @@ def settings_of(record) -> Settings:
     tasks = COMPOSED.get(record["model"], TASKS)
     if record["task"] not in tasks:
         raise InputError(
-            f"`--task` must be {' or '.join(tasks)} with --model="
-            f"{record['model']}. Received: --task={record['task']}. Change "
-            "one of them."
+            "--task",
+            f"be {' or '.join(tasks)} with --model={record['model']}",
+            f"--task={record['task']}",
+            "Change one of them.",
         )
     task, model = TASKS[record["task"]], BUILDERS[record["model"]]
     groups = {*BASE, *task.flag_groups, *model.flag_groups}

@@ -64,28 +64,35 @@ def check_run_folder(run_dir, resume):
     """
     if not run_dir:
         raise InputError(
-            "`--run_dir` must name a folder. Received: --run_dir=. Set for "
-            "example --run_dir=runs/first."
+            "--run_dir",
+            "name a folder",
+            "--run_dir=",
+            "Set for example --run_dir=runs/first.",
         )
     folder = pathlib.Path(run_dir)
     signs = folder / SETTINGS_FILE, checkpoint_path(folder, "last")
     is_run = any(map(os.path.exists, signs))
     if resume and not is_run:
         raise InputError(
-            f"`--resume` must come with a run. Received: --run_dir={folder}, "
-            "which holds none; leave --resume out to start a run there."
+            "--resume",
+            "come with a run",
+            f"--run_dir={folder}, which holds none; leave --resume out to "
+            "start a run there",
         )
     if folder.exists() and not folder.is_dir():
         raise InputError(
-            f"`--run_dir` must be a folder. Received: --run_dir={folder}, "
-            "which is a file. Name another."
+            "--run_dir",
+            "be a folder",
+            f"--run_dir={folder}, which is a file",
+            "Name another.",
         )
     others = [] if is_run else _of_others(folder)
     if others:
         raise InputError(
-            "`--run_dir` must be a new or empty folder, or that of a run. "
-            f"Received: --run_dir={folder}, which holds {', '.join(others[:3])}"
-            f". Name another, for example --run_dir={folder / 'run'}."
+            "--run_dir",
+            "be a new or empty folder, or that of a run",
+            f"--run_dir={folder}, which holds {', '.join(others[:3])}",
+            f"Name another, for example --run_dir={folder / 'run'}.",
         )
     return folder
 
@@ -106,9 +113,10 @@ def check_untrained(folder):
     """
     if checkpoint_path(folder, "last").exists():
         raise InputError(
-            "`--run_dir` must be a new folder. Received: "
-            f"--run_dir={folder}, which holds a run. Add --resume to continue "
-            "it, or choose another folder."
+            "--run_dir",
+            "be a new folder",
+            f"--run_dir={folder}, which holds a run",
+            "Add --resume to continue it, or choose another folder.",
         )
 
 
@@ -360,8 +368,10 @@ def open_run(
     path = checkpoint_path(run_dir, checkpoint)
     if not path.exists():
         raise InputError(
-            "`run_dir` must hold a finished epoch. Received: "
-            f"run_dir={run_dir}, without {path}. Let it train longer."
+            "run_dir",
+            "hold a finished epoch",
+            f"run_dir={run_dir}, without {path}",
+            "Let it train longer.",
         )
     kept = checkpoints.read_checkpoint(path)
     state = kept.state

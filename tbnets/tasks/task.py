@@ -72,10 +72,10 @@ def check_same_words(fitted, before, path):
     now, then = fitted.get("words"), before.get("words")
     if now != then:
         raise InputError(
-            "`--captions` must give the vocabulary the run was started "
-            f"with. Received: {len(now or [])} words, {path} has "
-            f"{len(then or [])}. Restore the training captions, or start "
-            "a new --run_dir."
+            "--captions",
+            "give the vocabulary the run was started with",
+            f"{len(now or [])} words, {path} has {len(then or [])}",
+            "Restore the training captions, or start a new --run_dir.",
         )
 
 
@@ -155,8 +155,10 @@ class Scores:
             ValueError: there are no queries that a bank could be of.
         """
         raise InputError(
-            "`--query_bank` must come with runs of images and captions. "
-            f"Received: scores of {self.what}. Leave it out."
+            "--query_bank",
+            "come with runs of images and captions",
+            f"scores of {self.what}",
+            "Leave it out.",
         )
 
     def pair_scores(self, records):
@@ -176,8 +178,10 @@ class Scores:
 
     def _do_not_add_up(self):
         return InputError(
-            "`--combine_with` must come with runs whose scores add up. "
-            f"Received: scores of {self.what}. Leave it out."
+            "--combine_with",
+            "come with runs whose scores add up",
+            f"scores of {self.what}",
+            "Leave it out.",
         )
 
     def pictures(self):
@@ -274,10 +278,11 @@ def check_same_examples(records, others, names=_SAME):
         for row, (one, other) in enumerate(itertools.zip_longest(*both)):
             if one != other:
                 raise InputError(
-                    "`--combine_with` must be a run on the same images and "
-                    f"captions. Received: in split {records.split} other "
-                    f"{name}, {shown(one)} and {shown(other)} in row {row}. "
-                    "Evaluate both on one captions file and split."
+                    "--combine_with",
+                    "be a run on the same images and captions",
+                    f"in split {records.split} other {name}, {shown(one)} and "
+                    f"{shown(other)} in row {row}",
+                    "Evaluate both on one captions file and split.",
                 )
 
 
@@ -511,9 +516,11 @@ class Task:
         """
         if queries and not self.exporter.answers_queries:
             raise InputError(
-                "`--example_query` must come with a task that answers queries. "
-                f"Received: --example_query={queries[0]} with "
-                f"--task={self.settings.run.task}. Leave it out."
+                "--example_query",
+                "come with a task that answers queries",
+                f"--example_query={queries[0]} with "
+                f"--task={self.settings.run.task}",
+                "Leave it out.",
             )
         self.data.check(queries)
 

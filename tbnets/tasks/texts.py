@@ -73,9 +73,11 @@ class Texts:
         if self._of_trees:
             if self.settings.training and self.settings.training.jit_compile:
                 raise InputError(
-                    "`--jit_compile` must be false with --text_encoder=h_lstm, "
-                    "which XLA does not compile. Received: --jit_compile=True. "
-                    "Leave it out."
+                    "--jit_compile",
+                    "be false with --text_encoder=h_lstm, which XLA does not "
+                    "compile",
+                    "--jit_compile=True",
+                    "Leave it out.",
                 )
             for split in splits:
                 self._data.split(split).trees()
@@ -85,10 +87,11 @@ class Texts:
         made_by = self._train.texts.features.made_by
         if queries and "encoder_sha256" not in made_by:
             raise InputError(
-                "`--example_query` must come with a model that takes captions. "
-                f"Received: --example_query={queries[0]} with --text_features "
-                "of an unknown encoder. Leave it out, or make them by "
-                "tools/extract_text_features.py."
+                "--example_query",
+                "come with a model that takes captions",
+                f"--example_query={queries[0]} with --text_features of an "
+                "unknown encoder",
+                "Leave it out, or make them by tools/extract_text_features.py.",
             )
         if self.settings.run.export and not self.settings.frozen_text_preset:
             fitted = {"words": [], "text_features_made_by": made_by}
@@ -114,9 +117,10 @@ class Texts:
             check_ops("tokeniser", tokenizer.graph_def())
         except InputError as error:
             raise InputError(
-                f"`--{flag}` must be a preset whose tokeniser TensorFlow "
-                f"Serving knows, as the model is exported. Received: --{flag}="
-                f"{value}: {error} Add --noexport."
+                f"--{flag}",
+                "be a preset whose tokeniser TensorFlow Serving knows, as the "
+                "model is exported",
+                f"--{flag}={value}: {error} Add --noexport",
             ) from error
 
     def fit(self):
@@ -228,10 +232,11 @@ class Texts:
         """Returns it; refuses another than the run began with."""
         if fitted["text_encoder_made_by"] != self._reads_by:
             raise InputError(
-                "`--text_encoder` must be the preset that the run began with. "
-                "Received: --text_encoder="
-                f"{self.settings.texts.text_encoder}, which reads words "
-                "otherwise now. Put the right one back."
+                "--text_encoder",
+                "be the preset that the run began with",
+                f"--text_encoder={self.settings.texts.text_encoder}, which "
+                "reads words otherwise now",
+                "Put the right one back.",
             )
         return self._tokenizer
 

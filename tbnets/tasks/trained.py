@@ -88,10 +88,12 @@ class Trained(NamedTuple):
             if array is None or array.shape != shape:
                 found = "none" if array is None else f"one of {array.shape}"
                 raise InputError(
-                    "`--from` must be a model of such inputs as the run's. "
-                    f"Received: --from={self.name} with {found} where the run "
-                    f"has {'/'.join(name)} of {shape}. Give it features of "
-                    "the kind that it was trained on, or train anew."
+                    "--from",
+                    "be a model of such inputs as the run's",
+                    f"--from={self.name} with {found} where the run has "
+                    f"{'/'.join(name)} of {shape}",
+                    "Give it features of the kind that it was trained on, or "
+                    "train anew.",
                 )
             arrays[name] = array
         for name, variable in variables.items():
@@ -198,16 +200,19 @@ def _settings(name, record, path):
     """Returns the settings of a model that can be trained on."""
     if record is None:
         raise InputError(
-            "`--from` must be a model that was exported from a run. Received: "
-            f"--from={name}, which does not tell its settings. Name the folder "
-            "of the run."
+            "--from",
+            "be a model that was exported from a run",
+            f"--from={name}, which does not tell its settings",
+            "Name the folder of the run.",
         )
     settings = settings_of_model(record, path)
     if settings.optimizer is None:
         raise InputError(
-            "`--from` must be a model that learns step by step. Received: "
+            "--from",
+            "be a model that learns step by step",
             f"--from={name}, of --model={settings.run.model}, which is solved "
-            "for at once. Train it anew."
+            "for at once",
+            "Train it anew.",
         )
     return settings
 

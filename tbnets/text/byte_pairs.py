@@ -61,8 +61,10 @@ class BytePairs(tf.Module):
             special_ids = [vocabulary[one] for one in specials]
         except (KeyError, ValueError) as error:
             raise InputError(
-                "`vocabulary` must have every byte and all that `merges` make. "
-                f"Received: {error} without. Take both from one preset."
+                "vocabulary",
+                "have every byte and all that `merges` make",
+                f"{error} without",
+                "Take both from one preset.",
             ) from error
         self._padding = 1 + max(vocabulary.values())
         self._base = self._padding + 1

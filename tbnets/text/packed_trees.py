@@ -256,8 +256,10 @@ class TreeRows(PaddedRows):
             shape = np.shape(array)
             if len(shape) != 2 or shape[1] != len(FIELDS):
                 raise InputError(
-                    f"`arrays[{row}]` must be of shape (nodes, {len(FIELDS)}). "
-                    f"Received: {shape}. `tbnets.tree_arrays` makes them."
+                    f"arrays[{row}]",
+                    f"be of shape (nodes, {len(FIELDS)})",
+                    f"{shape}",
+                    "`tbnets.tree_arrays` makes them.",
                 )
         nodes = np.concatenate([empty, *arrays])
         super().__init__(nodes, [len(array) for array in arrays])
@@ -281,8 +283,10 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
     rows = tf.convert_to_tensor(rows)
     if not rows.shape.is_compatible_with((None, None, len(FIELDS))):
         raise InputError(
-            f"`rows` must be of shape (trees, nodes, {len(FIELDS)}). Received: "
-            f"{rows.shape}. `tbnets.TreeRows` makes batches of trees."
+            "rows",
+            f"be of shape (trees, nodes, {len(FIELDS)})",
+            f"{rows.shape}",
+            "`tbnets.TreeRows` makes batches of trees.",
         )
     with tf.name_scope(XLA_REFUSED):
         is_node = rows[:, :, LEVEL] > 0

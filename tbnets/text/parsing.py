@@ -306,9 +306,10 @@ def _parsed(captions, name, processes):
         yield from pool.map(_parse, captions, chunksize=CHUNK)
     except BrokenProcessPool as error:
         raise InputError(
-            "`processes` must have the memory that they need. Received: "
-            f"processes={processes}, one of which was killed. Parse again with "
-            "fewer: with a cache it goes on where it was."
+            "processes",
+            "have the memory that they need",
+            f"processes={processes}, one of which was killed",
+            "Parse again with fewer: with a cache it goes on where it was.",
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

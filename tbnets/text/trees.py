@@ -167,9 +167,10 @@ def read_tree(text: str, name: str = "") -> Tree:
     except InputError as error:
         of = f" of caption {name}" if name else ""
         raise InputError(
-            "`text` must be one tree in brackets, such as (NP (DT a) (NN "
-            f"dog)). Received: text={shown(text)}{of}, where {error}. Parse "
-            "the caption again, or correct it."
+            "text",
+            "be one tree in brackets, such as (NP (DT a) (NN dog))",
+            f"text={shown(text)}{of}, where {error}",
+            "Parse the caption again, or correct it.",
         ) from error
     return tree
 
@@ -311,10 +312,12 @@ def trees_of(path, captions) -> list[Tree]:
                 )
     if missing := [one for one in captions if one not in known]:
         raise InputError(
-            "`--trees` must hold a tree for every caption. Received: --trees="
-            f"{path} without {len(missing)} of {len(captions)} captions, first "
-            f"{shown(missing[0])}. Trees are found by text: parse these "
-            "captions by tools/parse_captions.py."
+            "--trees",
+            "hold a tree for every caption",
+            f"--trees={path} without {len(missing)} of {len(captions)} "
+            f"captions, first {shown(missing[0])}",
+            "Trees are found by text: parse these captions by "
+            "tools/parse_captions.py.",
         )
     return [known[caption] for caption in captions]
 

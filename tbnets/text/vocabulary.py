@@ -169,8 +169,10 @@ def count_words(captions):
     """
     if isinstance(captions, (str, bytes)) or not hasattr(captions, "__len__"):
         raise InputError(
-            "`captions` must be a list of strings. Received: "
-            f"captions={shown(captions)}. Put one caption, or all, into a list."
+            "captions",
+            "be a list of strings",
+            f"captions={shown(captions)}",
+            "Put one caption, or all, into a list.",
         )
     counts, lengths = collections.Counter(), [np.zeros(0, np.int64)]
     for words in split_in_batches(captions):
@@ -213,8 +215,10 @@ class Vocabulary:
             position, expectation = problem
             found = next(iter(self.words[position:]), None)
             raise InputError(
-                f"`words` must {expectation}. Received: words[{position}]="
-                f"{found!r}. Build the vocabulary with `Vocabulary.build`."
+                "words",
+                f"{expectation}",
+                f"words[{position}]={found!r}",
+                "Build the vocabulary with `Vocabulary.build`.",
             )
 
     @classmethod
@@ -267,9 +271,10 @@ class Vocabulary:
         kept.sort(key=lambda word: (-counts[word], word))
         if not kept:
             raise InputError(
-                "`captions` must hold at least one word that occurs `min_count`"
-                f" times. Received: {len(counts)} distinct words, min_count="
-                f"{min_count}. Check the captions' split or lower `min_count`."
+                "captions",
+                "hold at least one word that occurs `min_count` times",
+                f"{len(counts)} distinct words, min_count={min_count}",
+                "Check the captions' split or lower `min_count`.",
             )
         return cls((PADDING_WORD, UNKNOWN_WORD, *kept[:max_words]))
 

@@ -130,9 +130,10 @@ def embedding_table(vectors, vocabulary, seed=0):
     known = rows >= 0
     if not known.any():
         raise InputError(
-            "`vectors` must have at least one word of the vocabulary. Received:"
-            f" {vectors.path or 'vectors'} with none of {vocabulary.size}. "
-            "Name vectors of the captions' language."
+            "vectors",
+            "have at least one word of the vocabulary",
+            f"{vectors.path or 'vectors'} with none of {vocabulary.size}",
+            "Name vectors of the captions' language.",
         )
     table = np.zeros((vocabulary.size, vectors.dim), np.float32)
     table[known] = vectors.vectors[rows[known]]
@@ -179,8 +180,10 @@ class WordVectors:
         shape = np.shape(self.vectors)
         if len(shape) != 2 or shape[0] != len(self.words):
             raise InputError(
-                "`vectors` must be an array with a row a word. Received: shape "
-                f"{shape} for {len(self.words)} words. Give as many."
+                "vectors",
+                "be an array with a row a word",
+                f"shape {shape} for {len(self.words)} words",
+                "Give as many.",
             )
 
     __repr__ = short_repr("path", "dim", words=lambda it: len(it.words))
@@ -238,8 +241,10 @@ def read_word_vectors(
     """
     if isinstance(words, str) or not hasattr(words, "__iter__"):
         raise InputError(
-            f"`words` must be a list of strings. Received: words={words!r}. "
-            "Give for example `vocabulary.words`."
+            "words",
+            "be a list of strings",
+            f"words={words!r}",
+            "Give for example `vocabulary.words`.",
         )
     require_file(path)
     file, wanted = CheckedFile(path), dict.fromkeys(filter(None, words))

@@ -92,9 +92,11 @@ def read_task(text):
 
 def _wrong(received):
     return InputError(
-        f"`{VARIABLE}` must be JSON with the addresses host:port of all "
-        "workers, and which of them this one is. Received: "
-        f"{received}. Set for example {VARIABLE}='{EXAMPLE}'."
+        VARIABLE,
+        "be JSON with the addresses host:port of all workers, and which of "
+        "them this one is",
+        f"{received}",
+        f"Set for example {VARIABLE}='{EXAMPLE}'.",
     )
 
 
@@ -194,8 +196,10 @@ class Workers:
         names = [k for k in value | other if value.get(k) != other.get(k)]
         value, other = ({k: x.get(k) for k in names} for x in (value, other))
         raise InputError(
-            f"`{argument}` must be the same on all workers. Received: {value} "
-            f"on {self.name}, {other} on the chief. {advice}"
+            argument,
+            "be the same on all workers",
+            f"{value} on {self.name}, {other} on the chief",
+            f"{advice}",
         )
 
     @contextlib.contextmanager
@@ -258,9 +262,10 @@ def open_workers(distribute="none", num_replicas=0):
     check_choice("--distribute", distribute, KINDS)
     if num_replicas and distribute != "mirrored":
         raise InputError(
-            "`--num_replicas` must come with --distribute=mirrored. Received: "
-            f"--num_replicas={num_replicas} with --distribute={distribute}. "
-            "Leave it out."
+            "--num_replicas",
+            "come with --distribute=mirrored",
+            f"--num_replicas={num_replicas} with --distribute={distribute}",
+            "Leave it out.",
         )
     if distribute == "mirrored":
         return Workers(tf.distribute.MirroredStrategy(_devices(num_replicas)))
@@ -269,9 +274,11 @@ def open_workers(distribute="none", num_replicas=0):
     text = os.environ.get(VARIABLE, "")
     if not text:
         raise InputError(
-            "`--distribute=multi_worker` must come with the environment "
-            f"variable {VARIABLE}. Received: none. Set for example {VARIABLE}="
-            f"'{EXAMPLE}', or try --local_workers=2 on one machine."
+            "--distribute=multi_worker",
+            f"come with the environment variable {VARIABLE}",
+            "none",
+            f"Set for example {VARIABLE}='{EXAMPLE}', or try "
+            "--local_workers=2 on one machine.",
         )
     task = read_task(text)
     return Workers(tf.distribute.MultiWorkerMirroredStrategy(), task)
@@ -284,10 +291,11 @@ def _devices(count):
         return [f"GPU:{i}" for i in range(count or len(gpus))]
     if gpus or not count:
         raise InputError(
-            "`--num_replicas` must be at most the number of GPUs; where there "
-            "is none, how many parts of the CPU to take. Received: "
-            f"--num_replicas={count} on a machine with {len(gpus)} GPUs. Set "
-            "another, or --distribute=none."
+            "--num_replicas",
+            "be at most the number of GPUs; where there is none, how many "
+            "parts of the CPU to take",
+            f"--num_replicas={count} on a machine with {len(gpus)} GPUs",
+            "Set another, or --distribute=none.",
         )
     cpu = tf.config.list_physical_devices("CPU")[0]
     parts = [tf.config.LogicalDeviceConfiguration()] * count

@@ -220,9 +220,10 @@ def _addons_optimizer(name, rate, weight_decay):
             import tensorflow_addons as tfa
     except ImportError as error:
         raise InputError(
-            f"`--optimizer` must be one of {', '.join(OPTIMIZERS)}, or of "
-            f"tensorflow-addons. Received: --optimizer={name}. Install that on "
-            'Python <= 3.11: pip install -e ".[addons]"'
+            "--optimizer",
+            f"be one of {', '.join(OPTIMIZERS)}, or of tensorflow-addons",
+            f"--optimizer={name}",
+            'Install that on Python <= 3.11: pip install -e ".[addons]"',
         ) from error
     known = {
         key: value

@@ -183,9 +183,11 @@ class RetrievalMetrics(keras.callbacks.Callback):
             isinstance(data, Examples) or hasattr(data, "__iter__")
         ):
             raise InputError(
-                "`data` must be what `fit` takes: a dict of arrays, "
-                "EpochBatches, or batches for more than one epoch. Received: "
-                f"{type(data).__name__}. Make a list of a generator's batches."
+                "data",
+                "be what `fit` takes: a dict of arrays, EpochBatches, or "
+                "batches for more than one epoch",
+                f"{type(data).__name__}",
+                "Make a list of a generator's batches.",
             )
         self.data = data
 
@@ -225,8 +227,11 @@ class RetrievalMetrics(keras.callbacks.Callback):
             parts.append([*sides, *(np.asarray(batch[x]) for x in _PARTS[2:])])
         if not parts:
             raise InputError(
-                "`data` must hold a batch in each epoch. Received: none. Give "
-                "what can be gone through again, such as a list of batches."
+                "data",
+                "hold a batch in each epoch",
+                "none",
+                "Give what can be gone through again, such as a list of "
+                "batches.",
             )
         images, texts, *ids = map(np.concatenate, zip(*parts))
         first, owners = _rows_of(*ids)
@@ -247,8 +252,9 @@ def _rows_of(image_ids, caption_image_ids):
     strange = np.setdiff1d(caption_image_ids, known)
     if strange.size:
         raise InputError(
-            "`data` must hold the image of each caption. Received: "
-            f"caption_image_ids={strange[0]}, which image_ids has not. Number "
-            "the ids of images and captions together."
+            "data",
+            "hold the image of each caption",
+            f"caption_image_ids={strange[0]}, which image_ids has not",
+            "Number the ids of images and captions together.",
         )
     return first, owners

@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from tbnets.cli import train
+from tbnets.cli import local_workers, train
 from tbnets.errors import InputError, UnreachableError
 from tbnets.training.distribution import Workers
 
@@ -28,7 +28,7 @@ def without_tf_config(monkeypatch):
 
 def run(code):
     # -S: a start in 10 ms.
-    train.run(2, [sys.executable, "-S", "-c", BEGIN + code])
+    local_workers.run(2, [sys.executable, "-S", "-c", BEGIN + code])
 
 
 def test_the_chief_is_heard_as_it_is_and_others_by_name(capfd):
@@ -138,4 +138,4 @@ def test_devices_that_exclude_each_other_are_refused(other, told):
 def test_a_process_that_is_a_worker_itself_starts_none(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
     with pytest.raises(InputError, match="where no TF_CONFIG is"):
-        train.run(2)
+        local_workers.run(2)

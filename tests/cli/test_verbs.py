@@ -11,7 +11,9 @@ import pytest
 
 from tbnets import __version__ as version
 from tbnets import cli, startup
+from tbnets.errors import InputError, MissingFileError
 from tbnets.models.fit_arguments import FiniteSteps
+from tbnets.tasks.settings.flag import name_flags
 from tests import fresh
 from tests.verbs import ask
 
@@ -67,49 +69,45 @@ def test_the_version_is_that_of_the_package():
     assert tbnets("--version") == (0, f"{version}\n", "")
 
 
-def test_of_arguments_that_are_flags_an_error_speaks_as_such():
-    text = "`steps` must end. Received: steps=log, split=dev. See `top`, top=3."
-    told = cli.as_flags(text, {"image_transform", "top", "splits"})
-    assert told == (
+def told(error, **values):
+    name_flags(error, values)
+    return str(error)
+
+
+def test_an_error_names_the_flag_of_its_argument():
+    error = InputError("top", "be above `splits`", "top=3", "Raise `top`.")
+    assert told(error, top=3, splits="a") == (
+        "`--top` must be above `--splits`. Received: --top=3. Raise `--top`."
+    )
+    assert error.argument == "--top"
+    error = InputError("steps", "end", "steps=log, split=dev")
+    assert told(error, image_transform=["log"]) == (
         "`--image_transform` must end. Received: --image_transform=log, "
-        "split=dev. See `--top`, --top=3."
+        "split=dev."
     )
-    text = "`images` must hold finite numbers. Received: nan."
-    assert cli.as_flags(text, {"images"}) == text  # Or features of them.
-    told = cli.as_flags("`weights` of weights=x", {"cnn_weights"})
-    assert told == "`--cnn_weights` of --cnn_weights=x"
-    text = "`images` must be photos. Received: images=a name=b.jpg, name=x."
-    told = cli.as_flags(text, {"images", "cnn"})
-    assert told == (
-        "`--images` must be photos. Received: --images=a name=b.jpg, --cnn=x."
-    )
-    text = "`preset` must be a folder. Received: preset=/here/my, clip."
-    values = {"cnn": "resnet", "text_encoder": "hub:./my, clip", "hub": ""}
-    told = cli.as_flags(text, values, values)
-    assert told == (
+    error = InputError("gamma", "be below `top`", "nan")
+    assert told(error, top=3) == "`gamma` must be below `--top`. Received: nan."
+
+
+def test_of_several_flags_it_names_the_one_with_the_value():
+    error = InputError("preset", "be a folder", "preset=/here/my, clip")
+    flags = {"cnn": "resnet", "text_encoder": "hub:./my, clip", "hub": ""}
+    assert told(error, **flags) == (
         "`--text_encoder` must be a folder. Received: --text_encoder=/here/my, "
         "clip."
     )
+    error = InputError("name", "be known", "none")
+    said = told(error, cnn="A", image_encoder="B")
+    assert said.startswith("`--cnn` or `--image_encoder` must be known.")
+    error = InputError("path", "be a list", "path=a/b.txt")
+    assert told(error, index="a/b.txt", output="c").startswith("`--index`")
 
 
-@pytest.mark.parametrize(
-    "text, told",
-    [
-        ("path='a.jpg', which is none.", "`--like`: --like='a.jpg', which is"),
-        ("path=q, which holds b.", "`--output`: --output=q, which holds b."),
-        ("path=./q.", "`--output`: --output=./q."),
-        ("path=q", "`--output`: --output=q"),
-        ("path=q/b.jpg, which is none.", "`path`: path=q/b.jpg, which is none"),
-        ("path=qu, which is none.", "`path`: path=qu, which is none."),
-        ("path='q, which is none.", "`path`: path='q, which is none."),
-        ("path=x y. Name", "`--image` or `--html`: path=x y. Name"),
-    ],
-)
-def test_a_path_is_the_flag_whose_value_it_is(text, told):
-    values = {"like": ["b.jpg", "a.jpg"], "output": "./q", "top": 5}
-    values |= {"image": "x y", "html": "x y", "montage": None, "json": ""}
-    found = cli.as_flags(f"`path`: {text}", values, values)
-    assert found.startswith(told)
+def test_a_message_alone_names_flags_too():
+    error = MissingFileError("`path` must be there. Received: path=./q.")
+    assert told(error, output="./q") == (
+        "`--output` must be there. Received: --output=./q."
+    )
 
 
 def test_words_are_no_flags(tmp_path, monkeypatch):
@@ -127,9 +125,9 @@ def test_steps_that_left_the_finite_numbers_speak_of_no_other_flag():
     text = str(caught.value)
     assert "Received: loss 0.5 and gradient_norm nan after epoch 1" in text
     assert text.endswith("set `gradient_clip_norm`.")
-    told = cli.as_flags(text, {"loss", "clip_norm"})
-    assert "Received: loss 0.5 and" in told
-    assert told.endswith("set `--clip_norm`.")
+    said = told(caught.value, loss="", clip_norm=0)
+    assert "Received: loss 0.5 and" in said
+    assert said.endswith("set `--clip_norm`.")
 
 
 @pytest.mark.parametrize(

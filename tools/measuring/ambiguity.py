@@ -41,8 +41,10 @@ def read_records(path, split):
     if not found:
         names = sorted({record["split"] for record in records})
         raise InputError(
-            f"`split` must name one of the scenes'. Received: split={split}, "
-            f"and {path} has {', '.join(names)}. Choose one of these."
+            "split",
+            "name one of the scenes'",
+            f"split={split}, and {path} has {', '.join(names)}",
+            "Choose one of these.",
         )
     return found
 

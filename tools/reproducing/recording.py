@@ -50,22 +50,26 @@ def record(folders, name, cpu, target):
     differing = [run for run in runs if run["row"] != runs[0]["row"]]
     if differing:
         raise InputError(
-            "`--record` must be runs that differ in their seeds alone. "
-            f"Received: {runs[0]['row']} and {differing[0]['row']}. Record "
-            "them one by one, each by its own --name."
+            "--record",
+            "be runs that differ in their seeds alone",
+            f"{runs[0]['row']} and {differing[0]['row']}",
+            "Record them one by one, each by its own --name.",
         )
     configuration, flags = runs[0]["row"]
     if flags and not name:
         raise InputError(
-            "`--record` must be runs by the flags of "
-            f"{configuration or 'a configuration'}. Received: {folders[0]}, "
-            f"which has {flags} too. Name this row by --name, or train without."
+            "--record",
+            f"be runs by the flags of {configuration or 'a configuration'}",
+            f"{folders[0]}, which has {flags} too",
+            "Name this row by --name, or train without.",
         )
     seeds = [run["seed"] for run in runs]
     if len(set(seeds)) < len(seeds):
         raise InputError(
-            "`--record` must be runs that differ in their seeds. Received: "
-            f"seeds {', '.join(map(str, seeds))}. Leave out one of a pair."
+            "--record",
+            "be runs that differ in their seeds",
+            f"seeds {', '.join(map(str, seeds))}",
+            "Leave out one of a pair.",
         )
     told = {run["report"]["versions"].get("kernels", "") for run in runs}
     cpu = f"{cpu}, oneDNN" if told == {"oneDNN"} else cpu
@@ -99,8 +103,10 @@ def _check_name(name, about, known):
     """
     if not name.isidentifier():
         raise InputError(
-            "`--name` must be letters, digits and underscores. Received: "
-            f"--name={name}. Choose another."
+            "--name",
+            "be letters, digits and underscores",
+            f"--name={name}",
+            "Choose another.",
         )
     wanted = about
     if known:
@@ -109,8 +115,10 @@ def _check_name(name, about, known):
         wanted = name, ""
     if wanted != about:
         raise InputError(
-            f"`--name` must be that of no other row. Received: --name={name}, "
-            f"the name of {wanted}, for runs of {about}. Choose another."
+            "--name",
+            "be that of no other row",
+            f"--name={name}, the name of {wanted}, for runs of {about}",
+            "Choose another.",
         )
 
 
@@ -149,10 +157,11 @@ def _read(folder):
     ended = report.get("epochs") == settings.epochs
     if not ended and not 0 < settings.patience <= waited:
         raise InputError(
-            "`--record` must be folders of finished runs. Received: "
+            "--record",
+            "be folders of finished runs",
             f"{folder}, of {report.get('epochs', 0)} epochs in its "
-            f"metrics.json where its flags say {settings.epochs}. Go on by "
-            f"tools/train.py --resume --run_dir={folder}."
+            f"metrics.json where its flags say {settings.epochs}",
+            f"Go on by tools/train.py --resume --run_dir={folder}.",
         )
     if "test" not in report:
         raise InputError(

@@ -44,9 +44,10 @@ def export_again(source, path):
     record = before.metadata.get("metadata", {})
     if "settings" not in record:
         raise InputError(
-            "`source` must be a model that was exported from a run. Received: "
-            f"source='{source}', which does not tell its settings. Export the "
-            "network again."
+            "source",
+            "be a model that was exported from a run",
+            f"source='{source}', which does not tell its settings",
+            "Export the network again.",
         )
     loaded = tf.saved_model.load(str(before.path))
     settings = _settings(record["settings"], loaded.signatures, source)
@@ -128,10 +129,11 @@ def _assign(endpoints, values, source):
     }
     if others:
         raise InputError(
-            "`source` must hold the weights of the network that its settings "
-            f"build. Received: source='{source}', where {sorted(others)[0]} "
-            f"and {len(others) - 1} others do not fit. Export it by the "
-            "version that trained it."
+            "source",
+            "hold the weights of the network that its settings build",
+            f"source='{source}', where {sorted(others)[0]} and "
+            f"{len(others) - 1} others do not fit",
+            "Export it by the version that trained it.",
         )
     for name, variable in variables.items():
         variable.assign(tf.cast(values[name], variable.dtype))
@@ -166,9 +168,11 @@ def _compare(before, after):
             largest = max(largest, differs)
             if not differs <= TOLERANCE:
                 raise InputError(
-                    "`source` must answer as before. Received: "
-                    f"{name}, whose {output} differ by {differs}. Something "
-                    "else than the exporter has changed: compare by hand."
+                    "source",
+                    "answer as before",
+                    f"{name}, whose {output} differ by {differs}",
+                    "Something else than the exporter has changed: compare by "
+                    "hand.",
                 )
     return largest
 

@@ -43,9 +43,10 @@ def own_text(path):
     missing = [one for one in SECTIONS if f"\n{one}\n" not in text]
     if missing or not re.match(r"# .+\n\n[^#\n]", text):
         raise InputError(
-            f"`card` must be a Markdown file with {_EXPECTED}. Received: "
-            f"card={path}, without {', '.join(missing) or 'the beginning'}. "
-            "Write them: a user decides by them."
+            "card",
+            f"be a Markdown file with {_EXPECTED}",
+            f"card={path}, without {', '.join(missing) or 'the beginning'}",
+            "Write them: a user decides by them.",
         )
     return text
 

@@ -43,9 +43,11 @@ def served_scores(task, model, split):
     if model.has("embed_image", "embed_text"):
         return _retrieval(task.data.split(split), model)
     raise InputError(
-        "`--run_dir` must be a run whose exported model can be measured. "
-        f"Received: one that {type(evaluator).__name__} measures, which has "
-        "no `served_scores`. Write it, or leave the model where it is."
+        "--run_dir",
+        "be a run whose exported model can be measured",
+        f"one that {type(evaluator).__name__} measures, which has no "
+        "`served_scores`",
+        "Write it, or leave the model where it is.",
     )
 
 
@@ -65,9 +67,11 @@ def phrase_scores(session, model, split, phrases, regions):
     said = phrase_region_scores(session, split, phrases, regions)
     if not said.asked.holds_photos:
         raise InputError(
-            "`--regions` must have the photo itself among its boxes, which the "
-            f"model proposes too. Received: --regions={regions}. Name a recipe "
-            "of boxes with --whole_photo."
+            "--regions",
+            "have the photo itself among its boxes, which the model proposes "
+            "too",
+            f"--regions={regions}",
+            "Name a recipe of boxes with --whole_photo.",
         )
     data = opened_split(
         session.task.data.opened, split, phrases=phrases, regions=regions

@@ -51,8 +51,10 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
     """
     if roles.shape[1] > np.iinfo(np.int16).max:
         raise InputError(
-            "`roles` must have at most 32767 columns. Received: "
-            f"{roles.shape[1]} regions of a photo. Propose fewer."
+            "roles",
+            "have at most 32767 columns",
+            f"{roles.shape[1]} regions of a photo",
+            "Propose fewer.",
         )
     found = np.full((len(roles), limit), NONE, np.int16)
     for start in range(0, len(roles), ROWS_AT_ONCE):
@@ -104,8 +106,10 @@ def recorded(held, first, examples, score):
     table = held[TABLE]
     if len(table) != len(roles) or table.max(initial=NONE) >= roles.shape[1]:
         raise InputError(
-            "`--phrases` must be those that the run was started with. "
-            f"Received: {roles.shape} phrases and regions, hard negatives of "
-            f"{len(table)}. Restore them, or start a new --run_dir."
+            "--phrases",
+            "be those that the run was started with",
+            f"{roles.shape} phrases and regions, hard negatives of "
+            f"{len(table)}",
+            "Restore them, or start a new --run_dir.",
         )
     return held

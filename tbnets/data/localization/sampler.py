@@ -169,9 +169,11 @@ class PhraseSampler:
         self.num_positives = len(self._positives)
         if not self.num_drawable:
             raise InputError(
-                "`--regions` must overlap boxes of phrases enough. Received: "
+                "--regions",
+                "overlap boxes of phrases enough",
                 f"none for {phrases.num_phrases} phrases of "
-                f"{phrases.images.path}. Propose more, or lower --positive_iou."
+                f"{phrases.images.path}",
+                "Propose more, or lower --positive_iou.",
             )
 
     def epoch(self, epoch):

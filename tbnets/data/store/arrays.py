@@ -94,9 +94,11 @@ class Features:
         if missing:
             first = ", ".join(map(repr, missing[:MOST_LISTED]))
             raise InputError(
-                f"`image_ids` must all have features in {self.path}. Received: "
+                "image_ids",
+                f"all have features in {self.path}",
                 f"{len(missing)} of {len(image_ids)} missing there, first "
-                f"{first}; {self.looks()}. {self._advice(missing)}"
+                f"{first}; {self.looks()}",
+                f"{self._advice(missing)}",
             )
         return np.array([self._row_of_id[key] for key in image_ids], np.int64)
 

@@ -61,8 +61,10 @@ def take_share(shard, keys, step=1, **decides):
     number, of = map(int, found.groups()) if found else (0, 0)
     if not 1 <= number <= of:
         raise InputError(
-            "`shard` must be I/N, the I-th of N shares, from 1/N to N/N. "
-            f"Received: shard={shard}. Write for example --shard=1/4."
+            "shard",
+            "be I/N, the I-th of N shares, from 1/N to N/N",
+            f"shard={shard}",
+            "Write for example --shard=1/4.",
         )
     count = -(-len(keys) // step)
     first, end = (-(-count * i // of) * step for i in (number - 1, number))
@@ -124,13 +126,17 @@ def join(shares, output):
     output = pathlib.Path(output)
     if output.exists():
         raise InputError(
-            f"`output` must be new. Received: output={output}, which is there. "
-            "Remove it, or choose another."
+            "output",
+            "be new",
+            f"output={output}, which is there",
+            "Remove it, or choose another.",
         )
     if not shares:
         raise InputError(
-            "`shares` must be all shares of a work. Received: none. Name them "
-            "one after the other."
+            "shares",
+            "be all shares of a work",
+            "none",
+            "Name them one after the other.",
         )
     for path in shares:
         if not os.path.exists(path):
@@ -150,8 +156,10 @@ def join(shares, output):
 
 def _refuse(path, why, advice):
     raise InputError(
-        "`shares` must be stores, or files of trees, made with --shard=I/N. "
-        f"Received: {path}, which {why}. {advice}"
+        "shares",
+        "be stores, or files of trees, made with --shard=I/N",
+        f"{path}, which {why}",
+        f"{advice}",
     )
 
 
@@ -208,10 +216,11 @@ def _check_alike(shares, made_by):
         lines = manifest.extraction_differences(works[0], work, shares[0], path)
         if lines:
             raise InputError(
-                "`shares` must be made alike, of the same photos or texts. "
-                f"Received: {'; '.join(lines)}. Make one of them again with "
-                "the flags and inputs of the other, at a new place; take away "
-                "files that are not theirs."
+                "shares",
+                "be made alike, of the same photos or texts",
+                f"{'; '.join(lines)}",
+                "Make one of them again with the flags and inputs of the "
+                "other, at a new place; take away files that are not theirs.",
             )
 
 
@@ -222,17 +231,19 @@ def _in_order(shares, made_by):
         number = one[SHARE]["number"]
         if number in place:
             raise InputError(
-                f"`shares` must be {of} shares, each once. Received: "
-                f"{place[number]} and {path}, both {number}/{of}. Leave one "
-                "of them out."
+                "shares",
+                f"be {of} shares, each once",
+                f"{place[number]} and {path}, both {number}/{of}",
+                "Leave one of them out.",
             )
         place[number] = path
     absent = [f"{one}/{of}" for one in range(1, of + 1) if one not in place]
     if absent:
         raise InputError(
-            f"`shares` must be all {of} shares, of which {shares[0]} is one. "
-            f"Received: {len(place)}, without {listed(absent)}. Make what is "
-            f"missing by --shard={absent[0]}, and name all."
+            "shares",
+            f"be all {of} shares, of which {shares[0]} is one",
+            f"{len(place)}, without {listed(absent)}",
+            f"Make what is missing by --shard={absent[0]}, and name all.",
         )
     return [place[number] for number in sorted(place)]
 
@@ -253,9 +264,10 @@ def _join_stores(shares, output, items, beside):
     found = sum(len(store) + len(store.failed) for store in stores)
     if found != items:
         raise InputError(
-            f"`shares` must hold {items} photos or texts, those that failed "
-            f"included. Received: {found} in {', '.join(map(str, shares))}. "
-            "One was changed since: make it again."
+            "shares",
+            f"hold {items} photos or texts, those that failed included",
+            f"{found} in {', '.join(map(str, shares))}",
+            "One was changed since: make it again.",
         )
     made = stores[0].manifest
     extraction = {k: v for k, v in made.extraction.items() if k != SHARE}

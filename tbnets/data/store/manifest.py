@@ -255,10 +255,10 @@ def check_same(path, stored, wanted):
     lines = extraction_differences(stored, wanted, path, "this extraction")
     if lines:
         raise InputError(
-            "`path` must be a new folder, or a store that was extracted the "
-            f"same way. Received: path={path}, which differs: "
-            f"{'; '.join(lines)}. Use the settings it was made with, or "
-            "another folder."
+            "path",
+            "be a new folder, or a store that was extracted the same way",
+            f"path={path}, which differs: {'; '.join(lines)}",
+            "Use the settings it was made with, or another folder.",
         )
 
 

@@ -55,8 +55,10 @@ class SideBySide(Features):
         if not common:
             looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
             raise InputError(
-                "`parts` must be features with ids in common. Received: "
-                f"{looks}. Write the ids alike."
+                "parts",
+                "be features with ids in common",
+                f"{looks}",
+                "Write the ids alike.",
             )
         path = ", ".join(part.path for part in parts)
         super().__init__(common, sum(part.dim for part in parts), path)
@@ -120,8 +122,10 @@ def open_features(*paths: Path) -> Features:
     """
     if not paths:
         raise InputError(
-            "`paths` must name features. Received: none. Give a store's "
-            "folder or a .npy file."
+            "paths",
+            "name features",
+            "none",
+            "Give a store's folder or a .npy file.",
         )
     parts = []
     for path in paths:

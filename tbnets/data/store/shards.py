@@ -40,9 +40,11 @@ def open_store(path, incomplete=False) -> "FeatureStore":
     if not (manifest.complete or incomplete):
         count = sum(shard.images for shard in manifest.shards)
         raise InputError(
-            "`path` must be a complete feature store. Received: path="
-            f"{os.fspath(path)}, whose extraction stopped after {count} "
-            "images. Run the extraction again with the same flags: it goes on."
+            "path",
+            "be a complete feature store",
+            f"path={os.fspath(path)}, whose extraction stopped after {count} "
+            "images",
+            "Run the extraction again with the same flags: it goes on.",
         )
     return FeatureStore(path, manifest)
 
@@ -221,8 +223,10 @@ class FeatureStore(Features):
             holds = "whole images"
         if holds != wanted:
             raise InputError(
-                f"`path` must be a feature store of {wanted}. Received: path="
-                f"{self.path}, which holds {holds}. Name one of {wanted}."
+                "path",
+                f"be a feature store of {wanted}",
+                f"path={self.path}, which holds {holds}",
+                f"Name one of {wanted}.",
             )
 
     @property

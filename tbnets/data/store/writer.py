@@ -113,9 +113,11 @@ class FeatureWriter:
             given = dict(zip(manifests.PARTS, arrays)) | named
             if len(given) < len(arrays) + len(named):
                 raise InputError(
-                    f"`arrays` must be {', '.join(manifests.PARTS)}, each once."
-                    f" Received: {len(arrays)} in this order, by name "
-                    f"{', '.join(named) or 'none'}. Give all by name."
+                    "arrays",
+                    f"be {', '.join(manifests.PARTS)}, each once",
+                    f"{len(arrays)} in this order, by name "
+                    f"{', '.join(named) or 'none'}",
+                    "Give all by name.",
                 )
             given = checked_arrays(manifest, ids, given)
             self._check_alone()
@@ -140,9 +142,11 @@ class FeatureWriter:
         path = self.path / MANIFEST
         if self._written != (path.read_bytes() if path.exists() else None):
             raise InputError(
-                "`path` must be written by one process at a time. Received: "
-                f"path={self.path}, whose {MANIFEST} was changed meanwhile. "
-                "End the other extraction, then run this one again: it goes on."
+                "path",
+                "be written by one process at a time",
+                f"path={self.path}, whose {MANIFEST} was changed meanwhile",
+                "End the other extraction, then run this one again: it goes "
+                "on.",
             )
 
     def _write(self, manifest):
@@ -222,8 +226,10 @@ def new_manifest(extraction, dim, dtype, kind):
     check_choice("dtype", dtype, (*manifests.DTYPES, manifests.BFLOAT16))
     if dim < (kind == "images"):
         raise InputError(
-            "`dim` must be at least 1, or 0 for a store of boxes alone. "
-            f"Received: dim={dim}, kind={kind!r}. Give the size of a row."
+            "dim",
+            "be at least 1, or 0 for a store of boxes alone",
+            f"dim={dim}, kind={kind!r}",
+            "Give the size of a row.",
         )
     try:
         value = json.loads(json.dumps(extraction, allow_nan=False))
@@ -231,8 +237,10 @@ def new_manifest(extraction, dim, dtype, kind):
             raise TypeError(f"type {type(value).__name__}")
     except (TypeError, ValueError) as error:
         raise InputError(
-            "`extraction` must be a dict of JSON values. Received: one with "
-            f"{error}. Use strings, finite numbers, lists and dicts."
+            "extraction",
+            "be a dict of JSON values",
+            f"one with {error}",
+            "Use strings, finite numbers, lists and dicts.",
         ) from error
     return manifests.Manifest(kind, value, int(dim), dtype)
 
@@ -255,8 +263,10 @@ def make_folder(path, known=()):
             holds = f"holds {', '.join(sorted(names)[:5])} but no {MANIFEST}"
     if holds:
         raise InputError(
-            "`path` must be a new folder, an empty one or a feature store. "
-            f"Received: path={path}, which {holds}. Choose another folder."
+            "path",
+            "be a new folder, an empty one or a feature store",
+            f"path={path}, which {holds}",
+            "Choose another folder.",
         )
     path.mkdir(parents=True, exist_ok=True)
 
@@ -276,9 +286,11 @@ def checked_arrays(manifest, ids, given):
     for part in sorted(set(required) ^ (set(given) - set(more))):
         state = "given" if part in required else "None"
         raise InputError(
-            f"`{part}` must be {state} for a store of {manifest.kind} with dim "
-            f"{manifest.dim}. Received: {part}={shown(given.get(part))}. Add "
-            "what the shards before have, or use another kind of store."
+            part,
+            f"be {state} for a store of {manifest.kind} with dim "
+            f"{manifest.dim}",
+            f"{part}={shown(given.get(part))}",
+            "Add what the shards before have, or use another kind of store.",
         )
     counts = np.ones(len(ids), np.int64)
     if "counts" in given:
@@ -311,17 +323,20 @@ def _converted(part, array, shape, dtype, owners):
         wanted, allowed = f"whole numbers from {_LEAST[part]}", "iu"
     if array.shape != shape or array.dtype.kind not in allowed:
         raise InputError(
-            f"`{part}` must be {wanted} of shape {shape}. Received: shape "
-            f"{array.shape} and dtype {array.dtype}. Give a row for each "
-            "image, or for each region that `counts` tells."
+            part,
+            f"be {wanted} of shape {shape}",
+            f"shape {array.shape} and dtype {array.dtype}",
+            "Give a row for each image, or for each region that `counts` "
+            "tells.",
         )
     with np.errstate(over="ignore"):
         stored = np.ascontiguousarray(array, dtype)
     bad = stored < _LEAST[part] if part in _LEAST else ~np.isfinite(stored)
     for place in map(tuple, np.argwhere(bad)):
         raise InputError(
-            f"`{part}` must be {wanted} as {dtype.name}. Received: "
-            f"{array[place]} for the image {str(owners[place[0]])!r}. Look at "
-            "this image, note it as failed, or store float32."
+            part,
+            f"be {wanted} as {dtype.name}",
+            f"{array[place]} for the image {str(owners[place[0]])!r}",
+            "Look at this image, note it as failed, or store float32.",
         )
     return stored

@@ -343,8 +343,10 @@ class Demo:
         photo = self._photo(request)
         if localizer is None:
             raise InputError(
-                "`--localizer` must name a network of phrase localization. "
-                "Received: none. Start tbnets demo with one."
+                "--localizer",
+                "name a network of phrase localization",
+                "none",
+                "Start tbnets demo with one.",
             )
         with self.shown.photos.decoding:
             [[width, height]] = read_photo_sizes([photo]).tolist()
@@ -386,14 +388,18 @@ def _texts(request, name):
     texts = list(filter(None, map(str.strip, request.args.getlist(name))))
     if not 0 < len(texts) <= MOST_TEXTS:
         raise InputError(
-            f"`{name}` must be given, {MOST_TEXTS} times at most. Received: "
-            f"{len(texts)}. Type some words, or fewer lines."
+            name,
+            f"be given, {MOST_TEXTS} times at most",
+            f"{len(texts)}",
+            "Type some words, or fewer lines.",
         )
     longest = max(map(len, texts))
     if longest > MOST_LETTERS:
         raise InputError(
-            f"`{name}` must have {MOST_LETTERS} letters at most. Received: "
-            f"{longest}. Say it in fewer words."
+            name,
+            f"have {MOST_LETTERS} letters at most",
+            f"{longest}",
+            "Say it in fewer words.",
         )
     return texts
 

@@ -317,6 +317,8 @@ def server_of(app, host=HOST, port=0, flag="port"):
         number = getattr(error, "errno", None) or 0
         reason = os.strerror(number) if number > 0 else error
         raise InputError(
-            f"`{flag}` must be one that can be opened at {host}. Received: "
-            f"{flag}={port}: {reason}. Name another; 0 takes any that is free."
+            flag,
+            f"be one that can be opened at {host}",
+            f"{flag}={port}: {reason}",
+            "Name another; 0 takes any that is free.",
         ) from error

@@ -75,9 +75,10 @@ def open_channel(server, model, version=None):
         is_address = False
     if not is_address:
         raise InputError(
-            "`server` must be grpc://HOST:PORT or http://HOST:PORT. Received: "
-            f"server={server}. TensorFlow Serving has gRPC at port 8500 and "
-            "REST at 8501."
+            "server",
+            "be grpc://HOST:PORT or http://HOST:PORT",
+            f"server={server}",
+            "TensorFlow Serving has gRPC at port 8500 and REST at 8501.",
         )
     host = parts.netloc.removesuffix(f":{parts.port}").removesuffix(":")
     if parts.scheme == "grpc":
@@ -232,8 +233,10 @@ def _to_json(name, array):
     """Returns an array as REST takes it."""
     if array.ndim > 1 and not array.size:
         raise InputError(
-            f"`{name}` must have a row: JSON tells no shape without. Received: "
-            f"shape={array.shape}. Ask by gRPC, or leave the question out."
+            name,
+            "have a row: JSON tells no shape without",
+            f"shape={array.shape}",
+            "Ask by gRPC, or leave the question out.",
         )
     return json_tensors.listed(name, array)
 
@@ -355,9 +358,10 @@ class Client(Served):
         model, _, version = path.strip("/").partition("/")
         if not model or not (version or "0").isdecimal():
             raise InputError(
-                "`model` must be SERVER/MODEL or SERVER/MODEL/VERSION. "
-                f"Received: model={address}. Write for example "
-                "http://localhost:8501/flickr8k_photos."
+                "model",
+                "be SERVER/MODEL or SERVER/MODEL/VERSION",
+                f"model={address}",
+                "Write for example http://localhost:8501/flickr8k_photos.",
             )
         number = int(version) if version else None
         return cls(f"{server}://{host}", model, number)

@@ -71,9 +71,10 @@ class GrpcServer:
         except RuntimeError as error:
             reason = str(error).partition(";")[0]  # Then how gRPC says more.
             raise InputError(
-                f"`port` must be one that can be opened at {host}. Received: "
-                f"port={port}: {reason}. Name another; 0 takes any that is "
-                "free."
+                "port",
+                f"be one that can be opened at {host}",
+                f"port={port}: {reason}",
+                "Name another; 0 takes any that is free.",
             ) from error
         server.start()
 

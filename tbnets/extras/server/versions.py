@@ -130,9 +130,10 @@ class Versions:
                 raise InputError(state.message)
         if not self._serving:
             raise InputError(
-                f"`model` must be a folder with versions, as 1/"
-                f"{saved_files.GRAPH_FILE}. Received: {self.name}="
-                f"{self._folder} without. Export a run there."
+                "model",
+                f"be a folder with versions, as 1/{saved_files.GRAPH_FILE}",
+                f"{self.name}={self._folder} without",
+                "Export a run there.",
             )
 
     def look(self):

@@ -391,8 +391,10 @@ class CorrespondenceScores(Scores):
                 "region_phrase_ranking" if region_phrase_ranking else "choice"
             )
             raise InputError(
-                f"`--{asked}` must come with a run that knows boxes of "
-                "phrases. Received: one without. Train with --phrases."
+                f"--{asked}",
+                "come with a run that knows boxes of phrases",
+                "one without",
+                "Train with --phrases.",
             )
         choices = self.choices
         if choice.name != MOST_SIMILAR:

@@ -57,9 +57,11 @@ class HierarchicalData(MatchingData):
         options = self.settings.correspondences
         if options.region_branch == "own" and not options.region_mean_weight:
             raise InputError(
-                "`--region_mean_weight` must be above 0 with --region_branch="
-                "own, which nothing else trains at first. Received: "
-                "--region_mean_weight=0. Raise it."
+                "--region_mean_weight",
+                "be above 0 with --region_branch=own, which nothing else "
+                "trains at first",
+                "--region_mean_weight=0",
+                "Raise it.",
             )
         splits = self.opened.check_splits()
         self.opened.parts("regions", splits)
@@ -84,9 +86,11 @@ class HierarchicalData(MatchingData):
         dim = fitted["image_dim"]
         if is_shared and dim != store.dim:
             raise InputError(
-                "`--region_branch` must be own with features of two kinds. "
-                f"Received: --region_branch=shared, {dim} numbers a photo, "
-                f"{store.dim} a region. Change it, or extract them alike."
+                "--region_branch",
+                "be own with features of two kinds",
+                f"--region_branch=shared, {dim} numbers a photo, {store.dim} "
+                "a region",
+                "Change it, or extract them alike.",
             )
         fitted["region_dim"] = store.dim
         return fitted | {"region_features_made_by": store.made_by}

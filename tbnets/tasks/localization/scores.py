@@ -122,9 +122,10 @@ def sentence_scores(scores, records):
     """
     if scores.learned_similarity:
         raise InputError(
-            "`--combine_with` must be a run whose distances can be added. "
-            "Received: a similarity network of phrases. Name a run of "
-            "--model=embedding."
+            "--combine_with",
+            "be a run whose distances can be added",
+            "a similarity network of phrases",
+            "Name a run of --model=embedding.",
         )
     phrases = scores.phrases
     texts, first = np.unique(phrases.phrase_to_text, return_index=True)
@@ -133,8 +134,10 @@ def sentence_scores(scores, records):
     lonely = np.flatnonzero(~np.isfinite(distances).all(axis=1))
     if lonely.size:
         raise InputError(
-            "`--regions` must hold regions of every photo. Received: none of "
-            f"{records.image_ids[lonely[0]]!r}. Propose some."
+            "--regions",
+            "hold regions of every photo",
+            f"none of {records.image_ids[lonely[0]]!r}",
+            "Propose some.",
         )
     columns = np.searchsorted(texts, phrases.phrase_to_text)
     captions = captions_of_phrases(phrases, records)
@@ -154,8 +157,10 @@ def _mean_of_phrases(distances, columns, captions, records):
     spoken = counts > 0
     if not spoken.any():
         raise InputError(
-            "`--phrases` must hold phrases of the captions. Received: none of "
-            f"{records.path} that has a box. Name phrases of these photos."
+            "--phrases",
+            "hold phrases of the captions",
+            f"none of {records.path} that has a box",
+            "Name phrases of these photos.",
         )
     total[spoken] /= counts[spoken, None]
     total[~spoken] = total[spoken].mean(axis=0)
@@ -185,9 +190,11 @@ def captions_of_phrases(phrases, records):
         lost = phrases.phrase_to_caption[np.argmin(captions)]
         image = int(phrases.images.caption_to_image[lost])
         raise InputError(
-            "`--captions` must be those that phrases were marked in. Received: "
+            "--captions",
+            "be those that phrases were marked in",
             f"photo {records.image_ids[image]!r} without "
-            f"{phrases.images.captions[lost]!r}. Name them."
+            f"{phrases.images.captions[lost]!r}",
+            "Name them.",
         )
     return captions
 
@@ -243,8 +250,10 @@ class LocalizationScores(Scores):
         """
         if region_phrase_ranking and self.rank_true_regions is None:
             raise InputError(
-                "`--region_phrase_ranking` must come with one run. Received: "
-                "two that are combined. Leave it out, or --combine_with."
+                "--region_phrase_ranking",
+                "come with one run",
+                "two that are combined",
+                "Leave it out, or --combine_with.",
             )
         phrases, choice = self.phrases, checked_choice(**choosing)
         given = self.similarities, self.proposals, phrases.boxes
@@ -282,9 +291,10 @@ class LocalizationScores(Scores):
         pairs = zip([one, *self.proposals], [two, *other.proposals])
         if not all(np.array_equal(*pair) for pair in pairs):
             raise InputError(
-                "`--combine_with` must be a run on the same phrases and "
-                f"proposals. Received: {len(one)} and {len(two)} phrases, with "
-                "other boxes. Evaluate both on the same files."
+                "--combine_with",
+                "be a run on the same phrases and proposals",
+                f"{len(one)} and {len(two)} phrases, with other boxes",
+                "Evaluate both on the same files.",
             )
         both = [self._distances, other._distances]
         if self.learned_similarity or other.learned_similarity:

@@ -65,9 +65,11 @@ class LocalizationData(CaptionedData):
         for name, phrases in self.opened.parts("phrases", splits).items():
             if not phrases.num_phrases:
                 raise InputError(
-                    "`--phrases` must hold phrases of every split. Received: "
+                    "--phrases",
+                    "hold phrases of every split",
                     f"--phrases={settings.regions.phrases}, of split {name} "
-                    "none with a box. Name other phrases, or other splits."
+                    "none with a box",
+                    "Name other phrases, or other splits.",
                 )
         self.opened.parts("regions", splits)
         self.texts.check(splits)

@@ -59,10 +59,11 @@ class OwnPhotos:
         """
         if "cnn" not in made_by:
             raise InputError(
-                "`--from` must be a model on features that --images can be "
-                f"turned into. Received: --from={self.settings.run.from_}, "
-                "which does not tell what made its features, or has several "
-                "networks. Give --image_features made alike."
+                "--from",
+                "be a model on features that --images can be turned into",
+                f"--from={self.settings.run.from_}, which does not tell what "
+                "made its features, or has several networks",
+                "Give --image_features made alike.",
             )
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 
@@ -114,8 +115,10 @@ class OwnPhotos:
         """The `PhotoFeatures`, those that the run began with."""
         if not self.settings.features.cnn_weights:
             raise InputError(
-                "`--cnn_weights` must name the weights of --cnn. Received: "
-                "--cnn_weights=. Set it to imagenet, or to a file."
+                "--cnn_weights",
+                "name the weights of --cnn",
+                "--cnn_weights=",
+                "Set it to imagenet, or to a file.",
             )
         weights = weights_of_run(self.settings, self.sources)
         if known := self._made_by:

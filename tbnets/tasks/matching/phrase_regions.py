@@ -180,17 +180,19 @@ def _check_run(session, regions):
     of_features = getattr(data, "images", "") == "images"
     if session.network.learned_similarity or not of_features:
         raise InputError(
-            "`--regions` must come with a run that embeds features of photos "
-            f"and captions. Received: --regions={regions} with --model="
-            f"{settings.run.model}. Choose another run, or leave it out."
+            "--regions",
+            "come with a run that embeds features of photos and captions",
+            f"--regions={regions} with --model={settings.run.model}",
+            "Choose another run, or leave it out.",
         )
     reader = data.texts.reader(session.state.fitted)
     if reader is None or hasattr(reader, "read"):
         raise InputError(
-            "`--regions` must come with a run that reads captions as they "
-            f"are. Received: --regions={regions} with --text_encoder="
-            f"{settings.texts.text_encoder}. Choose another run, or leave it "
-            "out."
+            "--regions",
+            "come with a run that reads captions as they are",
+            f"--regions={regions} with "
+            f"--text_encoder={settings.texts.text_encoder}",
+            "Choose another run, or leave it out.",
         )
     return reader
 
@@ -243,10 +245,11 @@ def _check_seen_alike(fitted, store):
     if lines or dim != fitted["image_dim"]:
         lines = lines or [f"{fitted['image_dim']} numbers, and {dim}"]
         raise InputError(
-            "`--regions` must name features of regions by the network of the "
-            f"run's photos. Received: --regions={store.path}, which differ: "
-            f"{'; '.join(lines)}. Make them with its --cnn and --layers, by "
-            "--region_features=roi_average or warp."
+            "--regions",
+            "name features of regions by the network of the run's photos",
+            f"--regions={store.path}, which differ: {'; '.join(lines)}",
+            "Make them with its --cnn and --layers, by "
+            "--region_features=roi_average or warp.",
         )
 
 

@@ -361,11 +361,12 @@ def _made_boxes(boxes, share):
     told = share_of(boxes.made_by)
     if told not in (None, share.get(SHARE)):
         raise InputError(
-            "`regions` must be the boxes of all photos, or of the same share "
-            f"of the same photos. Received: regions={boxes.path}, share "
-            f"{told['number']} of {told['of']}. Join its shares by "
-            "tools/join_store.py, or give --shard, --shard_images and the "
-            "photos as they were there."
+            "regions",
+            "be the boxes of all photos, or of the same share of the same "
+            "photos",
+            f"regions={boxes.path}, share {told['number']} of {told['of']}",
+            "Join its shares by tools/join_store.py, or give --shard, "
+            "--shard_images and the photos as they were there.",
         )
     return {k: v for k, v in boxes.made_by.items() if k != SHARE}
 
@@ -380,9 +381,10 @@ class FeaturesOfPhotos(OfPhotos):
         super().__init__(recipe, data, parts)
         if boxes := recipe.values.regions:
             raise InputError(
-                "`--regions` must not be in a recipe of features of whole "
-                f"photos. Received: --regions={boxes}. Take it away, or name "
-                "the recipe by the --regions of the run."
+                "--regions",
+                "not be in a recipe of features of whole photos",
+                f"--regions={boxes}",
+                "Take it away, or name the recipe by the --regions of the run.",
             )
 
     @property

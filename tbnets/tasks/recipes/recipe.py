@@ -24,8 +24,7 @@ from tbnets.locks import FolderLock
 from tbnets.progress import say
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of
-from tbnets.tasks.settings.naming import as_flags
+from tbnets.tasks.settings.flag import flags_of, name_flags
 
 # What a recipe makes of the data of a run, and where that is kept.
 #
@@ -142,8 +141,10 @@ class Thing:
         for (name, path), (sums[name], reason) in zip(files.items(), found):
             if reason:
                 raise InputError(
-                    f"`--{name}` must name files that can be read. Received: "
-                    f"{path}, which {reason}. Mend it."
+                    f"--{name}",
+                    "name files that can be read",
+                    f"{path}, which {reason}",
+                    "Mend it.",
                 )
         return sums
 
@@ -159,10 +160,11 @@ class Thing:
         can = [place for place in places if _can_be_written(place)]
         if not can:
             raise InputError(
-                "`--data_root` must be a folder that can be written, or that "
-                "of the start, to keep what recipes make. Received: "
-                f"{', '.join(map(str, self.roots))}, which can not. Start in "
-                "another folder."
+                "--data_root",
+                "be a folder that can be written, or that of the start, to "
+                "keep what recipes make",
+                f"{', '.join(map(str, self.roots))}, which can not",
+                "Start in another folder.",
             )
         return next((place for place in can if place.exists()), can[0])
 
@@ -331,10 +333,9 @@ class Recipe:
         try:
             yield
         except UserError as error:
+            name_flags(error, vars(self.values))
             if len(error.args) == 1:  # Those of the system have more.
-                names = {each.name for each in flags_of(type(self.values))}
-                text = as_flags(str(error), names, vars(self.values))
-                text = text.removeprefix(f"{self}: ")
+                text = str(error).removeprefix(f"{self}: ")
                 error.args = (f"{self}: {text}{advice}",)
             raise
 
@@ -362,9 +363,11 @@ def read_recipe(flag, item, kind, sources):
         return recipe.found(sources)
     if not item.endswith(".flags"):
         raise InputError(
-            f"`--{flag}` must name a recipe of tools/{kind.verb}.py, a "
-            "flagfile whose name ends in .flags. Received: "
-            f"--{flag}={item}. Write one."
+            f"--{flag}",
+            f"name a recipe of tools/{kind.verb}.py, a flagfile whose name "
+            "ends in .flags",
+            f"--{flag}={item}",
+            "Write one.",
         )
     path = command_line.find_recipe(
         flag, item, kind.verb, sources.resolve(item)

@@ -241,9 +241,11 @@ def check(values):
     of_vectors = values.features in ("mean_vector", "fisher")
     if of_vectors != bool(values.word_vectors):
         raise InputError(
-            "`--word_vectors` must be given for mean_vector and fisher alone. "
-            f"Received: --word_vectors={values.word_vectors} with --features="
-            f"{values.features}. Change one of them."
+            "--word_vectors",
+            "be given for mean_vector and fisher alone",
+            f"--word_vectors={values.word_vectors} with "
+            f"--features={values.features}",
+            "Change one of them.",
         )
 
 

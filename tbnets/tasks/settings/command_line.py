@@ -268,8 +268,11 @@ def _typed(words, flags):
 def _default(flag):
     if flag.default is REQUIRED:
         raise InputError(
-            f"`--{flag.name}` must be given. Received: none. Write --"
-            f"{flag.name}=VALUE, where VALUE is: {flag.help} See --help."
+            f"--{flag.name}",
+            "be given",
+            "none",
+            f"Write --{flag.name}=VALUE, where VALUE is: {flag.help} See "
+            "--help.",
         )
     return copy.copy(flag.default)
 
@@ -284,7 +287,8 @@ def _value(flag, read):
         return [_NUMBERS[flag.kind](item) for item in read.value]
     except ValueError as error:
         raise InputError(
-            f"`--{flag.name}` must be {flag.kind} with commas between. "
-            f"Received: --{flag.name}={written(read.value)}. A comment can not "
-            "follow a value in a flagfile."
+            f"--{flag.name}",
+            f"be {flag.kind} with commas between",
+            f"--{flag.name}={written(read.value)}",
+            "A comment can not follow a value in a flagfile.",
         ) from error

@@ -167,8 +167,10 @@ def check_limits(group):
         length = bounds.pop("length")
         if length not in (None, len(numbers)):
             raise InputError(
-                f"`--{flag.name}` must be {length} numbers with commas between."
-                f" Received: --{flag.name}={written(value)}. Give {length}."
+                f"--{flag.name}",
+                f"be {length} numbers with commas between",
+                f"--{flag.name}={written(value)}",
+                f"Give {length}.",
             )
         whole = flag.kind in ("integer", "integers")
         for number in numbers:
@@ -186,8 +188,10 @@ def must_come_with(options, name, needed, advice="Leave it out."):
     """
     given = written(getattr(options, name))
     return InputError(
-        f"`--{name}` must come with {needed}. Received: --{name}={given} "
-        f"without. {advice}"
+        f"--{name}",
+        f"come with {needed}",
+        f"--{name}={given} without",
+        f"{advice}",
     )
 
 
@@ -214,6 +218,85 @@ def changed(options):
         for each in flags_of(options)
         if getattr(options, each.name) != each.default
     }
+
+
+FLAGS_OF_ARGUMENTS = {
+    "background": ("cca_background",),
+    "format": ("captions_format",),
+    "gradient_clip_norm": ("clip_norm",),
+    "image_branch": ("image_units",),
+    "name": ("cnn", "image_encoder"),
+    "output_dim": ("cca_dim",),
+    "positives": ("positive_pairs",),
+    "preset": ("hub", "cnn", "features", "image_encoder", "text_encoder"),
+    "regularization": ("cca_regularization",),
+    "steps": ("image_transform",),
+    "text_branch": ("text_units",),
+    "vectors": ("word_vectors",),
+    "weights": ("cnn_weights", "image_weights"),
+}
+"""Argument of the library -> the flags of other names that set it."""
+
+
+def name_flags(error, values):
+    """Makes an error of the library name the flags that set its arguments.
+
+    Args:
+        error: a `UserError`, which is changed.
+        values: flag -> value, of the command.
+    """
+    fields = list(getattr(error, "fields", ()))
+    if not fields and len(error.args) != 1:
+        return  # An error of the system.
+    texts = fields or [str(error)]
+    received = fields[2] if fields else texts[0]
+    for argument in ("path", *FLAGS_OF_ARGUMENTS, *values):
+        flags = _flags_of(argument, received, values)
+        if not flags:
+            continue
+        named = " or ".join(f"`--{flag}`" for flag in flags)
+        texts = [text.replace(f"`{argument}`", named) for text in texts]
+        if texts[0] == argument:
+            texts[0] = named.strip("`")
+        if len(flags) == 1:
+            texts = [_renamed(text, argument, flags[0]) for text in texts]
+    error.args = tuple(texts)
+
+
+def _renamed(text, argument, flag):
+    """Returns a text with `--flag=` in place of `argument=`."""
+    if text.startswith(f"{argument}="):
+        text = f"--{flag}{text.removeprefix(argument)}"
+    for before in (", ", "Received: ", "with ", "than "):
+        text = text.replace(f"{before}{argument}=", f"{before}--{flag}=")
+    return text
+
+
+def _flags_of(argument, received, values):
+    """Returns the flags that set an argument.
+
+    That is the flag of its name, or those of `FLAGS_OF_ARGUMENTS`; of
+    several, those whose value was received. `path` is the flag whose value
+    was received as such.
+    """
+    if argument in values:
+        return [argument]
+    known, prefix = FLAGS_OF_ARGUMENTS.get(argument, ()), ""
+    if argument == "path":
+        known, prefix = values, "path="
+    flags = [name for name in known if name in values]
+    given = [f for f in flags if _is_in(values[f], received, prefix)]
+    return given or (flags if argument != "path" else [])
+
+
+def _is_in(value, text, prefix):
+    """Returns whether a value, or one of a list, stands in a text."""
+    for one in value if isinstance(value, list) else [value]:
+        one = str(one or "").removeprefix("hub:").removeprefix("./")
+        places = [f"{prefix}{start}{one}" for start in ("", "'", "./", "'./")]
+        if one and any(place in text for place in places):
+            return True
+    return False
 
 
 def title_of(group):

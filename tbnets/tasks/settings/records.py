@@ -64,9 +64,11 @@ def read_record(run_dir):
         record = completed(CheckedFile(path).json(), path)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"`run_dir` must be the folder of a run. Received: {run_dir=!s} "
-            f"({error}). Start one by tools/train.py, or, where it has "
-            f"checkpoints, add --resume: it writes {SETTINGS_FILE} again."
+            "run_dir",
+            "be the folder of a run",
+            f"run_dir={run_dir!s} ({error})",
+            "Start one by tools/train.py, or, where it has checkpoints, add "
+            f"--resume: it writes {SETTINGS_FILE} again.",
         ) from error
     here, folder = os.getcwd(), record["started_in"]
     if not os.path.isdir(folder) or os.path.samefile(folder, here):
@@ -162,9 +164,10 @@ def check_resumable(record, settings, place):
     ]
     if differing:
         raise InputError(
-            "`--resume` must continue with the flags the run was started "
-            f"with. Received: other values than {'; '.join(differing)}, which "
-            f"{place} keeps. Restore these, or start a new --run_dir."
+            "--resume",
+            "continue with the flags the run was started with",
+            f"other values than {'; '.join(differing)}, which {place} keeps",
+            "Restore these, or start a new --run_dir.",
         )
 
 

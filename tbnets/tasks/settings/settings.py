@@ -146,9 +146,10 @@ class Settings:
         if preset := self.frozen_text_preset:
             if "," in preset:
                 raise InputError(
-                    "`--text_encoder` must be a preset without commas in its "
-                    f"name. Received: --text_encoder={preset}. Rename its "
-                    "folder, or link to it."
+                    "--text_encoder",
+                    "be a preset without commas in its name",
+                    f"--text_encoder={preset}",
+                    "Rename its folder, or link to it.",
                 )
             named["text_features"] = preset
         return Sources(**named)
