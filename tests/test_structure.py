@@ -5,6 +5,7 @@ The source is parsed, not imported: an import inside a function counts too.
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -147,6 +148,22 @@ def test_no_modules_import_each_other_in_a_circle(graph):
     of_tools = imports_of(ROOT / "tools", base=ROOT / "tools")
     for cycle in circle(graph), circle(of_tools):
         assert not cycle, " -> ".join(cycle)
+
+
+PRIVATE = re.compile(
+    r"tensorflow\.python|keras\.src|keras\.saving\.saving_lib|_initial_epoch"
+    r"|_use_cached_eval_dataset|control_flow_util|op_def_registry"
+)
+
+
+def test_nothing_private_of_tensorflow_and_keras_is_used():
+    found = [
+        f"{path.relative_to(ROOT)}: {match}"
+        for folder in ("tbnets", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for match in PRIVATE.findall(path.read_text("utf-8"))
+    ]
+    assert not found
 
 
 def test_tbnets_imports_neither_tools_nor_tests(graph):

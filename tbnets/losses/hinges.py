@@ -11,31 +11,18 @@ written out: it goes through the rounds again, and is zero for all other pairs.
 from typing import NamedTuple
 
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_util
 
 from tbnets.losses import distances, miners, replicas
 from tbnets.losses.presets import TERMS
-from tbnets.startup import no_accelerator
 
 # Gradients by similarities, at a few pairs of each row -> by embeddings.
 #
 # With X the rows of a matrix of similarities, Y its columns and G the gradient
 # by it, that of X is G Y and that of Y is G^T X. G is zero but for the pairs
-# that a loss has picked. On CPUs G is never written out: the products are
-# those of a matrix of compressed sparse rows, and cost what their pairs cost.
-# XLA does not compile these, and accelerators are at their best where all is
-# dense: there G is put together first.
-
-
-def by_pairs():
-    """Tells whether products of single pairs run here: on CPUs without XLA.
-
-    A function that was traced without XLA keeps them: to compile it, let
-    `jit_compile` trace it.
-    """
-    graph = tf.compat.v1.get_default_graph()
-    by_xla = control_flow_util.GraphOrParentsInXlaContext(graph)
-    return no_accelerator() and not by_xla
+# that a loss has picked. A loss with `gradient="sparse"` never writes G out:
+# the products are those of a matrix of compressed sparse rows, and cost what
+# their pairs cost. XLA does not compile them, and accelerators are faster with
+# dense matrices: for these, `gradient="dense"` puts G together first.
 
 
 class PairSlopes:
@@ -228,7 +215,7 @@ def own_anchors(view):
     return view._replace(**cut)
 
 
-def sums(views, num_negatives, margin, distance):
+def sums(views, num_negatives, margin, distance, gradient="dense"):
     """Sums and counts the hinges of every view.
 
     Args:
@@ -238,6 +225,7 @@ def sums(views, num_negatives, margin, distance):
         num_negatives: Hardest negatives kept for an anchor; None keeps all.
         margin: Required gap, in units of the distance.
         distance: Function of similarities, see `distances.DISTANCES`.
+        gradient: "dense" or "sparse"; see `triplet.TripletLoss`.
 
     Returns:
         Dict of float32 `[3]` by term: the sum of hinges, which carries the
@@ -249,15 +237,15 @@ def sums(views, num_negatives, margin, distance):
         one, other = (views[term] for term in _CROSS)
         if one.anchors is other.candidates and one.candidates is other.anchors:
             groups = [_CROSS, *([t] for t in views if t not in _CROSS)]
-    sums = {}
+    sums, how = {}, (num_negatives, margin, distance, gradient == "sparse")
     for terms in groups:
         group = [views[term] for term in terms]
-        found = _sums_of_matrix(group, num_negatives, margin, distance)
+        found = _sums_of_matrix(group, *how)
         sums.update(zip(terms, found))
     return sums
 
 
-def _sums_of_matrix(views, num_negatives, margin, distance):
+def _sums_of_matrix(views, num_negatives, margin, distance, sparse):
     """Sums the hinges of a view and of the same turned round, if any.
 
     Returns:
@@ -270,7 +258,7 @@ def _sums_of_matrix(views, num_negatives, margin, distance):
         triplets = _Triplets(views, matrix, num_negatives, margin, distance)
 
         def gradient(upstream):
-            return triplets.gradient(upstream, sides)
+            return triplets.gradient(upstream, sides, sparse)
 
         return triplets.sums(), gradient
 
@@ -385,14 +373,15 @@ class _Triplets:
         first = visit(*self._split(*self.first), 0.0)
         return self._later_rounds(visit, first)
 
-    def gradient(self, upstream, sides):
+    def gradient(self, upstream, sides, sparse):
         """Returns the gradient of `sums` by the sides.
 
         Args:
             upstream: float32 `[views, 3]`, the gradient by `sums`.
-            sides: As `slopes` takes them.
+            sides: As `PairSlopes` takes them.
+            sparse: Whether the products are sparse, if negatives were picked.
         """
-        is_few = self.places is not None and by_pairs()
+        is_few = self.places is not None and sparse
         kind = PairSlopes if is_few else MatrixSlopes
         products = kind(sides)
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tbnets.annotations import Batch, Tensors
 from tbnets.checks import checked_dict, checked_number
-from tbnets.errors import check_kind
+from tbnets.errors import InputError, check_kind
 from tbnets.layers.heads import LogitScale
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.positives import positive_masks
@@ -106,6 +106,14 @@ class EmbeddingNetwork(TwoBranchModel):
         if self.logit_scale is not None:
             advice = "Give that, or a network without a `logit_scale`."
             check_kind("ranking_loss", ranking_loss, InfoNCELoss, advice)
+        is_sparse = getattr(ranking_loss, "gradient", "dense") == "sparse"
+        if is_sparse and kwargs.get("jit_compile"):
+            raise InputError(
+                "jit_compile",
+                "be False with a loss whose gradient is sparse",
+                f"jit_compile={kwargs['jit_compile']}",
+                "Give tbnets.TripletLoss(gradient='dense').",
+            )
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("structure_steps", structure_steps, 0)
         if structure_end is not None:

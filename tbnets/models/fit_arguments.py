@@ -80,8 +80,7 @@ class CheckedModel(keras.Model):
     def _on_finite(self, method, args, kwargs):
         """Returns what a method of Keras is given, once it was looked at."""
         given = inspect.signature(method).bind(self, *args, **kwargs)
-        if not kwargs.get("_use_cached_eval_dataset"):  # As `fit` asks.
-            prepare_data(given.arguments, "x", self.text_encoder)
+        prepare_data(given.arguments, "x", self.text_encoder)
         return given
 
 
@@ -144,9 +143,7 @@ def fit(self, **arguments):
     if model.train_function is None:
         model.train_function = _step_function(model)
     callbacks.on_train_begin()
-    # BackupAndRestore tells where it goes on as Keras' own `fit` reads it.
-    told = getattr(model, "_initial_epoch", None)
-    for epoch in range(told or arguments.get("initial_epoch", 0), epochs):
+    for epoch in range(arguments.get("initial_epoch") or 0, epochs):
         model.reset_metrics()
         callbacks.on_epoch_begin(epoch)
         if batches is None or not is_endless:
@@ -171,6 +168,15 @@ def _check(model, arguments):
             f"`fit` on several replicas must be given {', '.join(TAKEN)} only. "
             f"Received: {', '.join(others)}. Draw batches by "
             "tbnets.EpochBatches, measure by tbnets.RetrievalMetrics."
+        )
+    backup = keras.callbacks.BackupAndRestore
+    if any(isinstance(one, backup) for one in arguments.get("callbacks") or ()):
+        raise InputError(
+            "callbacks",
+            "have no BackupAndRestore where several replicas train",
+            "one",
+            "Save by ModelCheckpoint and give `initial_epoch`, or train by "
+            "tools/train.py, which resumes.",
         )
     if not model.built or model.jit_compile:
         raise InputError(

@@ -12,8 +12,10 @@ from tbnets import layers, losses, models
 from tbnets.annotations import Path
 from tbnets.data.localization import mining  # noqa: F401
 from tbnets.errors import InputError
-from tbnets.features import (
-    hub_texts,  # noqa: F401
+from tbnets.features import (  # noqa: F401
+    fisher_vectors,
+    hub_texts,
+    image_encoders,
 )
 from tbnets.features.cnn_weights import check_datasets
 from tbnets.models.two_branch import TwoBranchModel

@@ -7,11 +7,11 @@ again, has ops that compute and no others.
 """
 
 import copy
+import pathlib
 import re
 import zlib
 
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
 
 from tbnets.errors import InputError
 
@@ -248,29 +248,21 @@ SAVER_OPS = frozenset(
 )
 """What each SavedModel has for its own variables, in functions of their own
 that no signature calls."""
-_REACHES_OUT = re.compile(
-    "Dataset|Iterator|File|Sharded|Checkpoint|Remap|Reader|Debug|PyFunc|Proto"
-    "|TPU|Xla|Collective|Experimental|Remote|Infeed|Outfeed|Barrier|CopyHost"
+COMPUTING_OPS = frozenset(
+    pathlib.Path(__file__).with_name("computing_ops.txt").read_text().split()
 )
-"""What names of ops have that touch files, machines or Python, though they
-keep nothing."""
+"""The ops of TensorFlow 2.21 that have no state and reach no file, machine or
+Python code. An op of a later TensorFlow is refused until it is added."""
 MOST_GRAPH_BYTES = 1 << 29
 
 
 def is_allowed(op):
-    """Tells whether an op computes and no more, as far as that is known.
+    """Returns whether an op only computes.
 
     Args:
         op: its name in a graph.
     """
-    if op in TF_TEXT_SERVING_OPS | KEEPING_OPS:
-        return True
-    definition = op_def_registry.get(op) if hasattr(tf.raw_ops, op) else None
-    return (
-        definition is not None
-        and not definition.is_stateful
-        and not _REACHES_OUT.search(op)
-    )
+    return op in TF_TEXT_SERVING_OPS | KEEPING_OPS | COMPUTING_OPS
 
 
 def check_ops(name, graph_def):

@@ -35,6 +35,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
+from tbnets.startup import no_accelerator
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.texts import text_preset
 from tbnets.text.packed_trees import TreeRows
@@ -289,6 +290,10 @@ def build_loss(settings: Settings):
         distance=settings.loss.distance,
         reduction=settings.loss.reduction,
         negatives=settings.loss.negatives,
+        # Which is faster where; XLA compiles dense gradients alone.
+        gradient="sparse"
+        if no_accelerator() and not settings.training.jit_compile
+        else "dense",
     )
 
 

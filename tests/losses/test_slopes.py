@@ -54,39 +54,16 @@ def test_no_pair_gives_no_gradient(kind):
         assert not np.any(found)
 
 
-def test_nothing_is_multiplied_by_pairs_where_xla_compiles():
-    told = []
-
-    def inner(x):
-        told.append(hinges.by_pairs())
-        return x + 1.0
-
-    tf.function(inner)(1.0)
-    tf.function(inner, jit_compile=True)(1.0)
-    tf.function(lambda x: tf.function(inner)(x), jit_compile=True)(1.0)
-    assert told == [True, False, False]
-    assert hinges.by_pairs()
-
-
-def test_nothing_is_multiplied_by_pairs_beside_an_accelerator(monkeypatch):
-    devices = [
-        tf.config.PhysicalDevice("/device:0", kind) for kind in ("CPU", "GPU")
-    ]
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda: devices)
-    assert not hinges.by_pairs()
-
-
 @pytest.mark.parametrize("reduction", ["mean_active", "sum"])
-def test_a_loss_has_one_gradient_by_pairs_and_by_a_matrix(
-    monkeypatch, reduction
-):
+def test_a_sparse_gradient_is_the_dense_one(reduction):
     images = tf.math.l2_normalize(tf.random.stateless_normal([9, 5], (0, 1)), 1)
     texts = tf.math.l2_normalize(tf.random.stateless_normal([33, 5], (2, 3)), 1)
     ids = tf.range(9), tf.constant([0] * 9 + [*range(9)] * 2 + [3] * 6)
-    loss = triplet.TripletLoss(0.5, 3, reduction=reduction)
     gradients = []
-    for by_pairs in (True, False):
-        monkeypatch.setattr(hinges, "by_pairs", lambda chosen=by_pairs: chosen)
+    for gradient in triplet.GRADIENTS:
+        loss = triplet.TripletLoss(
+            0.5, 3, reduction=reduction, gradient=gradient
+        )
         with tf.GradientTape() as tape:
             tape.watch([images, texts])
             total = loss(images, texts, *ids).total

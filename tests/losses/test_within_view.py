@@ -33,7 +33,9 @@ def test_values_and_gradients_are_those_of_the_loop(name, negatives):
         ("euclidean", "mean", 0.5),
     ]:
         count = 3 if negatives == "top_k" else None
-        loss = TripletLoss(margin, count, {}, distance, reduction, negatives)
+        how = distance, reduction, negatives
+        gradient = "sparse" if reduction == "sum" else "dense"
+        loss = TripletLoss(margin, count, {}, *how, gradient)
         with tf.GradientTape() as tape:
             tape.watch(rows)
             output = loss(rows, labels)

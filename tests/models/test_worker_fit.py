@@ -82,23 +82,27 @@ def test_an_endless_data_set_goes_on_and_others_begin_anew():
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
-def test_a_callback_may_tell_where_it_goes_on():
-    """As BackupAndRestore does, whose weights have had the epochs before."""
+def test_it_goes_on_from_an_epoch():
     network, seen = make_network(), []
     network.optimizer.use_ema = False
     network.train_function = lambda batches: {}
 
-    class Restored(keras.callbacks.Callback):
-        def on_train_begin(self, logs=None):
-            self.model._initial_epoch = 2
-
+    class Noted(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
             seen.append(epoch)
 
     options = {"epochs": 4, "steps_per_epoch": 1, "verbose": 0}
-    data = tf.data.Dataset.range(3)
-    fit_arguments.fit(network, x=data, callbacks=[Restored()], **options)
+    options |= {"initial_epoch": 2, "callbacks": [Noted()]}
+    fit_arguments.fit(network, x=tf.data.Dataset.range(3), **options)
     assert seen == [2, 3]
+
+
+def test_a_backup_is_refused(tmp_path):
+    network, data = make_network(), tf.data.Dataset.range(3)
+    backup = keras.callbacks.BackupAndRestore(str(tmp_path))
+    with pytest.raises(tbnets.errors.InputError) as caught:
+        fit_arguments.fit(network, x=data, callbacks=[backup], verbose=0)
+    assert caught.value.argument == "callbacks"
 
 
 def test_an_optimizer_that_accumulates_is_refused():

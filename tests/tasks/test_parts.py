@@ -70,6 +70,7 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "distance": "cosine",
         "reduction": "sum",
         "negatives": "top_k",
+        "gradient": "sparse",
     }
     hardest = changes | {"negatives": "hardest"}
     loss = parts.build_loss(tiny.settings(folder, tmp_path, **hardest))

@@ -29,7 +29,9 @@ def run(num_images, captions_per_image, embedding_dim, num_negatives, repeats):
     """
     for count in num_images:
         inputs = _batch(count, captions_per_image, embedding_dim)
-        step = loss_step(triplet.TripletLoss(num_negatives=num_negatives))
+        step = loss_step(
+            triplet.TripletLoss(num_negatives=num_negatives, gradient="sparse")
+        )
         milliseconds = timing.interleaved(
             {
                 "matmuls forward": waiting(tf.function(_forward), inputs),

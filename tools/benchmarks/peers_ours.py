@@ -44,13 +44,14 @@ def top_k(arrays):
             margin=given.MARGIN,
             num_negatives=given.NUM_NEGATIVES,
             term_weights=BOTH,
+            gradient="sparse",
         ),
     )
 
 
 def hardest(arrays):
     """Each positive pair against the one hardest negative, VSE++."""
-    return _learning(arrays, TripletLoss(**PRESETS["vse++"]))
+    return _learning(arrays, TripletLoss(**PRESETS["vse++"], gradient="sparse"))
 
 
 def every(arrays):
@@ -65,6 +66,7 @@ def batch_hard(arrays):
         margin=given.MARGIN,
         negatives="hardest",
         reduction="mean",
+        gradient="sparse",
     )
     labels = tf.constant(given.labels(arrays))
 
@@ -113,7 +115,7 @@ def train_step(arrays):
         dense = [x for x in branch.steps if isinstance(x, keras.layers.Dense)]
         for place, layer in enumerate(dense):
             layer.kernel.assign(arrays[f"{side}_{place}"])
-    loss = TripletLoss(**PRESETS["vse++"])
+    loss = TripletLoss(**PRESETS["vse++"], gradient="sparse")
     network.compile(FusedAdam(1e-4), loss)
     names = "images", "texts", "image_ids", "owners"
     keys = "images", "captions", "image_ids", "caption_image_ids"

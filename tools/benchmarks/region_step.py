@@ -47,7 +47,9 @@ def run(num_images, hidden_dim, embedding_dim, repeats):
     )
     network.compile(
         FusedAdam(1e-6),
-        triplet.TripletLoss(**presets.PRESETS["wang2018_phrases"]),
+        triplet.TripletLoss(
+            **presets.PRESETS["wang2018_phrases"], gradient="sparse"
+        ),
         mining=CandidateMining(),
     )
     picked = _num_picked(network, batch)

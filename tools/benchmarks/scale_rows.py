@@ -39,7 +39,9 @@ def loss(given):
     from benchmarks import loss as loss_benchmark
     from tbnets.losses.triplet import TripletLoss
 
-    learn = tf.function(loss_benchmark.loss_step(TripletLoss()))
+    learn = tf.function(
+        loss_benchmark.loss_step(TripletLoss(gradient="sparse"))
+    )
     return loss_benchmark.waiting(learn, _batch(given))
 
 

@@ -70,7 +70,7 @@ def _network(hidden_dim, embedding_dim, policy):
         )
     finally:
         keras.mixed_precision.set_global_policy(before)
-    network.compile(FusedAdam(1e-4), triplet.TripletLoss())
+    network.compile(FusedAdam(1e-4), triplet.TripletLoss(gradient="sparse"))
     return network
 
 

@@ -54,7 +54,7 @@ def make_network(job):
     branches = [Branch((job.hidden, job.dim), seed=seed) for seed in (100, 200)]
     network = EmbeddingNetwork(*branches)
     network.build(dict.fromkeys(("images", "captions"), (None, job.hidden)))
-    network.compile(FusedAdam(1e-4), TripletLoss())
+    network.compile(FusedAdam(1e-4), TripletLoss(gradient="sparse"))
     network.optimizer.build(network.trainable_variables)
     return network
 
