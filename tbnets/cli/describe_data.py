@@ -44,7 +44,7 @@ from tbnets.text.vocabulary import count_words
 
 # What a caption data set holds: counts for each split, and its problems.
 #
-# Words are those of `text.words.split_words`, which a model reads.
+# Words are those of `text.vocabulary.split_words`, which a model reads.
 
 
 def describe_split(

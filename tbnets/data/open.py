@@ -182,7 +182,7 @@ class Data:
         of_phrases: whether the texts of a split are its phrases, not its
             sentences.
         plan: function (flag, data) -> {recipe that the flag names: the
-            `tasks.recipes.thing.Thing` that it makes}; None where flags name
+            `tasks.recipes.recipe.Thing` that it makes}; None where flags name
             files alone.
         photos_of: names of the splits of whose photos recipes make things; ()
             for all that the captions tell.

@@ -245,7 +245,7 @@ def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
         proposals: sequence of num_images arrays `[k, 4]`.
         truth: `[num_phrases, 4]`.
         phrase_to_image: int `[num_phrases]`.
-        choice: an `evaluation.choices.Choice`. Suppression goes by the overlaps
+        choice: a `correspondences.Choice`. Suppression goes by the overlaps
             of the proposals, whichever box they answer with.
 
     Returns:

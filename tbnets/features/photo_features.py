@@ -31,7 +31,7 @@ class SeveralNetworks:
     """Turns photos into the features of several networks, side by side.
 
     Each network sees the photo at its own size, as alone; what is served is
-    what `data.store.side_by_side.SideBySide` joined for training.
+    what `data.store.opening.SideBySide` joined for training.
 
     Args:
         parts: a `PhotoFeatures` for each network, in the order of the stores.

@@ -278,7 +278,7 @@ class CCA(EmbeddingNetwork):
     Where a text is compared with regions of one photo, most of these are
     named by nobody, and pairs do not tell what they look like. `background`
     adds them as rows without a text: the candidates that each batch brings
-    (`data.localization.candidates`), all of them, since a few that are named
+    (`data.localization.mining`), all of them, since a few that are named
     after all change little. A direction more tells such rows from pairs, and
     texts get a bias on it.
 

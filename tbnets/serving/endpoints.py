@@ -58,7 +58,7 @@ def two_branch_endpoints(
             `similarities(image_embeddings, text_embeddings)`, too.
         tokenizer: turns string `[m]` into what `embed_text` takes: a
             `Tokenizer` or a `features.fisher_vectors.CaptionReader`; a
-            `serving.tree_reader.TreeReader` where texts are trees; None where
+            `serving.inputs.TreeReader` where texts are trees; None where
             they are feature vectors. A `Tokenizer` without `max_tokens` gets
             `doors.MOST_WORDS`.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
@@ -211,7 +211,7 @@ def region_endpoints(
         model: has `embed_images`, `embed_text` and `similarities`, as
             `models.two_branch.TwoBranchModel`.
         tokenizer: turns strings into what `embed_text` takes; None where
-            phrases are feature vectors; a `serving.tree_reader.TreeReader`
+            phrases are feature vectors; a `serving.inputs.TreeReader`
             where they are trees.
         region_dim: features of a region.
         text_dim: features of a phrase; None where there is a tokenizer.
@@ -248,7 +248,7 @@ def node_endpoints(model, reader, region_dim):
 
     Args:
         model: a `models.hm_lstm.HMLSTM`.
-        reader: `serving.tree_reader.TreeReader`.
+        reader: `serving.inputs.TreeReader`.
         region_dim: features of a region.
 
     Returns:

@@ -259,7 +259,7 @@ def find(  # noqa: PLR0913  (a choice is three of them)
             `regions`).
         choice: `most_similar`; `expected_overlap`: what many similar regions
             agree on; or `mean_box`: the mean of the regions around the most
-            similar one. `evaluation.choices.Choice` has the formulas. None
+            similar one. `correspondences.Choice` has the formulas. None
             for the choice that the model was exported with, else the first.
         choice_temperature: of these, in the unit of the similarities; None
             for the default, and

@@ -86,7 +86,7 @@ class PhotoReader:
             `[n, ...]`. Where it has them, its methods `decode`, string `[]` ->
             `[...]`, or a tuple, and `forward`, of a batch of these, are called
             instead: what decodes is then apart from a network that follows. For
-            regions, `features.averaged_regions.AveragedFeatures`, or another
+            regions, `features.regions.AveragedFeatures`, or another
             with its methods `decode`, string `[]` -> `(pixels, sides)`, and
             `of_decoded`, of these and float32 boxes `[n, 4]` -> `[n, dim]`.
 

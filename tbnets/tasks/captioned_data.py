@@ -131,7 +131,7 @@ class CaptionedData(TaskData):
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
-        """Returns the `tasks.recipes.thing.Thing`s that are not there yet.
+        """Returns the `tasks.recipes.recipe.Thing`s that are not there yet.
 
         Raises:
             ValueError: texts could not be read when the run has ended.

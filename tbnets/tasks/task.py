@@ -149,7 +149,7 @@ class Scores:
 
         Args:
             bank: scores of another split by the same network.
-            temperature: that of `evaluation.query_bank.level`.
+            temperature: that of `evaluation.ranking.level`.
 
         Raises:
             ValueError: there are no queries that a bank could be of.
@@ -202,7 +202,7 @@ class Scores:
             most: how many images, and captions of each, at most.
 
         Returns:
-            A `visualization.points.Points`; None where there is no space that
+            A `visualization.plots.Points`; None where there is no space that
             all of them share.
         """
         return None
@@ -360,7 +360,7 @@ class TaskData:
         """
 
     def missing(self):
-        """Returns the `tasks.recipes.thing.Thing`s that are not there yet.
+        """Returns the `tasks.recipes.recipe.Thing`s that are not there yet.
 
         They can all be made, as far as that can be told beforehand; in this
         order, parts before the whole.

@@ -40,7 +40,7 @@ def write_points(folder, name, points):
     Args:
         folder: folder of the event files.
         name: what the projector calls them.
-        points: the `visualization.points.Points`.
+        points: the `visualization.plots.Points`.
     """
     folder = pathlib.Path(folder)
     config = projector_config_pb2.ProjectorConfig()

@@ -21,7 +21,7 @@ class Points(NamedTuple):
     Args:
         vectors: float `[n, dim]`.
         columns: dict, name -> n strings; the first column names the points.
-            A map (`visualization.space_map`) reads `text`; `kind`, which is
+            A map (`visualization.plots`) reads `text`; `kind`, which is
             `IMAGE`, `CAPTION` or `PHRASE`; and `image`, the image that each
             belongs to.
         thumbnails: uint8 `[n, side, side, 3]`, or None.
@@ -160,7 +160,7 @@ def draw_map(points, title):
     """Draws points of one space.
 
     Args:
-        points: `visualization.points.Points` with the columns that a map reads.
+        points: `visualization.plots.Points` with the columns that a map reads.
         title: what stands below, beside what the marks mean.
 
     Returns:

@@ -193,7 +193,7 @@ class CandidateMining:
     It is the `mining` of an `EmbeddingNetwork` or a `SimilarityNetwork` that
     learns from regions and phrases. Beside the keys of every batch, a batch
     holds `drawn_for`, `candidates` and `is_negative`, see
-    `data.localization.candidates`.
+    `data.localization.mining`.
 
     Example:
         network.compile(

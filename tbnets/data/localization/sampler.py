@@ -26,7 +26,7 @@ class PhraseBatches(Batches):
 
     `images` are the regions that were drawn, `captions` the phrases, ids those
     of the things that they name (`phrase_to_chain`); beside them stands what
-    `data.localization.candidates` describes.
+    `data.localization.mining` describes.
 
     Args:
         examples: `PhraseExamples`.

@@ -156,7 +156,7 @@ class Matcher:
 
         Args:
             examples: `PairExamples`.
-            choice: `evaluation.choices.Choice` of a candidate. Training takes
+            choice: `correspondences.Choice` of a candidate. Training takes
                 the most similar one, as the paper does.
 
         Returns:
@@ -374,9 +374,9 @@ class CorrespondenceScores(Scores):
         """Returns those of `evaluate_correspondences`; {} without links.
 
         Args:
-            region_phrase_ranking: whether those of `evaluation.pair_ranks`
+            region_phrase_ranking: whether those of `evaluation.ranking`
                 come too, which rank by similarity, whatever is chosen.
-            **choosing: what `evaluation.choices.checked_choice` takes; a
+            **choosing: what `correspondences.checked_choice` takes; a
                 choice of a candidate.
 
         Raises:

@@ -170,7 +170,7 @@ def _mean_of_phrases(distances, columns, captions, records):
 def captions_of_phrases(phrases, records):
     """Finds in which caption each phrase stands.
 
-    Phrases come with captions of their own: see `data.same_captions`.
+    Phrases come with captions of their own: see `data.captions`.
 
     Args:
         phrases: `PhraseRegions`.
@@ -218,7 +218,7 @@ class LocalizationScores(Scores):
             `[num_images, n]`, how similar the best region of every photo is,
             -infinity for a photo without; None likewise.
         rank_true_regions: function that returns the metrics of
-            `evaluation.pair_ranks`, which compare everything with everything;
+            `evaluation.ranking`, which compare everything with everything;
             None likewise, and of two networks taken together.
         photos: folder of the photos; None where they are not at hand.
     """
@@ -242,7 +242,7 @@ class LocalizationScores(Scores):
         Args:
             region_phrase_ranking: whether those of `rank_true_regions` come
                 too, which rank by similarity, whatever is chosen.
-            **choosing: what `evaluation.choices.checked_choice` takes.
+            **choosing: what `evaluation.correspondences.checked_choice` takes.
 
         Raises:
             ValueError: those of true regions are asked for of two runs taken

@@ -86,7 +86,7 @@ class PhraseRegionScores(Scores):
         """Returns those of `evaluate_correspondences`.
 
         Args:
-            **choosing: what `evaluation.choices.checked_choice` takes; a
+            **choosing: what `correspondences.checked_choice` takes; a
                 choice of a candidate.
 
         Raises:

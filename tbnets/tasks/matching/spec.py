@@ -104,7 +104,7 @@ def usual_flags(num_photos, begun_with="", of_triplets=True):
 
 
 class MatchingData(CaptionedData):
-    """Photos with sentences; its examples are `data.examples.Examples`.
+    """Photos with sentences; its examples are `data.batches.Examples`.
 
     Args:
         settings: the run's settings (see `flags`).
