@@ -95,7 +95,7 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
         received = f"shape={array.shape}"
         fits = shape is None or len(shape) == array.ndim
     except (TypeError, ValueError, OverflowError):  # Words, or ragged rows.
-        received, fits = f"{name}={shown(values)}", False
+        received, fits = f"{name}={short_text(values)}", False
     if fits and all(
         size in (None, own) for size, own in zip(shape or (), array.shape)
     ):
@@ -355,11 +355,11 @@ def of_fields(record: Any) -> str:
 
 def with_parts(thing: object, parts: Mapping[str, object]) -> str:
     """Returns `Class(name=value, ...)`, each value in a few letters."""
-    inside = [f"{name}={shown(value)}" for name, value in parts.items()]
+    inside = [f"{name}={short_text(value)}" for name, value in parts.items()]
     return f"{type(thing).__name__}({', '.join(inside)})"
 
 
-def shown(value: Any) -> str:
+def short_text(value: Any) -> str:
     """Returns a value in a few letters.
 
     Args:
@@ -387,7 +387,7 @@ def _shown_array(array):
     if not sizes and hasattr(array, "numpy"):
         array = array.numpy()
     if not sizes and hasattr(array, "item"):
-        return shown(array.item())
+        return short_text(array.item())
     return f"{getattr(array.dtype, 'name', array.dtype)}[{sizes}]"
 
 
@@ -396,9 +396,9 @@ def _shown_items(items):
     if len(items) > MOST_ITEMS:
         return f"{len(items)} items"
     if isinstance(items, dict):
-        pairs = (f"{key!r}: {shown(one)}" for key, one in items.items())
+        pairs = (f"{key!r}: {short_text(one)}" for key, one in items.items())
         return f"{{{', '.join(pairs)}}}"
-    inside = ", ".join(map(shown, items))
+    inside = ", ".join(map(short_text, items))
     if isinstance(items, list):
         return f"[{inside}]"
     return f"({inside}{',' * (len(items) == 1)})"

@@ -137,7 +137,7 @@ def write_run_of_texts(name):
     encoder = tbnets.FisherFeatures(2, pca_dim=6).fit(texts["train"], vectors)
     writer = caption_features.open_writer(folder / "fisher", encoder)
     every = [text for some in texts.values() for text in some]
-    caption_features.extract(every, encoder, writer)
+    caption_features.extract_captions(every, encoder, writer)
     writer.finish()
     changes = {"text_encoder": "features", "text_features": "fisher"}
     runs.export(saved(tiny.settings(folder, name, **changes)))

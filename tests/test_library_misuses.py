@@ -94,7 +94,7 @@ PHOTO = PIL.Image.new("RGB", (40, 30))
 
 
 def find(**given):
-    finding.find(Finder(), ["a dog"], PHOTO, **given)
+    finding.find_regions(Finder(), ["a dog"], PHOTO, **given)
 
 
 def search(queries=("a dog",), images=UNIT, **given):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
-from tbnets.checks import shown
+from tbnets.checks import short_text
 from tbnets.data.store.arrays import FeatureArray
 from tbnets.evaluation.ranks import Ranks
 from tbnets.losses.ranking import LossOutput
@@ -140,7 +140,7 @@ def test_a_network_tells_what_it_embeds_and_into_what():
     ],
 )
 def test_values_are_short(value, wanted):
-    assert shown(value) == wanted
+    assert short_text(value) == wanted
 
 
 def test_what_is_not_known_in_a_graph_is_not_asked():
@@ -148,7 +148,7 @@ def test_what_is_not_known_in_a_graph_is_not_asked():
 
     @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec([])])
     def show(rows, scalar):
-        seen.extend(map(shown, (rows, scalar)))
+        seen.extend(map(short_text, (rows, scalar)))
 
     show.get_concrete_function()
     assert seen == ["float32[?]", "float32[]"]

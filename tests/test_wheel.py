@@ -42,8 +42,8 @@ def installed(dist, tmp_path_factory):
 
 def test_the_built_package_has_the_zoo_and_every_configuration(installed):
     built = installed / "tbnets" / "model_zoo"
-    wanted = zoo.list_files(ROOT / "model_zoo")
-    found = zoo.list_files(built)
+    wanted = zoo.model_files(ROOT / "model_zoo")
+    found = zoo.model_files(built)
     assert found.keys() == wanted.keys()
     for name in zoo.names():
         zoo.check_files(built / name)

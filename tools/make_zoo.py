@@ -195,7 +195,7 @@ def command(options):
     """Returns what a user types to train the same."""
     name = options.name
     for known in (pathlib.Path(options.run_dir).name, name):
-        if (command_line.folder() / f"{known}.flags").is_file():
+        if (command_line.configs_folder() / f"{known}.flags").is_file():
             return f"python tools/train.py --flagfile=configs/{known}.flags"
     return f"python tools/train.py --flagfile=model_zoo/{name}/{name}.flags"
 

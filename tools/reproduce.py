@@ -78,7 +78,9 @@ def known_row(name, known):
     Raises:
         ValueError: there is neither.
     """
-    names = {path.stem for path in command_line.folder().glob("*.flags")}
+    names = {
+        path.stem for path in command_line.configs_folder().glob("*.flags")
+    }
     row = known.row(name)
     if row is None and name in names:
         return measured.Row(name=name, configuration=name)

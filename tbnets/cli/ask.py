@@ -43,7 +43,13 @@ import numpy as np
 from tbnets import files
 from tbnets.cli import localize as localizing
 from tbnets.cli import query
-from tbnets.cli.asking import JSON, alone, check_text, checked, write_json
+from tbnets.cli.asking import (
+    JSON,
+    alone,
+    check_text,
+    checked,
+    write_answers_json,
+)
 from tbnets.cli.data_flags import check_place
 from tbnets.data.images import read_content
 from tbnets.data.photos import list_photos
@@ -106,7 +112,7 @@ class Options:
         )
 
     def open(self, needed):
-        """Does what `asking.Asked.open` does."""
+        """Does what `asking.AskingFlags.open` does."""
         return checked(self.connect(), self.model, needed)
 
 
@@ -140,7 +146,7 @@ def _told(specs):
     }
 
 
-def embed(options, texts):
+def ask_embeddings(options, texts):
     """Embeds sentences, phrases or photos."""
     if bool(texts) == bool(options.images):
         raise _not_given(options, "sentences or --images")
@@ -150,7 +156,7 @@ def embed(options, texts):
         rows = (model.embed_phrases if of_phrases else model.embed_text)(texts)
         names = search.titles_of(texts, search.notes_on(model, texts))
     else:
-        names, rows = embed_photos(options, model)
+        names, rows = ask_photo_embeddings(options, model)
     if options.output:
         files.write_atomically(options.output, lambda file: np.save(file, rows))
         told = " x ".join(map(str, rows.shape))
@@ -164,7 +170,7 @@ def embed(options, texts):
     return {"model": options.model, "embeddings": told}
 
 
-def embed_photos(options, model):
+def ask_photo_embeddings(options, model):
     """Embeds the photos of --images: `(names, embeddings)` of the good."""
     paths = {}
     for place in options.images:
@@ -189,7 +195,9 @@ def score(options, texts):
     asked = query.Options(
         queries=texts, model=options.model, top=options.top or 5
     )
-    return query.answer_texts(asked, model, embed_photos(options, model))
+    return query.answer_texts(
+        asked, model, ask_photo_embeddings(options, model)
+    )
 
 
 def search_index(options, texts):
@@ -211,7 +219,7 @@ def search_index(options, texts):
         told = [names[row] for row in rows]
         print(search.format_answers(title, those, told) + "\n")
     asked = query.Options(queries=texts, model=options.model)
-    return query.answers_record(asked, notes, names, order, similarities)
+    return query.query_record(asked, notes, names, order, similarities)
 
 
 def _not_given(options, needed):
@@ -227,7 +235,7 @@ def _not_given(options, needed):
 
 QUESTIONS = {
     "status": status,
-    "embed": embed,
+    "embed": ask_embeddings,
     "score": score,
     "search": search_index,
     "localize": None,
@@ -250,4 +258,4 @@ def main(options):
     check_place("json", options.json)
     with alone(options.json):
         found = QUESTIONS[question](options, texts)
-    write_json(options.json, found)
+    write_answers_json(options.json, found)

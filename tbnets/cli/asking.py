@@ -76,7 +76,7 @@ def write_montage(options, ids, order, similarities):
         print(f"\nThe best images side by side: {path}{drawn}")
 
 
-def write_page(options, notes, ids, order, similarities):
+def write_answers_page(options, notes, ids, order, similarities):
     """Writes the page to --html."""
     sections = []
     told = [note for _, note in notes] + ["photos like it"] * len(options.like)
@@ -108,7 +108,7 @@ JSON = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
+class AskingFlags:
     """Which model is asked."""
 
     model: str = flag("flickr8k_photos", ANY_MODEL)
@@ -171,7 +171,7 @@ def alone(path):
     return contextlib.nullcontext()
 
 
-def write_json(path, record):
+def write_answers_json(path, record):
     """Writes what was found to --json, if it is given."""
     if path == STDOUT:
         print(json.dumps(record, indent=2, sort_keys=True))

@@ -117,7 +117,7 @@ def check_ending(name, path, ending):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Captions:
+class CaptionFlags:
     """Which captions are worked on."""
 
     captions: str = flag(
@@ -159,7 +159,7 @@ class Captions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Shared(Captions):
+class Shared(CaptionFlags):
     """Which captions are worked on, and which share of the work is done."""
 
     shard: str = flag(
@@ -175,7 +175,7 @@ class Shared(Captions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Photos(Shared):
+class PhotoFlags(Shared):
     """Which photos are worked on, and where the store goes."""
 
     images: str = flag(REQUIRED, "Folder of the photos.")

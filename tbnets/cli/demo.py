@@ -35,9 +35,9 @@ import tempfile
 from typing import Annotated
 
 from tbnets import files
-from tbnets.cli.asking import ANY_MODEL, Asked
+from tbnets.cli.asking import ANY_MODEL, AskingFlags
 from tbnets.cli.localize import NEEDED
-from tbnets.cli.query import read_captions
+from tbnets.cli.query import read_queries
 from tbnets.data import captions as caption_files
 from tbnets.data.photos import left_out_lines
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
@@ -56,7 +56,7 @@ _SCENES = ("scenes_embedding", "scenes_localization", "a red circle, a star")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Asked):
+class Options(AskingFlags):
     """What is shown, by which networks, and where."""
 
     folder: list[str] = flag(
@@ -103,9 +103,9 @@ def open_folder(options):
             f"{' '.join(options.folder)}",
             "Quote a name with blanks.",
         )
-    given = options.captions and read_captions(options.captions)
+    given = options.captions and read_queries(options.captions)
     if options.folder:
-        captions = given or read_captions(FILES / "captions.txt")
+        captions = given or read_queries(FILES / "captions.txt")
         yield options.folder[0], captions, options.cache
         return
     with tempfile.TemporaryDirectory(prefix="tbnets_demo_") as place:

@@ -29,7 +29,7 @@ import os
 import numpy as np
 
 from tbnets.checks import per_cent, text_ids
-from tbnets.cli.data_flags import Captions
+from tbnets.cli.data_flags import CaptionFlags
 from tbnets.data import captions
 from tbnets.data.captions import CaptionedImages, common_images
 from tbnets.data.images import KINDS, faults
@@ -226,7 +226,7 @@ def describe_features(
     }
 
 
-def format_table(splits: dict[str, dict]) -> str:
+def format_counts(splits: dict[str, dict]) -> str:
     """Returns the counts of the splits side by side, one count a line."""
     rows = [["", *splits]]
     for name in dict.fromkeys(key for one in splits.values() for key in one):
@@ -270,7 +270,7 @@ MOST_PRINTED = 50
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Captions):
+class Options(CaptionFlags):
     """What is described, and where it is written."""
 
     captions: str = flag("", "File or folder of captions; may hold {split}.")
@@ -312,7 +312,7 @@ def read_splits(options, problems):
 
 def print_report(splits, problems):
     """Prints the table of the splits, then the problems."""
-    print(format_table(splits))
+    print(format_counts(splits))
     print(
         "\nWords are those that models read: letters and digits in lower case; "
         "man's is two words, don't is dont."

@@ -73,7 +73,7 @@ from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
 from tbnets.evaluation.correspondences import CHOOSING
 from tbnets.evaluation.ranking import TEMPERATURE
-from tbnets.tasks.settings.data_groups import Captions
+from tbnets.tasks.settings.data_groups import CaptionSettings
 from tbnets.tasks.settings.flag import (
     Limits,
     changed,
@@ -93,7 +93,7 @@ _OF_A_SPLIT = (
     *("query_bank", "bank_temperature"),
 )
 _OF_PHRASES = ("region_phrase_ranking", *CHOOSING)
-_OF_DATA = ("images", *(each.name for each in flags_of(Captions)))
+_OF_DATA = ("images", *(each.name for each in flags_of(CaptionSettings)))
 WAYS = {
     "run_dir": (*_OF_A_SPLIT, "checkpoint", *_OF_PHRASES, "phrases", "regions"),
     "hub": (*_OF_A_SPLIT, *_OF_DATA, "cache", "prompt"),
@@ -118,7 +118,7 @@ _PAIRS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OfData(Captions):
+class OfData(CaptionSettings):
     """A data set, and embeddings of it."""
 
     hub: str = flag(
@@ -269,7 +269,7 @@ def chosen_way(options):
     return way
 
 
-def check_flags(options):
+def check_evaluate_flags(options):
     """Refuses flags that say nothing, and a place that can not be written."""
     data_flags.check_choosing(options)
     check_pairs(options, _PAIRS)
@@ -344,7 +344,9 @@ def evaluate_split(options):
         title += f", protocol: {options.protocol}"
     for name, value in data_flags.chosen(options).items():
         title += f", {name.replace('_', ' ')}: {value}"
-    tell(options, scores.metrics(**measure_options(options, scores)), title)
+    print_metrics(
+        options, scores.metrics(**measure_options(options, scores)), title
+    )
     if options.map:
         title = f"{what}, {options.split}, laid out by t-SNE"
         sheet = plots.draw_map(points, title)
@@ -353,7 +355,7 @@ def evaluate_split(options):
         print(f"map  {options.map}")
 
 
-def tell(options, metrics, title):
+def print_metrics(options, metrics, title):
     """Prints the table, and writes --json."""
     print(tables.format_table(metrics, title))
     if options.json:
@@ -466,7 +468,7 @@ def evaluate_arrays(options):
     if options.normalize:
         sides = [zero_shot.unit_rows(side) for side in sides]
     metrics = _metrics_of_arrays(options, sides)
-    tell(options, metrics, f"protocol: {options.protocol}")
+    print_metrics(options, metrics, f"protocol: {options.protocol}")
     for name, side in zip(paths, sides):
         if note := zero_shot.lengths_note(side):
             print(f"warning  --{name} has {note}")
@@ -503,7 +505,7 @@ def _metrics_of_arrays(options, sides):
 def main(options):
     """Reads, measures, prints, writes."""
     way = chosen_way(options)
-    check_flags(options)
+    check_evaluate_flags(options)
     of_split = "split" in WAYS[way]
     evaluate = evaluate_split if of_split else evaluate_arrays
     try:

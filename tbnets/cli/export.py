@@ -121,14 +121,14 @@ def main(options):
     path, name = place(options)
     extra = None
     if options.serving:
-        deployment.check_name(name)
+        deployment.check_model_name(name)
         protocol.api("prediction_log_pb2")
         extra = deployment.warm_up
     export = export_again if options.model else export_run
     path = export(options, path, extra)
     print(f"SavedModel  {path}")
     if options.serving:
-        tell(*deployment.write_deployment(path, name))
+        print_export(*deployment.write_deployment(path, name))
 
 
 def check_source(options):
@@ -210,7 +210,7 @@ def export_run(options, path, extra):
     )
 
 
-def tell(paths, unbatched):
+def print_export(paths, unbatched):
     """Tells what was written for a server, and whether it batches."""
     for path in paths:
         print(f"Serving     {path}")

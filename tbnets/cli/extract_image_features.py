@@ -38,7 +38,7 @@ docs/image_features.md tells more; docs/feature_stores.md describes the store.
 
 import dataclasses
 
-from tbnets.cli.data_flags import Photos
+from tbnets.cli.data_flags import PhotoFlags
 from tbnets.features import extraction
 from tbnets.tasks.recipes.image_features import (
     ImageFeatures,
@@ -48,7 +48,7 @@ from tbnets.tasks.settings.flag import Count, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(ImageFeatures, Photos):
+class Options(ImageFeatures, PhotoFlags):
     """Which features are made, and by which network."""
 
     batch_size: Count = flag(

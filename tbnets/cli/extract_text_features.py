@@ -48,7 +48,7 @@ class Options(text_features.TextFeatures, Shared):
 
 def main(options):
     """Extracts by the flags."""
-    text_features.check(options)
+    text_features.check_text_features(options)
     data = options.data(
         train_split=options.train_split, phrases=options.phrases
     )

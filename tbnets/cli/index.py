@@ -27,7 +27,7 @@ docs/search.md tells how large ones are searched, and served.
 import dataclasses
 import os
 
-from tbnets.cli.asking import MODEL, Asked
+from tbnets.cli.asking import MODEL, AskingFlags
 from tbnets.data.store.manifest import BFLOAT16
 from tbnets.data.store.opening import load_features
 from tbnets.data.store.writer import fault_of_name
@@ -40,7 +40,7 @@ from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Asked):
+class Options(AskingFlags):
     """What is indexed, by which network, and where."""
 
     model: str = flag("flickr8k_photos", f"{MODEL}.")
@@ -74,7 +74,7 @@ class Options(Asked):
     )
 
 
-def embed_photos(options, model):
+def index_photos(options, model):
     """Yields (ids, embeddings) of the photos of the folder."""
     [folder] = options.folder
     yield photo_index.embed_folder(
@@ -115,7 +115,7 @@ def main(options):
     notes, found = {"model": options.model}, embed_features(options, model)
     if options.folder:
         notes["photos"] = os.path.relpath(options.folder[0], options.output)
-        found = embed_photos(options, model)
+        found = index_photos(options, model)
     if options.approximate:
         import_extra("faiss", "faiss")
     dim, path = model.embedding_dim, options.output
@@ -124,7 +124,7 @@ def main(options):
             writer.put(ids, embeddings)
         writer.remove_others()
     if options.approximate:
-        search_index.build(path)
+        search_index.build_index(path)
     print(
         f"{path}  {writer.size} rows of {dim} {writer.dtype}: {writer.added} "
         f"added, {writer.removed} removed"

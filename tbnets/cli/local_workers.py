@@ -54,7 +54,7 @@ def end_with_parent():
     threading.Thread(target=watch, daemon=True).start()
 
 
-def run(count, command=None):
+def run_workers(count, command=None):
     """Runs a command in some processes, until all of them have ended.
 
     Args:

@@ -41,7 +41,13 @@ import PIL.Image
 
 from tbnets import files
 from tbnets.checks import first_twice
-from tbnets.cli.asking import MODEL, Asked, alone, check_text, write_json
+from tbnets.cli.asking import (
+    MODEL,
+    AskingFlags,
+    alone,
+    check_text,
+    write_answers_json,
+)
 from tbnets.cli.data_flags import Choosing, check_choosing, check_place, chosen
 from tbnets.data.images import BrokenImageError, read_content, read_photo
 from tbnets.data.photos import PHOTO_SUFFIXES
@@ -67,7 +73,7 @@ NEEDED = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Asked, Choosing):
+class Options(AskingFlags, Choosing):
     """What is sought, by which network, and where it is written."""
 
     words: list[str] = flag(
@@ -200,7 +206,7 @@ def write_picture(path, pixels, phrases, found):
     print(f"\nThe boxes drawn: {path}")
 
 
-def localize(options, model, phrases, notes, photo, picture):
+def localize_photo(options, model, phrases, notes, photo, picture):
     """Prints the boxes in a photo, draws them; returns them for --json."""
     content = read_content(photo)
     choice = chosen(options) or own_choice(model)
@@ -213,14 +219,16 @@ def localize(options, model, phrases, notes, photo, picture):
 
 
 def localize_all(options, model, phrases, photos, pictures):
-    """Calls `localize` for each photo; returns what --json says."""
+    """Calls `localize_photo` for each photo; returns what --json says."""
     records, notes = [], search.notes_on(model, phrases)
     warn_of_unknown(phrases, notes)
     for photo, picture in zip(photos, pictures):
         if len(photos) > 1:
             print(f"{files.readable(photo)}:")
         try:
-            found = localize(options, model, phrases, notes, photo, picture)
+            found = localize_photo(
+                options, model, phrases, notes, photo, picture
+            )
         except BrokenImageError as error:
             if photo is photos[-1] and not records:
                 raise BrokenImageError(photo, error.reason) from error
@@ -242,4 +250,4 @@ def main(options):
     model = options.open(NEEDED)
     with alone(options.json):
         found = localize_all(options, model, phrases, photos, pictures)
-    write_json(options.json, found)
+    write_answers_json(options.json, found)

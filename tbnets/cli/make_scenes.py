@@ -86,13 +86,13 @@ def draw_contact_sheet(options):
     sheet = Image.new("RGB", size, "white")
     for number, scene in enumerate(shown):
         row, column = divmod(number, SHEET_COLUMNS)
-        cell = draw_cell(folder, scene, options.draw_boxes)
+        cell = draw_scene_cell(folder, scene, options.draw_boxes)
         sheet.paste(cell, (column * CELL_WIDTH, row * CELL_HEIGHT))
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(path, "PNG")
 
 
-def draw_cell(folder, scene, has_boxes):
+def draw_scene_cell(folder, scene, has_boxes):
     """Draws one scene, enlarged, and its captions."""
     cell = Image.new("RGB", (CELL_WIDTH, CELL_HEIGHT), "white")
     name = f"{scene['id']}.jpg"

@@ -28,7 +28,7 @@ import PIL.Image
 import PIL.ImageOps
 
 from tbnets.checks import per_cent
-from tbnets.cli.data_flags import Photos, check_ending
+from tbnets.cli.data_flags import PhotoFlags, check_ending
 from tbnets.data import entities, images
 from tbnets.data.store.shards import open_store
 from tbnets.evaluation import boxes as box_math
@@ -41,7 +41,7 @@ NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Proposals, Photos):
+class Options(Proposals, PhotoFlags):
     """Which boxes are proposed, and how they are judged and shown."""
 
     workers: Count = flag(
@@ -100,7 +100,7 @@ def draw_picture(options, photos, store):
     photos = [photo for photo in photos if photo[0] in stored]
     step = max(1, len(photos) // NUM_SHOWN)
     cells = [
-        draw_cell(options, path, store.boxes(store.rows([key])[0])[0])
+        draw_boxes_cell(options, path, store.boxes(store.rows([key])[0])[0])
         for key, path in photos[::step][:NUM_SHOWN]
     ]
     pathlib.Path(options.picture).parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def draw_picture(options, photos, store):
     print(f"picture   {options.picture}")
 
 
-def draw_cell(options, path, boxes):
+def draw_boxes_cell(options, path, boxes):
     """Draws one photo with its first boxes in a square."""
     pixels = images.read_photo(path)
     drawn = [

@@ -57,13 +57,13 @@ import sys
 
 from tbnets.cli.asking import (
     JSON,
-    Asked,
+    AskingFlags,
     alone,
     check_outputs,
     check_text,
-    write_json,
+    write_answers_json,
+    write_answers_page,
     write_montage,
-    write_page,
 )
 from tbnets.cli.data_flags import check_place
 from tbnets.data.caption_readers import read_table
@@ -78,7 +78,7 @@ from tbnets.tasks.settings.flag import Count, check_pairs, flag, must_come_with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Asked):
+class Options(AskingFlags):
     """What is asked, of which network, and where it is written."""
 
     queries: list[str] = flag(
@@ -148,7 +148,7 @@ def embed_images(options, model):
     )
 
 
-def examples(options, model, names):
+def example_captions(options, model, names):
     """Returns what the model takes of photos, or of ids, to search by."""
     if model.takes_photos or not names:
         return names
@@ -156,7 +156,7 @@ def examples(options, model, names):
     return features.take(features.rows(names))
 
 
-def read_captions(path):
+def read_queries(path):
     """Returns the captions of a table, or the lines of a text, each once."""
     file = CheckedFile(path)
     lines, _ = file.lines()
@@ -180,9 +180,9 @@ def read_captions(path):
 
 def answer_image(options, model):
     """Ranks the captions of --captions for --image; returns the record."""
-    captions = read_captions(options.captions)
-    check_images(options, model)
-    query = examples(options, model, [options.image])
+    captions = read_queries(options.captions)
+    check_gallery(options, model)
+    query = example_captions(options, model, [options.image])
     query = search.embed_examples(model, query)
     embeddings = search.embed(
         model.embed_text, captions, "caption", options.batch_size
@@ -200,7 +200,7 @@ def answer_image(options, model):
 def answer_texts(options, model, gallery=None):
     """Ranks the images for each query, draws them; returns the record."""
     queries, like = options.queries, options.like
-    examples_of = examples(options, model, like)
+    examples_of = example_captions(options, model, like)
     ids, embeddings = gallery or embed_images(options, model)
     order, similarities = search.rank(
         model, queries, examples_of, embeddings, options.top
@@ -212,11 +212,11 @@ def answer_texts(options, model, gallery=None):
     if options.images and options.montage != "":
         write_montage(options, ids, order, similarities)
     if options.html:
-        write_page(options, notes, ids, order, similarities)
-    return answers_record(options, notes, ids, order, similarities)
+        write_answers_page(options, notes, ids, order, similarities)
+    return query_record(options, notes, ids, order, similarities)
 
 
-def answers_record(options, notes, ids, order, similarities):
+def query_record(options, notes, ids, order, similarities):
     """Returns what --json says of the answers."""
     asked = [
         {"query": query, "unknown_words": unknown, "note": note}
@@ -234,14 +234,14 @@ def answer(options, model, gallery=None):
         if options.image:
             found = answer_image(options, model)
         else:
-            check_images(options, model)
+            check_gallery(options, model)
             found = answer_texts(options, model, gallery)
-    write_json(options.json, found)
+    write_answers_json(options.json, found)
 
 
 def answer_typed(options, model, gallery=None):
     """Answers sentences as they are typed, until Ctrl-D."""
-    check_images(options, model)
+    check_gallery(options, model)
     gallery = gallery or embed_images(options, model)
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  (lines are edited, and kept)
@@ -274,7 +274,7 @@ def with_folder(options):
     return dataclasses.replace(options, images=first, queries=queries)
 
 
-def check_flags(options, is_typed=False):
+def check_query_flags(options, is_typed=False):
     """Refuses flags that make no question, unless that is typed later."""
     by_image = bool(options.image)
     asked = len(options.queries) + len(options.like) + is_typed
@@ -300,7 +300,7 @@ def check_flags(options, is_typed=False):
         check_outputs(options)
 
 
-def check_images(options, model):
+def check_gallery(options, model):
     """Refuses a question without the images that this network takes."""
     needed = "images" if model.takes_photos else "image_features"
     by_photo = model.takes_photos and (options.image or options.index)
@@ -331,7 +331,7 @@ def main(options):
         lines = os.fsdecode(sys.stdin.buffer.read()).removeprefix("\ufeff")
         queries = list(filter(None, map(str.strip, lines.splitlines())))
         options = dataclasses.replace(options, queries=queries)
-    check_flags(options, is_typed)
+    check_query_flags(options, is_typed)
     advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})

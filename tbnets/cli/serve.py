@@ -182,7 +182,7 @@ def open_models(options, tell):
     )
 
 
-def examples(server, host):
+def example_requests(server, host):
     """Returns commands that ask a server: a list of lines."""
     name = server.models.names()[0]
     with server.models.using(name) as version:
@@ -226,7 +226,7 @@ def main(options):
         if port is not None:
             print(f"{name}  {host}:{port}")
     print("\nAsk it, in another terminal:\n")
-    for line in examples(server, host):
+    for line in example_requests(server, host):
         print(f"  {startup.spoken(line)}")
     print("\nCtrl-C ends.", flush=True)
     try:

@@ -172,10 +172,10 @@ def told_before(data):
     things = data.missing()
     if not things:
         data.check()
-    return "\n".join(filter(None, [kinds.tell(things), data.extracts]))
+    return "\n".join(filter(None, [kinds.describe_plan(things), data.extracts]))
 
 
-def fit(session, train, options):
+def fit_or_stop(session, train, options):
     """Trains; a run that is stopped says how it goes on, on its devices."""
     try:
         with startup.interrupts():
@@ -231,7 +231,7 @@ def _start_workers(options, line):
     with contextlib.redirect_stdout(io.StringIO()):
         resolved, _ = checked_settings(options, line)
     runs.start(resolved.settings, options.resume)
-    local_workers.run(options.local_workers)
+    local_workers.run_workers(options.local_workers)
 
 
 def _open_workers(options):
@@ -266,10 +266,10 @@ def _train(options, line, workers):
     session, train = runs.prepare(settings, folder, queries, workers)
     if settings.run.export and not queries:
         queries = session.task.exporter.queries
-    print(summary.describe(session, train))
+    print(summary.describe_run(session, train))
     if unread:
         print(f"not read  {unread}")
-    fit(session, train, options)
+    fit_or_stop(session, train, options)
     if workers.is_chief:
         _finish(session, queries)
 

@@ -212,7 +212,9 @@ def _texts(options, own, records):
     left = {*map(caption_key, texts)} - writer.done
     if left:
         with progress_bar(len(left), "encoding captions", "text") as bar:
-            caption_features.extract(texts, encoder, writer, bar.update)
+            caption_features.extract_captions(
+                texts, encoder, writer, bar.update
+            )
         writer.finish()
     return folder
 

@@ -20,7 +20,7 @@ import PIL.Image
 import tensorflow as tf
 
 from tbnets.annotations import Array, Photo
-from tbnets.checks import checked_number, shown
+from tbnets.checks import checked_number, short_text
 from tbnets.data import photo_kinds
 from tbnets.errors import InputError, check_kind
 from tbnets.startup import usable_cores
@@ -42,7 +42,7 @@ class BrokenImageError(InputError):
     """
 
     def __init__(self, path, reason):
-        name = path if isinstance(path, str | os.PathLike) else shown(path)
+        name = path if isinstance(path, str | os.PathLike) else short_text(path)
         name = f"{len(path)} bytes" if isinstance(path, bytes) else name
         super().__init__(
             f"`path` must name a whole photo: {KINDS}. Received: "

@@ -76,7 +76,7 @@ def open_writer(folder, encoder, dtype="float32", share=None):
     return writer
 
 
-def extract(captions, encoder, writer, progress=lambda count: None):
+def extract_captions(captions, encoder, writer, progress=lambda count: None):
     """Writes the features of captions into a store.
 
     Captions that the store has are left out, so a stopped extraction goes on

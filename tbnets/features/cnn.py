@@ -253,12 +253,12 @@ class Network:
 def _lite(number, image_size):
     """Returns the row of an EfficientNet-Lite, see `Network`."""
     return Network(
-        functools.partial(efficientnet_lite.build, number),
+        functools.partial(efficientnet_lite.build_efficientnet_lite, number),
         efficientnet_lite.preprocess_input,
         image_size,
         crop_fraction=image_size / (image_size + 32),
         find_imagenet=lambda: efficientnet_lite.installed_weights(number),
-        load_weights=efficientnet_lite.load_weights,
+        load_weights=efficientnet_lite.load_lite_weights,
     )
 
 

@@ -48,7 +48,7 @@ _SOURCES = {
 """Layer, without its block -> what the published files call it."""
 
 
-def build(number, include_top=True, input_shape=None):
+def build_efficientnet_lite(number, include_top=True, input_shape=None):
     """Builds a network with random weights.
 
     Number 0, 1 and 2 have 4,694,024, 5,470,344 and 6,150,168 parameters.
@@ -170,7 +170,7 @@ def installed_weights(number):
     )
 
 
-def load_weights(network, path):
+def load_lite_weights(network, path):
     """Puts the weights of a file into a network.
 
     Args:

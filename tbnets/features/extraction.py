@@ -125,7 +125,7 @@ def _computed(features, batches):
             yield last.result()
 
 
-def extract(
+def extract_photos(
     photos,
     features,
     writer,

@@ -79,7 +79,7 @@ def files(name, side):
         name -> path, fetched.
     """
     name = name.removeprefix(PREFIX)
-    source = preset_files.find(name, keras_hub().models.Backbone.presets)
+    source = preset_files.find_preset(name, keras_hub().models.Backbone.presets)
     config = preset_files.fetch(source, preset_files.CONFIG, name)
     if not preset_files.is_own(preset_files.parsed(config)):
         return preset_files.files_of_others(source, name)
@@ -229,7 +229,7 @@ def open_preset(name, side=None, image_size=None, weights=True):
             is not Keras Hub's own, or it lacks the side.
     """
     hub, name = keras_hub(), name.removeprefix(PREFIX)
-    source = preset_files.find(name, hub.models.Backbone.presets)
+    source = preset_files.find_preset(name, hub.models.Backbone.presets)
     path = preset_files.fetch(source, preset_files.CONFIG, name)
     config = preset_files.check_config(preset_files.parsed(path), path)
     told = f"{name} with image_size={image_size}" if image_size else name

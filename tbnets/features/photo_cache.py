@@ -199,7 +199,7 @@ class PhotoCache:
             left, what = len(fresh) + len(mended), "extracting features"
             with progress_bar(left, what, "photo", leave=True) as bar:
                 for some in filter(None, (fresh, mended)):
-                    extraction.extract(
+                    extraction.extract_photos(
                         some, features, writer, progress=bar.update
                     )
             writer.finish()

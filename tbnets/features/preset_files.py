@@ -53,7 +53,7 @@ _CACHES = {"kaggle": "KAGGLEHUB_CACHE", "hf": "HF_HOME"}
 _UNWRITABLE = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES
 
 
-def find(name, known):
+def find_preset(name, known):
     """Returns the folder, or the handle, that a preset's files come from.
 
     Args:

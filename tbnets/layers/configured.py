@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from tbnets.checks import checked_number, shown, with_parts
+from tbnets.checks import checked_number, short_text, with_parts
 from tbnets.errors import InputError
 
 
@@ -43,7 +43,10 @@ def repr_of(thing, base, **more):
         name: getattr(thing, name)
         for place, (name, one) in enumerate(given)
         if hasattr(thing, name)
-        and (place == 0 or shown(getattr(thing, name)) != shown(one.default))
+        and (
+            place == 0
+            or short_text(getattr(thing, name)) != short_text(one.default)
+        )
     }
     return with_parts(thing, parts | more)
 

@@ -79,7 +79,7 @@ def check_as_many(name, ids, rows_name, rows):
         )
 
 
-def checked_embeddings(**named):
+def embeddings_of_loss(**named):
     """Returns embeddings of one space as float32, by name.
 
     The first time that they are at hand, rows that are not of unit length are

@@ -154,7 +154,7 @@ class RankingLoss:
         advice = "Of two views give image_ids and caption_image_ids too."
         labels = miners.checked_row("labels", labels, advice=advice)
         miners.check_as_many("labels", labels, "embeddings", embeddings)
-        [embeddings] = miners.checked_embeddings(embeddings=embeddings)
+        [embeddings] = miners.embeddings_of_loss(embeddings=embeddings)
         embeddings, labels = gather(embeddings, labels)
         alone = copy.copy(self)
         alone.term_weights = dict.fromkeys(TERMS, 0.0) | {TERMS[2]: 1.0}
@@ -185,7 +185,7 @@ class RankingLoss:
             TypeError: If embeddings are no numbers.
             ValueError: If a shape is wrong, or a mask is not bool.
         """
-        images, texts = miners.checked_embeddings(
+        images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
         )
         sizes = (x.shape[0] if x.shape.rank else None for x in (images, texts))

@@ -107,7 +107,7 @@ CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
 """What Keras' optimizers take to clip gradients."""
 
 
-def fit(self, **arguments):
+def fit_replicas(self, **arguments):
     """Trains a model that was built and compiled in its strategy's scope.
 
     Args:
@@ -341,7 +341,7 @@ class _Epochs(keras.callbacks.Callback):
         self.batches.epoch = epoch
 
 
-def prepare(arguments, text_encoder, strategy, own=()):
+def prepare_arguments(arguments, text_encoder, strategy, own=()):
     """Makes arguments of our `fit` those of Keras, in their place.
 
     Batches that are drawn anew each epoch (`data.batches.EpochBatches`) become

@@ -357,7 +357,7 @@ class TwoBranchModel(CheckedModel):
         given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
         strategy = self.distribute_strategy
         own, reader = self.own_callbacks(), self.text_encoder
-        fit_arguments.prepare(given.arguments, reader, strategy, own)
+        fit_arguments.prepare_arguments(given.arguments, reader, strategy, own)
         optimizer = getattr(self, "optimizer", None)
         is_built = getattr(optimizer, "built", False)
         if self.built and hasattr(optimizer, "build") and not is_built:
@@ -365,7 +365,7 @@ class TwoBranchModel(CheckedModel):
             with strategy.scope():
                 optimizer.build(self.trainable_variables)
         if strategy.num_replicas_in_sync > 1:  # Keras' own can not do it.
-            return fit_arguments.fit(**given.arguments)
+            return fit_arguments.fit_replicas(**given.arguments)
         return super().fit(*given.args[1:], **given.kwargs)
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:

@@ -17,7 +17,7 @@ _CURE = (
 )
 
 
-def list_files(path: Path) -> dict[str, pathlib.Path]:
+def model_files(path: Path) -> dict[str, pathlib.Path]:
     """Returns the files of a model: their path in the folder -> full path.
 
     The list of checksums is left out. A link is listed, not followed.
@@ -80,7 +80,7 @@ def check_files(path: Path) -> None:
             the first one.
     """
     path = pathlib.Path(path)
-    wanted, found = read_checksums(path), list_files(path)
+    wanted, found = read_checksums(path), model_files(path)
     problems = [
         *differences(path, wanted),
         *(f"{name} is a link" for name in found if found[name].is_symlink()),
@@ -96,6 +96,6 @@ def check_files(path: Path) -> None:
 
 def write_checksums(path: Path) -> None:
     """Writes the sha256 of each file, as `sha256sum -c` reads them."""
-    files = list_files(path).items()
+    files = model_files(path).items()
     lines = [f"{file_sha256(file)}  {name}\n" for name, file in files]
     write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))

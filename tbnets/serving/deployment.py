@@ -174,7 +174,7 @@ _GIB = 2**30
 _TEMPLATES = pathlib.Path(__file__).with_name("deployment")
 
 
-def check_name(name):
+def check_model_name(name):
     """Refuses what no server, URL and host can all call a model.
 
     Raises:
@@ -206,9 +206,9 @@ def write_deployment(version, name):
         they are.
 
     Raises:
-        ValueError: see `check_name`.
+        ValueError: see `check_model_name`.
     """
-    check_name(name)
+    check_model_name(name)
     version = pathlib.Path(version)
     said = saved_files.read_metadata(version)
     described = said["signatures"]

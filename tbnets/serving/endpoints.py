@@ -82,10 +82,10 @@ def two_branch_endpoints(
     tokenizer = bounded(tokenizer)
     spec = text_spec(tokenizer, text_dim)
     embed_text = inference(model.embed_text, tokenizer)
-    texts = Side("embed_text", "text_embeddings", spec, embed_text)
+    texts = EndpointSide("embed_text", "text_embeddings", spec, embed_text)
     embed_arrays = inference(model.embed_images)
     spec = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
-    images = Side("embed_image", "image_embeddings", spec, embed_arrays)
+    images = EndpointSide("embed_image", "image_embeddings", spec, embed_arrays)
     learned = getattr(model, "learned_similarity", False)
     functions, photos = _compared(
         images,
@@ -112,7 +112,7 @@ def begin_with_photos(served, read_photos):
     def side(name, embeddings):
         [spec] = served.inputs(name).values()
         embed = served.signatures[name]
-        return Side(
+        return EndpointSide(
             name,
             embeddings,
             spec,
@@ -134,7 +134,7 @@ def begin_with_photos(served, read_photos):
 
 
 def _compared(images, texts, read_photos, *compared):
-    """Returns functions of two `Side`s, and the `PhotoReader` or None.
+    """Returns functions of two `EndpointSide`s, and the `PhotoReader` or None.
 
     Args:
         images: of arrays.
@@ -152,11 +152,11 @@ def _compared(images, texts, read_photos, *compared):
 
 
 def _of_photos(reader, arrays):
-    """Returns the endpoint that embeds photos, and the `Side` of strict ones.
+    """Returns the endpoint of photos, and the `EndpointSide` of strict ones.
 
     Args:
         reader: the `PhotoReader`.
-        arrays: the `Side` of what it makes of them.
+        arrays: the `EndpointSide` of what it makes of them.
     """
 
     def answers(images):
@@ -176,7 +176,7 @@ def _of_photos(reader, arrays):
     def embed_strictly(images):
         return require_photos(*answers(images))
 
-    strict = Side(
+    strict = EndpointSide(
         "embed_image_strict", arrays.embeddings, PHOTOS, embed_strictly
     )
     return embed_image, strict
@@ -221,7 +221,9 @@ def region_endpoints(
     tokenizer = bounded(tokenizer)
     spec = text_spec(tokenizer, text_dim, "phrases")
     embed_phrases = inference(model.embed_text, tokenizer)
-    phrases = Side("embed_phrases", "phrase_embeddings", spec, embed_phrases)
+    phrases = EndpointSide(
+        "embed_phrases", "phrase_embeddings", spec, embed_phrases
+    )
     regions = _regions(region_dim, model.embed_images)
 
     def similarities(texts, rows):
@@ -267,9 +269,11 @@ def node_endpoints(model, reader, region_dim):
 
 
 def _regions(region_dim, method):
-    """Returns the `Side` of regions, which a network's method embeds."""
+    """Returns the `EndpointSide` of regions, by a network's method."""
     spec = tf.TensorSpec([None, region_dim], tf.float32, "region_features")
-    return Side("embed_regions", "region_embeddings", spec, inference(method))
+    return EndpointSide(
+        "embed_regions", "region_embeddings", spec, inference(method)
+    )
 
 
 def _localization(reader, phrases, regions, similarities):
@@ -277,7 +281,7 @@ def _localization(reader, phrases, regions, similarities):
 
     Args:
         reader: a `PhotoReader`.
-        phrases: a `Side`, and
+        phrases: a `EndpointSide`, and
         regions: another, of what the reader makes of boxes.
         similarities: function of embeddings of both.
     """
@@ -444,7 +448,7 @@ class Endpoints:
     photos: object | None = None
 
 
-class Side:
+class EndpointSide:
     """One of the two kinds of things that a network compares.
 
     Args:
@@ -477,7 +481,7 @@ def inference(method, read=None):
 
 
 def embedding(side):
-    """Returns the endpoint that embeds what is of a `Side`."""
+    """Returns the endpoint that embeds the inputs of an `EndpointSide`."""
 
     @tf.function(input_signature=[side.spec], autograph=False)
     def call(rows):
@@ -497,8 +501,8 @@ def two_sided(first, second, similarities, compared_dim=None):
     - `compare`: embeddings of both -> the same.
 
     Args:
-        first: a `Side`.
-        second: a `Side`.
+        first: a `EndpointSide`.
+        second: a `EndpointSide`.
         similarities: function of embeddings of both -> `[n, m]`, larger is
             closer.
         compared_dim: dimension of embeddings; None for no `compare`.

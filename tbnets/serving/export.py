@@ -61,7 +61,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
             has is replaced. Or None.
         extra: as in `export.write_saved_model`.
         told: what else it says of itself, dict of JSON values; or None.
-        trust: as in `saved_files.load`.
+        trust: as in `saved_files.load_graph`.
 
     Returns:
         `path` as a `pathlib.Path`.
@@ -69,7 +69,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     Raises:
         FileExistsError: If `path` exists.
         ValueError: If the source has no signature of a name, or as
-            `saved_files.load` and `export.write_saved_model`.
+            `saved_files.load_graph` and `export.write_saved_model`.
 
     Example:
         def add(served):
@@ -113,8 +113,8 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
 
 def _default(default, kept):
     """Returns the default signature: the one there was, or the first."""
-    taken = default and describe(default)
-    is_kept = taken in map(describe, kept.values())
+    taken = default and describe_signature(default)
+    is_kept = taken in map(describe_signature, kept.values())
     return default if is_kept else next(iter(kept.values()))
 
 
@@ -129,7 +129,7 @@ def _described(served, told, kept):
     said, current = served.metadata, versions()
     was = {name: said.get(name) for name in current}
     was["sha256"] = file_sha256(served.path / saved_files.GRAPH_FILE)
-    signatures = {name: describe(one) for name, one in kept.items()}
+    signatures = {name: describe_signature(one) for name, one in kept.items()}
     more = {"signatures": signatures, "exported_from": was}
     return {**said, **told, **current, **more}
 
@@ -265,7 +265,9 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
     vocabulary = getattr(tokenizer, "vocabulary", None)
     description = {
         **versions(),
-        "signatures": {n: describe(one) for n, one in signatures.items()},
+        "signatures": {
+            n: describe_signature(one) for n, one in signatures.items()
+        },
         "vocabulary_size": vocabulary and vocabulary.size,
         "max_tokens": tokenizer and tokenizer.max_tokens,
         "max_pixels": photos and photos.max_pixels,
@@ -390,7 +392,7 @@ def inputs_of(function):
     return {spec.name: spec for spec in (*arguments, *named.values())}
 
 
-def describe(function):
+def describe_signature(function):
     """Returns, ready for JSON, what a concrete function takes and returns."""
     inputs, outputs = inputs_of(function), function.structured_outputs
     return {
@@ -410,7 +412,7 @@ def is_batchable(described):
     known, and each output has a row for each of its rows.
 
     Args:
-        described: what `describe` returned for the signature.
+        described: what `describe_signature` returned for the signature.
     """
     inputs, outputs = (
         [one["shape"] for one in described[kind].values()]

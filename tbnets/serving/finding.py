@@ -234,7 +234,7 @@ def _inside(boxes, photo):
     return boxes.astype(np.float32)
 
 
-def find(  # noqa: PLR0913  (a choice is three of them)
+def find_regions(  # noqa: PLR0913  (a choice is three of them)
     model: Any,
     phrases: Texts,
     photo: Photo,

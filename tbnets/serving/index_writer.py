@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from tbnets.annotations import Array, Path
-from tbnets.checks import refuse_single, short_repr, shown
+from tbnets.checks import refuse_single, short_repr, short_text
 from tbnets.data.store.manifest import MANIFEST, Shard, write_manifest
 from tbnets.data.store.npy import RowFile
-from tbnets.data.store.shards import open_array, open_store
+from tbnets.data.store.shards import open_shards, open_store
 from tbnets.data.store.writer import (
     check_ids,
-    checked_arrays,
+    checked_rows,
     make_folder,
     new_manifest,
     write_shard,
@@ -112,7 +112,7 @@ class IndexWriter:
             raise InputError(
                 "notes",
                 "be a dict of strings",
-                f"notes={shown(notes)}",
+                f"notes={short_text(notes)}",
                 "Write its values as text.",
             )
         has_folder = self.path.exists()
@@ -191,7 +191,7 @@ class IndexWriter:
         ids = _listed(ids)
         check_ids(ids, self._seen, f"what is put into {self.path}")
         given = {"features": rows}
-        rows = checked_arrays(self._manifest, ids, given)["features"]
+        rows = checked_rows(self._manifest, ids, given)["features"]
         old = np.array([self._row_of.get(key, -1) for key in ids], np.int64)
         same = old >= 0
         same[same] &= ~self._gone[old[same]]
@@ -243,7 +243,7 @@ class IndexWriter:
         write_manifest(self.path, self._manifest)
         self._is_new = False
         named = {name for shard in shards for name in shard.sha256}
-        named.add(search_index.file_of(self.path, shards).name)
+        named.add(search_index.index_file(self.path, shards).name)
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()
@@ -295,5 +295,5 @@ class IndexWriter:
         name = digest.hexdigest()[:16]
         shard = write_shard(self.path, name, ids, {"features": rows})
         path = self.path / shard.files["features"]
-        file = open_array(path, rows.shape, rows.dtype)
+        file = open_shards(path, rows.shape, rows.dtype)
         return _Part(shard, ids, file, np.arange(len(rows)))

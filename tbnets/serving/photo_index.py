@@ -122,7 +122,7 @@ def format_entries(entries, about):
     return body + hashlib.sha256(body).digest()
 
 
-def parse(content, about):
+def parse_index(content, about):
     """Reads the content of a file that anyone may have changed.
 
     Args:
@@ -372,7 +372,7 @@ class Index:
             return
         for path in self._files:
             try:
-                self.entries.update(parse(path.read_bytes(), self._about))
+                self.entries.update(parse_index(path.read_bytes(), self._about))
             except (OSError, ValueError) as error:
                 _note(
                     f"note: {path} is not what was kept there ({error}); its "

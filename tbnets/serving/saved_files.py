@@ -71,7 +71,7 @@ def find_versions(path):
     return {}
 
 
-def load(path, trust=False):
+def load_graph(path, trust=False):
     """Loads a SavedModel, once it is found to be whole.
 
     Args:

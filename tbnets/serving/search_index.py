@@ -333,14 +333,14 @@ _DIGEST_BYTES = 32
 _CURE = "Run tbnets index with --approximate once more."
 
 
-def file_of(path, shards):
+def index_file(path, shards):
     """Returns where the cells of shards lie in the folder of an index."""
     names = "\n".join(shard.name for shard in shards)
     digest = hashlib.sha256(names.encode()).hexdigest()
     return pathlib.Path(path, f"{digest[:16]}.faiss")
 
 
-def build(path):
+def build_index(path):
     """Makes the cells of an index, where they are not there.
 
     Args:
@@ -352,7 +352,7 @@ def build(path):
     """
     faiss = import_extra("faiss", "faiss")
     index = open_index(path)
-    place = file_of(path, index.store.manifest.shards)
+    place = index_file(path, index.store.manifest.shards)
     if place.exists():
         return
     if not len(index):
@@ -433,7 +433,7 @@ def open_approximate(path):
     """
     faiss = import_extra("faiss", "faiss")
     index = open_index(path)
-    place = file_of(path, index.store.manifest.shards)
+    place = index_file(path, index.store.manifest.shards)
     if not place.is_file():
         raise MissingFileError(
             "`--approximate` must come with an index that was made so. "

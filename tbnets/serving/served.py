@@ -302,7 +302,7 @@ class Served:
 
     search = finding.search
     propose = finding.propose
-    find = finding.find
+    find = finding.find_regions
     localize = finding.localize
 
 
@@ -329,6 +329,6 @@ def load_saved_model(path: Path, trust: bool = False) -> Served:
         served = tbnets.load_saved_model("served/1")
         served.similarity(image_features, ["a red dog"])  # [n, 1] cosines
     """
-    path, root, metadata = saved_files.load(path, trust)
+    path, root, metadata = saved_files.load_graph(path, trust)
     words = saved_files.read_vocabulary(path)
     return Served(path, dict(root.signatures), metadata, words, root)

@@ -46,7 +46,7 @@ from tbnets.serving.checksums import (
     ANSWERS,
     CHECKSUMS,
     check_files,
-    list_files,
+    model_files,
     write_checksums,
 )
 from tbnets.serving.endpoints import begin_with_photos
@@ -329,7 +329,7 @@ def describe() -> Descriptions:
 
 def size(path: Path) -> int:
     """Returns how many bytes the files of a model have."""
-    return sum(file.stat().st_size for file in list_files(path).values())
+    return sum(file.stat().st_size for file in model_files(path).values())
 
 
 def load(name: str) -> "Served":

@@ -167,7 +167,10 @@ class CaptionedData(TaskData):
             what `recipes` say, where some are named.
         """
         opened = self.opened
-        more = {"split_cuts": opened.cuts, "recipes": kinds.said(opened)}
+        more = {
+            "split_cuts": opened.cuts,
+            "recipes": kinds.recipe_values(opened),
+        }
         return self.texts.fit() | {k: more[k] for k in more if more[k]}
 
     def resume(self, state, splits, where):
@@ -201,7 +204,7 @@ class CaptionedData(TaskData):
 
         So it is told before anything is made anew.
         """
-        now = kinds.said(self.opened) if before else {}
+        now = kinds.recipe_values(self.opened) if before else {}
         for flag in before.keys() & now.keys():
             for item in before[flag].keys() & now[flag].keys():
                 one, other = before[flag][item], now[flag][item]

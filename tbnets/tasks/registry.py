@@ -5,7 +5,9 @@ model to its `Builder`. To add a task or a model, add an entry.
 """
 
 from tbnets.errors import InputError, check_choice
-from tbnets.tasks.hierarchical.spec import compose as compose_hierarchical
+from tbnets.tasks.hierarchical.spec import (
+    compose_hierarchical as compose_hierarchical,
+)
 from tbnets.tasks.localization.spec import SPEC as LOCALIZATION
 from tbnets.tasks.matching.spec import SPEC as MATCHING
 from tbnets.tasks.parts import BUILDERS

@@ -256,7 +256,7 @@ class Together(Scores):
         return joined([part.points(most) for part in self.parts])
 
 
-def spread(count, most):
+def spread_evenly(count, most):
     """Returns at most `most` of the rows 0 to `count - 1`, evenly spread."""
     picks = min(count, most)
     return (np.arange(picks) * count) // max(picks, 1)

@@ -136,7 +136,7 @@ DESCRIPTIONS = {
 }
 
 
-def describe(key):
+def describe_chart(key):
     """Returns what a scalar means, in Markdown; "" where nobody says."""
     name = key.rpartition("/")[2]
     ending = name.rpartition("_")[2]
@@ -286,4 +286,4 @@ class Board:
 
 
 def _scalar(tag, value, step, key):
-    tf.summary.scalar(tag, value, step=step, description=describe(key))
+    tf.summary.scalar(tag, value, step=step, description=describe_chart(key))

@@ -44,7 +44,7 @@ LOOK_SECONDS = 5.0
 """How long a worker stays that has lost another, for all to see who it is."""
 
 
-class Task(NamedTuple):
+class WorkerTask(NamedTuple):
     """What `TF_CONFIG` says of a process.
 
     Args:
@@ -87,7 +87,7 @@ def read_task(text):
     if name not in addresses:
         known = ", ".join(addresses) or "nobody"
         raise _wrong(f"the task {name} in a cluster of {known}")
-    return Task(name, name == next(iter(addresses)), addresses)
+    return WorkerTask(name, name == next(iter(addresses)), addresses)
 
 
 def _wrong(received):
@@ -105,7 +105,7 @@ class Workers:
 
     Args:
         strategy: of `tf.distribute`; None for that of one device.
-        task: the `Task`; None where there is one process.
+        task: the `WorkerTask`; None where there is one process.
     """
 
     def __init__(self, strategy=None, task=None):

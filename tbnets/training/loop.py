@@ -126,7 +126,9 @@ def fit(session, train):
     """
     state, settings, advice = session.state, session.settings, None
     with session.board() as board:
-        board.add_settings(settings, state.epoch, summary.about(session, train))
+        board.add_settings(
+            settings, state.epoch, summary.run_overview(session, train)
+        )
         if settings.run.from_ and not state.epoch and session.measures:
             tqdm.tqdm.write(_line_before(session))
         while state.epoch < settings.epochs:

@@ -131,7 +131,7 @@ def _tells(history):
     return max(row["dev/recall_sum"] for row in recent) > least
 
 
-def describe(session, train):
+def describe_run(session, train):
     """Returns a few lines on what is about to be trained."""
     task, network = session.task, session.network
     size = sum(int(np.prod(v.shape)) for v in network.trainable_variables)
@@ -162,7 +162,7 @@ def _devices(session):
     return f"{now or 'one device'}; {before} until epoch {state.epoch}"
 
 
-def about(session, train):
+def run_overview(session, train):
     """Returns in Markdown what is trained, and on what."""
     told = {"network": session.task.describe(session.network)}
     told |= _splits(session, train)

@@ -28,7 +28,7 @@ def without_tf_config(monkeypatch):
 
 def run(code):
     # -S: a start in 10 ms.
-    local_workers.run(2, [sys.executable, "-S", "-c", BEGIN + code])
+    local_workers.run_workers(2, [sys.executable, "-S", "-c", BEGIN + code])
 
 
 def test_the_chief_is_heard_as_it_is_and_others_by_name(capfd):
@@ -97,13 +97,13 @@ def test_a_run_that_is_stopped_goes_on_by_as_many(monkeypatch, capsys, devices):
     monkeypatch.setattr(train.loop, "fit", stopped)
     session = types.SimpleNamespace(workers=Workers(), run_dir="runs/first")
     with pytest.raises(KeyboardInterrupt):
-        train.fit(session, None, train.Options(resume=True, **devices))
+        train.fit_or_stop(session, None, train.Options(resume=True, **devices))
     told = "".join(f" --{name}={value}" for name, value in devices.items())
     line = f"python tools/train.py --resume --run_dir=runs/first{told}\n"
     assert capsys.readouterr().err.endswith(f"Go on with: {line}")
     session.run_dir = "my runs/first"  # As it is typed.
     with pytest.raises(KeyboardInterrupt):
-        train.fit(session, None, train.Options(resume=True))
+        train.fit_or_stop(session, None, train.Options(resume=True))
     line = "python tools/train.py --resume '--run_dir=my runs/first'\n"
     assert capsys.readouterr().err.endswith(f"Go on with: {line}")
 
@@ -138,4 +138,4 @@ def test_devices_that_exclude_each_other_are_refused(other, told):
 def test_a_process_that_is_a_worker_itself_starts_none(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
     with pytest.raises(InputError, match="where no TF_CONFIG is"):
-        local_workers.run(2)
+        local_workers.run_workers(2)

@@ -135,12 +135,12 @@ def test_features_are_joined_by_id(tmp_path):
     ],
 )
 def test_table_cells(value, cell):
-    table = describe_data.format_table({"train": {"some_count": value}})
+    table = describe_data.format_counts({"train": {"some_count": value}})
     assert table.splitlines()[1].split()[-1] == cell
 
 
 def test_table_is_aligned():
-    table = describe_data.format_table(
+    table = describe_data.format_counts(
         {"train": {"images": 6000, "words": 1}, "test": {"images": 5}}
     )
     assert table.splitlines() == [
@@ -192,7 +192,7 @@ def test_counts_of_phrases_are_those_of_the_files(tmp_path):
         "type_people": 2,
         "type_vehicles": 1,
     }
-    lines = describe_data.format_table({"test": counts}).splitlines()
+    lines = describe_data.format_counts({"test": counts}).splitlines()
     assert lines[3].split() == "no box: not visible 1".split()
 
 

@@ -147,8 +147,10 @@ def published(tensors, tmp_path_factory):
 @pytest.fixture(scope="module")
 def network(published):
     """Lite0 with them, for photos of any size."""
-    network = efficientnet_lite.build(0, input_shape=(None, None, 3))
-    efficientnet_lite.load_weights(network, published)
+    network = efficientnet_lite.build_efficientnet_lite(
+        0, input_shape=(None, None, 3)
+    )
+    efficientnet_lite.load_lite_weights(network, published)
     return network
 
 
@@ -262,14 +264,14 @@ def test_weights_that_keras_wrote_load_as_well(network, tmp_path):
     network.save_weights(str(path))
     expected = network.get_weights()
     network.get_layer("head_conv").set_weights([np.zeros((1, 1, 320, 1280))])
-    efficientnet_lite.load_weights(network, path)
+    efficientnet_lite.load_lite_weights(network, path)
     for old, new in zip(expected, network.get_weights()):
         np.testing.assert_array_equal(old, new)
 
 
 def test_the_file_of_another_network_is_refused(published):
     with pytest.raises(ValueError, match="every layer of efficientnet_lite1"):
-        efficientnet_lite.load_weights(built(1).network, published)
+        efficientnet_lite.load_lite_weights(built(1).network, published)
 
 
 def test_a_tensor_of_another_shape_is_named(tensors, network, tmp_path):
@@ -282,7 +284,7 @@ def test_a_tensor_of_another_shape_is_named(tensors, network, tmp_path):
         r"Received: shapes \[\(3, 3, 144, 1\)\]"
     )
     with pytest.raises(ValueError, match=pattern):
-        efficientnet_lite.load_weights(network, path)
+        efficientnet_lite.load_lite_weights(network, path)
     for old, new in zip(before, network.get_weights()):
         np.testing.assert_array_equal(old, new)
 
@@ -292,16 +294,16 @@ def test_a_missing_tensor_names_the_layer(tensors, network, tmp_path):
     kept = {k: v for k, v in tensors.items() if k != "_blocks.7._bn1.bias"}
     path.write_bytes(checkpoint(kept))
     with pytest.raises(ValueError, match="without block7_depthwise_bn"):
-        efficientnet_lite.load_weights(network, path)
+        efficientnet_lite.load_lite_weights(network, path)
 
 
 def test_a_file_of_nothing_is_refused(network, tmp_path):
     path = tmp_path / "x.pth"
     path.write_bytes(b"no weights")
     with pytest.raises(ValueError, match="torch checkpoint of the older kind"):
-        efficientnet_lite.load_weights(network, path)
+        efficientnet_lite.load_lite_weights(network, path)
     with pytest.raises(FileNotFoundError, match="which is not a file"):
-        efficientnet_lite.load_weights(network, tmp_path / "absent.pth")
+        efficientnet_lite.load_lite_weights(network, tmp_path / "absent.pth")
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):

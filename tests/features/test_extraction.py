@@ -37,7 +37,7 @@ def photos(tmp_path):
 
 def run(photos, features, path, **options):
     writer = FeatureWriter(path, features.description(), features.dim)
-    failures = extraction.extract(
+    failures = extraction.extract_photos(
         photos, features, writer, batch_size=3, shard_images=4, **options
     )
     writer.finish()

@@ -117,7 +117,7 @@ def test_a_store_keeps_which_preset_made_it_and_not_where_that_lies(
     encoder = HubFeatures.of(f"hub:{folder}")
     store = tmp_path / "store"
     writer = caption_features.open_writer(store, encoder)
-    caption_features.extract(CAPTIONS, encoder, writer)
+    caption_features.extract_captions(CAPTIONS, encoder, writer)
     writer.finish()
     again = caption_features.load_encoder(store)
     assert again.digest() == encoder.digest() == opened["clip"].digest()

@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from tbnets.cli import train
+from tbnets.cli import local_workers
 from tbnets.errors import InputError, UnreachableError
 from tbnets.training import distribution
 from tests.fuzz import run_results, worker_kills, workers
@@ -22,9 +22,9 @@ def killed(*texts):
 def test_who_names_another_than_the_one_that_was_killed_is_told(monkeypatch):
     monkeypatch.setattr(distribution, "LOOK_SECONDS", 0)
     gone = types.SimpleNamespace(poll=lambda: -9)
-    children = {"worker 1": train._Worker(gone, None)}
+    children = {"worker 1": local_workers._Worker(gone, None)}
     with pytest.raises(UnreachableError) as error:
-        train._are_running(children)
+        local_workers._are_running(children)
     addresses = {f"worker {i}": f"127.0.0.1:{i}" for i in (0, 1)}
     told = killed(error.value, lost(addresses, "task lost"))
     assert told.fault() == ""
@@ -43,7 +43,7 @@ def test_workers_are_started_by_one_process_or_apart():
     assert flag == "--distribute=multi_worker"
     tasks = [json.loads(own["TF_CONFIG"])["task"]["index"] for own in more]
     assert tasks == [0, 1]
-    assert not any(train.MARK in own for own in more)
+    assert not any(local_workers.MARK in own for own in more)
 
 
 def test_runs_differ_by_a_bit_or_by_their_weights():

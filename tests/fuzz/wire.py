@@ -101,7 +101,7 @@ class Wire:
 def _rest_of(model, signature, inputs):
     """Returns path and document of a request."""
     columns = {
-        name: json_tensors.listed(name, _json_like(array))
+        name: json_tensors.nested_lists(name, _json_like(array))
         for name, array in inputs.items()
     }
     document = {"signature_name": signature, "inputs": columns}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tbnets.cli.train import MARK, environments
+from tbnets.cli.local_workers import MARK, environments
 from tests.fresh import PATIENCE, ROOT
 from tests.fuzz import run_results
 

@@ -154,7 +154,7 @@ def test_what_fit_takes_gives_the_same_recalls(network, make):
 
 def test_batches_of_ones_own_are_left_to_keras():
     given = {"x": Loader(), "validation_data": Loader()}
-    fit_arguments.prepare(given, None, tf.distribute.get_strategy())
+    fit_arguments.prepare_arguments(given, None, tf.distribute.get_strategy())
     assert isinstance(given["x"], Loader) and "shuffle" not in given
     assert isinstance(given["validation_data"], Loader)
 
@@ -162,7 +162,7 @@ def test_batches_of_ones_own_are_left_to_keras():
 def test_a_list_of_callbacks_is_taken_apart():
     reader, metrics = Reader(), tbnets.RetrievalMetrics(pairs(1))
     given = {"callbacks": keras.callbacks.CallbackList([reader, metrics])}
-    fit_arguments.prepare(given, None, tf.distribute.get_strategy())
+    fit_arguments.prepare_arguments(given, None, tf.distribute.get_strategy())
     assert given["callbacks"][-2:] == [metrics, reader]
 
 

@@ -60,7 +60,7 @@ def test_callbacks_hear_what_they_hear_of_keras(eagerly, stop_at, often):
     options |= {"validation_data": others.dataset, "validation_freq": often}
     options |= {"x": batches.dataset, "shuffle": False}
     theirs = by_keras.fit(callbacks=[heard[0]], **options)
-    ours = fit_arguments.fit(by_us, callbacks=[heard[1]], **options)
+    ours = fit_arguments.fit_replicas(by_us, callbacks=[heard[1]], **options)
     assert heard[0].calls == heard[1].calls and len(heard[0].calls) > 5
     assert theirs.history == ours.history and ours.epoch == theirs.epoch
     for one, other in zip(by_keras.weights, by_us.weights):
@@ -78,7 +78,7 @@ def test_an_endless_data_set_goes_on_and_others_begin_anew():
     network.train_function = step
     options = {"epochs": 2, "steps_per_epoch": 2, "verbose": 0}
     for data in (tf.data.Dataset.range(3).repeat(), tf.data.Dataset.range(3)):
-        fit_arguments.fit(network, x=data, **options)
+        fit_arguments.fit_replicas(network, x=data, **options)
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
@@ -93,7 +93,7 @@ def test_it_goes_on_from_an_epoch():
 
     options = {"epochs": 4, "steps_per_epoch": 1, "verbose": 0}
     options |= {"initial_epoch": 2, "callbacks": [Noted()]}
-    fit_arguments.fit(network, x=tf.data.Dataset.range(3), **options)
+    fit_arguments.fit_replicas(network, x=tf.data.Dataset.range(3), **options)
     assert seen == [2, 3]
 
 
@@ -101,7 +101,9 @@ def test_a_backup_is_refused(tmp_path):
     network, data = make_network(), tf.data.Dataset.range(3)
     backup = keras.callbacks.BackupAndRestore(str(tmp_path))
     with pytest.raises(tbnets.errors.InputError) as caught:
-        fit_arguments.fit(network, x=data, callbacks=[backup], verbose=0)
+        fit_arguments.fit_replicas(
+            network, x=data, callbacks=[backup], verbose=0
+        )
     assert caught.value.argument == "callbacks"
 
 
@@ -110,7 +112,7 @@ def test_an_optimizer_that_accumulates_is_refused():
     network.optimizer.gradient_accumulation_steps = 2
     data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
     with pytest.raises(ValueError, match="must be None where several .*: 2. "):
-        fit_arguments.fit(network, x=data, verbose=0)
+        fit_arguments.fit_replicas(network, x=data, verbose=0)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -123,7 +125,7 @@ def test_an_optimizer_that_clips_is_refused(name, scaled):
         network.optimizer = wrap(network.optimizer)
     data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
     with pytest.raises(tbnets.errors.InputError, match="gradient_clip_norm"):
-        fit_arguments.fit(network, x=data, verbose=0)
+        fit_arguments.fit_replicas(network, x=data, verbose=0)
 
 
 @pytest.mark.parametrize(
@@ -140,5 +142,7 @@ def test_what_is_not_taken_is_refused(eagerly, given, told):
     data = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
     data = data.repeat() if given.pop("endless", False) else data
     with pytest.raises(tbnets.errors.InputError) as error:
-        fit_arguments.fit(make_network(), **{"x": data, "verbose": 0, **given})
+        fit_arguments.fit_replicas(
+            make_network(), **{"x": data, "verbose": 0, **given}
+        )
     assert told in str(error.value)

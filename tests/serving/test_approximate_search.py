@@ -8,7 +8,11 @@ import pytest
 from tbnets.serving import index_writer as writing
 from tbnets.serving import search_index
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.search_index import build, open_approximate, open_index
+from tbnets.serving.search_index import (
+    build_index,
+    open_approximate,
+    open_index,
+)
 
 MODEL = {"model": "1f00"}
 
@@ -26,7 +30,7 @@ def path(tmp_path, monkeypatch):
     monkeypatch.setattr(search_index, "_ROWS_A_CELL", 10)
     with IndexWriter(tmp_path, MODEL, 8) as writer:
         writer.put([f"{row}" for row in range(90)], rows_of(90))
-    build(tmp_path)
+    build_index(tmp_path)
     return tmp_path
 
 
@@ -62,7 +66,7 @@ def test_fewer_cells_lose_some_and_too_few_rows_lose_none(path, monkeypatch):
 
 def test_cells_are_of_the_rows_that_there_are(path):
     [cells] = path.glob("*.faiss")
-    build(path)
+    build_index(path)
     with IndexWriter(path, MODEL, 8):
         pass
     assert [cells] == list(path.glob("*.faiss"))
@@ -71,7 +75,7 @@ def test_cells_are_of_the_rows_that_there_are(path):
     assert not list(path.glob("*.faiss"))
     with pytest.raises(FileNotFoundError, match="tbnets index with --approx"):
         open_approximate(path)
-    build(path)
+    build_index(path)
     [[row]], _ = open_approximate(path).search(rows_of(1, seed=9), 1)
     assert open_index(path).ids[row] == "new"
 
@@ -93,7 +97,7 @@ def test_what_has_no_cells_is_told(path, tmp_path_factory, monkeypatch):
     with IndexWriter(empty, MODEL, 8):
         pass
     with pytest.raises(ValueError, match="the empty index"):
-        build(empty)
+        build_index(empty)
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(ImportError, match=r'pip install "tbnets\[faiss\]"'):
         open_approximate(path)

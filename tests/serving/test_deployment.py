@@ -133,7 +133,7 @@ def test_the_manifests_are_what_docker_and_kubernetes_read(tmp_path):
 @pytest.mark.parametrize("name", ["", "a b", "..", "a/b", "x" * 64, "-a", "1a"])
 def test_a_name_that_no_url_has_is_refused(name):
     with pytest.raises(ValueError, match="`output` must be a folder called"):
-        deployment.check_name(name)
+        deployment.check_model_name(name)
 
 
 def test_the_image_is_named_once_and_its_release_is_on_the_page():

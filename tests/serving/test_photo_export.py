@@ -77,7 +77,7 @@ def write_features(folder, photos):
         writer = FeatureWriter(
             folder / name, features.description(), features.dim
         )
-        extraction.extract(photos, features, writer)
+        extraction.extract_photos(photos, features, writer)
         writer.finish()
 
 

@@ -128,7 +128,9 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
     assert count == 2
     # One file is left, and what was removed is not in it.
     (path,) = kept_in(tmp_path / "photos.tbnets")
-    entries = photo_index.parse(path.read_bytes(), photo_index.about(model))
+    entries = photo_index.parse_index(
+        path.read_bytes(), photo_index.about(model)
+    )
     assert entries.keys() == colours.keys()
     # Touched alone, a photo counts as changed.
     os.utime(photos / "c.png", ns=(0, 12345))

@@ -80,7 +80,9 @@ def test_what_stays_answers_the_same_to_the_bit(source, loaded):
     before, after = load_saved_model(source).signatures, loaded.signatures
     assert set(after) == {*before, "search"}
     for name, signature in before.items():
-        assert export.describe(after[name]) == export.describe(signature)
+        assert export.describe_signature(
+            after[name]
+        ) == export.describe_signature(signature)
         found = ask(after[name])
         for key, value in ask(signature).items():
             np.testing.assert_array_equal(found[key], value, strict=True)

@@ -6,7 +6,11 @@ import tensorflow as tf
 
 from tbnets.serving import endpoints, search_index
 from tbnets.serving import index_writer as writing
-from tbnets.serving.export import describe, export_saved_model, reexport
+from tbnets.serving.export import (
+    describe_signature,
+    export_saved_model,
+    reexport,
+)
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
@@ -70,7 +74,7 @@ def made(request, tmp_path_factory):
 
 
 def test_the_signature_is_the_documented_one(made):
-    search = describe(made[0].signatures["search"])
+    search = describe_signature(made[0].signatures["search"])
     assert in_the_table({"search": search})
 
 

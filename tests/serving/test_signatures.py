@@ -10,7 +10,7 @@ import pytest
 from tbnets.serving import zoo
 from tbnets.serving.checksums import ANSWERS
 from tbnets.serving.endpoints import region_endpoints, two_branch_endpoints
-from tbnets.serving.export import describe, is_batchable
+from tbnets.serving.export import describe_signature, is_batchable
 from tbnets.serving.saved_files import METADATA_FILE
 from tests import tiny_localizer
 
@@ -142,5 +142,7 @@ def test_other_exports_have_what_the_table_says():
             name: one.get_concrete_function()
             for name, one in endpoints.functions.items()
         }
-        said_of = {name: describe(one) for name, one in traced.items()}
+        said_of = {
+            name: describe_signature(one) for name, one in traced.items()
+        }
         assert in_the_table(said_of)

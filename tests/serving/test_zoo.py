@@ -151,7 +151,7 @@ def test_what_is_not_as_published_is_not_loaded(folder, harm):
 def test_a_bad_line_of_the_list_is_named(folder, line):
     with open(folder / "tiny" / zoo.CHECKSUMS, "a") as file:
         file.write(line + "\n")
-    count = len(zoo.list_files(folder / "tiny"))
+    count = len(zoo.model_files(folder / "tiny"))
     with pytest.raises(ValueError, match=rf"{zoo.CHECKSUMS}:{count + 1}: exp"):
         zoo.load("tiny")
 

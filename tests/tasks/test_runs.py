@@ -379,7 +379,7 @@ def test_own_data_without_a_test_split_train_and_answer(photo_run, tmp_path):
     write_own(tmp_path, *FIRST)
     settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
     session, train = runs.prepare(settings, runs.start(settings, False), ["a"])
-    described = summary.describe(session, train).splitlines()
+    described = summary.describe_run(session, train).splitlines()
     assert "test      none: results are those of dev" in described
     assert described[-3].startswith(
         "warning   the training split has one image with captions"

@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
         encoder = make().fit(captions["train"], vectors)
         writer = caption_features.open_writer(folder / kind, encoder)
         texts = [text for split in captions.values() for text in split]
-        caption_features.extract(texts, encoder, writer)
+        caption_features.extract_captions(texts, encoder, writer)
         writer.finish()
     return folder
 
@@ -158,7 +158,7 @@ def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
     for word, row in zip(tiny.WORDS[:5], ROWS):
         np.testing.assert_allclose(first[vocabulary.index(word)], row)
     np.testing.assert_array_equal(first[0], 0)  # Padding.
-    assert "vectors   5 of 6 words" in summary.describe(session, train)
+    assert "vectors   5 of 6 words" in summary.describe_run(session, train)
 
     loop.fit(session, train)
     moved = np.abs(table(session) - first).max()

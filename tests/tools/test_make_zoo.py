@@ -85,7 +85,7 @@ def test_the_card_has_what_was_written_and_what_was_measured(made):
 
 
 def test_nothing_tells_of_the_machine(made, run_dir):
-    for file in zoo.list_files(made[0] / "tiny").values():
+    for file in zoo.model_files(made[0] / "tiny").values():
         content = file.read_bytes()
         for place in (run_dir.parent.parent, made[0], "/root", "/home"):
             assert str(place).encode() not in content, file

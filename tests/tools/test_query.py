@@ -426,7 +426,7 @@ def test_captions_are_ranked_for_an_image(answers, question, best):
 )
 def test_captions_are_lines_or_a_table(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    found = query.read_captions(tmp_path / name)
+    found = query.read_queries(tmp_path / name)
     assert found == ["a dog", "red, blue"]
 
 
@@ -440,7 +440,7 @@ def test_captions_are_lines_or_a_table(tmp_path, name, text):
 def test_a_broken_table_of_captions_is_refused(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
-        query.read_captions(tmp_path / name)
+        query.read_queries(tmp_path / name)
 
 
 @pytest.mark.parametrize("rights", [0o700, 0o750])

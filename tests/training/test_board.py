@@ -99,7 +99,7 @@ def test_a_scalar_that_older_epochs_lack_is_shown(shown):
     ],
 )
 def test_charts_are_explained(key, words):
-    found = board.describe(key)
+    found = board.describe_chart(key)
     assert words in found and bool(words) == bool(found)
 
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tbnets.errors import InputError, UnreachableError
 from tbnets.training import distribution
-from tbnets.training.distribution import Task, Workers, read_task
+from tbnets.training.distribution import Workers, WorkerTask, read_task
 
 CLUSTER = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
 
@@ -19,8 +19,8 @@ def config(cluster=CLUSTER, kind="worker", index=0):
 def test_worker_0_is_the_chief_where_nobody_else_is():
     first, second = (read_task(config(index=i)) for i in range(2))
     addresses = {"worker 0": "10.0.0.1:2222", "worker 1": "10.0.0.2:2222"}
-    assert first == Task("worker 0", True, addresses)
-    assert second == Task("worker 1", False, addresses)
+    assert first == WorkerTask("worker 0", True, addresses)
+    assert second == WorkerTask("worker 1", False, addresses)
     cluster = {**CLUSTER, "chief": ["[::1]:1"]}
     assert not read_task(config(cluster)).is_chief
     assert read_task(config(cluster, "chief")).is_chief
@@ -85,7 +85,7 @@ def test_one_device_is_the_chief_and_waits_for_nobody():
 
 def test_a_value_that_the_chief_lacks_is_told(monkeypatch):
     addresses = {"worker 0": "a:1", "worker 1": "b:1"}
-    workers = Workers(task=Task("worker 1", False, addresses))
+    workers = Workers(task=WorkerTask("worker 1", False, addresses))
     monkeypatch.setattr(workers, "of_chief", lambda value: {})
     told = "'epoch': 2} on worker 1, {'epoch': None} on the chief"
     with pytest.raises(InputError, match=told):
@@ -94,7 +94,7 @@ def test_a_value_that_the_chief_lacks_is_told(monkeypatch):
 
 def lost(addresses, message):
     """Returns what "worker 0" says that meets an error of a collective."""
-    workers = Workers(task=Task("worker 0", True, addresses))
+    workers = Workers(task=WorkerTask("worker 0", True, addresses))
     with pytest.raises(UnreachableError) as error, workers.watched():
         raise tf.errors.UnavailableError(None, None, message)
     return str(error.value)

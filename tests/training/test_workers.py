@@ -7,7 +7,7 @@ import pytest
 from tbnets.errors import InputError, MissingFileError
 from tbnets.tasks import runs
 from tbnets.training import loop, summary
-from tbnets.training.distribution import Task, Workers
+from tbnets.training.distribution import Workers, WorkerTask
 from tests import tiny
 
 ADDRESSES = {"worker 0": "localhost:1", "worker 1": "localhost:2"}
@@ -22,7 +22,9 @@ class Apart(Workers):
     """
 
     def __init__(self, index, said):
-        super().__init__(None, Task(f"worker {index}", not index, ADDRESSES))
+        super().__init__(
+            None, WorkerTask(f"worker {index}", not index, ADDRESSES)
+        )
         self.said = said
 
     def of_chief(self, value=None):
@@ -96,7 +98,7 @@ def test_others_look_for_data_when_the_chief_has_found_them(run, tmp_path):
 def test_a_run_tells_on_which_devices_it_goes_on(run):
     _, _, chief = run
     assert chief.state.devices == "1 replica on 2 workers"
-    assert "devices   1 replica on 2" in summary.describe(chief, chief.dev)
+    assert "devices   1 replica on 2" in summary.describe_run(chief, chief.dev)
     chief.workers = Workers()
     told = "devices   one device; 1 replica on 2 workers until epoch 2"
-    assert told in summary.describe(chief, chief.dev)
+    assert told in summary.describe_run(chief, chief.dev)

@@ -43,7 +43,7 @@ def run(model, folder, captions, count, repeats):
         path = pathlib.Path(place, "index")
         _write(path, about(model), photos, count)
         start = time.perf_counter()
-        search_index.build(path)
+        search_index.build_index(path)
         built = time.perf_counter() - start
         print(f"{count} x {photos.shape[1]}, cells built in {built:.1f} s")
         _time(path, queries, repeats)

@@ -38,7 +38,7 @@ def run(folder, name, layers, image_size, num_images, repeats):
     def extract():
         with tempfile.TemporaryDirectory() as store:
             writer = FeatureWriter(store, {"for": "timing"}, features.dim)
-            extraction.extract(photos, features, writer)
+            extraction.extract_photos(photos, features, writer)
             writer.finish()
 
     runs = {"forward passes alone": floor, "extraction": extract}

@@ -22,7 +22,7 @@ import numpy as np
 from measuring.replica_parts import Job
 
 from tbnets.checks import per_cent
-from tbnets.cli import train
+from tbnets.cli import local_workers
 from tbnets.errors import InputError
 from tbnets.startup import usable_cores
 
@@ -115,7 +115,7 @@ def measure(job, workers, *parts):
     """Times parts in so many processes; returns name -> milliseconds."""
     line = [sys.executable, "-m", "measuring.replica_parts"]
     line.append(json.dumps(job._replace(parts=parts)))
-    own = train.environments(workers) if workers > 1 else [{}]
+    own = local_workers.environments(workers) if workers > 1 else [{}]
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
     processes = [
         subprocess.Popen(

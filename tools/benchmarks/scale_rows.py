@@ -101,7 +101,7 @@ def extraction(given):
     def step():
         folder = pathlib.Path(str(given["place"]), f"store{next(numbers)}")
         writer = FeatureWriter(folder, {"for": "timing"}, features.dim)
-        extracting.extract(photos, features, writer)
+        extracting.extract_photos(photos, features, writer)
         writer.finish()
 
     return step

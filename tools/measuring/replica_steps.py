@@ -144,6 +144,6 @@ def train_part(options):
 
     if options.double:
         prepare_double()
-    train.fit, train._finish = fit, lambda session, queries: None
+    train.fit_or_stop, train._finish = fit, lambda session, queries: None
     words = [f"--flagfile={options.configuration}", "--noexport"]
     cli.call("train", words + [f"--{flag}" for flag in options.more])

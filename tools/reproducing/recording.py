@@ -111,7 +111,7 @@ def _check_name(name, about, known):
     wanted = about
     if known:
         wanted = known.configuration, flags_of_row(known)
-    elif (command_line.folder() / f"{name}.flags").is_file():
+    elif (command_line.configs_folder() / f"{name}.flags").is_file():
         wanted = name, ""
     if wanted != about:
         raise InputError(

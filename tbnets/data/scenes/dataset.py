@@ -204,7 +204,7 @@ def draw_scenes(split, settings):
         while scene is None:
             objects = layout.draw_objects(rng)
             key = layout.objects_key(objects)
-            if layout.split_of(objects) == split and key not in seen:
+            if layout.scene_split(objects) == split and key not in seen:
                 scene = layout.draw_scene(rng, settings.image_size, objects)
         seen.add(key)
         image, boxes = rendering.render_scene(scene, rng, settings.clutter)

@@ -178,7 +178,7 @@ def objects_key(objects):
     return ";".join(sorted(map(kind, objects)))
 
 
-def split_of(objects):
+def scene_split(objects):
     """Returns the split that a collection of objects belongs to.
 
     The split is a hash of the objects, so no collection of objects of one

@@ -64,7 +64,7 @@ class FeatureStore(Features):
             ids += read_ids(paths.pop("ids"), shard)
             kinds = manifest.array_kinds(shard.images, shard.rows)
             self._row_files.append(
-                {part: open_array(paths[part], *kinds[part]) for part in paths}
+                {part: open_shards(paths[part], *kinds[part]) for part in paths}
             )
         super().__init__(ids, manifest.dim, path)
         self.row_files = [one.get("features") for one in self._row_files]
@@ -268,7 +268,7 @@ def read_ids(path, shard):
     return ids
 
 
-def open_array(path, shape, dtype):
+def open_shards(path, shape, dtype):
     """Returns the `RowFile` of an array that is just as the manifest says.
 
     Raises:

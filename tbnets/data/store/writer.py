@@ -119,7 +119,7 @@ class FeatureWriter:
                     f"{', '.join(named) or 'none'}",
                     "Give all by name.",
                 )
-            given = checked_arrays(manifest, ids, given)
+            given = checked_rows(manifest, ids, given)
             self._check_alone()
             name = f"{len(manifest.shards):05d}"
             shard = write_shard(self.path, name, ids, given)
@@ -271,7 +271,7 @@ def make_folder(path, known=()):
     path.mkdir(parents=True, exist_ok=True)
 
 
-def checked_arrays(manifest, ids, given):
+def checked_rows(manifest, ids, given):
     """Returns the arrays of a shard in the types of the store.
 
     Args:

@@ -238,7 +238,7 @@ def _to_json(name, array):
             f"shape={array.shape}",
             "Ask by gRPC, or leave the question out.",
         )
-    return json_tensors.listed(name, array)
+    return json_tensors.nested_lists(name, array)
 
 
 def _of_json(value, spec):
@@ -433,7 +433,7 @@ class Signature:
         self._ask, self._batch_size = ask, batch_size
         self.structured_input_signature = (), _specs(told.inputs)
         self.structured_outputs = _specs(told.outputs)
-        self._is_by_rows = export.is_batchable(export.describe(self))
+        self._is_by_rows = export.is_batchable(export.describe_signature(self))
 
     def __call__(self, **inputs):
         """Returns the outputs by their names, as tensors."""

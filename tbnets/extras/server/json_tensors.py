@@ -126,7 +126,7 @@ def write_outputs(outputs, by_rows):
     Raises:
         RequestError: by rows, and they are of different lengths.
     """
-    values = {name: listed(name, one) for name, one in outputs.items()}
+    values = {name: nested_lists(name, one) for name, one in outputs.items()}
     only = len(values) == 1 and next(iter(values))
     if not by_rows:
         answer = {"outputs": values[only] if only else values}
@@ -231,7 +231,7 @@ def _content(name, value):
         raise _other_values(name, tf.string, str(error)[:200]) from error
 
 
-def listed(name, array):
+def nested_lists(name, array):
     """Returns nested lists of an array, as JSON has them.
 
     Args:

@@ -212,7 +212,7 @@ class Version:
         self._batched = {
             name: Batched(one, batching)
             for name, one in signatures.items()
-            if batching and export.is_batchable(export.describe(one))
+            if batching and export.is_batchable(export.describe_signature(one))
         }
         for request in read_requests(path):
             self._warm_up(request)

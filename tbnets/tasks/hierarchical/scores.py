@@ -26,7 +26,7 @@ from tbnets.evaluation.correspondences import (
 )
 from tbnets.progress import progress_bar
 from tbnets.tasks.matching.scores import points_of, shown_captions
-from tbnets.tasks.task import FEW_POINTS, Evaluator, Scores, spread
+from tbnets.tasks.task import FEW_POINTS, Evaluator, Scores, spread_evenly
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.vocabulary import split_words
 from tbnets.training.retrieval_metrics import Embedder
@@ -68,7 +68,9 @@ def draw_correspondences(scores):
         if len(rows) and counts[rows].any()
     ]
     pictures, known = {}, dict(zip(links.phrases, links.boxes))
-    for number, place in enumerate(spread(len(told), NUM_PHOTOS), start=1):
+    for number, place in enumerate(
+        spread_evenly(len(told), NUM_PHOTOS), start=1
+    ):
         caption = told[place]
         image = records.caption_to_image[caption]
         photo = montage.open_photo(scores.photos, records.names[image])
@@ -83,7 +85,7 @@ def draw_correspondences(scores):
             box, is_right = found[scores.choices[row]], None
             if row in known:
                 is_right = bool(iou([known[row]], [box])[0, 0] >= SAME_THING)
-            words = said(examples, row)
+            words = phrase_text(examples, row)
             one = box_pictures.PhraseBox(box * scale, words, colour, is_right)
             drawn.append(one)
         pictures[f"phrases_{number}"] = box_pictures.draw_boxes(
@@ -104,10 +106,10 @@ def shown_phrases(examples, captions):
     """
     rows = examples.phrases.rows_of(captions)
     _, first = np.unique(examples.phrases.texts[rows], return_index=True)
-    return rows[np.sort(first)][spread(len(first), len(captions))]
+    return rows[np.sort(first)][spread_evenly(len(first), len(captions))]
 
 
-def said(examples, phrase):
+def phrase_text(examples, phrase):
     """Returns the words of a noun phrase, as its caption has them.
 
     Args:
@@ -419,7 +421,7 @@ class CorrespondenceScores(Scores):
         _, captions = shown_captions(examples.records, most)
         rows = shown_phrases(examples, captions)
         vectors = self.matcher.embed_phrases(examples, rows)
-        texts = [said(examples, row) for row in rows]
+        texts = [phrase_text(examples, row) for row in rows]
         own = examples.phrase_images[rows], examples.records, self.photos
         return points_of(PHRASE, vectors, texts, *own)
 

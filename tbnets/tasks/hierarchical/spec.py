@@ -135,7 +135,7 @@ class HierarchicalExporter(MatchingExporter):
         return dataclasses.replace(endpoints, functions=functions)
 
 
-def compose(settings: Settings, model):
+def compose_hierarchical(settings: Settings, model):
     """Returns the `Task` of matching, with noun phrases and regions.
 
     A second evaluator measures how many phrases get a right region.

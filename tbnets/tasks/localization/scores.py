@@ -19,7 +19,12 @@ from tbnets.evaluation.correspondences import CHOOSING, checked_choice
 from tbnets.evaluation.localization import DIRECTION, localize, summarize
 from tbnets.evaluation.score_tiles import PairScores
 from tbnets.startup import raise_if_interrupted
-from tbnets.tasks.task import Evaluator, Scores, check_same_examples, spread
+from tbnets.tasks.task import (
+    Evaluator,
+    Scores,
+    check_same_examples,
+    spread_evenly,
+)
 from tbnets.training.retrieval_metrics import Embedder, PairScorer
 from tbnets.visualization import boxes as box_pictures
 from tbnets.visualization import montage
@@ -35,7 +40,7 @@ WHAT_IS_SHOWN = (
 )
 
 
-def shown_phrases(phrases):
+def drawn_phrases(phrases):
     """Chooses photos, evenly spread, and phrases of different things in each.
 
     Args:
@@ -48,11 +53,13 @@ def shown_phrases(phrases):
     owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
     told = np.flatnonzero([len(rows) > 0 for rows in owned])
     shown = {}
-    for image in told[spread(len(told), NUM_PHOTOS)]:
+    for image in told[spread_evenly(len(told), NUM_PHOTOS)]:
         rows = owned[image]
         _, firsts = np.unique(phrases.phrase_to_chain[rows], return_index=True)
         firsts = np.sort(firsts)
-        shown[int(image)] = rows[firsts[spread(len(firsts), NUM_PHRASES)]]
+        shown[int(image)] = rows[
+            firsts[spread_evenly(len(firsts), NUM_PHRASES)]
+        ]
     return shown
 
 
@@ -67,7 +74,7 @@ def draw_found_regions(scores):
         that can not be read is left out.
     """
     phrases, pictures = scores.phrases, {}
-    for number, (image, rows) in enumerate(shown_phrases(phrases).items(), 1):
+    for number, (image, rows) in enumerate(drawn_phrases(phrases).items(), 1):
         name = phrases.images.file_name(image)
         photo = montage.open_photo(scores.photos, name)
         if photo is None:

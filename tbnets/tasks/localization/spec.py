@@ -163,7 +163,7 @@ class LocalizationExporter(Exporter):
         )
 
 
-def compose(settings: Settings, model):
+def compose_localization(settings: Settings, model):
     """Returns the `Task` of phrase localization."""
     data = LocalizationData(settings)
     exporter = LocalizationExporter(data)
@@ -171,7 +171,7 @@ def compose(settings: Settings, model):
 
 
 SPEC = TaskSpec(
-    compose,
+    compose_localization,
     ("regions", "phrases"),
     # Each batch has other sizes, each of which XLA would compile.
     fixed=(("image_encoder", "features"), ("jit_compile", False)),

@@ -15,7 +15,7 @@ from tbnets.tasks.task import (
     Evaluator,
     Scores,
     check_same_examples,
-    spread,
+    spread_evenly,
 )
 from tbnets.training.retrieval_metrics import Embedder, PairScorer
 from tbnets.visualization import montage
@@ -45,7 +45,7 @@ def first_captions(records):
 def example_captions(records):
     """Returns a caption of some images, as queries: `NUM_QUERIES` or fewer."""
     told = list(dict.fromkeys(filter(None, first_captions(records))))
-    return [told[row] for row in spread(len(told), NUM_QUERIES)]
+    return [told[row] for row in spread_evenly(len(told), NUM_QUERIES)]
 
 
 def draw_answered_captions(scores):
@@ -61,7 +61,7 @@ def draw_answered_captions(scores):
         not among the first it stands apart, with its rank.
     """
     records, pictures = scores.records, {}
-    rows = spread(records.num_captions, NUM_CAPTIONS)
+    rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
     for number, row in enumerate(rows, start=1):
         own = records.caption_to_image[row]
         similarities = scores.of_caption(row)
@@ -90,7 +90,7 @@ def shown_captions(records, most):
         int64 rows of images, evenly spread, and int64 rows of their captions,
         image by image.
     """
-    images = spread(records.num_images, most[0])
+    images = spread_evenly(records.num_images, most[0])
     groups = records.caption_rows()
     captions = [row for i in images for row in groups[i][: most[1]]]
     return images, np.array(captions, np.int64)

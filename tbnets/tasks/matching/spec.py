@@ -371,7 +371,7 @@ class MatchingExporter(Exporter):
         )
 
 
-def compose(settings: Settings, model):
+def compose_matching(settings: Settings, model):
     """Returns the `Task` of image-sentence matching."""
     data = MatchingData(settings)
     exporter = MatchingExporter(data)
@@ -379,7 +379,7 @@ def compose(settings: Settings, model):
 
 
 SPEC = TaskSpec(
-    compose,
+    compose_matching,
     ("images", "batches"),
     # Hard negatives are regions: no epoch here learns from them.
     fixed=(("hard_negative_epochs", 0),),

@@ -48,8 +48,8 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
         photos: list of (id, path).
         writer: the `FeatureWriter` of the store.
         what: is done, in a word.
-        work: function as `extraction.extract`, of these two, `options` and
-            `progress`.
+        work: function as `extraction.extract_photos`, of these two,
+            `options` and `progress`.
         photo_bytes: about how many a photo takes in the store.
         **options: for `work`; a `progress` beside the bar's, too.
 
@@ -186,9 +186,9 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
         folder: of the store.
         workers: photos at once; None for as many as there are cores.
         share: where the photos are a share, what `take_share` tells of it.
-        **how: `shard_images` and `progress`, as of `extraction.extract`.
+        **how: `shard_images` and `progress`, as of `extraction.extract_photos`.
     """
-    proposer = proposer_of(values)
+    proposer = proposer_of_flags(values)
     made_by = {**proposer.description(), **(share or {})}
     writer = FeatureWriter(folder, made_by, 0, kind="regions")
     how |= {"proposer": proposer, "workers": workers or usable_cores()}
@@ -196,7 +196,7 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
     work_through(photos, writer, "proposing", propose, **how)
 
 
-def proposer_of(values):
+def proposer_of_flags(values):
     """Returns the `Proposer` of some flags; refuses what it can not do."""
     names = [field.name for field in dataclasses.fields(proposals.Proposer)]
     return proposals.Proposer(*(getattr(values, name) for name in names))
@@ -209,7 +209,7 @@ class Boxes(OfPhotos):
 
     def check(self):
         """Refuses numbers that no box can have, and a missing package."""
-        proposer_of(self.recipe.values)
+        proposer_of_flags(self.recipe.values)
         proposals.import_opencv()
 
     def make(self, folder, **how):
@@ -283,7 +283,7 @@ class ImageFeatures:
     )
 
 
-def check(values):
+def check_image_features(values):
     """Refuses flags that do not go together."""
     own = [name for name in ("grids", "scales") if getattr(values, name)]
     if not values.regions or values.region_features == "roi_average":
@@ -305,7 +305,7 @@ def build_features(values):
     layers, kind = values.layers, values.region_features
     if not values.regions:
         return photo_features.PhotoFeatures(network, layers, values.crops)
-    check(values)
+    check_image_features(values)
     if kind != "roi_average":
         return make_region_extractor(network, kind, *layers)
     own = {"grids": values.grids or None, "scales": values.scales or None}
@@ -330,14 +330,14 @@ def make_image_features(
         features: what `build_features` returned; None to call it.
         batch_size: photos a step.
         share: where the photos are a share, what `take_share` tells of it.
-        **how: `shard_images` and `progress`, as of `extraction.extract`.
+        **how: `shard_images` and `progress`, as of `extraction.extract_photos`.
 
     Returns:
         How many numbers a photo or box has.
     """
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"
-    work = extraction.extract
+    work = extraction.extract_photos
     own = {"features": features, "batch_size": batch_size}
     row_bytes = features.dim * np.dtype(values.dtype).itemsize
     if values.regions:
@@ -427,7 +427,7 @@ class FeaturesOfBoxes(FeaturesOfPhotos):
     def __init__(self, recipe, data):
         values = recipe.values
         inner = read_recipe("regions", values.regions, Boxes, data.given)
-        check(values)
+        check_image_features(values)
         with inner.named():
             boxes = Boxes(inner, data)
         # Which boxes they are, their own digest tells.

@@ -21,7 +21,7 @@ from tbnets.tasks.recipes.text_features import FeaturesOfTexts, TreesOfTexts
 _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
 
 
-def tell(things):
+def describe_plan(things):
     """Returns a table of what is to be made, by making a little of each.
 
     Args:
@@ -111,7 +111,7 @@ def missing(data):
     return list(things.values())
 
 
-def said(data):
+def recipe_values(data):
     """Returns what recipes say: flag -> recipe -> flag of it -> value.
 
     Of a flag whose photos, captions or files are gone it says nothing.

@@ -403,8 +403,8 @@ def _check_known(word, kind, known):
         return
     told = ", ".join(f"--{each}" for each in sorted(known))
     raise InputError(
-        f"{command_line.place_of(word)}expected flags of tools/{kind.verb}.py "
-        f"that say what is made ({told}); found {shown(word)}. Of what it is "
-        "made, how and where to, the run knows: take it away, or name a "
-        "recipe of that tool."
+        f"{command_line.flag_place(word)}expected flags of tools/"
+        f"{kind.verb}.py that say what is made ({told}); found {shown(word)}. "
+        "Of what it is made, how and where to, the run knows: take it away, or "
+        "name a recipe of that tool."
     )

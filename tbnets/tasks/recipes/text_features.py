@@ -236,7 +236,7 @@ class TextFeatures:
     dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
 
 
-def check(values):
+def check_text_features(values):
     """Refuses features without the word vectors that they are made of."""
     of_vectors = values.features in ("mean_vector", "fisher")
     if of_vectors != bool(values.word_vectors):
@@ -271,7 +271,7 @@ def make_text_features(values, texts, folder, shard=""):
     check_space(folder, left * encoder.dim * np.dtype(values.dtype).itemsize)
     with progress_bar(left, "encoding", "text", leave=True) as bar:
         some = [all_texts[key] for key in keys[rows]]
-        caption_features.extract(some, encoder, writer, bar.update)
+        caption_features.extract_captions(some, encoder, writer, bar.update)
     writer.finish()
     seconds = time.perf_counter() - start
     tqdm.tqdm.write(
@@ -352,7 +352,7 @@ class FeaturesOfTexts(Thing):
 
     def __init__(self, recipe, data):
         super().__init__(recipe, data)
-        check(recipe.values)
+        check_text_features(recipe.values)
         self._texts = texts_by_split(data)
 
     @property

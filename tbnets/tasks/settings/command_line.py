@@ -30,12 +30,12 @@ class FileWord(str):
     place = ""
 
 
-def folder():
+def configs_folder():
     """Returns the folder of the configurations that come with the package."""
     return shipped_folder("configs")
 
 
-def find(name, place=""):
+def find_flagfile(name, place=""):
     """Returns the file that is meant: a path, or a configuration by name.
 
     Args:
@@ -91,8 +91,8 @@ def _stem(name):
 def _known(below=""):
     """Returns name -> file of the configurations that come along."""
     return {
-        path.relative_to(folder()).with_suffix("").as_posix(): path
-        for path in sorted((folder() / below).rglob("*.flags"))
+        path.relative_to(configs_folder()).with_suffix("").as_posix(): path
+        for path in sorted((configs_folder() / below).rglob("*.flags"))
     }
 
 
@@ -129,11 +129,11 @@ def expand(words, within=()):
             continue
         if not equals:
             name = words.pop(0) if words else ""
-        found += _read(find(name, place_of(word)), within)
+        found += _read(find_flagfile(name, flag_place(word)), within)
     return found
 
 
-def place_of(word):
+def flag_place(word):
     """Returns where a word stands, `FILE:LINE: `; "" if in no flagfile."""
     return word.place if isinstance(word, FileWord) else ""
 
@@ -206,7 +206,7 @@ class CommandLine:
         rest = {flag.name: others for flag in flags if flag.kind == "words"}
         if others and not rest:
             raise InputError(
-                f"{place_of(others[0])}The command line must have "
+                f"{flag_place(others[0])}The command line must have "
                 f"flags only. Received: {' '.join(others)}. Write --flag=value."
             )
         self.values |= rest
@@ -254,7 +254,7 @@ def _place(message, words):
         if message.startswith("Unknown"):
             flag = flag.partition("=")[0]
         if flag in meant:
-            return place_of(word)
+            return flag_place(word)
     return ""
 
 

@@ -25,7 +25,7 @@ from tbnets.tasks.settings.flag import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Regions:
+class RegionSettings:
     """Phrases and regions."""
 
     phrases: Place = flag(
@@ -43,7 +43,7 @@ class Regions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Phrases:
+class PhraseSettings:
     """Regions that phrases name, and batches of both."""
 
     positives: str = flag(
@@ -97,7 +97,7 @@ class Phrases:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Correspondences:
+class CorrespondenceSettings:
     """Regions that phrases are found to name."""
 
     correspondence_epochs: Whole = flag(
@@ -141,7 +141,7 @@ DATA_ROOT_VARIABLE = "TBNETS_DATA"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run:
+class RunSettings:
     """The run."""
 
     run_dir: Place = flag(
@@ -173,7 +173,7 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Captions:
+class CaptionSettings:
     """Captions and splits."""
 
     captions_format: str = flag(
@@ -206,7 +206,7 @@ class Captions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Images:
+class ImageSettings:
     """Images, from pixels or from features."""
 
     image_encoder: str = flag(
@@ -250,7 +250,7 @@ class Images:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Features:
+class FeatureSettings:
     """Photos, and features of images or regions."""
 
     images: Place = flag(

@@ -25,7 +25,7 @@ from tbnets.tasks.settings.flag import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Texts:
+class TextSettings:
     """Texts, and what reads them."""
 
     text_encoder: str = flag(
@@ -108,7 +108,7 @@ _Positive = Annotated[float, Limits(0, above=True)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Branches:
+class BranchSettings:
     """Branches into the shared space."""
 
     image_units: Counts = flag(
@@ -130,7 +130,7 @@ class Branches:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Loss:
+class LossSettings:
     """Loss."""
 
     loss: str = flag(
@@ -178,7 +178,7 @@ class Loss:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pairs:
+class PairSettings:
     """Pairs, and the head that judges them."""
 
     head_units: Counts = flag(
@@ -209,7 +209,7 @@ class Pairs:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cca:
+class CcaSettings:
     """Canonical correlation analysis."""
 
     cca_dim: Whole = flag(
@@ -235,7 +235,7 @@ class Cca:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Batches:
+class BatchSettings:
     """Batches."""
 
     images_per_batch: Annotated[int, Limits(2)] = flag(
@@ -247,7 +247,7 @@ class Batches:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Training:
+class TrainingSettings:
     """Training."""
 
     epochs: Count = flag(30, "Passes over the images.", free=True)
@@ -265,7 +265,7 @@ class Training:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimizer:
+class OptimizerSettings:
     """Optimizer."""
 
     optimizer: str = flag(

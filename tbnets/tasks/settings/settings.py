@@ -6,42 +6,42 @@ from tbnets.data.sources import Sources, is_recipe
 from tbnets.errors import InputError
 from tbnets.losses.presets import LOSSES, PRESETS
 from tbnets.tasks.settings.data_groups import (
-    Captions,
-    Correspondences,
-    Features,
-    Images,
-    Phrases,
-    Regions,
-    Run,
+    CaptionSettings,
+    CorrespondenceSettings,
+    FeatureSettings,
+    ImageSettings,
+    PhraseSettings,
+    RegionSettings,
+    RunSettings,
 )
 from tbnets.tasks.settings.flag import check_limits, flags_of, written
 from tbnets.tasks.settings.learning_groups import (
-    Batches,
-    Branches,
-    Cca,
-    Loss,
-    Optimizer,
-    Pairs,
-    Texts,
-    Training,
+    BatchSettings,
+    BranchSettings,
+    CcaSettings,
+    LossSettings,
+    OptimizerSettings,
+    PairSettings,
+    TextSettings,
+    TrainingSettings,
 )
 
 GROUPS: dict[str, type] = {
-    "run": Run,
-    "captions": Captions,
-    "images": Images,
-    "features": Features,
-    "regions": Regions,
-    "phrases": Phrases,
-    "correspondences": Correspondences,
-    "texts": Texts,
-    "batches": Batches,
-    "branches": Branches,
-    "loss": Loss,
-    "pairs": Pairs,
-    "cca": Cca,
-    "optimizer": Optimizer,
-    "training": Training,
+    "run": RunSettings,
+    "captions": CaptionSettings,
+    "images": ImageSettings,
+    "features": FeatureSettings,
+    "regions": RegionSettings,
+    "phrases": PhraseSettings,
+    "correspondences": CorrespondenceSettings,
+    "texts": TextSettings,
+    "batches": BatchSettings,
+    "branches": BranchSettings,
+    "loss": LossSettings,
+    "pairs": PairSettings,
+    "cca": CcaSettings,
+    "optimizer": OptimizerSettings,
+    "training": TrainingSettings,
 }
 """Fields of `Settings` -> their classes, in the order of `--help`."""
 FLAGS = {name: flags_of(group) for name, group in GROUPS.items()}
@@ -78,21 +78,21 @@ class Settings:
             current one.
     """
 
-    run: Run
-    captions: Captions
-    features: Features
-    texts: Texts
-    images: Images | None = None
-    regions: Regions | None = None
-    phrases: Phrases | None = None
-    correspondences: Correspondences | None = None
-    batches: Batches | None = None
-    branches: Branches | None = None
-    loss: Loss | None = None
-    pairs: Pairs | None = None
-    cca: Cca | None = None
-    optimizer: Optimizer | None = None
-    training: Training | None = None
+    run: RunSettings
+    captions: CaptionSettings
+    features: FeatureSettings
+    texts: TextSettings
+    images: ImageSettings | None = None
+    regions: RegionSettings | None = None
+    phrases: PhraseSettings | None = None
+    correspondences: CorrespondenceSettings | None = None
+    batches: BatchSettings | None = None
+    branches: BranchSettings | None = None
+    loss: LossSettings | None = None
+    pairs: PairSettings | None = None
+    cca: CcaSettings | None = None
+    optimizer: OptimizerSettings | None = None
+    training: TrainingSettings | None = None
     started_in: str = ""
 
     @property
@@ -281,14 +281,19 @@ def conditions(settings: Settings) -> list:
     return [
         *_of_data(settings),
         *_of_texts(settings.texts, settings.run.from_ != ""),
-        *_of_loss(settings.loss or Loss(), settings.pairs or Pairs()),
-        *_of_optimizer(settings.optimizer or Optimizer()),
+        *_of_loss(
+            settings.loss or LossSettings(), settings.pairs or PairSettings()
+        ),
+        *_of_optimizer(settings.optimizer or OptimizerSettings()),
     ]
 
 
 def _of_data(settings):
     """Returns the conditions of captions, photos and regions."""
-    images, regions = settings.images or Images(), settings.regions or Regions()
+    images, regions = (
+        settings.images or ImageSettings(),
+        settings.regions or RegionSettings(),
+    )
     encoder, scenes = settings.image_encoder, settings.captions.scenes
     features = encoder == "features"
     named = f"{images.image_features},{regions.regions}"

@@ -26,7 +26,7 @@ from tbnets.data.scenes.layout import (
     SceneSettings,
     objects_key,
     pick,
-    split_of,
+    scene_split,
 )
 from tbnets.data.scenes.phrases import WORDS
 
@@ -324,7 +324,7 @@ def test_draw_scenes_objects_of_a_split_stay_in_it(split, seed):
     """Splits are apart by a hash of the objects; no collection comes twice."""
     settings = SceneSettings(15, 15, 15, image_size=48, seed=seed)
     drawn = [one.scene.objects for one in draw_scenes(split, settings)]
-    assert [split_of(objects) for objects in drawn] == [split] * 15
+    assert [scene_split(objects) for objects in drawn] == [split] * 15
     assert len({objects_key(objects) for objects in drawn}) == 15
 
 
@@ -334,7 +334,7 @@ def test_draw_scenes_objects_seen_before_are_drawn_anew(monkeypatch):
         (SceneObject("circle", colour, "small", "plain"),) * 2
         for colour in COLOURS
     ]
-    few = [objects for objects in few if split_of(objects) == "train"]
+    few = [objects for objects in few if scene_split(objects) == "train"]
     monkeypatch.setattr(
         "tbnets.data.scenes.layout.draw_objects", lambda rng: pick(rng, few)
     )

@@ -13,7 +13,7 @@ from tbnets.data.scenes.layout import (
     find_position,
     find_relation,
     pick_weighted,
-    split_of,
+    scene_split,
 )
 
 
@@ -70,14 +70,14 @@ def test_split_of_depends_on_what_not_on_where_or_in_which_order():
     first = SceneObject("circle", "red", "small", "plain")
     second = SceneObject("star", "blue", "large", "dotted")
     moved = dataclasses.replace(first, x=10.0, y=5.0, radius=4.0)
-    split = split_of((first, second))
+    split = scene_split((first, second))
     assert split in SPLITS
-    assert split_of((second, moved)) == split
+    assert scene_split((second, moved)) == split
 
 
 def test_split_of_gives_one_eighth_to_dev_and_to_test():
     rng = np.random.default_rng(0)
-    splits = [split_of(draw_objects(rng)) for _ in range(800)]
+    splits = [scene_split(draw_objects(rng)) for _ in range(800)]
     # 100 of 800 expected, standard deviation sqrt(800 x 1/8 x 7/8) = 9.4.
     assert abs(splits.count("val") - 100) < 40
     assert abs(splits.count("test") - 100) < 40

@@ -409,9 +409,9 @@ def opened(monkeypatch):
     def use(folder):
         model = shown_colours.Colours(folder / "model")
         model.takes_captions = True
-        open_named = verb.Asked.open
+        open_named = verb.AskingFlags.open
         monkeypatch.setattr(
-            verb.Asked,
+            verb.AskingFlags,
             "open",
             lambda asked, needed: (
                 open_named(asked, needed) if asked.model == "x" else model

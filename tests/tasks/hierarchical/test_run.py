@@ -42,7 +42,7 @@ def settings(folder, run_dir):
 
 def train(found, resume=False):
     session, examples = runs.prepare(found, runs.start(found, resume))
-    print(summary.describe(session, examples))
+    print(summary.describe_run(session, examples))
     loop.fit(session, examples)
     return session, examples
 

@@ -63,7 +63,7 @@ def way_of(model):
 
 def train(found, resume=False):
     session, examples = runs.prepare(found, runs.start(found, resume))
-    print(summary.describe(session, examples))
+    print(summary.describe_run(session, examples))
     loop.fit(session, examples)
     return session
 
@@ -81,7 +81,7 @@ def session(model, folder, tmp_path_factory):
         folder, run_dir, **MODELS[model], epochs=EPOCHS
     )
     session, examples = runs.prepare(found, runs.start(found, False))
-    session.described = summary.describe(session, examples)
+    session.described = summary.describe_run(session, examples)
     stopped = run_dir.with_name(f"{model}_stopped")
     with way_of(model), tiny.copied_after(1, run_dir, stopped):
         loop.fit(session, examples)

@@ -37,7 +37,7 @@ def examples(tmp_path):
 
 
 def test_photos_are_spread_and_phrases_name_different_things(examples):
-    shown = scores.shown_phrases(examples.phrases)
+    shown = scores.drawn_phrases(examples.phrases)
     # Of photos 0 1 2 4 5 6, numbers 0, 6 // 5, 12 // 5, 18 // 5 and 24 // 5.
     assert list(shown) == [0, 1, 2, 4, 5]
     # Of phrases 0 to 3 the second names what the first does.

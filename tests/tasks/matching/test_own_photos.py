@@ -157,7 +157,7 @@ def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
     assert "3 of 15 files left out\n" in told
     lines = (session.run_dir / "left_out.txt").read_text("utf-8").splitlines()
     assert dict(line.split("\t") for line in lines) == reasons
-    text = summary.describe(session, train)
+    text = summary.describe_run(session, train)
     assert "left out  3 images, see left_out.txt" in text
     assert "splits    drawn by image, as the captions tell none: " in text
     assert f"kept in {folder / 'photos.tbnets'}" in text
@@ -245,7 +245,7 @@ def test_a_run_begins_with_another_and_makes_features_alike(folder):
     weights = before.network.image_branch.get_weights()
     for one, two in zip(weights, session.network.image_branch.get_weights()):
         np.testing.assert_array_equal(one, two)
-    text = summary.describe(session, train)
+    text = summary.describe_run(session, train)
     assert f"words     {len(words) + 3}, 3 of them new" in text
 
 

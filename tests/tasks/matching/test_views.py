@@ -6,7 +6,7 @@ import pytest
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.tasks.matching.scores import RetrievalScores
-from tbnets.tasks.task import spread
+from tbnets.tasks.task import spread_evenly
 from tbnets.visualization import montage
 
 NUM_IMAGES = 8
@@ -82,7 +82,7 @@ def test_the_pictures_are_pixels(records, tmp_path):
     [(0, 5, []), (1, 5, [0]), (5, 5, [0, 1, 2, 3, 4]), (10, 3, [0, 3, 6])],
 )
 def test_rows_are_spread(count, most, rows):
-    assert spread(count, most).tolist() == rows
+    assert spread_evenly(count, most).tolist() == rows
 
 
 @pytest.mark.parametrize("with_photos", [True, False])

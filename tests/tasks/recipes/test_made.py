@@ -57,7 +57,7 @@ def quick(monkeypatch):
         progress(len(left))
         return []
 
-    monkeypatch.setattr(extraction, "extract", extract)
+    monkeypatch.setattr(extraction, "extract_photos", extract)
 
 
 def write_given(tmp_path):
@@ -302,9 +302,9 @@ def test_a_model_that_learned_from_others_refuses_what_is_made(folder, quick):
 
 def test_a_dry_run_tells_and_leaves_nothing(folder, quick, capsys):
     data = opened()
-    text = kinds.tell(missing(data))
+    text = kinds.describe_plan(missing(data))
     assert planned().folder.name in text and "3 photos" in text
     assert "in all" in text and "MB are free" in text
     assert not (folder / "data").exists()
     assert capsys.readouterr() == ("", "")
-    assert "nothing" in kinds.tell([])
+    assert "nothing" in kinds.describe_plan([])

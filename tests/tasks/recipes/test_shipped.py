@@ -12,7 +12,7 @@ from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of
 
-CONFIGS = command_line.folder()
+CONFIGS = command_line.configs_folder()
 DOCS = pathlib.Path(__file__).resolve().parents[3] / "docs"
 RECIPES = sorted((CONFIGS / "features").glob("*.flags"))
 
@@ -29,7 +29,7 @@ def named(path):
     ]
 
 
-find = functools.lru_cache(command_line.find)
+find = functools.lru_cache(command_line.find_flagfile)
 
 
 @functools.lru_cache

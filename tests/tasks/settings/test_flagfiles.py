@@ -33,17 +33,17 @@ def test_lines_stand_where_the_file_is_named(tmp_path):
 )
 def test_a_configuration_is_found_by_name(monkeypatch, tmp_path, name):
     monkeypatch.chdir(tmp_path)
-    path = command_line.find(name)
-    assert path == command_line.folder() / "quickstart.flags"
+    path = command_line.find_flagfile(name)
+    assert path == command_line.configs_folder() / "quickstart.flags"
     # What is there wins, and a folder is no file of flags.
     (tmp_path / "configs").mkdir()
     (tmp_path / "quickstart").mkdir()
-    assert command_line.find(name) == path
+    assert command_line.find_flagfile(name) == path
     (tmp_path / "configs" / "quickstart.flags").touch()
     (tmp_path / "quickstart").rmdir()
     (tmp_path / "quickstart").touch()
     (tmp_path / "quickstart.flags").touch()
-    assert command_line.find(name).samefile(tmp_path / name)
+    assert command_line.find_flagfile(name).samefile(tmp_path / name)
 
 
 def test_configurations_that_name_others_are_found(monkeypatch, tmp_path):
@@ -59,7 +59,7 @@ def test_a_file_that_is_not_there_names_the_near_ones(tmp_path):
         parse("--flagfile=quikstart")
     assert "Did you mean quickstart" in str(caught.value)
     with pytest.raises(FileNotFoundError, match="else/quickstart.flags. Did"):
-        command_line.find(f"{tmp_path}/else/quickstart.flags")
+        command_line.find_flagfile(f"{tmp_path}/else/quickstart.flags")
 
 
 @pytest.mark.parametrize("line", ["--out = x", "--out x", "--out =x"])
