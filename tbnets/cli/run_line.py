@@ -209,11 +209,11 @@ def check_read(line, settings: Settings):
         raise InputError(
             f"--{name}",
             "be a flag that this run reads",
-            f"--{name}={line.values[name]}, which is read with {unread[name]}",
+            f"--{name}={line.values[name]}, which is read {unread[name]}",
             f"Change that, or leave --{name} out.",
         )
     return ", ".join(
-        f"--{name} (read with {reader})" for name, reader in unread.items()
+        f"--{name} (read {reader})" for name, reader in unread.items()
     )
 
 
@@ -226,4 +226,4 @@ def _readers(group):
         for name, entry in known.items()
         if group in entry.flag_groups
     )
-    return " or ".join(found) or "nothing"
+    return "with " + (" or ".join(found) or "nothing")

@@ -101,7 +101,7 @@ def help_sections():
     """Returns title -> flags: those to begin with, then in the data's way."""
     known = {**ALL, **{each.name: each for each in flags_of(Options)}}
     for name, words in conditions_in_words().items():
-        told = f"{known[name].help} Only with {words}."
+        told = f"{known[name].help} Only {words}."
         known[name] = known[name]._replace(help=told)
     known["flagfile"] = Flag(
         "flagfile",

@@ -307,36 +307,40 @@ def _of_data(settings):
     return [
         (
             not scenes,
-            "no --scenes",
+            "without --scenes",
             ("captions_format", "captions", "split_lists"),
         ),
-        (scenes != "", "--scenes", ("num_scenes",)),
+        (scenes != "", "with --scenes", ("num_scenes",)),
         (
             settings.reads_photo_folder,
-            "--image_encoder=features and no --image_features and --images and "
-            "no --scenes",
+            "with --image_encoder=features and --images, without "
+            "--image_features and --scenes",
             ("cnn", "cache"),
         ),
-        (not features, "--image_encoder other than features", ("image_size",)),
+        (
+            not features,
+            "with --image_encoder other than features",
+            ("image_size",),
+        ),
         (
             encoder not in ("features", "small"),
-            "--image_encoder other than features or small",
+            "with --image_encoder other than features or small",
             ("image_weights", "fine_tune"),
         ),
         (
             features,
-            "--image_encoder=features",
+            "with --image_encoder=features",
             ("image_features", "image_transform", "cnn_weights"),
         ),
         (
             photos and not scenes,
-            "no --scenes, and --image_encoder other than features, no "
-            "--image_features, --cnn_weights, or a recipe",
+            "without --scenes, and with --image_encoder other than features, "
+            "no --image_features, --cnn_weights, or a recipe",
             ("images",),
         ),
         (
             bool(regions.regions and of_photo),
-            "--regions and --negative_regions=photo",
+            "with --regions and --negative_regions=photo",
             ("cca_background",),
         ),
     ]
@@ -350,28 +354,28 @@ def _of_texts(texts, begins_with_model):
     words = encoder != "features" and not is_preset
     vectors = words and texts.word_vectors != ""
     trained = vectors and texts.word_vectors_training != "frozen"
-    said = "--text_encoder other than features or hub:PRESET"
+    said = "with --text_encoder other than features or hub:PRESET"
     return [
-        (is_preset, "--text_encoder=hub:PRESET", ("fine_tune_text",)),
+        (is_preset, "with --text_encoder=hub:PRESET", ("fine_tune_text",)),
         (
             encoder == "h_lstm",
-            "--text_encoder=h_lstm",
+            "with --text_encoder=h_lstm",
             ("trees", "tied_children"),
         ),
-        (encoder == "features", "--text_encoder=features", ("text_features",)),
         (
-            words,
-            said,
-            ("min_count", "max_words", "word_dropout"),
+            encoder == "features",
+            "with --text_encoder=features",
+            ("text_features",),
         ),
+        (words, said, ("min_count", "max_words", "word_dropout")),
         (
             words and not texts.word_vectors,
-            f"{said} and no --word_vectors",
+            f"{said}, without --word_vectors",
             ("word_dim",),
         ),
         (
             words and not begins_with_model,
-            f"{said} and no --from",
+            f"{said}, without --from",
             ("word_vectors",),
         ),
         (
@@ -379,11 +383,7 @@ def _of_texts(texts, begins_with_model):
             f"{said} and --word_vectors or --from",
             ("word_vectors_training",),
         ),
-        (
-            vectors,
-            f"{said} and --word_vectors",
-            ("word_vectors_scale",),
-        ),
+        (vectors, f"{said} and --word_vectors", ("word_vectors_scale",)),
         (
             trained,
             f"{said} and --word_vectors and --word_vectors_training other than "
@@ -392,14 +392,10 @@ def _of_texts(texts, begins_with_model):
         ),
         (
             recurrent or encoder == "h_lstm",
-            "--text_encoder=lstm or gru or h_lstm",
+            "with --text_encoder=lstm or gru or h_lstm",
             ("rnn_units", "mean_beside"),
         ),
-        (
-            recurrent,
-            "--text_encoder=lstm or gru",
-            ("pooling",),
-        ),
+        (recurrent, "with --text_encoder=lstm or gru", ("pooling",)),
     ]
 
 
@@ -407,20 +403,20 @@ def _of_loss(loss, pairs):
     """Returns the conditions of the losses."""
     infonce = loss.loss == "infonce"
     return [
-        (infonce, "--loss=infonce", ("temperature", "learn_temperature")),
+        (infonce, "with --loss=infonce", ("temperature", "learn_temperature")),
         (
             not infonce,
-            "--loss other than infonce",
+            "with --loss other than infonce",
             ("margin", "negatives", "distance", "reduction"),
         ),
         (
             not infonce and loss.negatives == "top_k",
-            "--negatives=top_k and --loss other than infonce",
+            "with --negatives=top_k and --loss other than infonce",
             ("num_negatives",),
         ),
         (
             pairs.pair_loss == "logistic",
-            "--pair_loss=logistic",
+            "with --pair_loss=logistic",
             ("num_candidates",),
         ),
     ]
@@ -432,14 +428,14 @@ def _of_optimizer(options):
     return [
         (
             name in ("sgd", "adam", "adamw"),
-            "--optimizer=sgd or adam or adamw",
+            "with --optimizer=sgd or adam or adamw",
             ("weight_average",),
         ),
-        (name == "sgd", "--optimizer=sgd", ("momentum",)),
-        (name != "adam", "--optimizer other than adam", ("weight_decay",)),
+        (name == "sgd", "with --optimizer=sgd", ("momentum",)),
+        (name != "adam", "with --optimizer other than adam", ("weight_decay",)),
         (
             options.schedule in stepped,
-            "--schedule=step or exponential",
+            "with --schedule=step or exponential",
             ("decay_rate", "decay_epochs"),
         ),
     ]

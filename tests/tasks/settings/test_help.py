@@ -133,4 +133,4 @@ def test_a_flag_tells_its_default_and_what_it_is_read_with(shown):
     for name, each in ALL.items():
         assert each.help in found[name]
         if name in conditions:
-            assert f"Only with {conditions[name]}." in found[name]
+            assert f"Only {conditions[name]}." in found[name]
