@@ -220,7 +220,7 @@ TRAIN = [
     (OWN + "--cnn_weights=", ["`--cnn_weights` must name", "to imagenet"]),
     (OWN + "--images=nowhere", ["`--images` must name what", "--data_root"]),
     (OWN + "--image_features=x.npy", ["`--images`", "read with"]),
-    ("--cache=features", ["`--cache`", "no --image_features"]),
+    ("--cache=features", ["`--cache`", "without --image_features"]),
     (
         NAMED + "plain.csv --images={root}/photos",
         ["1 in", "plain.csv", "give its rows a split"],
