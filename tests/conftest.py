@@ -4,6 +4,7 @@ import gc
 import os
 import pathlib
 import sys
+import types
 
 import pytest
 
@@ -113,7 +114,9 @@ def curves_of_a_kind_drawn_once():
             write_atomically(path, lambda file: file.write(pictures[names]))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "draw_history", draw)
+        runs = sys.modules["tbnets.tasks.runs"]
+        only = types.SimpleNamespace(draw_history=draw)
+        patch.setattr(runs, "plots", only)
         yield
 
 

@@ -63,7 +63,7 @@ def test_the_built_package_has_the_zoo_and_every_configuration(installed):
 def test_the_built_package_is_whole_by_itself(installed):
     code = (
         "import tbnets\n"
-        "from tbnets.tasks.settings.command_line import find\n"
+        "from tbnets.tasks.settings.command_line import find_flagfile as find\n"
         "print(tbnets.__version__, tbnets.zoo.folder(), find('quickstart'))"
     )
     told = subprocess.run(

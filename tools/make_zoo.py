@@ -65,7 +65,7 @@ from tbnets.cli.data_flags import Choosing, check_choosing, chosen
 from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import write_json, write_text
-from tbnets.serving import checksums, zoo
+from tbnets.serving import assembled, checksums, zoo
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.captioned_data import start_at_photo
@@ -169,7 +169,7 @@ def make(options, folder, text):
     metrics = cards.describe(report, model, scores, today, best)
     metrics |= {"command": command(options), "language": options.language}
     if options.branches:
-        write_json(folder / checksums.ANSWERS, zoo.answers_of(model))
+        write_json(folder / checksums.ANSWERS, assembled.answers_of(model))
         made_by = session.state.fitted["image_features_made_by"]
         parts = made_by.get(SIDE_BY_SIDE, [made_by])
         metrics["networks"] = [part["cnn"] for part in parts]
@@ -188,7 +188,7 @@ def opened(folder, is_part):
         return load_saved_model(folder / "1")
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "1")
-        return load_saved_model(zoo.put_together(folder, path))
+        return load_saved_model(assembled.put_together(folder, path))
 
 
 def command(options):
@@ -261,7 +261,7 @@ def export_again(options, target):
         model = opened(folder, answers.is_file())
         if answers.is_file():
             shutil.copy(answers, folder)
-            zoo.check_answers(model, answers)
+            assembled.check_answers(model, answers)
         bounds = cards.bounds(model)
         write_json(folder / cards.METRICS, {**metrics, **bounds})
         write_card(options, folder, text)

@@ -64,7 +64,8 @@ def test_ctrl_c_lets_the_chief_speak_and_ends_all(capfd):
             "from tbnets.cli import local_workers\n"
             # What a shell starts in the background ignores it.
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            f"local_workers.run(2, {[sys.executable, '-S', '-c', _SLEEPS]!r})",
+            "local_workers.run_workers("
+            f"2, {[sys.executable, '-S', '-c', _SLEEPS]!r})",
         ],
         capture_output=True,
         text=True,

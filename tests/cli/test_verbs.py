@@ -75,9 +75,12 @@ def told(error, **values):
 
 
 def test_an_error_names_the_flag_of_its_argument():
-    error = InputError("top", "be above `splits`", "top=3", "Raise `top`.")
+    error = InputError(
+        "top", "be above `splits`", "top=3, splits=4", "Raise `top`."
+    )
     assert told(error, top=3, splits="a") == (
-        "`--top` must be above `--splits`. Received: --top=3. Raise `--top`."
+        "`--top` must be above `--splits`. Received: --top=3, --splits=4. "
+        "Raise `--top`."
     )
     assert error.argument == "--top"
     error = InputError("steps", "end", "steps=log, split=dev")
@@ -85,8 +88,8 @@ def test_an_error_names_the_flag_of_its_argument():
         "`--image_transform` must end. Received: --image_transform=log, "
         "split=dev."
     )
-    error = InputError("gamma", "be below `top`", "nan")
-    assert told(error, top=3) == "`gamma` must be below `--top`. Received: nan."
+    error = InputError("images", "be finite", "nan in row 0")
+    assert told(error, images="photos").startswith("`images` must be finite.")
 
 
 def test_of_several_flags_it_names_the_one_with_the_value():

@@ -81,8 +81,11 @@ def test_a_preset_is_measured_by_its_own_embeddings(
     if kind != "CLIP":
         return
     # A second time nothing is embedded.
-    for module in ("extraction", "caption_features"):
-        monkeypatch.delattr(f"tbnets.features.{module}.extract")
+    for name in (
+        "extraction.extract_photos",
+        "caption_features.extract_captions",
+    ):
+        monkeypatch.delattr(f"tbnets.features.{name}")
     again = evaluate(photos, preset, "--prompt=the {}")
     assert again.stdout == found.stdout
 

@@ -56,7 +56,7 @@ class Counted:
 
     def update(self, names, monkeypatch):
         """Returns (what is wrong, names that were extracted)."""
-        extracted, extract = [], photo_cache.extraction.extract
+        extracted, extract = [], photo_cache.extraction.extract_photos
 
         def noted(photos, *rest, **options):
             paths = [path.relative_to(self.folder) for _, path in photos]
@@ -64,7 +64,7 @@ class Counted:
             return extract(photos, *rest, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(photo_cache.extraction, "extract", noted)
+            patch.setattr(photo_cache.extraction, "extract_photos", noted)
             problems = self.cache.update(names)
         return problems, extracted
 

@@ -16,7 +16,7 @@ from tbnets.cli import zoo as zoo_verb
 from tbnets.data.images import read_content
 from tbnets.data.store.opening import open_features
 from tbnets.features.photo_features import open_photo_features
-from tbnets.serving import photo_index, zoo
+from tbnets.serving import assembled, photo_index, zoo
 from tbnets.serving.checksums import ANSWERS, write_checksums
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
@@ -25,7 +25,7 @@ from tests.serving.test_export import run_client
 from tests.serving.test_photo_export import begun, settings_for, write_all
 
 NAMES = ("test0.jpg", "train5.jpg")
-PUT_TOGETHER = zoo.put_together
+PUT_TOGETHER = assembled.put_together
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def made(tmp_path_factory):
         both = types.SimpleNamespace(
             embed_images=embed_images, embed_text=part.embed_text
         )
-        (path / ANSWERS).write_text(json.dumps(zoo.answers_of(both)))
+        (path / ANSWERS).write_text(json.dumps(assembled.answers_of(both)))
         write_checksums(path)
         yield types.SimpleNamespace(folder=folder, part=part)
 
@@ -76,9 +76,9 @@ def part(made, first, tmp_path, monkeypatch):
     def copy(_, path):
         return shutil.copytree(first.model.path, path)
 
-    monkeypatch.setattr(zoo, "put_together", copy)
+    monkeypatch.setattr(assembled, "put_together", copy)
     # To compare its answers, what is put together need not be loaded.
-    monkeypatch.setattr(zoo, "load_saved_model", lambda _: first.model)
+    monkeypatch.setattr(assembled, "load_saved_model", lambda _: first.model)
     monkeypatch.setenv("TBNETS_CACHE", str(tmp_path / "cache"))
     shutil.copytree(made.folder / "zoo", tmp_path / "zoo")
     monkeypatch.setattr(zoo, "folder", lambda: tmp_path / "zoo")
@@ -96,7 +96,7 @@ def test_the_first_use_puts_together_and_the_next_loads(
     path, cache = first.model.path, made.folder / "cache"
     assert path.parts[-2:] == ("tiny", "1") and path.is_relative_to(cache)
     monkeypatch.setenv("TBNETS_CACHE", str(cache))
-    monkeypatch.setattr(zoo, "put_together", None)
+    monkeypatch.setattr(assembled, "put_together", None)
     # By its path no less than by name.
     again = zoo.open_model(made.folder / "zoo/tiny")
     assert again.path == path and capsys.readouterr().err == ""
@@ -226,12 +226,12 @@ def test_other_answers_are_refused_and_nothing_is_kept(part, told):
         ValueError, match="must answer as .* photos that differ"
     ):
         zoo.load("tiny")
-    kept = zoo.cache_folder().rglob("saved_model.pb")
+    kept = assembled.cache_folder().rglob("saved_model.pb")
     assert list(kept) == []
 
 
 def test_other_weights_are_refused(part, tmp_path, monkeypatch):
-    monkeypatch.setattr(zoo, "put_together", PUT_TOGETHER)
+    monkeypatch.setattr(assembled, "put_together", PUT_TOGETHER)
     other = tiny_cnn.tiny_cnn(top=False, seed=3).network
     other.save_weights(str(tmp_path / "other.weights.h5"))
     with tiny_cnn.known(lambda: tmp_path / "other.weights.h5"):
@@ -244,16 +244,16 @@ def test_a_model_of_features_of_unknown_making_is_refused(made, tmp_path):
     part = shutil.copytree(made.folder / "zoo/tiny/1", tmp_path / "1")
     (part / "assets.extra/tbnets.json").write_text(json.dumps(metadata))
     with pytest.raises(ValueError, match="must tell which networks .* 'cnn'"):
-        zoo.put_together(part, tmp_path / "2")
+        assembled.put_together(part, tmp_path / "2")
 
 
 def test_places_to_keep_it(monkeypatch, tmp_path):
     monkeypatch.delenv("TBNETS_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert zoo.cache_folder() == tmp_path / "tbnets"
+    assert assembled.cache_folder() == tmp_path / "tbnets"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    assert zoo.cache_folder() == tmp_path / "me/.cache/tbnets"
+    assert assembled.cache_folder() == tmp_path / "me/.cache/tbnets"
 
 
 def test_a_place_that_can_not_be_written_is_told(part, monkeypatch):

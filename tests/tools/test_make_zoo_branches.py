@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tbnets.serving import zoo
+from tbnets.serving import assembled, zoo
 from tbnets.serving.checksums import ANSWERS
 from tbnets.serving.saved_files import (
     hash_files,
@@ -22,7 +22,7 @@ from tests.tools.test_make_zoo import CARD
 @contextlib.contextmanager
 def put_together_once(folder):
     """Keeps what is put together; the same part is then a copy of it."""
-    put_together = zoo.put_together
+    put_together = assembled.put_together
 
     def put_or_copy(source, path):
         kept = folder / str(hash(repr(hash_files(newest_version(source)))))
@@ -31,7 +31,7 @@ def put_together_once(folder):
         return shutil.copytree(kept, path, dirs_exist_ok=True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zoo, "put_together", put_or_copy)
+        patch.setattr(assembled, "put_together", put_or_copy)
         yield
 
 
@@ -77,7 +77,7 @@ def test_the_branches_are_measured_as_a_whole(made, monkeypatch):
     assert metrics["max_pixels"] == 80_000_000
     assert metrics["networks"] == [tiny_cnn.NAME] * 2
     assert asked_by(part / "1") == {"image_features"}
-    monkeypatch.setattr(zoo, "TOLERANCE", 1e-5)
+    monkeypatch.setattr(assembled, "TOLERANCE", 1e-5)
     answers = json.loads((part / ANSWERS).read_text())
     assert len(answers["photos"]) == 3 and len(answers["texts"]) == 2
     whole = zoo.locate(part)  # Its answers are compared.

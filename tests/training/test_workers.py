@@ -83,7 +83,9 @@ def test_a_worker_of_another_run_is_refused(run, tmp_path):
     told = "`--run_dir` must be the same on all workers. Received: {'epochs': 0"
     with pytest.raises(InputError, match=told) as error:
         train(settings.replace(run_dir=str(tmp_path)), Apart(1, there))
-    assert "{'epochs': 1} on the chief. Name a folder that all" in str(error)
+    assert "{'epochs': 1} on the chief. Name a folder that all" in str(
+        error.value
+    )
 
 
 def test_others_look_for_data_when_the_chief_has_found_them(run, tmp_path):

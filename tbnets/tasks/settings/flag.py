@@ -279,8 +279,8 @@ def _flags_of(argument, received, values):
     several, those whose value was received. `path` is the flag whose value
     was received as such.
     """
-    if argument in values:
-        return [argument]
+    if argument in values:  # Not told, it may be of another function.
+        return [argument] if f"{argument}=" in received else []
     known, prefix = FLAGS_OF_ARGUMENTS.get(argument, ()), ""
     if argument == "path":
         known, prefix = values, "path="
