@@ -17,9 +17,13 @@ from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.losses import distances
 from tbnets.serving import search_index
-from tbnets.serving.inputs import bounded, require_rows
+from tbnets.serving.inputs import (
+    PhotoReader,
+    bounded,
+    require_photos,
+    require_rows,
+)
 from tbnets.serving.photo_index import about
-from tbnets.serving.photo_reader import PhotoReader, require_photos
 from tbnets.text.vocabulary import Tokenizer
 
 # What a SavedModel that embeds images and texts can be asked.

@@ -25,9 +25,8 @@ from tbnets.errors import (
 from tbnets.files import new_folder, write_json
 from tbnets.serving import saved_files
 from tbnets.serving.endpoints import two_branch_endpoints
-from tbnets.serving.inputs import guarded
+from tbnets.serving.inputs import guarded, limit_pixels
 from tbnets.serving.ops import check_ops, copy_halved, with_halves
-from tbnets.serving.photo_reader import limit_pixels
 from tbnets.serving.saved_files import (
     METADATA_FILE,
     SHA256,

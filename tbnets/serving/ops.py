@@ -242,7 +242,7 @@ KEEPING_OPS = frozenset(
 )
 """Those of TensorFlow's own ops that keep something, and keep it to
 themselves: weights, tables, random states; and at the end those of `tf.data`
-that photos are decoded by (`photo_reader`)."""
+that photos are decoded by (`inputs`)."""
 SAVER_OPS = frozenset(
     ["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"]
 )

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tbnets.data.images import decode_images
 from tbnets.serving.export import export_saved_model
-from tbnets.serving.photo_reader import attempt, attempt_once
+from tbnets.serving.inputs import attempt, attempt_once
 from tbnets.serving.served import load_saved_model
 from tests import photo_files
 from tests.serving.test_export import SIZE, make_network
