@@ -50,13 +50,12 @@ from tbnets.cli.asking import (
     checked,
     write_answers_json,
 )
-from tbnets.cli.data_flags import check_place
 from tbnets.data.images import read_content
 from tbnets.data.photos import list_photos
 from tbnets.errors import InputError, check_choice
 from tbnets.extras.server.client import BATCH_SIZE, Client
 from tbnets.serving import photo_index, search
-from tbnets.tasks.settings.flag import Amount, Count, Whole, flag
+from tbnets.tasks.settings.flag import Amount, Count, Whole, check_place, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

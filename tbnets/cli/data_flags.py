@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import pathlib
 from typing import Annotated
 
 from tbnets import startup
@@ -13,7 +12,6 @@ from tbnets.data.sources import Sources
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.store.joining import take_share
 from tbnets.data.store.writer import fault_of_name
-from tbnets.errors import InputError
 from tbnets.evaluation.correspondences import CHOICES, CHOOSING, TEMPERATURE
 from tbnets.features import extraction
 from tbnets.files import require_file
@@ -79,41 +77,6 @@ def chosen(options):
     if "choice" not in changed(options):
         return {}
     return {name: getattr(options, name) for name in CHOOSING}
-
-
-def check_place(name, path, ending=""):
-    """Raises an InputError if a flag names a file that can not be written.
-
-    Args:
-        name: of the flag.
-        path: its value; "" is left alone.
-        ending: that the file must have, such as ".png"; "" for any.
-    """
-    check_ending(name, path, ending)
-    if path and not pathlib.Path(path).absolute().parent.is_dir():
-        raise InputError(
-            f"--{name}",
-            "be a file in a folder that is there",
-            f"--{name}={path}",
-            "Make the folder, or choose another.",
-        )
-
-
-def check_ending(name, path, ending):
-    """Raises an InputError if the file of a flag has another ending.
-
-    Args:
-        name: of the flag.
-        path: its value; "" is left alone.
-        ending: such as ".png".
-    """
-    if path and not path.lower().endswith(ending):
-        raise InputError(
-            f"--{name}",
-            f"be a file that ends with {ending}",
-            f"--{name}={path}",
-            f"Write --{name}={path}{ending}.",
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,7 @@ from tbnets.tasks.settings.flag import (
     Limits,
     changed,
     check_pairs,
+    check_place,
     flag,
     flags_of,
     must_come_with,
@@ -306,8 +307,8 @@ def check_evaluate_flags(options):
             f"--query_bank={options.query_bank} with --split={options.split}",
             "Name the training split.",
         )
-    data_flags.check_place("json", options.json)
-    data_flags.check_place("map", options.map, ".png")
+    check_place("json", options.json)
+    check_place("map", options.map, ".png")
     if options.map:  # Refused before anything is computed.
         plots.import_tsne()
 

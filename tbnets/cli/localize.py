@@ -48,13 +48,13 @@ from tbnets.cli.asking import (
     check_text,
     write_answers_json,
 )
-from tbnets.cli.data_flags import Choosing, check_choosing, check_place, chosen
+from tbnets.cli.data_flags import Choosing, check_choosing, chosen
 from tbnets.data.images import BrokenImageError, read_content, read_photo
 from tbnets.data.photos import PHOTO_SUFFIXES
 from tbnets.errors import InputError
 from tbnets.serving import search
 from tbnets.serving.finding import own_choice
-from tbnets.tasks.settings.flag import Count, flag
+from tbnets.tasks.settings.flag import Count, check_place, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
 
 LEAST_SIDE, MOST_SIDE = 640, 1280

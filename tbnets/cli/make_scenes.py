@@ -25,11 +25,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from tbnets import startup
-from tbnets.cli.data_flags import check_ending
 from tbnets.data.scenes.dataset import DATASET, RECORDS, ensure_scenes
 from tbnets.data.scenes.layout import SPLITS, SceneSettings
 from tbnets.progress import progress_bar
-from tbnets.tasks.settings.flag import REQUIRED, Whole, flag
+from tbnets.tasks.settings.flag import REQUIRED, Whole, check_ending, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
 
 NUM_SHOWN, SHEET_COLUMNS = 12, 4

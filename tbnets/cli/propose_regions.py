@@ -28,13 +28,13 @@ import PIL.Image
 import PIL.ImageOps
 
 from tbnets.checks import per_cent
-from tbnets.cli.data_flags import PhotoFlags, check_ending
+from tbnets.cli.data_flags import PhotoFlags
 from tbnets.data import entities, images
 from tbnets.data.store.shards import open_store
 from tbnets.evaluation import boxes as box_math
 from tbnets.startup import usable_cores
 from tbnets.tasks.recipes.image_features import Proposals, make_proposals
-from tbnets.tasks.settings.flag import Count, Counts, flag
+from tbnets.tasks.settings.flag import Count, Counts, check_ending, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
 
 NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320

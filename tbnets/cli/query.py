@@ -65,7 +65,6 @@ from tbnets.cli.asking import (
     write_answers_page,
     write_montage,
 )
-from tbnets.cli.data_flags import check_place
 from tbnets.data.caption_readers import read_table
 from tbnets.data.captions import usual_format
 from tbnets.data.store.opening import open_features
@@ -74,7 +73,13 @@ from tbnets.files import CheckedFile
 from tbnets.serving import photo_index, search
 from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_approximate, open_index
-from tbnets.tasks.settings.flag import Count, check_pairs, flag, must_come_with
+from tbnets.tasks.settings.flag import (
+    Count,
+    check_pairs,
+    check_place,
+    flag,
+    must_come_with,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ the field has an underscore behind it: `from_` is --from.
 
 import dataclasses
 import math
+import pathlib
 import typing
 from typing import Annotated, NamedTuple
 
@@ -302,3 +303,38 @@ def _is_in(value, text, prefix):
 def title_of(group):
     """Returns the title of a group in --help."""
     return group.__doc__.partition("\n")[0].rstrip(".")
+
+
+def check_place(name, path, ending=""):
+    """Raises an InputError if a flag names a file that can not be written.
+
+    Args:
+        name: of the flag.
+        path: its value; "" is left alone.
+        ending: that the file must have, such as ".png"; "" for any.
+    """
+    check_ending(name, path, ending)
+    if path and not pathlib.Path(path).absolute().parent.is_dir():
+        raise InputError(
+            f"--{name}",
+            "be a file in a folder that is there",
+            f"--{name}={path}",
+            "Make the folder, or choose another.",
+        )
+
+
+def check_ending(name, path, ending):
+    """Raises an InputError if the file of a flag has another ending.
+
+    Args:
+        name: of the flag.
+        path: its value; "" is left alone.
+        ending: such as ".png".
+    """
+    if path and not path.lower().endswith(ending):
+        raise InputError(
+            f"--{name}",
+            f"be a file that ends with {ending}",
+            f"--{name}={path}",
+            f"Write --{name}={path}{ending}.",
+        )
