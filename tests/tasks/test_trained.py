@@ -179,7 +179,7 @@ def test_what_contradicts_the_model_names_both(
 
 def test_word_vectors_are_none_of_a_run_that_has_words(source, other):
     name = source.run_dir
-    with pytest.raises(ValueError, match="--word_vectors.* and no --from"):
+    with pytest.raises(ValueError, match="--word_vectors.*, without --from"):
         tiny.unread("--word_vectors=w.txt", f"--from={name}", "--run_dir=x")
 
 
