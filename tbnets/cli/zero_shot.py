@@ -13,9 +13,7 @@ from tbnets.data.store.npy import check_numbers
 from tbnets.data.store.opening import load_features
 from tbnets.errors import InputError
 from tbnets.evaluation.checks import row_norms
-from tbnets.features import caption_features
-from tbnets.features.hub import PREFIX, placed
-from tbnets.features.hub_texts import HubFeatures
+from tbnets.features import caption_features, hub
 from tbnets.features.photo_cache import make_cache
 from tbnets.files import CheckedFile
 from tbnets.progress import progress_bar
@@ -185,7 +183,7 @@ def _settings(options):
 
 def _preset(options):
     """Returns the preset as flags of a run name it."""
-    return PREFIX + options.hub.removeprefix(PREFIX)
+    return hub.PREFIX + options.hub.removeprefix(hub.PREFIX)
 
 
 def _split(name, data):
@@ -203,8 +201,8 @@ def _split(name, data):
 
 def _texts(options, own, records):
     """Embeds captions by --hub where they are not yet; returns their store."""
-    preset = placed(_preset(options), *own.sources.starts)
-    encoder = HubFeatures.of(preset)
+    preset = hub.placed(_preset(options), *own.sources.starts)
+    encoder = hub.package().HubFeatures.of(preset)
     folder = own.cache / f"texts-{encoder.digest()[:8]}"
     make_cache(own.folder, own.cache)
     writer = caption_features.open_writer(folder, encoder)

@@ -17,12 +17,13 @@ from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features.caption_encoder import FORMAT, CaptionEncoder, MeanFeatures
 from tbnets.features.fisher import FisherFeatures
-from tbnets.features.hub_texts import HubFeatures
+from tbnets.features.hub import package
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.files import CheckedFile
 
-_KINDS = TfidfFeatures, MeanFeatures, FisherFeatures, HubFeatures
-KINDS = {kind.kind: kind for kind in _KINDS}
+KINDS = {
+    kind.kind: kind for kind in (TfidfFeatures, MeanFeatures, FisherFeatures)
+}
 ENCODER_FILE = "encoder.npz"
 SHARD_CAPTIONS = 4096
 
@@ -123,7 +124,9 @@ def load_encoder(path) -> CaptionEncoder:
         header, arrays = read_npz(path)
         if header["format"] != FORMAT:
             raise InputError(f"its format is {header['format']!r}")
-        encoder = KINDS[header["kind"]](**header["parameters"])
+        kind = header["kind"]
+        kind = package().HubFeatures if kind == "hub" else KINDS[kind]
+        encoder = kind(**header["parameters"])
         encoder.restore(header, arrays)
     except ERRORS as error:
         raise InputError(

@@ -17,8 +17,8 @@ import tensorflow as tf
 from tbnets.annotations import Array, Strings
 from tbnets.checks import short_repr
 from tbnets.errors import check_kind
+from tbnets.features import hub
 from tbnets.features.caption_encoder import CaptionEncoder
-from tbnets.features.hub_texts import HubFeatures, HubTextEncoder
 from tbnets.layers.configured import FittedLayer
 
 FIRST_WORD = 2
@@ -232,9 +232,10 @@ def fitted_layer(encoder):
     Args:
         encoder: a fitted `CaptionEncoder`.
     """
-    if isinstance(encoder, HubFeatures):
+    if encoder.kind == "hub":
         preset = encoder.opened.preset
-        return HubTextEncoder.of(preset, dtype="float32", trainable=False)
+        made = hub.package().HubTextEncoder
+        return made.of(preset, dtype="float32", trainable=False)
     kinds = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}
     sizes = [encoder.dim]
     if encoder.kind == "fisher":

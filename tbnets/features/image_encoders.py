@@ -1,6 +1,5 @@
 """Image encoders: pixels `[n, height, width, 3]` -> features `[n, dim]`."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import tensorflow as tf
 from tbnets.annotations import Array, Path
 from tbnets.checks import short_repr
 from tbnets.errors import InputError
-from tbnets.features import cnn, hub
+from tbnets.features import cnn
 from tbnets.features.cnn import call_with_any_batch
 from tbnets.layers.branch import (
     batch_normalization,
@@ -89,10 +88,10 @@ class SmallConvNet(ConfiguredLayer):
         return call_with_any_batch(encode, inputs)
 
 
-class _PooledEncoder(ConfiguredLayer):
+class PooledEncoder(ConfiguredLayer):
     """A network averaged over its last map; it may be trained further."""
 
-    def _take(self, found, fine_tune):
+    def take_network(self, found, fine_tune):
         """Takes the network of a `cnn.Cnn`, without what judges classes."""
         self.fine_tune, self.preprocess = fine_tune, found.preprocess
         self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
@@ -111,7 +110,7 @@ class _PooledEncoder(ConfiguredLayer):
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class ApplicationEncoder(_PooledEncoder):
+class ApplicationEncoder(PooledEncoder):
     """A network by name, averaged over the last map.
 
     Args:
@@ -142,45 +141,10 @@ class ApplicationEncoder(_PooledEncoder):
         self.application = application
         self.image_size = image_size
         found = cnn.build_cnn(application, weights, image_size, top=False)
-        self._take(found, fine_tune)
+        self.take_network(found, fine_tune)
 
     __repr__ = short_repr("application", "image_size", "fine_tune")
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments; weights are not fetched."""
         return {**super().get_config(), "weights": None}
-
-
-@keras.saving.register_keras_serializable(package="tbnets")
-class PresetEncoder(_PooledEncoder):
-    """The vision side of a preset of Keras Hub.
-
-    Args:
-        preset: an opened `hub.Preset`; or the JSON text of what its `config`
-            returned, by which the layer is built again with random weights,
-            wherever the preset is by then.
-        image_size: side of the square input in pixels; None for its own.
-        fine_tune: whether its weights are trained. When False its batch
-            normalisation and dropout also stay in inference mode.
-
-    Returns from a call on float `[n, image_size, image_size, 3]` RGB in
-    [0, 255], as `hub_vision.PresetPhotos` gives it: `[n, dim]`, the vector
-    that the preset was trained to give.
-    """
-
-    def __init__(
-        self,
-        preset: Any,
-        image_size: int | None = None,
-        fine_tune: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        if isinstance(preset, str):
-            preset = hub.rebuild(json.loads(preset))
-        self.preset = json.dumps(preset.config())
-        found = hub.vision_of(preset, image_size)
-        self.image_size = found.image_size
-        self._take(found, fine_tune)
-
-    __repr__ = short_repr("image_size", "fine_tune")

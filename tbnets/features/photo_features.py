@@ -22,7 +22,6 @@ from tbnets.features.cnn import (
     in_float32,
     pooled_network,
 )
-from tbnets.features.hub import build_hub_cnn
 
 # Photos -> features by several networks, put side by side.
 
@@ -198,7 +197,8 @@ def build_named_cnn(name, weights, image_size=None, top=True):
     if weights == RANDOM:
         keras.utils.set_random_seed(0)
     if hub.is_hub(name):
-        return build_hub_cnn(name, weights == RANDOM, image_size)
+        build = hub.package().build_hub_cnn
+        return build(name, weights == RANDOM, image_size)
     weights = None if weights == RANDOM else weights
     return build_cnn(name, weights, image_size, top)
 

@@ -14,7 +14,7 @@ from tbnets.data.localization import mining  # noqa: F401
 from tbnets.errors import InputError
 from tbnets.features import (  # noqa: F401
     fisher_vectors,
-    hub_texts,
+    hub,
     image_encoders,
 )
 from tbnets.features.cnn_weights import check_datasets
@@ -57,6 +57,7 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
     """
     if zipfile.is_zipfile(path):  # Keras reports any other file.
         _check_sizes(path)
+    hub.package()  # Registers its layers.
     return keras.models.load_model(path, **options)
 
 

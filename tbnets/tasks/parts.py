@@ -15,7 +15,6 @@ import keras
 from tbnets.checks import checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.features import hub, image_encoders
-from tbnets.features.hub_texts import HubTextEncoder
 from tbnets.features.photo_features import RANDOM
 from tbnets.layers import text_encoders
 from tbnets.layers.branch import Branch
@@ -69,8 +68,9 @@ def _build_preset_encoder(settings: Settings, config):
     if weights != RANDOM:
         name = settings.image_encoder
         name = hub.placed(name, *settings.sources().starts)
-        preset = hub.open_preset(name, "image", size)
-    return image_encoders.PresetEncoder(preset, size, settings.images.fine_tune)
+        preset = hub.package().open_preset(name, "image", size)
+    encoder = hub.package().PresetEncoder
+    return encoder(preset, size, settings.images.fine_tune)
 
 
 def build_text_encoder(settings: Settings, fitted):
@@ -78,7 +78,7 @@ def build_text_encoder(settings: Settings, fitted):
     if settings.reads_text_features:
         return None
     if settings.reads_captions_by_preset:
-        return HubTextEncoder.of(text_preset(settings))
+        return hub.package().HubTextEncoder.of(text_preset(settings))
     options, words = settings.texts, len(fitted["words"])
     table = fitted.get("word_vectors")
     common = {

@@ -8,7 +8,6 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.caption_features import load_encoder_of
 from tbnets.features.fisher_vectors import CaptionReader
-from tbnets.features.hub_texts import HubTokenizer
 from tbnets.serving.inputs import MOST_WORDS, TreeReader
 from tbnets.serving.ops import check_ops
 from tbnets.tasks.settings.settings import Settings
@@ -221,7 +220,9 @@ class Texts:
     @functools.cached_property
     def _tokenizer(self):
         """The `HubTokenizer` of --text_encoder."""
-        return HubTokenizer(text_preset(self.settings, weights=False))
+        return hub.package().HubTokenizer(
+            text_preset(self.settings, weights=False)
+        )
 
     @property
     def _reads_by(self):
@@ -244,7 +245,7 @@ class Texts:
 def text_preset(settings: Settings, weights=True):
     """Opens the `hub.Preset` of --text_encoder."""
     name = hub.placed(settings.texts.text_encoder, *settings.sources().starts)
-    return hub.open_preset(name, "text", weights=weights)
+    return hub.package().open_preset(name, "text", weights=weights)
 
 
 def most_words(fitted):

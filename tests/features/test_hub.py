@@ -16,9 +16,10 @@ from tbnets.errors import (
     MissingPackageError,
     UnreachableError,
 )
-from tbnets.features import hub, preset_files
+from tbnets.extras.hub import preset_files, presets
+from tbnets.extras.hub.preset_files import SHARDS, WEIGHTS
+from tbnets.features import hub
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.features.preset_files import SHARDS, WEIGHTS
 from tests import tiny_hub
 
 
@@ -44,10 +45,10 @@ def copy(clip, tmp_path):
     ],
 )
 def test_a_preset_tells_what_it_turns_into_vectors(hub_presets, kind, sides):
-    preset = hub.open_preset(f"hub:{hub_presets[kind]}", "image")
+    preset = presets.open_preset(f"hub:{hub_presets[kind]}", "image")
     assert preset.sides == sides
     config = preset.config()
-    again = hub.rebuild(json.loads(json.dumps(config)))
+    again = presets.rebuild(json.loads(json.dumps(config)))
     assert again.config() == config
     assert again.description() == preset.description()
     assert weights_sha256(again.backbone) != weights_sha256(preset.backbone)
@@ -57,7 +58,7 @@ def test_a_preset_tells_what_it_turns_into_vectors(hub_presets, kind, sides):
 def test_a_preset_has_its_own_weights_and_words(clip):
     import keras_hub
 
-    preset = hub.open_preset(clip)
+    preset = presets.open_preset(clip)
     own = keras_hub.models.Backbone.from_preset(clip)
     assert weights_sha256(own) == weights_sha256(preset.backbone)
     assert preset.tokenizer.vocabulary_size() == len(tiny_hub.clip_words()[0])
@@ -66,7 +67,7 @@ def test_a_preset_has_its_own_weights_and_words(clip):
 
 def test_a_side_that_is_not_there_is_refused(hub_presets):
     with pytest.raises(InputError, match="a ViTBackbone of image. Choose"):
-        hub.open_preset(hub_presets["vit"], "text")
+        presets.open_preset(hub_presets["vit"], "text")
 
 
 LAMBDA = {
@@ -92,18 +93,18 @@ OTHERS = [
 @pytest.mark.parametrize("hostile", OTHERS)
 def test_what_is_not_keras_hubs_own_is_not_made(clip, hostile):
     pytest.importorskip("keras_hub")
-    config = hub.open_preset(clip, weights=False).config()
+    config = presets.open_preset(clip, weights=False).config()
     config["backbone"]["config"]["vision_encoder"] = hostile
     with pytest.raises(InputError, match="classes of Keras Hub alone"):
-        hub.rebuild(config)
+        presets.rebuild(config)
     with pytest.raises(InputError, match="classes of Keras Hub alone"):
         preset_files.check_config({"config": [{"deeper": [hostile]}]}, "a file")
 
 
 def test_every_file_of_a_folder_is_checked(copy):
-    preset = hub.open_preset(str(copy), weights=False)
+    preset = presets.open_preset(str(copy), weights=False)
     reads = {
-        "config.json": lambda: hub.open_preset(str(copy)),
+        "config.json": lambda: presets.open_preset(str(copy)),
         "tokenizer.json": lambda: preset.tokenizer,
         "image_converter.json": lambda: preset.image_converter,
     }
@@ -127,13 +128,13 @@ def test_weights_that_are_cut_or_missing_are_refused(copy):
     weights = copy / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:5000])
     with pytest.raises(InputError, match="preset must be|must be one that"):
-        hub.open_preset(str(copy))
+        presets.open_preset(str(copy))
     weights.unlink()
     with pytest.raises(MissingFileError, match=f"without {WEIGHTS}"):
-        hub.open_preset(str(copy))
+        presets.open_preset(str(copy))
     (copy / SHARDS).write_text('{"weight_map": {"a": ["../b.h5"]}}')
     with pytest.raises(InputError, match=r"names '\.\./b\.h5'"):
-        hub.open_preset(str(copy))
+        presets.open_preset(str(copy))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_weights_that_are_cut_or_missing_are_refused(copy):
 def test_a_preset_that_is_not_there_is_refused(name, error, told):
     pytest.importorskip("keras_hub")
     with pytest.raises(error, match=told):
-        hub.open_preset(name)
+        presets.open_preset(name)
 
 
 def test_a_hub_that_does_not_answer_is_waited_for_no_longer(monkeypatch):
@@ -155,7 +156,7 @@ def test_a_hub_that_does_not_answer_is_waited_for_no_longer(monkeypatch):
     monkeypatch.setattr(preset_files, "PATIENCE", 0.05)
     monkeypatch.setitem(preset_files._FETCH, "hf", lambda *_: time.sleep(9))
     with pytest.raises(UnreachableError, match="no answer in 0.05 seconds"):
-        hub.open_preset("hf://someone/something")
+        presets.open_preset("hf://someone/something")
 
 
 def test_a_name_is_fetched_from_its_handle(monkeypatch, clip):
@@ -169,9 +170,9 @@ def test_a_name_is_fetched_from_its_handle(monkeypatch, clip):
 
     monkeypatch.setitem(preset_files._FETCH, "kaggle", fetch)
     with pytest.raises(UnreachableError, match="weights.h5 kaggle.*404"):
-        hub.open_preset("hub:clip_vit_base_patch16")
+        presets.open_preset("hub:clip_vit_base_patch16")
     assert asked[0] == "keras/clip/keras/clip_vit_base_patch16/3/config.json"
-    found = hub.open_preset("clip_vit_base_patch16", weights=False)
+    found = presets.open_preset("clip_vit_base_patch16", weights=False)
     assert found.backbone.projection_dim == 6
 
 
@@ -183,7 +184,7 @@ def test_a_full_disk_tells_where_the_files_of_a_hub_go(monkeypatch):
 
     monkeypatch.setitem(preset_files._FETCH, "hf", fetch)
     with pytest.raises(FileError, match="No space left.*set HF_HOME to"):
-        hub.open_preset("hf://someone/something")
+        presets.open_preset("hf://someone/something")
 
 
 def test_weights_that_would_fill_the_memory_are_not_read(copy, monkeypatch):
@@ -197,7 +198,7 @@ def test_weights_that_would_fill_the_memory_are_not_read(copy, monkeypatch):
 
     monkeypatch.setattr(keras_hub.models.Backbone, "load_weights", read)
     with pytest.raises(InputError):
-        hub.open_preset(str(copy))
+        presets.open_preset(str(copy))
 
 
 def test_weights_of_another_network_are_refused_in_one_error(copy, recwarn):
@@ -206,7 +207,7 @@ def test_weights_of_another_network_are_refused_in_one_error(copy, recwarn):
     (copy / "config.json").write_text(json.dumps(config))
     recwarn.clear()
     with pytest.raises(InputError, match="could not be loaded.*Fetch or save"):
-        hub.open_preset(str(copy))
+        presets.open_preset(str(copy))
     assert not list(recwarn)
 
 
@@ -222,11 +223,11 @@ def test_the_folder_of_a_preset_is_found_and_not_told(tmp_path):
 
 
 def test_another_size_of_images_is_one_that_the_weights_can(hub_presets):
-    dino = hub.open_preset(hub_presets["dinov2"], image_size=24)
+    dino = presets.open_preset(hub_presets["dinov2"], image_size=24)
     assert dino.backbone.inputs[0].shape[1:] == (24, 24, 3)
     for kind, told in (("clip", "must be 16"), ("vit", "with image_size=24")):
         with pytest.raises(InputError, match=told):
-            hub.open_preset(hub_presets[kind], image_size=24)
+            presets.open_preset(hub_presets[kind], image_size=24)
 
 
 def test_what_reads_files_of_transformers_is_told(monkeypatch, tmp_path):
@@ -234,13 +235,13 @@ def test_what_reads_files_of_transformers_is_told(monkeypatch, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(MissingPackageError, match="pip install safetensors"):
-        hub.open_preset(str(tmp_path))
+        presets.open_preset(str(tmp_path))
 
 
 def test_what_must_be_installed_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_hub", None)
     with pytest.raises(MissingPackageError, match=r'"tbnets\[hub\]"'):
-        hub.open_preset("clip_vit_base_patch16")
-    monkeypatch.setattr(hub.keras, "__version__", "2.15.0")
+        presets.open_preset("clip_vit_base_patch16")
+    monkeypatch.setattr(presets.keras, "__version__", "2.15.0")
     with pytest.raises(MissingPackageError, match="need the current stack"):
-        hub.open_preset("clip_vit_base_patch16")
+        presets.open_preset("clip_vit_base_patch16")

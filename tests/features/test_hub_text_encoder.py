@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.features import hub
-from tbnets.features.hub_texts import HubTextEncoder, HubTokenizer
+from tbnets.extras.hub import presets
+from tbnets.extras.hub.texts import HubTextEncoder, HubTokenizer
 
 CAPTIONS = ["a dog runs", "", "the red ball in ✓"]
 
 
 @pytest.fixture(scope="module", params=["clip", "siglip", "bert"])
 def preset(hub_presets, request):
-    return hub.open_preset(hub_presets[request.param], "text")
+    return presets.open_preset(hub_presets[request.param], "text")
 
 
 @pytest.fixture(scope="module")

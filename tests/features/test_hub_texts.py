@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.features import caption_features, hub, hub_texts, preset_files
+from tbnets.extras.hub import preset_files, presets, texts
+from tbnets.extras.hub.texts import HubFeatures
+from tbnets.features import caption_features
 from tbnets.features.fisher_vectors import CaptionReader
-from tbnets.features.hub_texts import HubFeatures
 from tbnets.serving.ops import check_ops
 
 KINDS = ("clip", "siglip", "bert", "t5", "roberta")
@@ -135,11 +136,11 @@ def test_a_store_keeps_which_preset_made_it_and_not_where_that_lies(
 
 def test_captions_are_cut_where_they_are_told_to(opened):
     preset = opened["clip"].opened.preset
-    ids = hub_texts.HubTokenizer(preset, 5)(["a b c d e f g", "a"])
+    ids = texts.HubTokenizer(preset, 5)(["a b c d e f g", "a"])
     assert ids.shape == (2, 5)
     end = preset.tokenizer.end_token_id + 1
     assert ids.numpy()[:, -1].tolist() == [end, 0] and ids.numpy()[1, 2] == end
-    assert hub_texts.HubTokenizer(preset, 999).max_tokens == 12
+    assert texts.HubTokenizer(preset, 999).max_tokens == 12
 
 
 def test_what_reads_more_than_texts_is_refused():
@@ -149,7 +150,7 @@ def test_what_reads_more_than_texts_is_refused():
     inputs["speakers"] = keras.Input((None,), name="speakers")
     backbone = types.SimpleNamespace(input=inputs, output=None)
     with pytest.raises(InputError, match="which reads speakers too"):
-        hub_texts.text_network(backbone)
+        texts.text_network(backbone)
 
 
 def test_a_reader_of_texts_makes_nothing_of_what_prepares_images(
@@ -163,11 +164,11 @@ def test_a_reader_of_texts_makes_nothing_of_what_prepares_images(
     kind = "others>Mark"
     config = {"class_name": "Mark", "config": {}, "registered_name": kind}
     (folder / "image_converter.json").write_text(json.dumps(config))
-    preset, made = hub.open_preset(str(folder), "text", weights=False), []
+    preset, made = presets.open_preset(str(folder), "text", weights=False), []
     mark = type("Mark", (), {"__init__": lambda self: made.append(self)})
     mark.from_config = classmethod(lambda cls, config: cls())
     with keras.saving.custom_object_scope({kind: mark}):
-        hub_texts.HubTokenizer(preset)
+        texts.HubTokenizer(preset)
         assert not made
         with pytest.raises(InputError, match="classes of Keras Hub alone"):
             assert preset.image_converter is None
@@ -184,8 +185,10 @@ def test_files_are_those_that_decide(hub_presets, tmp_path, monkeypatch):
     folder = shutil.copytree(hub_presets["clip"], tmp_path / "clip")
     (folder / "README.md").write_text("about it")
     name = f"hub:{folder}"
-    assert hub.files(name, "text").keys() == OF_ALL | OF_WORDS
-    assert hub.files(name, "image").keys() == OF_ALL | {"image_converter.json"}
+    assert presets.files(name, "text").keys() == OF_ALL | OF_WORDS
+    assert presets.files(name, "image").keys() == OF_ALL | {
+        "image_converter.json"
+    }
     parts = {"weight_map": {"a": "a.h5", "b": ["b.h5", "a.h5"]}}
     (folder / "model.weights.json").write_text(json.dumps(parts))
     (folder / "model.weights.h5").rename(folder / "a.h5")
@@ -194,7 +197,7 @@ def test_files_are_those_that_decide(hub_presets, tmp_path, monkeypatch):
         preset_files._FETCH, "hf", lambda _, file: (folder / file).resolve(True)
     )
     for each in (name, "hub:hf://someone/clip"):
-        found = hub.files(each, "text").keys() - OF_WORDS
+        found = presets.files(each, "text").keys() - OF_WORDS
         assert found == {"config.json", "model.weights.json", "a.h5", "b.h5"}
 
 
@@ -210,14 +213,14 @@ def test_files_of_other_libraries_are_those_of_the_folder(
         preset_files._FETCH, "hf", lambda _, file: tmp_path / file
     )
     for each in (tmp_path, "hf://someone/vit"):
-        found = hub.files(f"hub:{each}", "image")
+        found = presets.files(f"hub:{each}", "image")
         assert found.keys() == {"config.json", "model.safetensors"}
 
 
 def test_a_saved_clip_writes_to_no_table_of_keras_hub(hub_presets, tmp_path):
-    preset = hub.open_preset(hub_presets["clip"], "text", weights=False)
+    preset = presets.open_preset(hub_presets["clip"], "text", weights=False)
     tf.function(preset.tokenizer.token_to_id)("a")  # Makes its tables.
-    tokenizer = hub_texts.HubTokenizer(preset)
+    tokenizer = texts.HubTokenizer(preset)
     spec = tf.TensorSpec([None], tf.string)
     read = tf.function(tokenizer.__call__, input_signature=[spec])
     tf.saved_model.save(tokenizer, str(tmp_path), {"read": read})

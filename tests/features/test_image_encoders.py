@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.features import hub
+from tbnets.extras.hub import PresetEncoder, presets
 from tbnets.features.cnn import Cnn
 from tbnets.features.image_encoders import (
     ApplicationEncoder,
-    PresetEncoder,
     SmallConvNet,
 )
 from tbnets.features.photo_features import PhotoFeatures
@@ -169,7 +168,7 @@ def test_no_images_with_one_dnn():
 
 
 def test_a_preset_is_built_again_of_its_config(hub_presets):
-    layer = PresetEncoder(hub.open_preset(hub_presets["resnet"]), 24)
+    layer = PresetEncoder(presets.open_preset(hub_presets["resnet"]), 24)
     config = layer.get_config()
     assert hub_presets["resnet"] not in str(config)
     again = PresetEncoder.from_config(config)

@@ -89,9 +89,11 @@ def test_model_is_loaded_without_its_optimizer_if_asked(tmp_path):
 
 
 FRESH = """
+import contextlib
 import tbnets
 
-tbnets.load_model
+with contextlib.suppress(OSError, ValueError):
+    tbnets.load_model("missing.keras")
 import keras
 
 names = keras.saving.get_custom_objects()

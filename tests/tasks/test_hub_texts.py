@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.features.hub_texts import HubFeatures, HubTokenizer
+from tbnets.extras.hub.texts import HubFeatures, HubTokenizer
 from tbnets.tasks import runs
 from tests import tiny, tiny_phrases
 

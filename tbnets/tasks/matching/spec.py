@@ -12,7 +12,6 @@ from tbnets.checks import text_ids
 from tbnets.data.batches import EpochBatches, Examples
 from tbnets.data.images import decode_images
 from tbnets.features import hub
-from tbnets.features.hub import PresetPhotos, build_hub_cnn
 from tbnets.losses.presets import PRESETS
 from tbnets.serving import photo_index, search
 from tbnets.serving.endpoints import two_branch_endpoints
@@ -200,7 +199,7 @@ class MatchingData(CaptionedData):
             features, None where there are none; `image_features_made_by`,
             what they were made with, {} where that is unknown; of own photos,
             those `left_out`; and the `image_preset` that encodes pixels, as
-            `hub.rebuild` takes it.
+            `presets.rebuild` takes it.
         """
         fitted = {"image_dim": None, "image_features_made_by": {}}
         if self.own_photos:
@@ -285,7 +284,9 @@ class MatchingData(CaptionedData):
         )
         if hub.is_hub(name) and not self._preset:
             name = hub.placed(name, *self.opened.given.starts)
-            found = build_hub_cnn(name, random=True, image_size=size or None)
+            found = hub.package().build_hub_cnn(
+                name, random=True, image_size=size or None
+            )
             self._preset = {**found.preset.config(), "side": found.image_size}
 
     @functools.cached_property
@@ -293,8 +294,8 @@ class MatchingData(CaptionedData):
         """Side of decoded photos in pixels, or what makes them otherwise."""
         if not self._preset:
             return self.settings.images.image_size
-        converter = hub.converter_of(self._preset)
-        return PresetPhotos(converter, self._preset["side"])
+        converter = hub.package().converter_of(self._preset)
+        return hub.package().PresetPhotos(converter, self._preset["side"])
 
     def photo_reader(self, made_by):
         """Returns what turns encoded photos into the network's input.

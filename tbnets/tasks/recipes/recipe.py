@@ -18,7 +18,6 @@ from tbnets.data.store.manifest import MANIFEST, read_manifest
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
 from tbnets.features.photo_cache import photo_sums
-from tbnets.features.preset_files import CONFIG
 from tbnets.files import shown
 from tbnets.locks import FolderLock
 from tbnets.progress import say
@@ -96,9 +95,9 @@ class Thing:
         files = self.recipe.files
         for flag, side in PRESETS.items():
             if hub.is_hub(name := getattr(self.recipe.values, flag, "")):
-                own = hub.files(name, side)
+                own = hub.package().files(name, side)
                 files |= {f"{flag}/{k}": own[k] for k in own}
-                files[flag] = own[CONFIG]
+                files[flag] = own["config.json"]
         return files
 
     def is_made(self, folder):

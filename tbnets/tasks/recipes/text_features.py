@@ -17,7 +17,6 @@ from tbnets.data.store.joining import take_share
 from tbnets.data.store.manifest import DTYPES, file_sha256
 from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features, hub
-from tbnets.features.hub_texts import HubFeatures
 from tbnets.features.tfidf import find_lemmatizer
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
@@ -299,7 +298,7 @@ def _fitted(values, texts, folder):
 def _new_encoder(values, texts):
     """Returns the encoder that is asked for, not fitted."""
     if hub.is_hub(values.features):
-        return HubFeatures.of(values.features)
+        return hub.package().HubFeatures.of(values.features)
     kind = caption_features.KINDS[values.features]
     encoder = kind(*(getattr(values, name) for name in kind.parameters))
     name, training = next(iter(texts.items()))
@@ -371,7 +370,7 @@ class FeaturesOfTexts(Thing):
     def check(self):
         """Refuses what packages are missing for."""
         if hub.is_hub(self.recipe.values.features):
-            hub.keras_hub()
+            hub.package().keras_hub()
             return
         import_extra("text", "sklearn.decomposition")
         if self.recipe.values.features == "tfidf":

@@ -26,11 +26,11 @@ from typing_extensions import Self
 from tbnets.annotations import Array
 from tbnets.checks import short_repr
 from tbnets.errors import InputError, MissingFileError, UnreachableError
-from tbnets.features import hub
+from tbnets.extras.hub import presets
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.cnn import in_float32, in_policy
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.features.hub import keras_hub
+from tbnets.features.hub import placed
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.text.byte_pairs import BytePairs
 
@@ -60,8 +60,8 @@ class HubFeatures(CaptionEncoder):
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """Opens a preset, see `features.hub.open_preset`."""
-        name = hub.placed(name)
+        """Opens a preset, see `presets.open_preset`."""
+        name = placed(name)
         opened = _Opened(name)
         encoder = cls(opened.told())
         encoder.notes_["name"] = name
@@ -92,7 +92,7 @@ class HubFeatures(CaptionEncoder):
         return self.preset["dim"]
 
     def tokenizer(self, max_tokens: int | None = None):
-        """Returns what reads captions, a `hub_texts.HubTokenizer`."""
+        """Returns what reads captions, a `HubTokenizer`."""
         return HubTokenizer(self.opened.preset, max_tokens)
 
     def describe(self) -> str:
@@ -115,7 +115,7 @@ class _Opened:
 
     def __init__(self, name):
         with in_float32():
-            self.preset = hub.open_preset(name, "text")
+            self.preset = presets.open_preset(name, "text")
             self.pooling = pooling_of(self.preset)
             self.tokenizer = HubTokenizer(self.preset)
             backbone, padding = self.preset.backbone, self.tokenizer.padding_id
@@ -145,12 +145,12 @@ class HubTextEncoder(ConfiguredLayer):
     its state would be in no checkpoint.
 
     Args:
-        preset: what `features.hub.Preset.config` returned of it.
-        pooling: one of `features.hub_texts.POOLINGS`.
+        preset: what `Preset.config` returned of it.
+        pooling: one of `texts.POOLINGS`.
         padding_id: the preset's id of padding.
 
     Returns from a call on int `[n, ids]` of a `HubTokenizer`: float `[n,
-    output_dim]`, pooled as the preset was trained, see `features.hub_texts`.
+    output_dim]`, pooled as the preset was trained, see `extras.hub.texts`.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class HubTextEncoder(ConfiguredLayer):
         self.preset = _without_photos(preset)
         self.pooling, self.padding_id = pooling, padding_id
         with in_policy(self.dtype_policy.name):
-            backbone = hub.rebuild(self.preset).backbone
+            backbone = presets.rebuild(self.preset).backbone
             self._side = TextSide(backbone, pooling, padding_id)
         self.network = self._side.network
         self.output_dim = self._side.dim
@@ -172,7 +172,7 @@ class HubTextEncoder(ConfiguredLayer):
     __repr__ = short_repr("output_dim", "pooling")
 
     @classmethod
-    def of(cls, preset: hub.Preset, **kwargs: Any) -> Self:
+    def of(cls, preset: presets.Preset, **kwargs: Any) -> Self:
         """Makes one with the weights of an opened preset."""
         tokenizer, pooling = HubTokenizer(preset), pooling_of(preset)
         layer = cls(preset.config(), pooling, tokenizer.padding_id, **kwargs)
@@ -213,7 +213,7 @@ class HubTokenizer(tf.Module):
     `text.vocabulary.Tokenizer` does.
 
     Args:
-        preset: a `hub.Preset` that turns texts into vectors.
+        preset: a `Preset` that turns texts into vectors.
         max_tokens: ids after which a caption is cut, those of start and end
             among them; the preset's own number if None, or if that is less.
 
@@ -307,7 +307,7 @@ class _OfPair(tf.Module):
 
     def __init__(self, preset, most):
         super().__init__()
-        models = keras_hub().models
+        models = presets.keras_hub().models
         family = preset.kind.removesuffix("Backbone")
         names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
         kind = next(one for one in names if hasattr(models, one))
@@ -392,7 +392,7 @@ def text_network(backbone, pooling=OWN):
     """Returns the part of a backbone that reads texts.
 
     Args:
-        backbone: of a `hub.Preset` that turns texts into vectors.
+        backbone: of a `Preset` that turns texts into vectors.
         pooling: one of `POOLINGS`.
 
     Returns:
@@ -425,7 +425,7 @@ class TextSide:
     """Turns ids of a `HubTokenizer` into vectors.
 
     Args:
-        backbone: of a `hub.Preset` that turns texts into vectors.
+        backbone: of a `Preset` that turns texts into vectors.
         pooling: one of `POOLINGS`.
         padding_id: the preset's id of padding.
 

@@ -1,0 +1,25 @@
+"""Presets of Keras Hub as networks of images and of texts."""
+
+from tbnets.extras.hub.image_encoder import PresetEncoder
+from tbnets.extras.hub.presets import (
+    PresetPhotos,
+    build_hub_cnn,
+    converter_of,
+    files,
+    keras_hub,
+    open_preset,
+)
+from tbnets.extras.hub.texts import HubFeatures, HubTextEncoder, HubTokenizer
+
+__all__ = [
+    "HubFeatures",
+    "HubTextEncoder",
+    "HubTokenizer",
+    "PresetEncoder",
+    "PresetPhotos",
+    "build_hub_cnn",
+    "converter_of",
+    "files",
+    "keras_hub",
+    "open_preset",
+]

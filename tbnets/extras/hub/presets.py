@@ -1,0 +1,453 @@
+"""Presets of Keras Hub: found, fetched, checked, opened.
+
+A preset is a folder of JSON files, which say what class is built how, and of
+its weights and a tokenizer's words. It is said by a name of Keras Hub
+(`clip_vit_base_patch16`), by a handle (`kaggle://...`, `hf://...`), or by the
+folder itself, such as `save_to_preset` writes.
+
+Its JSON files may be a stranger's: before a class is made of one, every class
+that it names must be Keras Hub's own. What Keras Hub makes of files of
+`transformers` and `timm` it makes by its own code, without naming classes.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import warnings
+
+import keras
+import tensorflow as tf
+
+from tbnets.errors import (
+    InputError,
+    MissingFileError,
+    MissingPackageError,
+    UnreachableError,
+    UserError,
+    import_extra,
+)
+from tbnets.extras.hub import preset_files
+from tbnets.features.cnn import Cnn, in_float32
+from tbnets.features.cnn_weights import check_datasets
+from tbnets.features.hub import PREFIX
+from tbnets.files import shown
+
+SIDES = ("image", "text")
+_OF_TEXTS = "tokenizer.json", "preprocessor.json", "task.json"
+
+
+def files(name, side):
+    """Returns the files that decide what vectors a preset gives.
+
+    Args:
+        name: as `open_preset` takes it.
+        side: the one of `SIDES` that is asked for.
+
+    Returns:
+        name -> path, fetched.
+    """
+    name = name.removeprefix(PREFIX)
+    source = preset_files.find_preset(name, keras_hub().models.Backbone.presets)
+    config = preset_files.fetch(source, preset_files.CONFIG, name)
+    if not preset_files.is_own(preset_files.parsed(config)):
+        return preset_files.files_of_others(source, name)
+    found = [config, *preset_files.weights_files(source, name)]
+    found = {path.name: path for path in found}
+    wanted = [preset_files.CONVERTER]
+    if side == "text":
+        wanted = [*_OF_TEXTS, *_words(source, name)]
+    for file in wanted:
+        # What is not there, or can not be had, takes no part.
+        with contextlib.suppress(MissingFileError, UnreachableError):
+            found[file] = preset_files.fetch(source, file, name)
+    return found
+
+
+def _words(source, name):
+    """Returns the files of a tokenizer's words."""
+    path = preset_files.fetch(source, "tokenizer.json", name)
+    config = preset_files.check_config(preset_files.parsed(path), path)
+    made = _made_of(config, keras_hub().tokenizers.Tokenizer, name)
+    return [f"assets/tokenizer/{file}" for file in made.file_assets]
+
+
+def keras_hub():
+    """Returns the module `keras_hub`.
+
+    Raises:
+        ImportError: it is not installed, or Keras is too old for it.
+    """
+    if keras.__version__.startswith("2."):
+        raise MissingPackageError(
+            "Presets of Keras Hub need the current stack: Keras 3 and its "
+            f"TensorFlow. Received: Keras {keras.__version__}. Run in an "
+            'environment of its own: pip install "tbnets[hub]".',
+            name="keras_hub",
+        )
+    return import_extra("hub", "keras_hub")
+
+
+class Preset:
+    """An opened preset.
+
+    Args:
+        name: what was asked for, without `PREFIX`; may be a path.
+        source: the folder, or the handle, that its files come from; None of
+            one that is rebuilt.
+        backbone: `keras_hub.models.Backbone`.
+        image_converter: its configuration, of one that is rebuilt.
+
+    Attributes:
+        kind: name of the backbone's class.
+        sides: those of `SIDES` that it turns into vectors.
+    """
+
+    def __init__(self, name, source, backbone, image_converter=None):
+        self.name, self.source, self.backbone = name, source, backbone
+        self._image_converter = image_converter
+        self.kind = type(backbone).__name__
+        self.sides = _sides(backbone)
+
+    def require(self, side):
+        """Refuses a preset without a side of `SIDES`."""
+        if side not in self.sides:
+            found = " and ".join(self.sides) or "neither images nor texts"
+            raise InputError(
+                "preset",
+                f"be one that turns {side}s into vectors",
+                f"preset={self.name}, a {self.kind} of {found}",
+                "Choose another preset.",
+            )
+
+    @functools.cached_property
+    def image_converter(self):
+        """The `keras_hub.layers.ImageConverter`, in float32."""
+        kind = keras_hub().layers.ImageConverter
+        if self.source is None:
+            return converter_of({"image_converter": self._image_converter})
+        return self.part(preset_files.CONVERTER, kind)
+
+    @functools.cached_property
+    def tokenizer(self):
+        """The `keras_hub.tokenizers.Tokenizer`, with its words."""
+        return self.part("tokenizer.json", keras_hub().tokenizers.Tokenizer)
+
+    def part(self, file, kind, **given):
+        """Opens what prepares inputs, as a `kind`: a class of Keras Hub.
+
+        Args:
+            file: that says what it is, and is checked.
+            kind: the class.
+            **given: parts of it; of others Keras Hub may read the files, which
+                must then have been checked.
+        """
+        if preset_files.is_own(self.read(preset_files.CONFIG)):
+            self.read(file)
+        with _damage_told(self.name):
+            return kind.from_preset(self.source, **given)
+
+    def read(self, file):
+        """Returns what a JSON file of the preset holds, checked.
+
+        Raises:
+            FileNotFoundError: the preset has none of this name.
+            ValueError: it names what is not Keras Hub's own.
+        """
+        path = preset_files.fetch(self.source, file, self.name)
+        return preset_files.check_config(preset_files.parsed(path), path)
+
+    def config(self):
+        """Returns what `rebuild` makes it of again: names and numbers.
+
+        Classes and sizes of the backbone and, of images, of the converter; no
+        weights, no words, no path.
+        """
+        parts = {"backbone": self.backbone}
+        if "image" in self.sides:
+            parts["image_converter"] = self.image_converter
+        told = keras.saving.serialize_keras_object
+        return {k: preset_files.bare(told(part)) for k, part in parts.items()}
+
+    def description(self):
+        """Returns what manifests tell of it: its class, digests, no path."""
+        text = json.dumps(self.config(), sort_keys=True).encode()
+        digest = hashlib.sha256(text).hexdigest()
+        return {"preset": self.kind, "config_sha256": digest}
+
+
+def open_preset(name, side=None, image_size=None, weights=True):
+    """Opens a preset.
+
+    Args:
+        name: a name of Keras Hub, a handle or a folder, `PREFIX` before it
+            or not. A folder that is there comes first.
+        side: the one of `SIDES` that it must have; None for any.
+        image_size: side of the images in pixels; None for its own.
+        weights: whether the backbone gets its weights, or random ones of
+            the global seed.
+
+    Returns:
+        A `Preset`; weights are of the global policy's type.
+
+    Raises:
+        ImportError: Keras Hub is not installed.
+        FileNotFoundError: it is a folder without a preset.
+        ConnectionError: it can not be fetched.
+        ValueError: there is none of this name, it is damaged, it names what
+            is not Keras Hub's own, or it lacks the side.
+    """
+    hub, name = keras_hub(), name.removeprefix(PREFIX)
+    source = preset_files.find_preset(name, hub.models.Backbone.presets)
+    path = preset_files.fetch(source, preset_files.CONFIG, name)
+    config = preset_files.check_config(preset_files.parsed(path), path)
+    told = f"{name} with image_size={image_size}" if image_size else name
+    own, kind = preset_files.is_own(config), hub.models.Backbone
+    size = {"image_shape": (image_size, image_size, 3)} if image_size else {}
+    with _damage_told(told):
+        if not own:
+            backbone = kind.from_preset(source, load_weights=weights, **size)
+        elif image_size:
+            config = preset_files.resized(config, image_size)
+    if own:
+        backbone = _made_of(config, kind, told)
+    preset = Preset(name, source, backbone)
+    if side:
+        preset.require(side)
+    if own and weights:
+        files = preset_files.weights_files(source, name)
+        with _damage_told(told):
+            for file in files:
+                if file.suffix == ".h5":  # Shards come with a JSON file.
+                    check_datasets(file, file, file.stat().st_size)
+            backbone.load_weights(str(files[0]))
+    return preset
+
+
+def rebuild(config):
+    """Makes a preset of what `Preset.config` returned.
+
+    Args:
+        config: that; it may be a stranger's.
+
+    Returns:
+        A `Preset` with random weights, without words.
+
+    Raises:
+        ValueError: it names what is not Keras Hub's own, or nothing can be
+            made of it.
+    """
+    kind, name = keras_hub().models.Backbone, "that of a checkpoint"
+    preset_files.check_config(config, "a checkpoint")
+    backbone = _made_of(config.get("backbone"), kind, name)
+    return Preset(name, None, backbone, config.get("image_converter"))
+
+
+def converter_of(config):
+    """Returns the image converter of what `Preset.config` returned.
+
+    Raises:
+        ValueError: see `rebuild`.
+    """
+    kind, name = keras_hub().layers.ImageConverter, "that of a checkpoint"
+    preset_files.check_config(config, "a checkpoint")
+    with in_float32():
+        return _made_of(config.get("image_converter"), kind, name)
+
+
+def _made_of(config, kind, name):
+    """Makes what a checked configuration says, of the global policy."""
+    make = keras.saving.deserialize_keras_object
+    with _damage_told(name):
+        found = make(preset_files.bare(config), safe_mode=True)
+    if not isinstance(found, kind):
+        reason = f"no {kind.__name__}, {shown(found)}"
+        raise preset_files.damaged(name, reason)
+    return found
+
+
+@contextlib.contextmanager
+def _damage_told(name):
+    """Tells of what reading a preset raises as of its damage."""
+    try:
+        with warnings.catch_warnings():  # What is amiss, it raises, too.
+            warnings.simplefilter("ignore")
+            yield
+    except UserError:
+        raise
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            "`preset` must be one whose packages are installed. Received: "
+            f"preset={name}, which {error.name} reads. Run: pip install "
+            f"{error.name}.",
+            name=error.name,
+        ) from error
+    except Exception as error:  # Keras Hub raises what it likes here.
+        reason = " ".join(str(error).split())[:500]
+        raise preset_files.damaged(name, reason) from error
+
+
+def _sides(backbone):
+    """Returns those of `SIDES` that a backbone turns into vectors."""
+    both = ("get_vision_embeddings", "get_text_embeddings", "vision_encoder")
+    if all(hasattr(backbone, name) for name in both):
+        return SIDES
+    inputs = {tensor.name: tensor for tensor in backbone.inputs}
+    if [len(tensor.shape) for tensor in inputs.values()] == [4]:
+        return ("image",)
+    is_text = any(name.endswith("token_ids") for name in inputs)
+    is_text &= all(len(tensor.shape) == 2 for tensor in inputs.values())
+    return ("text",) if is_text else ()
+
+
+# The side of a preset of Keras Hub that turns photos into vectors.
+#
+# `last` is the vector that the preset was trained to give:
+#
+# - CLIP, MetaCLIP 2, SigLIP: the projected embedding, which texts are compared
+#   with, before it is brought to length 1;
+# - DINOv2, DINOv3, DeiT, ViT: the class token after the last normalisation;
+# - ViT without a class token, Swin and others of tokens: their mean;
+# - convolutional backbones: the last map, averaged over its positions.
+#
+# Any other layer is said by its name, of the vision encoder where there is one
+# (`clip_vision_encoder_encoder_block_5`), or by that of a level (`P4`), where
+# it has levels; maps are averaged over positions, tokens over all of them.
+
+USUAL_SIZE = 224
+"""Side of the images where neither the backbone nor its converter says."""
+_WITH_CLASS_TOKEN = ("DINOV2Backbone", "DINOV3Backbone", "DeiTBackbone")
+_AFTER_ENCODER = "vision_pooler", "vision_post_layer_norm", "vision_projection"
+
+
+class PresetPhotos:
+    """Brings a photo to a square as an image converter does, in the graph.
+
+    What decodes photos takes it in the place of a size in pixels.
+
+    Args:
+        converter: `keras_hub.layers.ImageConverter`.
+        side: of the square, in pixels.
+    """
+
+    @in_float32()
+    def __init__(self, converter, side):
+        self.side = side
+        options = {**converter.get_config(), "image_size": (side, side)}
+        options.pop("dtype", None)
+        self._resizing = type(converter)(**options).resizing
+        how = "cropped" if converter.crop_to_aspect_ratio else "squeezed"
+        how = "padded" if converter.pad_to_aspect_ratio else how
+        smooth = "antialiased, " if converter.antialias else ""
+        self.description = f"{how}, {converter.interpolation}, {smooth}upright"
+
+    def __call__(self, image):
+        """Converts uint8 `[height, width, 3]` to float32 `[side, side, 3]`."""
+        square = self._resizing(tf.cast(image, tf.float32))
+        return tf.ensure_shape(square, [self.side, self.side, 3])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class HubCnn(Cnn):
+    """The vision side of a preset, as a `Cnn`.
+
+    Args:
+        preset: the `hub.Preset`.
+    """
+
+    preset: Preset | None = None
+
+    def photos_of(self, side):
+        """Returns what `images.decode_image` takes in the place of a size."""
+        return PresetPhotos(self.preset.image_converter, side)
+
+    def describe(self, layers, resize=None):
+        """Returns what descriptions of features tell; no path."""
+        return {**super().describe(layers, resize), **self.preset.description()}
+
+    def weighty_layers(self):
+        """Refuses: which these are differs from backbone to backbone."""
+        raise InputError(
+            "layers",
+            "name layers of a preset, or `last`",
+            f"{self.name} with full_network, which is of networks of "
+            "convolutions",
+            "Change --layers.",
+        )
+
+    def known_outputs(self):
+        """Returns name of a layer or a level -> its output."""
+        found = getattr(self.preset.backbone, "pyramid_outputs", {})
+        for name, output in (super().known_outputs() | found).items():
+            while isinstance(output, list | tuple):
+                output = output[0]
+            found = {**found, name: output}
+        return found
+
+
+def build_hub_cnn(name, random=False, image_size=None):
+    """Opens the vision side of a preset.
+
+    Args:
+        name: as `hub.open_preset` takes it.
+        random: whether it gets random weights of the global seed.
+        image_size: side of the photos in pixels; None for its own.
+
+    Returns:
+        A `HubCnn`.
+
+    Raises:
+        ValueError: it has no such side, or it is not for this size; see
+            `hub.open_preset` too.
+    """
+    preset = open_preset(name, "image", image_size, weights=not random)
+    return vision_of(preset, image_size)
+
+
+def vision_of(preset, image_size=None):
+    """Returns the `HubCnn` of an opened preset; see `build_hub_cnn`."""
+    preset.require("image")
+    converter = preset.image_converter
+    inputs, output = _inputs_and_vector(preset)
+    sides = set(inputs.shape[1:3]) - {None}
+    own = sides or set(converter.image_size or ())
+    side = image_size or max(own, default=USUAL_SIZE)
+    if len(own) > 1 or {side} < sides or inputs.shape[-1] != 3:
+        raise InputError(
+            "preset",
+            "take squares of three colours",
+            f"preset={preset.name}, which takes {inputs.shape[1:]}",
+            "Choose another.",
+        )
+    name, scaling = f"{PREFIX}{preset.kind}", _scaling(converter)
+    network = keras.Model(inputs, output)
+    return HubCnn(name, network, scaling, side, top=False, preset=preset)
+
+
+def _inputs_and_vector(preset):
+    """Returns the Keras tensors of the images and of what becomes of them."""
+    backbone = preset.backbone
+    encoder = getattr(backbone, "vision_encoder", backbone)
+    has_token = getattr(backbone, "use_class_token", False)
+    output = encoder.output
+    if isinstance(output, dict):
+        output = output.get("sequence_output", list(output.values())[-1])
+    if encoder is not backbone:
+        for name in _AFTER_ENCODER:
+            output = getattr(backbone, name, lambda same: same)(output)
+    elif has_token or preset.kind in _WITH_CLASS_TOKEN:
+        output = output[:, 0]
+    return encoder.inputs[0], output
+
+
+def _scaling(converter):
+    """Returns what a converter does to colours: [0, 255] -> its own."""
+    scale = 1.0 if converter.scale is None else converter.scale
+    offset = 0.0 if converter.offset is None else converter.offset
+
+    def scaled(pixels):
+        kind = pixels.dtype
+        return pixels * tf.constant(scale, kind) + tf.constant(offset, kind)
+
+    return scaled
