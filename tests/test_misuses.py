@@ -121,7 +121,7 @@ TRAIN = [
     ),
     # What contradicts.
     ("--momentum=0.5", ["`--momentum`", "read with --optimizer=sgd"]),
-    ("--images={root}/photos", ["`--images`", "--image_encoder other than"]),
+    ("--images={root}/photos", ["`--images`", "without --image_features"]),
     ("--text_features=t.npy", ["`--text_features`", "--text_encoder=features"]),
     (
         "--noexport --example_query=a",
@@ -196,26 +196,26 @@ TRAIN = [
     (PIXELS + "--images=nowhere", ["`--images` must name what", "--data_root"]),
     (PIXELS + "--images={root}/photos", ["12 of 12 are missing", "Complete"]),
     (
-        PIXELS + "--image_encoder=VGG61 --images={root}/whole",
+        PIXELS + "--image_encoder=VGG61 --fine_tune --images={root}/whole",
         ["VGG61", "Change"],
     ),
     (
-        "-image_features --image_encoder=MobileNetV2 --image_size=8 "
-        "--images={root}/whole",
+        "-image_features --image_encoder=MobileNetV2 --fine_tune "
+        "--image_size=8 --images={root}/whole",
         ["`--image_size` must suit MobileNetV2", "Change it"],
     ),
     (
         "-image_features --image_encoder=SqueezeNet --images={root}/whole "
-        "--image_weights=imagenet",
-        ["`--image_weights` must be a weights file"],
+        "--fine_tune --cnn_weights=imagenet",
+        ["`--cnn_weights` must be a weights file"],
     ),
     (
         "-image_features --image_encoder=SqueezeNet --images={root}/whole "
-        "--image_weights=absent.h5",
-        ["absent.h5", "--image_weights"],
+        "--fine_tune --cnn_weights=absent.h5",
+        ["absent.h5", "--cnn_weights"],
     ),
     # Photos of one's own.
-    (OWN + "--cnn=VGG61", ["VGG61", "Change `--cnn`"]),
+    (OWN + "--image_encoder=VGG61", ["VGG61", "Change `--image_encoder`"]),
     (OWN + "--cnn_weights=absent.h5", ["absent.h5", "--cnn_weights"]),
     (OWN + "--cnn_weights=", ["`--cnn_weights` must name", "to imagenet"]),
     (OWN + "--images=nowhere", ["`--images` must name what", "--data_root"]),

@@ -174,7 +174,7 @@ def _settings(options):
             "Write for example a photo of {}.",
         )
     preset = _preset(options)
-    record |= {"cnn": preset, "cnn_weights": preset}
+    record |= {"image_encoder": preset, "cnn_weights": preset}
     settings = tasks.settings_of(record)
     found = settings.sources().rendered()
     names = ("scenes", "captions", "captions_format", "images")

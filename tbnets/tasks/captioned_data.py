@@ -31,10 +31,11 @@ def weights_of_run(settings: Settings, sources):
         settings: the run's settings.
         sources: the run's `Sources`, whose places files are looked for in.
     """
-    is_preset = settings.reads_photo_folder and hub.is_hub(settings.images.cnn)
-    weights = (
-        settings.images.cnn if is_preset else settings.features.cnn_weights
-    )
+    weights = settings.features.cnn_weights
+    if settings.reads_photo_folder and hub.is_hub(
+        settings.images.image_encoder
+    ):
+        weights = settings.images.image_encoder
     if not weights:
         return None
     if hub.is_hub(weights):
@@ -59,7 +60,7 @@ def start_at_photo(settings: Settings, cnn_weights):
     if settings.image_encoder != "features":
         raise InputError(
             "--cnn_weights",
-            "come with a run on --image_features",
+            "come with a run on features of images",
             f"--cnn_weights={cnn_weights} with "
             f"--image_encoder={settings.image_encoder}, which takes photos",
             "Leave it out.",

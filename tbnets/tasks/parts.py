@@ -52,10 +52,10 @@ def build_image_encoder(settings: Settings, fitted):
     checked_number("image_size", settings.images.image_size, 1, whole=True)
     if settings.image_encoder == "small":
         return image_encoders.SmallConvNet()
-    weights = settings.images.image_weights
-    if weights not in ("", RANDOM, "imagenet"):
+    weights = settings.features.cnn_weights or "imagenet"
+    if weights not in (RANDOM, "imagenet"):
         weights = pathlib.Path(settings.started_in) / weights
-    given = None if weights in ("", RANDOM) else weights
+    given = None if weights == RANDOM else weights
     own = settings.images.image_size, given, settings.images.fine_tune
     return image_encoders.ApplicationEncoder(settings.image_encoder, *own)
 
@@ -63,8 +63,8 @@ def build_image_encoder(settings: Settings, fitted):
 def _build_preset_encoder(settings: Settings, config):
     """Builds it of what is kept of it; opens it where its weights matter."""
     size, preset = settings.images.image_size or None, json.dumps(config)
-    weights = settings.images.image_weights
-    check_choice("--image_weights", weights, ("", RANDOM), "Leave it out.")
+    weights = settings.features.cnn_weights
+    check_choice("--cnn_weights", weights, ("", RANDOM), "Leave it out.")
     if weights != RANDOM:
         name = settings.image_encoder
         name = hub.placed(name, *settings.sources().starts)
@@ -92,11 +92,10 @@ def build_text_encoder(settings: Settings, fitted):
         return text_encoders.MeanOfWords(words, **common)
     common |= {"units": options.rnn_units, "mean_beside": options.mean_beside}
     if options.text_encoder == "h_lstm":
-        return TreeEncoder(words, tied=options.tied_children, **common)
+        return TreeEncoder(words, **common)
     return text_encoders.RecurrentEncoder(
         words,
         options.text_encoder,
-        pooling=options.pooling,
         **common,
     )
 
@@ -332,7 +331,6 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
         rate,
         momentum=options.momentum,
         weight_decay=options.weight_decay,
-        weight_average=options.weight_average,
     )
 
 
@@ -360,7 +358,6 @@ def compile_hm_lstm(network, settings: Settings, steps_per_epoch, mining):
         settings,
         steps_per_epoch,
         mining,
-        phrase_weight=settings.correspondences.phrase_weight,
         region_mean_weight=settings.correspondences.region_mean_weight,
     )
 

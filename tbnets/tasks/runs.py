@@ -274,8 +274,8 @@ def _build(task, fitted, checkpoint):
     A file of weights that the network began with may then be gone.
     """
     settings = task.settings
-    if checkpoint and settings.images:
-        settings = settings.replace(image_weights=RANDOM)
+    if checkpoint:
+        settings = settings.replace(cnn_weights=RANDOM)
     return task.model.build(settings, fitted)
 
 

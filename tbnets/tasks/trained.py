@@ -28,9 +28,9 @@ from tbnets.training import checkpoints
 from tbnets.training.checkpoints import checkpoint_path
 
 OF_NETWORK = (
-    *("task", "model", "image_encoder", "image_size", "cnn"),
-    *("image_transform", "text_encoder", "fine_tune_text", "tied_children"),
-    *("word_dim", "rnn_units", "pooling", "mean_beside"),
+    *("task", "model", "image_encoder", "fine_tune", "image_size"),
+    *("image_transform", "text_encoder", "fine_tune_text"),
+    *("word_dim", "rnn_units", "mean_beside"),
     *("image_units", "text_units", "batch_normalization", "head_units"),
     *("product_scale", "region_branch"),
 )
@@ -155,9 +155,9 @@ def open_trained(name, start=""):
     if (
         "cnn" in made_by
         and settings.images
-        and not hub.is_hub(settings.images.cnn)
+        and not hub.is_hub(settings.images.image_encoder)
     ):
-        settings = settings.replace(cnn=made_by["cnn"])
+        settings = settings.replace(image_encoder=made_by["cnn"])
     return Trained(name, path, settings, fitted, weights, file_sha256(file))
 
 

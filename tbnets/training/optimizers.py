@@ -245,7 +245,6 @@ def build_optimizer(
     *,
     momentum=0.0,
     weight_decay=0.0,
-    weight_average=0.0,
 ):
     """Returns an optimizer by its name.
 
@@ -258,8 +257,6 @@ def build_optimizer(
         rate: the learning rate, a number or a Keras schedule.
         momentum: of sgd.
         weight_decay: of all optimizers but adam.
-        weight_average: momentum of a moving average of the weights, which
-            replaces them at the end of an epoch; 0 for none.
 
     Raises:
         ValueError: an unknown name; the known ones are listed.
@@ -269,8 +266,6 @@ def build_optimizer(
     options = {"momentum": momentum} if name == "sgd" else {}
     if name != "adam" and weight_decay:
         options["weight_decay"] = weight_decay
-    if weight_average:
-        options |= {"use_ema": True, "ema_momentum": weight_average}
     optimizer = OPTIMIZERS[name](rate, **options)
     if optimizer.weight_decay:
         optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)

@@ -35,17 +35,17 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
     )
     found = tiny.parse(
         "--image_encoder=VGG16",
-        f"--image_weights={given}",
+        "--fine_tune",
         f"--cnn_weights={given}",
     )
     parts.build_image_encoder(found, {})
     named = captioned_data.weights_of_run(found, found.sources())
     asked.append(named)
-    by_word = {"imagenet": "imagenet", "": None}
     file = pathlib.Path("imagenet")
-    assert asked == [by_word.get(given, file)] * 2
+    assert asked[0] == (file if "/" in given else "imagenet")
+    assert asked[1] == {"imagenet": "imagenet", "": None}.get(given, file)
     # A network that starts at the photo takes them from the current folder.
-    found = found.replace(image_encoder="features")
+    found = found.replace(fine_tune=False)
     found = captioned_data.start_at_photo(found, given)
     place = str(tmp_path / "imagenet") if "/" in given else given
     assert found.features.cnn_weights == place

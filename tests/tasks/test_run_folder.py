@@ -259,24 +259,24 @@ def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
     build, read = parts.build_image_encoder, []
 
     def noted(settings, fitted):
-        read.append(settings.images.image_weights)
+        read.append(settings.features.cnn_weights)
         return build(settings, fitted)
 
     monkeypatch.setattr(parts, "build_image_encoder", noted)
     path = run_dir / "settings.json"
     values = json.loads(path.read_text())
-    path.write_text(json.dumps({**values, "image_weights": "gone.h5"}))
+    path.write_text(json.dumps({**values, "cnn_weights": "gone.h5"}))
     session = runs.open_run(run_dir)
-    assert session.settings.images.image_weights == "gone.h5" and read == [
+    assert session.settings.features.cnn_weights == "gone.h5" and read == [
         "random"
     ]
     for name in ("best", "last"):
         checkpoint = run_dir / "checkpoints" / f"{name}.npz"
         kept = checkpoints.read_checkpoint(checkpoint).state.settings
-        rewritten(checkpoint, settings={**kept, "image_weights": "gone.h5"})
+        rewritten(checkpoint, settings={**kept, "cnn_weights": "gone.h5"})
     before = tasks.settings_of(runs.record_before(run_dir))
     again, _ = runs.prepare(before, runs.start(before, True))
     assert read == ["random"] * 2
-    assert again.settings.images.image_weights == "gone.h5"
+    assert again.settings.features.cnn_weights == "gone.h5"
     for one, other in zip(session.network.weights, again.network.weights):
         np.testing.assert_array_equal(one.numpy(), other.numpy())

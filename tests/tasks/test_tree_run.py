@@ -114,11 +114,11 @@ def test_what_can_not_be_done_is_told_first(folder, tmp_path, changes, message):
 
 
 def test_flags_make_the_encoder(folder, tmp_path):
-    found = settings(folder, tmp_path, tied_children=True, word_dim=3)
+    found = settings(folder, tmp_path, word_dim=3)
     fitted = {"words": ["", "[UNK]", "a"], "image_dim": 8, "text_dim": None}
     network = parts.build_embedding_network(found, fitted)
     encoder = network.text_encoder
-    assert (encoder.units, encoder.tied, encoder.embedding_dim) == (5, True, 3)
+    assert (encoder.units, encoder.embedding_dim) == (5, 3)
     fields = len(packed_trees.FIELDS)
     assert network.input_shapes["captions"] == (None, None, fields)
 

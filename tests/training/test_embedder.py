@@ -157,6 +157,7 @@ def test_a_broken_photo_stops_training_by_its_name(tmp_path):
         tmp_path / "run",
         epochs=1,
         image_encoder="small",
+        image_features="",
         images=tmp_path / "photos",
         image_size=SIZE,
         loss="infonce",

@@ -84,7 +84,6 @@ def test_resumed_run_equals_the_straight_one_in_a_graph(finished):
         {"optimizer": "sgd", "images_per_batch": 11, "text_encoder": "gru"},
         {
             "optimizer": "adamw",
-            "weight_average": 0.5,
             "loss": "infonce",
             "learn_temperature": True,
         },
@@ -107,44 +106,6 @@ def test_resumed_run_equals_the_straight_one(
         train(tiny.settings(folder, tmp_path / "straight", **changes))
     train(tiny.settings(folder, tmp_path / "two", **changes), resume=True)
     assert_same_run(tmp_path / "straight", tmp_path / "two")
-
-
-class _Weights(keras.callbacks.Callback):
-    """Keeps the weights after each step."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def on_train_batch_end(self, batch, logs=None):
-        """Adds those that are trained."""
-        self.seen.append([w.numpy() for w in self.model.trainable_variables])
-
-
-def test_weights_become_their_average_when_an_epoch_ends(
-    folder, tmp_path, eagerly
-):
-    changes = {"weight_average": 0.5, "epochs": 1}
-    settings = tiny.settings(folder, tmp_path / "run", **changes)
-    session, _ = runs.prepare(settings, runs.start(settings, False))
-    network, weights = session.network, _Weights()
-    start = [w.numpy() for w in network.trainable_variables]
-    network.fit(
-        session.batches.dataset,
-        steps_per_epoch=session.batches.num_batches,
-        verbose=0,
-        shuffle=False,
-        callbacks=[weights],
-    )
-    # Keras 2 begins with the first weights, Keras 3 with those of step 1.
-    begins = weights.seen[0] if keras.__version__ >= "3" else start
-    averages = begins
-    for step in weights.seen:
-        averages = [0.5 * a + 0.5 * w for a, w in zip(averages, step)]
-    assert len(weights.seen) == 3  # 12 images, 5 a batch.
-    for found, average in zip(network.trainable_variables, averages):
-        np.testing.assert_allclose(found.numpy(), average, atol=1e-6)
-    assert np.abs(averages[0] - weights.seen[-1][0]).max() > 1e-3
 
 
 def test_run_folder_holds_what_the_documents_name(finished, tmp_path):
@@ -289,7 +250,6 @@ def test_a_recurrent_text_encoder_trains(folder, tmp_path, eagerly):
         images_per_batch=12,
         text_encoder="lstm",
         equal_texts_match=True,
-        pooling="max",
     )
     assert train(settings).state.epoch == 1
 
@@ -399,6 +359,9 @@ def test_unknown_optimizer_names_the_extra():
         optimizers.build_optimizer("LAMB", 0.01)
 
 
+SMALL = {"image_encoder": "small", "image_features": ""}
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -410,11 +373,11 @@ def test_unknown_optimizer_names_the_extra():
             "'test'. Received: --train_split=trian",
         ),
         (
-            {"image_encoder": "small", "images": "nowhere"},
+            {**SMALL, "images": "nowhere"},
             "/nowhere. Set --data_root",
         ),
-        ({"image_encoder": "small", "images": "."}, "12 of 12 are missing"),
-        ({"image_encoder": "small"}, "`--images` must name the folder"),
+        ({**SMALL, "images": "."}, "12 of 12 are missing"),
+        (SMALL, "`--images` must name the folder"),
         ({"text_encoder": "features"}, "`--text_features` must name"),
     ],
 )

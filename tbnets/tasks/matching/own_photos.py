@@ -116,15 +116,16 @@ class OwnPhotos:
         if not self.settings.features.cnn_weights:
             raise InputError(
                 "--cnn_weights",
-                "name the weights of --cnn",
+                "name the weights of --image_encoder",
                 "--cnn_weights=",
                 "Set it to imagenet, or to a file.",
             )
         weights = weights_of_run(self.settings, self.sources)
         if known := self._made_by:
             return photo_features.open_photo_features(known, weights)
-        cnn = hub.placed(self.settings.images.cnn, *self.sources.starts)
-        network = photo_features.build_named_cnn(cnn, weights)
+        name = self.settings.images.image_encoder
+        name = hub.placed(name, *self.sources.starts)
+        network = photo_features.build_named_cnn(name, weights)
         return photo_features.PhotoFeatures(network)
 
     @functools.cached_property

@@ -130,7 +130,9 @@ class MatchingData(CaptionedData):
         """What encodes images and texts, in a few words."""
         settings = self.settings
         images = (
-            settings.images.cnn if self.own_photos else settings.image_encoder
+            settings.images.image_encoder
+            if self.own_photos
+            else settings.image_encoder
         )
         return f"{images} + {settings.texts.text_encoder}"
 
@@ -143,8 +145,9 @@ class MatchingData(CaptionedData):
         parts = opened.parts("records", opened.check_splits()).values()
         keys = {key for records in parts for key in records.image_ids}
         return (
-            f"features of {len(keys)} photos by {self.settings.images.cnn}, "
-            f"but for those that are there, would be extracted into {own.cache}"
+            f"features of {len(keys)} photos by "
+            f"{self.settings.images.image_encoder}, but for those that are "
+            f"there, would be extracted into {own.cache}"
         )
 
     @property

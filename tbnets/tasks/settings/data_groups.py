@@ -126,9 +126,6 @@ class CorrespondenceSettings:
         "Weight of the loss of sentences and the mean of their photo's "
         "regions, which an own branch learns from first. Niu 2017: 0.",
     )
-    phrase_weight: Amount = flag(
-        1.0, "Weight of the loss of phrases and regions. Niu 2017: 1."
-    )
     contrast: str = flag(
         "others",
         "What a pair of phrase and region is told from. others: pairs of "
@@ -210,17 +207,15 @@ class ImageSettings:
     """Images, from pixels or from features."""
 
     image_encoder: str = flag(
-        "features",
-        "features: --image_features, or those of --images by --cnn; small: a "
-        "small convolutional network; EfficientNetLite0 to 2, SqueezeNet or a "
-        "network of keras.applications by name; or a preset of Keras Hub, "
-        "hub:PRESET (a name, a handle or a folder).",
-    )
-    cnn: str = flag(
         "EfficientNetLite0",
-        "Network whose last layer makes the features of --images; may be a "
-        "preset of Keras Hub, hub:PRESET.",
+        "What reads photos, where there are no --image_features. "
+        "EfficientNetLite0 to 2, SqueezeNet, a network of keras.applications "
+        "by name, or a preset of Keras Hub, hub:PRESET (a name, a handle or a "
+        "folder): its last layer makes features of --images, once; with "
+        "--fine_tune it is part of the network. small: a small convolutional "
+        "network, trained from pixels.",
     )
+    fine_tune: bool = flag(False, "Train --image_encoder too, from pixels.")
     cache: Place = flag(
         "",
         "Folder to keep these features in; empty: FOLDER.tbnets beside "
@@ -232,13 +227,6 @@ class ImageSettings:
         "Side of the decoded image, pixels; not given with hub:PRESET, its "
         "own.",
     )
-    image_weights: Place = flag(
-        "",
-        "Weights of a network by name: imagenet (EfficientNetLite: of pip; "
-        "others: fetched by Keras), or a file; empty: random. A preset of "
-        "Keras Hub has its own, but for random.",
-    )
-    fine_tune: bool = flag(False, "Train the network by name too.")
     image_features: Place = flag(
         "",
         "Features of the images: a recipe such as features/lite0.flags, by "
@@ -255,8 +243,8 @@ class FeatureSettings:
 
     images: Place = flag(
         "",
-        "Folder of photos, to train from pixels or from features by --cnn or "
-        "a recipe; of phrase localization, to draw what it finds.",
+        "Folder of photos, which --image_encoder or a recipe reads; of phrase "
+        "localization, to draw what it finds.",
     )
     image_transform: list[str] = flag(
         [],
@@ -266,8 +254,9 @@ class FeatureSettings:
     )
     cnn_weights: Place = flag(
         "",
-        "Weights of --cnn: imagenet, a file, or random. With --image_features: "
-        "those they were made with, for an exported model that starts at the "
-        "photo; empty: it starts at the features.",
+        "Weights of --image_encoder: imagenet (EfficientNetLite: of pip; "
+        "others: fetched by Keras), a file, or random. A preset has its own. "
+        "With --image_features: those they were made with, for an exported "
+        "model that starts at the photo; empty: it starts at the features.",
         free=True,
     )

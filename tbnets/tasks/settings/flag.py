@@ -234,7 +234,7 @@ FLAGS_OF_ARGUMENTS = {
     "steps": ("image_transform",),
     "text_branch": ("text_units",),
     "vectors": ("word_vectors",),
-    "weights": ("cnn_weights", "image_weights"),
+    "weights": ("cnn_weights",),
 }
 """Argument of the library -> the flags of other names that set it."""
 

@@ -47,10 +47,6 @@ class TextSettings:
         "which they are made, or a file of tools/parse_captions.py; empty "
         "with --scenes: theirs.",
     )
-    tied_children: bool = flag(
-        False,
-        "Noun phrases share the other children's matrices: Tai 2015.",
-    )
     text_features: Place = flag(
         "",
         "Features of the captions: a recipe such as features/tfidf.flags, by "
@@ -87,11 +83,6 @@ class TextSettings:
     )
     word_dropout: Rate = flag(0.0, "Rate on word vectors. Papers: 0.")
     rnn_units: Count = flag(512, "State size. Wang 2018: 512.")
-    pooling: str = flag(
-        "last",
-        "Which recurrent states make the text feature. Papers: last.",
-        choices=("last", "mean", "max"),
-    )
     mean_beside: bool = flag(
         False,
         "Append the mean of a caption's word vectors to its states; of a tree, "
@@ -290,9 +281,4 @@ class OptimizerSettings:
         0.1, "Factor of step and exponential."
     )
     decay_epochs: _Positive = flag(10.0, "Epochs to each such factor.")
-    weight_average: Rate = flag(
-        0.0,
-        "Share of the former average that a moving average of the weights "
-        "keeps at each step; they become it when an epoch ends. 0: none.",
-    )
     clip_norm: Amount = flag(0.0, "Largest gradient norm; 0: any. Kiros: 2.")

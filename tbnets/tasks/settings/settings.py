@@ -107,15 +107,19 @@ class Settings:
 
     @property
     def image_encoder(self) -> str:
-        """Name of the image encoder; `features` where there is none."""
-        return self.images.image_encoder if self.images else "features"
+        """What reads photos in the network; `features` where nothing does."""
+        images = self.images
+        if not images or images.image_features:
+            return "features"
+        is_part = images.fine_tune or images.image_encoder == "small"
+        return images.image_encoder if is_part else "features"
 
     @property
     def reads_photo_folder(self) -> bool:
         """Whether the run extracts features of the photos of `--images`."""
         return bool(
             self.images
-            and self.images.image_encoder == "features"
+            and self.image_encoder == "features"
             and not self.images.image_features
             and self.features.images
             and not self.captions.scenes
@@ -298,8 +302,7 @@ def _of_data(settings):
     features = encoder == "features"
     named = f"{images.image_features},{regions.regions}"
     photos = (
-        not features
-        or not images.image_features
+        not images.image_features
         or settings.features.cnn_weights != ""
         or any(is_recipe(item.strip()) for item in named.split(","))
     )
@@ -312,30 +315,34 @@ def _of_data(settings):
         ),
         (scenes != "", "with --scenes", ("num_scenes",)),
         (
+            not images.image_features,
+            "without --image_features",
+            ("image_encoder", "fine_tune"),
+        ),
+        (
             settings.reads_photo_folder,
-            "with --image_encoder=features and --images, without "
-            "--image_features and --scenes",
-            ("cnn", "cache"),
+            "with --images, without --image_features, --fine_tune and --scenes",
+            ("cache",),
         ),
         (
             not features,
-            "with --image_encoder other than features",
+            "with --fine_tune or --image_encoder=small",
             ("image_size",),
         ),
         (
-            encoder not in ("features", "small"),
-            "with --image_encoder other than features or small",
-            ("image_weights", "fine_tune"),
+            features,
+            "without --fine_tune and --image_encoder=small",
+            ("image_transform",),
         ),
         (
-            features,
-            "with --image_encoder=features",
-            ("image_features", "image_transform", "cnn_weights"),
+            encoder != "small",
+            "with --image_encoder other than small",
+            ("cnn_weights",),
         ),
         (
             photos and not scenes,
-            "without --scenes, and with --image_encoder other than features, "
-            "no --image_features, --cnn_weights, or a recipe",
+            "without --scenes, and without --image_features or with "
+            "--cnn_weights or a recipe",
             ("images",),
         ),
         (
@@ -350,7 +357,6 @@ def _of_texts(texts, begins_with_model):
     """Returns the conditions of texts."""
     encoder = texts.text_encoder
     is_preset = encoder.startswith("hub:")
-    recurrent = encoder in ("lstm", "gru")
     words = encoder != "features" and not is_preset
     vectors = words and texts.word_vectors != ""
     trained = vectors and texts.word_vectors_training != "frozen"
@@ -360,7 +366,7 @@ def _of_texts(texts, begins_with_model):
         (
             encoder == "h_lstm",
             "with --text_encoder=h_lstm",
-            ("trees", "tied_children"),
+            ("trees",),
         ),
         (
             encoder == "features",
@@ -391,11 +397,10 @@ def _of_texts(texts, begins_with_model):
             ("new_word_dims",),
         ),
         (
-            recurrent or encoder == "h_lstm",
+            encoder in ("lstm", "gru", "h_lstm"),
             "with --text_encoder=lstm or gru or h_lstm",
             ("rnn_units", "mean_beside"),
         ),
-        (recurrent, "with --text_encoder=lstm or gru", ("pooling",)),
     ]
 
 
@@ -426,11 +431,6 @@ def _of_optimizer(options):
     """Returns the conditions of the optimizer."""
     name, stepped = options.optimizer, ("step", "exponential")
     return [
-        (
-            name in ("sgd", "adam", "adamw"),
-            "with --optimizer=sgd or adam or adamw",
-            ("weight_average",),
-        ),
         (name == "sgd", "with --optimizer=sgd", ("momentum",)),
         (name != "adam", "with --optimizer other than adam", ("weight_decay",)),
         (

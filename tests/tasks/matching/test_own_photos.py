@@ -88,7 +88,7 @@ def settings_for(*more):
     line = tiny.typed(
         "--images=photos",
         "--captions=own.csv",
-        f"--cnn={tiny_cnn.NAME}",
+        f"--image_encoder={tiny_cnn.NAME}",
         "--cnn_weights=random",
         "--epochs=2",
         "--word_dim=6",
@@ -301,7 +301,7 @@ def test_photos_that_are_all_broken(folder):
 def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
     line = tiny.typed(
         *("--images=photos", "--captions=own.csv", "--model=cca"),
-        *(f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random"),
+        *(f"--image_encoder={tiny_cnn.NAME}", "--cnn_weights=random"),
     )
     settings = train.with_usual(line, run_line.resolve(line)).settings
     told = capsys.readouterr().out
@@ -356,7 +356,7 @@ def test_one_command_from_photos_to_answers(folder, eagerly):
     done = verbs.train(
         "--images=photos",
         "--captions=own.csv",
-        f"--cnn={tiny_cnn.NAME}",
+        f"--image_encoder={tiny_cnn.NAME}",
         "--cnn_weights=random",
         "--epochs=2",
         "--word_dim=6",
@@ -372,7 +372,7 @@ def test_one_command_from_photos_to_answers(folder, eagerly):
     assert (run_dir / "answers.png").is_file()
     assert "--text_encoder=mean" in (run_dir / "run.flags").read_text()
     settings = json.loads((run_dir / "settings.json").read_text())
-    assert settings["cnn"] == tiny_cnn.NAME
+    assert settings["image_encoder"] == tiny_cnn.NAME
     model = load_saved_model(run_dir)
     assert model.takes_photos
     assert os.listdir(folder / "photos.tbnets")

@@ -149,18 +149,6 @@ def check_served(folder, session, text_reader, before):
     return told
 
 
-def test_a_frozen_preset_keeps_its_weights(folder, hub_presets):
-    flags = "--image_encoder=hub:resnet", "--image_size=24", "--epochs=1"
-    session, train = begun(*flags)
-    loop.fit(session, train)
-    network = session.network
-    own = build_named_cnn(f"hub:{hub_presets['resnet']}", None)
-    kept = network.image_encoder.network.get_weights()
-    for one, other in zip(kept, own.network.get_weights()):
-        np.testing.assert_array_equal(one, other)
-    assert network.input_shapes["images"] == (None, 24, 24, 3)
-
-
 def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
     (folder / "clip.flags").write_text("--cnn=hub:clip\n")
     session, train = begun(
@@ -193,14 +181,16 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
 
 
 def test_own_photos_are_read_by_a_preset(folder):
-    own = ("--cnn=hub:clip", "--cnn_weights=imagenet")
+    own = ("--image_encoder=hub:clip", "--cnn_weights=imagenet")
     session, _ = begun(*own)
     made_by = session.state.fitted["image_features_made_by"]
     assert made_by["cnn"] == "hub:CLIPBackbone"
     assert str(folder) not in json.dumps(made_by)
     (folder / "moved").mkdir()
     (folder / "clip").rename("moved/clip")
-    again = settings_for("--cnn=hub:moved/clip", "--cnn_weights=imagenet")
+    again = settings_for(
+        "--image_encoder=hub:moved/clip", "--cnn_weights=imagenet"
+    )
     assert runs.start(again, True)
     session = runs.prepare(again, runs.start(again, True))[0]
     reader = session.task.data.photo_reader(made_by)
