@@ -1,7 +1,7 @@
 """Encoded photos -> pixels, and the one rule of what a photo is.
 
 A photo is a JPEG or PNG file by its content, whatever its name says, of at
-most `photo_head.MAX_PIXELS` pixels, that decodes whole. `decode_photo` is that
+most `photo_kinds.MAX_PIXELS` pixels, that decodes whole. `decode_photo` is that
 rule. It runs in the graph, so the exported model decodes exactly as the
 training input did, and a tool judges a file by no other: `read_photo` is the
 same function for a file on the host, `faults` tells what is wrong with files.

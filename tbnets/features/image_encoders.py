@@ -91,7 +91,7 @@ class SmallConvNet(ConfiguredLayer):
 class PooledEncoder(ConfiguredLayer):
     """A network averaged over its last map; it may be trained further."""
 
-    def take_network(self, found, fine_tune):
+    def take_network(self, found: cnn.Cnn, fine_tune: bool) -> None:
         """Takes the network of a `cnn.Cnn`, without what judges classes."""
         self.fine_tune, self.preprocess = fine_tune, found.preprocess
         self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))

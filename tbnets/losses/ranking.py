@@ -94,7 +94,7 @@ class RankingLoss:
     def __call__(
         self,
         image_embeddings: Array,
-        text_embeddings: Integers,
+        text_embeddings: Array,
         image_ids: Integers | None = None,
         caption_image_ids: Integers | None = None,
         text_ids: Integers | None = None,

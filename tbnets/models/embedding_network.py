@@ -87,8 +87,8 @@ class EmbeddingNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: a `TripletLoss` or an `InfoNCELoss`; the latter
-                where the network has a `logit_scale`.
+            ranking_loss: a `RankingLoss`, such as a `TripletLoss`; an
+                `InfoNCELoss` where the network has a `logit_scale`.
             gradient_clip_norm: largest global norm of a step's gradient;
                 None leaves it alone. Vilalta et al. 2017 use 2.
             structure_steps: steps before the terms within a view count; till

@@ -127,6 +127,11 @@ class SimilarityNetwork(TwoBranchModel):
         if not self.head.built:
             self.head.build((None, self.embedding_dim))
 
+    @property
+    def floats_per_pair(self) -> int:
+        """Both embeddings of a pair, and what the head makes of them."""
+        return 2 * self.embedding_dim + sum(self.head.units)
+
     def judge(
         self, image_rows: Array, text_rows: Array, training: bool = False
     ) -> tf.Tensor:

@@ -164,7 +164,10 @@ class TwoBranchModel(CheckedModel):
 
     Attributes:
         learned_similarity: whether a model learns what `similarities`
-            computes; else these are the inner products.
+            computes; else these are the inner products. Such a model gives
+            `judge(image_rows, text_rows)` too, the similarities `[p]` of
+            pairs of rows; evaluation, export and search then use both.
+        floats_per_pair: numbers that such a model holds for a pair.
         build_inputs: names of what `build` takes the shapes of.
 
     Example:

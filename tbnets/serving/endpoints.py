@@ -2,7 +2,7 @@
 
 A network embeds two kinds of things and compares them: images and texts, or
 phrases and regions. `two_sided` builds what any such network can be asked;
-`image_endpoints` and `region_endpoints` name the sides and add what begins
+`two_branch_endpoints` and `region_endpoints` name the sides and add what begins
 with a photo.
 """
 
@@ -64,7 +64,7 @@ def two_branch_endpoints(
             `Tokenizer` or a `features.fisher_vectors.CaptionReader`; a
             `serving.inputs.TreeReader` where texts are trees; None where
             they are feature vectors. A `Tokenizer` without `max_tokens` gets
-            `doors.MOST_WORDS`.
+            `inputs.MOST_WORDS`.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
             or `(size, size, 3)`.
         read_photos: None to serve such arrays; to serve JPEG and PNG files, a

@@ -157,7 +157,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
             be cut at its `max_tokens`, and not after 200 words; a
             `CaptionReader` or None if the network takes text features.
         path: as in `write_saved_model`.
-        image_shape: as in `image_endpoints.two_branch_endpoints`, which lists
+        image_shape: as in `endpoints.two_branch_endpoints`, which lists
             the signatures too; so are the next two.
         read_photos: what turns files into such images; None for arrays.
         text_dim: dimension of text features; None where there are words.
@@ -242,7 +242,7 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
         half_precision: whether weights are kept as float16, in half the
             space; they are still computed with as float32.
         max_pixels: pixels beyond which a photo is refused by its first bytes;
-            None for `photo_head.MAX_PIXELS`. Decoding takes some 6 bytes for
+            None for `photo_kinds.MAX_PIXELS`. Decoding takes some 6 bytes for
             each.
         extra: function of the folder, called when the graph is there to write
             more into its `assets.extra`; or None.
@@ -339,7 +339,7 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
 def _traced(endpoints, half_precision):
     """Returns what a SavedModel keeps, and its functions: name -> function.
 
-    Each function goes through `doors.guarded`. Of the Keras model only the
+    Each function goes through `inputs.guarded`. Of the Keras model only the
     variables that the endpoints read are kept, and of the endpoints what was
     traced: TensorFlow would trace a `tf.function` once more, and keep both.
     """

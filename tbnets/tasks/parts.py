@@ -114,6 +114,7 @@ class Builder(NamedTuple):
             such as one epoch.
         usual: (flag, value) of flags that a run has where nobody gives
             another, and tells.
+        tasks: names of the tasks that it is for; () for all.
     """
 
     build: Callable
@@ -121,6 +122,7 @@ class Builder(NamedTuple):
     flag_groups: tuple
     fixed: tuple = ()
     usual: tuple = ()
+    tasks: tuple = ()
 
 
 def _built(network, settings: Settings, fitted):
@@ -188,7 +190,7 @@ def _build_logit_scale(settings: Settings):
     Raises:
         ValueError: it begins below what it may be.
     """
-    if settings.loss.loss != "infonce" or not settings.loss.learn_temperature:
+    if settings.loss.kind != "infonce" or not settings.loss.learn_temperature:
         return None
     checked_number("--temperature", settings.loss.temperature, 1 / LARGEST)
     return LogitScale(settings.loss.temperature)
@@ -279,16 +281,16 @@ def build_loss(settings: Settings):
             f"`--{TERMS[0]}_weight` or another must be above 0, or there is no "
             f"loss. Received: {weights}. Raise one."
         )
-    if settings.loss.loss == "infonce":
-        return InfoNCELoss(settings.loss.temperature, weights)
-    is_top_k = settings.loss.negatives == "top_k"
+    if loss.kind == "infonce":
+        return InfoNCELoss(loss.temperature, weights)
+    is_top_k = loss.negatives == "top_k"
     return TripletLoss(
-        margin=settings.loss.margin,
-        num_negatives=settings.loss.num_negatives if is_top_k else None,
+        margin=loss.margin,
+        num_negatives=loss.num_negatives if is_top_k else None,
         term_weights=weights,
-        distance=settings.loss.distance,
-        reduction=settings.loss.reduction,
-        negatives=settings.loss.negatives,
+        distance=loss.distance,
+        reduction=loss.reduction,
+        negatives=loss.negatives,
         # Which is faster where; XLA compiles dense gradients alone.
         gradient="sparse"
         if no_accelerator() and not settings.training.jit_compile
@@ -394,6 +396,7 @@ BUILDERS = {
         compile_hm_lstm,
         (*_BY_STEPS, "loss", "regions", "correspondences"),
         fixed=(("text_encoder", "h_lstm"),),
+        tasks=("matching",),
     ),
     "cca": Builder(
         build_cca,

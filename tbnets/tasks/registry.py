@@ -14,9 +14,9 @@ from tbnets.tasks.parts import BUILDERS
 from tbnets.tasks.settings.settings import BASE, Settings, make_settings
 
 TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
-COMPOSED = {"hm_lstm": {"matching": compose_hierarchical}}
-"""Model -> task -> function that composes the task for this model, instead of
-that of its `TaskSpec`. Such a model is for these tasks alone."""
+COMPOSED = {("matching", "hm_lstm"): compose_hierarchical}
+"""Task and model -> function that composes the task for this model, instead of
+that of its `TaskSpec`."""
 
 
 def settings_of(record) -> Settings:
@@ -30,7 +30,7 @@ def settings_of(record) -> Settings:
     """
     for name, known in (("task", TASKS), ("model", BUILDERS)):
         check_choice(f"--{name}", record[name], known)
-    tasks = COMPOSED.get(record["model"], TASKS)
+    tasks = BUILDERS[record["model"]].tasks or TASKS
     if record["task"] not in tasks:
         raise InputError(
             "--task",
@@ -51,7 +51,6 @@ def fixed_flags(record) -> dict:
 
 def open_task(settings: Settings):
     """Returns the task of some settings."""
-    compose = COMPOSED.get(settings.run.model, {}).get(
-        settings.run.task, TASKS[settings.run.task].compose
-    )
-    return compose(settings, BUILDERS[settings.run.model])
+    task, model = settings.run.task, settings.run.model
+    compose = COMPOSED.get((task, model), TASKS[task].compose)
+    return compose(settings, BUILDERS[model])

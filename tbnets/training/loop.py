@@ -152,7 +152,7 @@ def fit(session, train):
 
 def _hinges_of(loss):
     """Returns the margin and reduction of a triplet loss, else None, None."""
-    if loss is None or loss.loss == "infonce":
+    if loss is None or loss.kind != "triplet":
         return None, None
     return loss.margin, loss.reduction
 

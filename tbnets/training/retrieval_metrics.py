@@ -98,7 +98,7 @@ class PairScorer:
     the head, once for each pair. Its graphs are traced once.
 
     Args:
-        network: a built `SimilarityNetwork`.
+        network: a built model with `learned_similarity`.
         memory_limit_mb: MiB for the rows of the pairs in work.
     """
 
@@ -108,8 +108,8 @@ class PairScorer:
             tf.function(compare, input_signature=[rows, rows])
             for compare in (network.similarities, network.judge)
         )
-        width = 2 * network.embedding_dim + sum(network.head.units)
-        fitting = int(memory_limit_mb * 2**20) // (4 * width)
+        bytes_per_pair = 4 * network.floats_per_pair
+        fitting = int(memory_limit_mb * 2**20) // bytes_per_pair
         self.pairs_at_once = max(1, min(PAIRS_AT_ONCE, fitting))
 
     def scores(self, image_embeddings, text_embeddings):

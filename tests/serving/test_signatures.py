@@ -12,6 +12,7 @@ from tbnets.serving.checksums import ANSWERS
 from tbnets.serving.endpoints import region_endpoints, two_branch_endpoints
 from tbnets.serving.export import describe_signature, is_batchable
 from tbnets.serving.saved_files import METADATA_FILE
+from tbnets.text.vocabulary import Tokenizer
 from tests import tiny_localizer
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/serving.md"
@@ -129,11 +130,13 @@ class Learned(tiny_localizer.ColourNetwork):
 
 def networks():
     """Yields the kinds of exports that the zoo has none of."""
-    features = {"image_shape": (3,), "text_dim": 3}
-    model = Learned()
-    model.embed_text = model.embed_images
-    yield two_branch_endpoints(model, None, **features)
-    yield region_endpoints(model, None, region_dim=3, text_dim=3)
+    learned = Learned()
+    learned.embed_text = learned.embed_images
+    yield two_branch_endpoints(learned, None, image_shape=(3,), text_dim=3)
+    yield region_endpoints(learned, None, region_dim=3, text_dim=3)
+    tokenizer = Tokenizer(tiny_localizer.VOCABULARY)
+    of_captions = tiny_localizer.ColourNetwork()
+    yield two_branch_endpoints(of_captions, tokenizer, image_shape=(3,))
 
 
 def test_other_exports_have_what_the_table_says():

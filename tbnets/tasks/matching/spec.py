@@ -12,7 +12,6 @@ from tbnets.checks import text_ids
 from tbnets.data.batches import EpochBatches, Examples
 from tbnets.data.images import decode_images
 from tbnets.features import hub
-from tbnets.losses.presets import PRESETS
 from tbnets.serving import photo_index, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
@@ -158,7 +157,7 @@ class MatchingData(CaptionedData):
         split = self.opened.existing_split("train_split")
         count = self.split(split).records.num_images
         loss = self.settings.loss
-        is_triplets = loss is not None and loss.loss in PRESETS
+        is_triplets = loss is not None and loss.kind == "triplet"
         usual = usual_flags(count, self.settings.run.from_, is_triplets)
         return f"{count} photos", usual
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from tbnets.layers.text_encoders import TRAININGS
 from tbnets.losses.distances import DISTANCES
 from tbnets.losses.logistic import PAIR_LOSSES
-from tbnets.losses.presets import INFONCE, LOSSES
+from tbnets.losses.presets import INFONCE, LOSSES, PRESETS
 from tbnets.losses.triplet import NEGATIVES, REDUCTIONS
 from tbnets.tasks.settings.flag import (
     PRESET,
@@ -166,6 +166,18 @@ class LossSettings:
     text_to_image_weight: Amount | None = flag(None, "Weight of that term.")
     text_to_text_weight: Amount | None = flag(None, "Weight of that term.")
     image_to_image_weight: Amount | None = flag(None, "Weight of that term.")
+
+    @property
+    def kind(self) -> str:
+        """`triplet` of the losses of papers, else the name of the loss."""
+        return "triplet" if self.loss in PRESETS else self.loss
+
+
+LOSS_FLAGS = {
+    "triplet": ("margin", "negatives", "distance", "reduction"),
+    "infonce": ("temperature", "learn_temperature"),
+}
+"""`LossSettings.kind` -> flags that other kinds do not read."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

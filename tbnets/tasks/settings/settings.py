@@ -16,6 +16,7 @@ from tbnets.tasks.settings.data_groups import (
 )
 from tbnets.tasks.settings.flag import check_limits, flags_of, written
 from tbnets.tasks.settings.learning_groups import (
+    LOSS_FLAGS,
     BatchSettings,
     BranchSettings,
     CcaSettings,
@@ -406,17 +407,14 @@ def _of_texts(texts, begins_with_model):
 
 def _of_loss(loss, pairs):
     """Returns the conditions of the losses."""
-    infonce = loss.loss == "infonce"
+    own = [kind for kind in LOSS_FLAGS if kind != "triplet"]
+    said = {kind: f"with --loss={kind}" for kind in own}
+    said["triplet"] = f"with --loss other than {' or '.join(own)}"
     return [
-        (infonce, "with --loss=infonce", ("temperature", "learn_temperature")),
+        *((loss.kind == k, said[k], flags) for k, flags in LOSS_FLAGS.items()),
         (
-            not infonce,
-            "with --loss other than infonce",
-            ("margin", "negatives", "distance", "reduction"),
-        ),
-        (
-            not infonce and loss.negatives == "top_k",
-            "with --negatives=top_k and --loss other than infonce",
+            loss.kind == "triplet" and loss.negatives == "top_k",
+            f"with --negatives=top_k and {said['triplet'][5:]}",
             ("num_negatives",),
         ),
         (

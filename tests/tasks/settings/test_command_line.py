@@ -8,7 +8,7 @@ import pytest
 
 from tbnets import tasks
 from tbnets.cli import run_line
-from tbnets.losses.presets import PRESETS
+from tbnets.losses.presets import LOSSES
 from tbnets.tasks import runs
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.settings import ALL
@@ -329,7 +329,7 @@ def test_the_loss_of_a_paper_and_single_flags_over_it():
     assert parse().loss.text_to_text_weight == 0.05
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_leaves_no_flag_open(name):
     assert None not in parse(f"--loss={name}").values().values()
 
