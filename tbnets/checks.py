@@ -1,16 +1,41 @@
-"""Checks of arguments, ids, and texts of objects."""
+"""Names of types for annotations, checks of arguments, texts of objects."""
 
 import decimal
 import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import PIL.Image
+from typing_extensions import TypeAliasType
 
 from tbnets.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import tensorflow as tf
+
+# Types that many signatures take or give. At run time they are names alone:
+# nothing is imported for them.
+
+Array = TypeAliasType("Array", "np.ndarray | tf.Tensor")
+Integers = TypeAliasType("Integers", "np.ndarray | tf.Tensor | Sequence[int]")
+Batch = TypeAliasType("Batch", "Mapping[str, np.ndarray | tf.Tensor]")
+Tensors = TypeAliasType("Tensors", "dict[str, tf.Tensor]")
+Boxes = TypeAliasType("Boxes", "np.ndarray | Sequence[Sequence[float]]")
+Path = TypeAliasType("Path", "str | os.PathLike[str]")
+Strings = TypeAliasType(
+    "Strings", "list[str] | tuple[str, ...] | np.ndarray | tf.Tensor"
+)
+"""Not any sequence: a string alone is a sequence of strings too."""
+Photo = TypeAliasType(
+    "Photo", "str | os.PathLike[str] | bytes | PIL.Image.Image | np.ndarray"
+)
+"""A file, the content of one, a picture or its pixels."""
+Photos = TypeAliasType("Photos", "Sequence[Photo] | np.ndarray | tf.Tensor")
 
 
 def checked_number(

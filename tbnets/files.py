@@ -30,7 +30,11 @@ from tbnets.errors import (
     NotAFileError,
     check_kind,
 )
-from tbnets.locks import try_lock
+
+try:
+    import fcntl
+except ImportError:  # Not on every system.
+    fcntl = None
 
 # Files that may be wrong: their problems, lines and JSON.
 #
@@ -365,6 +369,28 @@ def shipped_folder(name):
     return inside if inside.is_dir() else package.parent / name
 
 
+def try_lock(descriptor):
+    """Locks an open file or folder until it is closed.
+
+    Args:
+        descriptor: of the file or folder; two that were opened one by one
+            exclude each other in one process, too.
+
+    Returns:
+        True where the lock is held now, False where another holds it, None
+        where there are no locks.
+    """
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # The file system has none.
+        return None
+    return True
+
+
 BESIDE_SUFFIX = ".tbnets"
 """How the folder is called that `folder_beside` returns."""
 _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial", re.DOTALL)
@@ -512,8 +538,7 @@ def make_folder_of(folder, place):
     """Makes the folder that keeps what was computed from a folder's files.
 
     Who may not look into `folder` may not look into that beside it either:
-    it gets the same group and the same rights, each time. A folder that the
-    user named has the rights that the user gives.
+    it is made with the same rights.
 
     Args:
         folder: the user's folder.
@@ -522,26 +547,9 @@ def make_folder_of(folder, place):
     Raises:
         OSError: it can not be made.
     """
-    place = pathlib.Path(place)
-    if place != folder_beside(folder):
-        place.mkdir(parents=True, exist_ok=True)
-        return
-    place.mkdir(mode=0o700, exist_ok=True)
-    _take_rights(folder, place)
-
-
-def _take_rights(folder, place):
-    """Gives a folder group and rights of another; fewer where it can not."""
-    wanted, present = os.stat(folder), os.stat(place)
-    rights = stat.S_IMODE(wanted.st_mode)
-    if wanted.st_gid != present.st_gid:
-        try:
-            os.chown(place, -1, wanted.st_gid)
-        except OSError:  # Not of this group: then nobody of the own one.
-            rights &= ~(stat.S_IRWXG | stat.S_ISGID)
-    if rights != stat.S_IMODE(present.st_mode):
-        with contextlib.suppress(PermissionError):  # It is another user's.
-            os.chmod(place, rights)
+    is_beside = place == folder_beside(folder)
+    mode = stat.S_IMODE(os.stat(folder).st_mode) if is_beside else 0o777
+    place.mkdir(mode, parents=True, exist_ok=True)
 
 
 def readable(name):

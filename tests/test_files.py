@@ -143,7 +143,7 @@ def test_a_folder_is_there_when_it_is_whole(tmp_path):
     assert os.listdir(tmp_path) == ["model"]
 
 
-@pytest.mark.parametrize("rights", [0o700, 0o750, 0o2770, 0o755])
+@pytest.mark.parametrize("rights", [0o700, 0o750, 0o755])
 def test_what_is_kept_beside_a_folder_has_its_rights(tmp_path, rights):
     photos = tmp_path / "photos"
     photos.mkdir()
@@ -151,37 +151,9 @@ def test_what_is_kept_beside_a_folder_has_its_rights(tmp_path, rights):
     files.make_folder_of(photos, folder_beside(photos))
     place = folder_beside(photos)
     assert stat.S_IMODE(place.stat().st_mode) == rights
-    place.chmod(0o777)
-    files.make_folder_of(photos, place)
-    assert stat.S_IMODE(place.stat().st_mode) == rights
     files.make_folder_of(photos, tmp_path / "mine" / "cache")
     plain = (tmp_path / "mine").stat().st_mode
     assert (tmp_path / "mine" / "cache").stat().st_mode == plain
-
-
-def test_a_group_that_can_not_be_given_gets_no_rights(tmp_path, monkeypatch):
-    photos = tmp_path / "photos"
-    photos.mkdir(mode=0o770)
-    photos.chmod(0o770)
-    place = folder_beside(photos)
-
-    def refused(*_):
-        raise PermissionError
-
-    real = os.stat
-
-    def other_group(path, **options):
-        found = list(real(path, **options))
-        found[5] += path == photos
-        return os.stat_result(found)
-
-    monkeypatch.setattr(os, "chown", refused)
-    monkeypatch.setattr(os, "stat", other_group)
-    files.make_folder_of(photos, place)
-    monkeypatch.undo()
-    assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    monkeypatch.setattr(os, "chmod", refused)  # Of a folder of another user.
-    files.make_folder_of(photos, place)
 
 
 def test_what_is_computed_from_a_folder_is_kept_beside_it(tmp_path):

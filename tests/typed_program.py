@@ -12,7 +12,7 @@ import pathlib
 import numpy as np
 
 import tbnets
-from tbnets.annotations import Array
+from tbnets.checks import Array
 
 CAPTIONS = ["a red dog", "the red dog", "a blue cat", "the blue cat"]
 OWNERS = np.array([0, 0, 1, 1])

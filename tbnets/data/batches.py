@@ -15,8 +15,9 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.annotations import Array, Integers
 from tbnets.checks import (
+    Array,
+    Integers,
     check_finite,
     checked_array,
     checked_number,

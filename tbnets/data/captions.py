@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.annotations import Integers, Path
 from tbnets.checks import (
+    Integers,
+    Path,
     checked_rows,
     first_twice,
     letters,

@@ -19,8 +19,7 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from tbnets.annotations import Array, Photo
-from tbnets.checks import checked_number, short_text
+from tbnets.checks import Array, Photo, checked_number, short_text
 from tbnets.data import photo_kinds
 from tbnets.errors import InputError, check_kind
 from tbnets.startup import usable_cores

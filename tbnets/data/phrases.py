@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.annotations import Path
-from tbnets.checks import first_twice, numbered, short_repr, text_ids
+from tbnets.checks import Path, first_twice, numbered, short_repr, text_ids
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.entities import read_entities
 from tbnets.data.phrase_tables import read_phrase_table

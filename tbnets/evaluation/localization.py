@@ -9,8 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.annotations import Array, Boxes, Integers
-from tbnets.checks import SAME_THING, checked_array, of_fields, rows_by
+from tbnets.checks import (
+    SAME_THING,
+    Array,
+    Boxes,
+    Integers,
+    checked_array,
+    of_fields,
+    rows_by,
+)
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import boxes, checks
 from tbnets.evaluation.correspondences import (

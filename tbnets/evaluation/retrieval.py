@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.annotations import Array, Integers
-from tbnets.checks import checked_number, checked_rows
+from tbnets.checks import Array, Integers, checked_number, checked_rows
 from tbnets.errors import InputError, InputTypeError, check_choice
 from tbnets.evaluation import checks, ranking, score_tiles
 from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks

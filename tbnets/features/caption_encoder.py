@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.annotations import Path
-from tbnets.checks import short_repr
+from tbnets.checks import Path, short_repr
 from tbnets.data.store.npy import write_npz
 from tbnets.errors import InputError, check_kind, import_extra
 from tbnets.text.vocabulary import (

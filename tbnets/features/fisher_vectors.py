@@ -14,8 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array, Strings
-from tbnets.checks import short_repr
+from tbnets.checks import Array, Strings, short_repr
 from tbnets.errors import check_kind
 from tbnets.features import hub
 from tbnets.features.caption_encoder import CaptionEncoder

@@ -6,8 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array, Path
-from tbnets.checks import short_repr
+from tbnets.checks import Array, Path, short_repr
 from tbnets.errors import InputError
 from tbnets.features import cnn
 from tbnets.features.cnn import call_with_any_batch

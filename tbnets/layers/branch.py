@@ -11,8 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array
-from tbnets.checks import checked_number
+from tbnets.checks import Array, checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.layers import configured
 from tbnets.layers.configured import ConfiguredLayer

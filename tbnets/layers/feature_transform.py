@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array
+from tbnets.checks import Array
 from tbnets.errors import InputError, check_choice
 from tbnets.layers.configured import FittedLayer
 

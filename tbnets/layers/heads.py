@@ -7,8 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array
-from tbnets.checks import checked_number
+from tbnets.checks import Array, checked_number
 from tbnets.layers import configured
 from tbnets.layers.branch import SeededDropout
 from tbnets.layers.configured import ConfiguredLayer, FittedLayer

@@ -6,8 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array
-from tbnets.checks import checked_number
+from tbnets.checks import Array, checked_number
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.text.packed_trees import PackedTrees, pack_trees

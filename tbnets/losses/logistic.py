@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.annotations import Array, Integers
-from tbnets.checks import of_fields
+from tbnets.checks import Array, Integers, of_fields
 from tbnets.errors import InputError
 from tbnets.losses import miners
 from tbnets.losses.miners import checked_mask, checked_row

@@ -10,8 +10,7 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array
-from tbnets.checks import checked_number
+from tbnets.checks import Array, checked_number
 from tbnets.errors import InputError, InputTypeError
 
 # What losses and miners are given, checked by what is known before a step.

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.annotations import Integers
-from tbnets.checks import of_fields
+from tbnets.checks import Integers, of_fields
 from tbnets.losses import miners
 from tbnets.losses.miners import check_as_many, checked_row
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.annotations import Array, Integers
-from tbnets.checks import checked_number, of_fields
+from tbnets.checks import Array, Integers, checked_number, of_fields
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import hinges, miners
 from tbnets.losses.positives import PositiveMasks, positive_masks

@@ -12,8 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Batch, Tensors
-from tbnets.checks import checked_dict, checked_number
+from tbnets.checks import Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import InputError
 from tbnets.losses import replicas
 from tbnets.losses.positives import positive_masks

@@ -6,8 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Batch, Tensors
-from tbnets.checks import checked_dict, checked_number
+from tbnets.checks import Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.layers.heads import LogitScale
 from tbnets.losses.infonce import InfoNCELoss

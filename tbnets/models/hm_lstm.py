@@ -6,8 +6,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array, Batch, Integers, Tensors
-from tbnets.checks import checked_dict, checked_number
+from tbnets.checks import (
+    Array,
+    Batch,
+    Integers,
+    Tensors,
+    checked_dict,
+    checked_number,
+)
 from tbnets.errors import InputError
 from tbnets.losses.hinges import pair_views
 from tbnets.losses.positives import positive_masks

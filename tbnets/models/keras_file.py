@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from tbnets import layers, losses, models
-from tbnets.annotations import Path
+from tbnets.checks import Path
 from tbnets.data.localization import mining  # noqa: F401
 from tbnets.errors import InputError
 from tbnets.features import (  # noqa: F401

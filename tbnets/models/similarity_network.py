@@ -6,8 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.annotations import Array, Batch, Tensors
-from tbnets.checks import checked_dict, checked_number
+from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import check_choice, check_kind
 from tbnets.layers.heads import PairHead
 from tbnets.losses.logistic import (

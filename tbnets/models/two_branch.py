@@ -8,8 +8,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.annotations import Array, Batch, Tensors
-from tbnets.checks import checked_dict, checked_number
+from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.layers.branch import SeededDropout
 from tbnets.layers.configured import parameters_of, repr_of

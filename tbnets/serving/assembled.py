@@ -27,6 +27,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.data.photo_kinds import MAX_PIXELS
+from tbnets.data.store.locks import FolderLock
 from tbnets.errors import (
     FileError,
     InputError,
@@ -34,7 +35,6 @@ from tbnets.errors import (
 )
 from tbnets.features.photo_features import open_photo_features
 from tbnets.files import CheckedFile, new_folder, write_text
-from tbnets.locks import FolderLock
 from tbnets.progress import say
 from tbnets.serving.checksums import (
     ANSWERS,

@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from tbnets.annotations import Path
+from tbnets.checks import Path
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, write_text

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 import tbnets
-from tbnets.annotations import Path
+from tbnets.checks import Path
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import (
     ExistingFileError,

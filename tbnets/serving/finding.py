@@ -11,8 +11,11 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Boxes, Path, Photo, Photos
 from tbnets.checks import (
+    Boxes,
+    Path,
+    Photo,
+    Photos,
     check_finite,
     checked_array,
     checked_number,

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.annotations import Array, Path
-from tbnets.checks import refuse_single, short_repr, short_text
+from tbnets.checks import Array, Path, refuse_single, short_repr, short_text
+from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.manifest import MANIFEST, Shard, write_manifest
 from tbnets.data.store.npy import RowFile
 from tbnets.data.store.shards import open_shards, open_store
@@ -30,7 +30,6 @@ from tbnets.data.store.writer import (
 )
 from tbnets.errors import InputError, check_kind
 from tbnets.files import is_kind
-from tbnets.locks import FolderLock
 from tbnets.serving import search_index
 from tbnets.serving.search_index import (
     EMBEDDED_BY,

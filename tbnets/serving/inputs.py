@@ -9,8 +9,9 @@ every function that is exported goes through it.
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Photos, Strings
 from tbnets.checks import (
+    Photos,
+    Strings,
     as_numbers,
     check_finite,
     checked_number,

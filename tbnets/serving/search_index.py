@@ -22,8 +22,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array, Path
-from tbnets.checks import as_numbers, check_finite, checked_number, short_repr
+from tbnets.checks import (
+    Array,
+    Path,
+    as_numbers,
+    check_finite,
+    checked_number,
+    short_repr,
+)
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.shards import FeatureStore, open_store
 from tbnets.errors import (

@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array, Path, Photos
-from tbnets.checks import as_numbers, check_finite, refuse_single, short_repr
+from tbnets.checks import (
+    Array,
+    Path,
+    Photos,
+    as_numbers,
+    check_finite,
+    refuse_single,
+    short_repr,
+)
 from tbnets.data.images import KINDS, fault_of
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all

@@ -20,8 +20,7 @@ import pathlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from tbnets import startup
-from tbnets.annotations import Path
-from tbnets.checks import per_cent
+from tbnets.checks import Path, per_cent
 from tbnets.errors import (
     InputError,
     MissingFileError,

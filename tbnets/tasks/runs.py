@@ -25,10 +25,10 @@ import os
 import pathlib
 
 from tbnets import tasks
+from tbnets.data.store.locks import FolderLock
 from tbnets.errors import InputError
 from tbnets.features.photo_features import RANDOM
 from tbnets.files import is_partial, write_atomically, write_json
-from tbnets.locks import FolderLock
 from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.records import SETTINGS_FILE

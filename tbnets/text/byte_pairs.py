@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from tbnets.annotations import Strings
+from tbnets.checks import Strings
 from tbnets.errors import InputError
 from tbnets.text.vocabulary import constant_table
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array
-from tbnets.checks import checked_number, of_fields
+from tbnets.checks import Array, checked_number, of_fields
 from tbnets.errors import InputError, check_kind
 from tbnets.text.trees import Tree, kind_of
 from tbnets.text.vocabulary import (

@@ -13,8 +13,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from typing_extensions import Self
 
-from tbnets.annotations import Integers, Path, Strings
-from tbnets.checks import checked_number, short_repr
+from tbnets.checks import Integers, Path, Strings, checked_number, short_repr
 from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.files import CheckedFile, shown, write_text
 

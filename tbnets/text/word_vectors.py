@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from tbnets.annotations import Path
-from tbnets.checks import per_cent, short_repr
+from tbnets.checks import Path, per_cent, short_repr
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, require_file, shown
 from tbnets.progress import progress_bar

@@ -7,8 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.annotations import Array
-from tbnets.checks import check_finite, checked_dict, short_repr
+from tbnets.checks import Array, check_finite, checked_dict, short_repr
 from tbnets.data.batches import (
     EpochBatches,
     Examples,

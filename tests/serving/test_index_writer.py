@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tbnets import files
+from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.npy import RowFile
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.locks import FolderLock
 from tbnets.serving import index_writer as writing
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
@@ -207,7 +207,7 @@ def test_a_change_while_the_shards_are_mapped_is_met(tmp_path, monkeypatch):
 def test_one_process_at_a_time_writes(tmp_path):
     write(tmp_path, "a")
     with open(tmp_path / ".writer", "rb") as other:
-        from tbnets.locks import try_lock
+        from tbnets.files import try_lock
 
         if try_lock(other.fileno()) is None:
             pytest.skip("no locks here")

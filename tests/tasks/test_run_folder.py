@@ -10,7 +10,7 @@ import pytest
 
 from tbnets import tasks
 from tbnets.cli.train import Options, checked_settings
-from tbnets.locks import fcntl, try_lock
+from tbnets.files import fcntl, try_lock
 from tbnets.tasks import parts, runs
 from tbnets.tasks.runs import LOCK, check_run_folder
 from tbnets.training import checkpoints, summary

@@ -7,8 +7,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.annotations import Batch
-from tbnets.checks import checked_dict
+from tbnets.checks import Batch, checked_dict
 from tbnets.losses import hinges, miners, replicas
 from tbnets.losses.distances import similarities
 from tbnets.losses.hinges import View

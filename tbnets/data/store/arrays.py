@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.annotations import Integers, Path
-from tbnets.checks import short_repr
+from tbnets.checks import Integers, Path, short_repr
 from tbnets.data.store.npy import check_numbers
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, shown

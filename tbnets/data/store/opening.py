@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 
-from tbnets.annotations import Path
+from tbnets.checks import Path
 from tbnets.data.store.arrays import (
     Features,
     check_finite,

@@ -23,8 +23,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.annotations import Array
-from tbnets.checks import short_repr
+from tbnets.checks import Array, short_repr
 from tbnets.errors import InputError, MissingFileError, UnreachableError
 from tbnets.extras.hub import presets
 from tbnets.features.caption_encoder import CaptionEncoder

@@ -19,8 +19,7 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from tbnets.annotations import Path
-from tbnets.checks import checked_number, short_repr
+from tbnets.checks import Path, checked_number, short_repr
 from tbnets.errors import InputError, UnreachableError
 from tbnets.extras.server import json_tensors
 from tbnets.serving import export, saved_files, zoo

@@ -14,12 +14,12 @@ import pathlib
 import re
 import shutil
 
+from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.manifest import MANIFEST, read_manifest
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
 from tbnets.features.photo_cache import photo_sums
 from tbnets.files import shown
-from tbnets.locks import FolderLock
 from tbnets.progress import say
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine

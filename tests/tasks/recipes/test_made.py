@@ -9,9 +9,9 @@ import types
 import numpy as np
 import pytest
 
-from tbnets import locks
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
+from tbnets.data.store import locks
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.shards import open_store
 from tbnets.features import extraction

@@ -8,13 +8,15 @@ import sys
 
 import pytest
 
-from tbnets import locks
-from tbnets.locks import FolderLock
+import tbnets
+from tbnets import files
+from tbnets.data.store import locks
+from tbnets.data.store.locks import FolderLock
 
 HOLDER = """
 import os
 import sys
-from tbnets.locks import FolderLock
+from tbnets.data.store.locks import FolderLock
 
 lock = FolderLock.take(".", "lock", "run_dir")
 if sys.argv[1:] and not os.fork():
@@ -29,7 +31,7 @@ os.kill(os.getpid(), 9)
 
 
 def start_holder(folder, *arguments):
-    root = pathlib.Path(locks.__file__).parent.parent
+    root = pathlib.Path(tbnets.__file__).parent.parent
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, *arguments],
         cwd=folder,
@@ -69,10 +71,10 @@ def test_a_process_may_take_its_lock_again_and_let_it_go(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     assert take(f"{tmp_path}/link") is lock
     other = os.open(tmp_path / "lock", os.O_RDONLY)
-    assert locks.try_lock(other) is False
+    assert files.try_lock(other) is False
     del lock
     gc.collect()
-    assert locks.try_lock(other) is True
+    assert files.try_lock(other) is True
     os.close(other)
 
 
@@ -85,9 +87,9 @@ def test_where_there_are_no_locks_nobody_is_kept_out(
 
     process = start_holder(tmp_path)
     if known_to == "no system":
-        monkeypatch.setattr(locks, "fcntl", None)
+        monkeypatch.setattr(files, "fcntl", None)
     else:
-        monkeypatch.setattr(locks.fcntl, "flock", refuse)
+        monkeypatch.setattr(files.fcntl, "flock", refuse)
     assert take(tmp_path)
     process.communicate(b".")
 

@@ -13,35 +13,9 @@ import time
 import weakref
 
 from tbnets.errors import ExistingFileError
-
-try:
-    import fcntl
-except ImportError:  # Not on every system.
-    fcntl = None
+from tbnets.files import try_lock
 
 WAIT_SECONDS = 0.5
-
-
-def try_lock(descriptor):
-    """Locks an open file or folder until it is closed.
-
-    Args:
-        descriptor: of the file or folder; two that were opened one by one
-            exclude each other in one process, too.
-
-    Returns:
-        True where the lock is held now, False where another holds it, None
-        where there are no locks.
-    """
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # The file system has none.
-        return None
-    return True
 
 
 class FolderInUse(ExistingFileError):
