@@ -42,22 +42,19 @@ def optimizer_variables(optimizer):
     return list(variables() if callable(variables) else variables)
 
 
-def _moments(variables, kept):
+def _moments(variables, moments):
     """Returns a function: a variable -> its moments, [] of an unknown one.
 
     A function: Keras would track the variables in a dict a second time.
 
     Args:
         variables: what an optimizer was built for.
-        kept: the optimizer's variables of these, those of the first first;
-            of each variable equally many.
+        moments: the moments of each of them, a list.
     """
-    count = len(kept) // max(1, len(variables))
-    kept, found = [_copies(variable) for variable in kept], {}
-    for i, variable in enumerate(variables):
-        moments = zip(*kept[i * count : (i + 1) * count])
-        for copy, own in zip(_copies(variable), moments):
-            found[copy.ref()] = own
+    found = {}
+    for variable, own in zip(variables, moments):
+        for copy, *copies in zip(*map(_copies, (variable, *own))):
+            found[copy.ref()] = copies
     return lambda variable: found.get(variable.ref(), ())
 
 
@@ -69,6 +66,10 @@ def _copies(variable):
     return strategy.experimental_local_results(variable)
 
 
+ADAM_MOMENTS = {"2": ("m", "v"), "3": ("momentum", "velocity")}
+"""Version of Keras -> how its Adam calls the moments of a variable."""
+
+
 class _Fused:
     """What the optimizers share: an update by moments, if there are any."""
 
@@ -78,9 +79,8 @@ class _Fused:
 
     def build(self, variables: Sequence[Any]) -> None:
         """Creates what an optimizer keeps of `variables`."""
-        super().build(variables)
         if self.moments is None:
-            self.moments = _moments(variables, self._kept(variables))
+            self.moments = _moments(variables, self._create(variables))
 
     def update_step(
         self, gradient: Any, variable: Any, *learning_rate: Any
@@ -123,10 +123,18 @@ class FusedAdam(_Fused, keras.optimizers.Adam):
     ) -> None:
         super().__init__(learning_rate, name=name, **kwargs)
 
-    def _kept(self, variables):
-        """Returns the moments, the last that are created; [] of AMSGrad."""
-        kept = optimizer_variables(self)[-2 * len(variables) :]
-        return [] if self.amsgrad else kept
+    def _create(self, variables):
+        """Returns both moments of each variable; none of AMSGrad."""
+        if self.amsgrad:
+            super(_Fused, self).build(variables)
+            return []
+        # In the place of Adam's own `build`, which has no public list of them.
+        super(keras.optimizers.Adam, self).build(variables)
+        names = ADAM_MOMENTS[keras.__version__[0]]
+        return [
+            [self.add_variable_from_reference(one, name) for name in names]
+            for one in variables
+        ]
 
     def _update(self, moments, dtype, inputs):
         momentum, velocity = moments
@@ -172,9 +180,10 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
     ) -> None:
         super().__init__(learning_rate, momentum, name=name, **kwargs)
 
-    def _kept(self, variables):
-        """Returns the momentum of each; [] where there is none."""
-        return list(self.momentums) if self.momentum else []
+    def _create(self, variables):
+        """Returns the momentum of each variable; none where there is none."""
+        super(_Fused, self).build(variables)
+        return [[one] for one in self.momentums] if self.momentum else []
 
     def _update(self, moments, dtype, inputs):
         (momentum,) = moments
