@@ -38,9 +38,11 @@ GIVEN = (
     *("losses.ranking.LossOutput", "losses.logistic.LogisticOutput"),
     *("losses.logistic.SoftmaxOutput", "losses.positives.PositiveMasks"),
     *("losses.logistic.PairSample", "text.packed_trees.PackedTrees"),
-    "annotations",
+    "checks",
 )
 """What public names return or take without being one."""
+TYPES = ("Array", "Integers", "Batch", "Tensors", "Boxes", "Path", "Strings")
+TYPES += ("Photo", "Photos")
 NAME = re.compile(rf"(?<!\[)`tbnets\.({'|'.join(tbnets.__all__)})`")
 STEMS = [path.stem for path in ROOT.glob("configs/**/*.flags")]
 FLAGFILE = re.compile(
@@ -102,9 +104,10 @@ def api_pages():
             pages[page_of(name)] = f"::: tbnets.{name}\n"
             lines.append(f"- [`{name}`][tbnets.{name}]: {summary(name)}")
         lines.append("")
-    # Most of its names say by themselves what they are.
-    pages[page_of("annotations")] += (
-        "    options: {show_if_no_docstring: true, members_order: source}\n"
+    # Of this module the types of arguments alone, most without a docstring.
+    pages[page_of("checks")] += (
+        f"    options: {{members: [{', '.join(TYPES)}], "
+        "show_if_no_docstring: true, members_order: source}\n"
     )
     return {API: "\n".join(lines), **pages}
 
