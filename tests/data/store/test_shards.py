@@ -1,5 +1,6 @@
+"""Tests of reading feature stores."""
+
 import dataclasses
-import io
 import json
 import shutil
 
@@ -15,6 +16,8 @@ from tbnets.data.store.manifest import (
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
+from tbnets.errors import InputError
+from tests import refusals
 
 EXTRACTION = {"model": "Tiny", "layers": ["conv1"], "crops": 1}
 
@@ -62,9 +65,6 @@ def test_rows_are_found_by_id(tmp_path, dtype):
     assert taken.tolist() == [[5, 6], [1, 2], [3, 4], [5, 6]]
     assert taken.dtype == np.float32
     assert store.take([]).shape == (0, 2)
-    for row in (-1, 3):
-        with pytest.raises(IndexError, match=r"\[0, 3\)"):
-            store.take([row])
     assert store.counts.tolist() == [1, 1, 1]
     assert check_finite(store) == 0
     store.verify()
@@ -98,13 +98,9 @@ def test_chunks_are_the_rows_in_order_as_stored(tmp_path, monkeypatch):
 def test_what_failed_is_kept_and_told(tmp_path):
     store = open_store(write_images(tmp_path / "s"))
     assert store.failed == {"x": "is cut"}
-    with pytest.raises(ValueError) as error:
+    with refusals.of("image_ids") as error:
         store.rows(["a", "x", "z"])
-    message = str(error.value)
-    assert "2 of 3 missing there, first 'x', 'z'" in message
-    assert "1 failed when features were extracted, first 'x': is cut" in message
-    with pytest.raises(ValueError, match="Extract their features too"):
-        store.rows(["z"])
+    assert all(text in str(error.value) for text in ("'x', 'z'", "is cut"))
 
 
 def test_store_where_everything_failed(tmp_path):
@@ -114,7 +110,7 @@ def test_store_where_everything_failed(tmp_path):
     store = open_features(tmp_path / "s")
     assert (len(store), list(store.chunks())) == (0, [])
     assert store.take([]).shape == (0, 2)
-    with pytest.raises(ValueError, match="has no features of any image"):
+    with refusals.of("image_ids"):
         store.rows(["a"])
 
 
@@ -133,10 +129,6 @@ def test_regions_come_with_their_boxes(tmp_path):
     assert boxes.tolist() == [[8, 9, 10, 11]]
     boxes, scores = store.boxes(2)
     assert boxes.tolist() == [[8, 9, 10, 11]] and scores is None
-    with pytest.raises(IndexError, match=r"\[0, 3\)"):
-        store.regions(3)
-    with pytest.raises(ValueError, match="holds regions. Name one of whole im"):
-        store.take([0])
     rows = [(r.start, r.stop) for r, _ in store.chunks()]
     assert rows == [(0, 2), (2, 3)]
     store.verify()
@@ -149,8 +141,6 @@ def test_proposals_have_scores_and_no_features(tmp_path):
     assert boxes.tolist() == [[1, 1, 2, 3]] and scores.tolist() == [0.25]
     boxes, scores = store.boxes(0)
     assert (boxes.shape, scores.shape) == ((0, 4), (0,))
-    with pytest.raises(ValueError, match="which holds boxes alone"):
-        store.regions(0)
     assert list(store.chunks()) == [] and check_finite(store) == 0
     assert not list((tmp_path / "s").glob("0000?.npy"))
     store.verify()
@@ -200,64 +190,51 @@ def test_some_regions_are_taken_in_the_order_asked_for(tmp_path):
         assert (features == store.take_regions(np.arange(first, end))).all()
 
 
-@pytest.mark.parametrize("row", [-1, 5])
-def test_regions_that_are_not_there_are_refused(tmp_path, row):
-    store = open_store(write_scored(tmp_path / "s"))
-    with pytest.raises(IndexError, match=r"`rows` must lie in \[0, 5\)"):
-        store.take_regions([0, row])
-
-
-def test_images_and_boxes_alone_have_no_regions_to_take(tmp_path):
+def test_a_store_of_another_kind_is_refused(tmp_path):
     images = open_store(write_images(tmp_path / "images"))
-    with pytest.raises(ValueError, match="holds whole images"):
-        images.take_regions([0])
-    writer = FeatureWriter(tmp_path / "boxes", EXTRACTION, 0, kind="regions")
-    writer.add_shard(["a"], None, [[0, 0, 1, 1]], [1], [1])
-    writer.finish()
-    with pytest.raises(ValueError, match="holds boxes alone"):
-        open_store(tmp_path / "boxes").take_regions([0])
+    boxes = open_store(write_proposals(tmp_path / "boxes"))
+    regions = open_store(write_regions(tmp_path / "regions"))
+    for read in (
+        images.regions,
+        images.boxes,
+        lambda row: images.take_regions([row]),
+        boxes.regions,
+        lambda row: boxes.take_regions([row]),
+        lambda row: regions.take([row]),
+    ):
+        with refusals.of("path"):
+            read(0)
 
 
-def test_sizes_that_can_not_be_are_refused(tmp_path):
-    path = write_scored(tmp_path / "s")
-    np.save(path / "00001.sizes.npy", np.array([[50, 0]]))
-    with pytest.raises(ValueError, match="00001.sizes.npy.*smallest of 0"):
-        open_store(path)
-    np.save(path / "00001.sizes.npy", np.array([[50, 0, 1]]))
-    with pytest.raises(ValueError, match=r"expected shape \(1, 2\)"):
-        open_store(path)
-
-
-def test_images_have_no_regions(tmp_path):
-    store = open_store(write_images(tmp_path / "s"))
-    with pytest.raises(ValueError, match="holds whole images"):
-        store.regions(0)
-    with pytest.raises(ValueError, match="holds whole images"):
-        store.boxes(0)
-
-
-def header(shape, dtype="<f4"):
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        buffer, {"descr": dtype, "fortran_order": False, "shape": shape}
-    )
-    return buffer.getvalue()
+def test_rows_that_are_not_there_are_refused(tmp_path):
+    images = open_store(write_images(tmp_path / "images"))
+    scored = open_store(write_scored(tmp_path / "scored"))
+    for take, row in (
+        (images.take, 3),
+        (images.take, -1),
+        (scored.take_regions, 5),
+        (scored.take_regions, -1),
+    ):
+        with pytest.raises(IndexError):
+            take([0, row])
+    with pytest.raises(IndexError):
+        scored.regions(3)
 
 
 def test_incomplete_store_is_refused(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
     writer.add_shard(["a", "b"], np.ones((2, 1)))
-    with pytest.raises(ValueError, match="after 2 images. Run the extraction"):
+    with refusals.of("path"):
         open_features(tmp_path / "s")
     store = open_store(tmp_path / "s", incomplete=True)
     assert store.ids == ("a", "b") and not store.complete
 
 
-def test_folder_that_is_no_store(tmp_path):
-    with pytest.raises(FileNotFoundError, match="without manifest.json"):
-        open_features(tmp_path)
-    with pytest.raises(FileNotFoundError, match="must be an existing file"):
-        open_features(tmp_path / "absent")
+def rename_first(manifest, name):
+    shard = manifest["shards"][0]
+    sums = shard["sha256"].items()
+    shard["sha256"] = {key.replace("00000", name): s for key, s in sums}
+    shard["name"] = name
 
 
 def edit(path, change):
@@ -267,76 +244,108 @@ def edit(path, change):
     (path / "manifest.json").write_text(json.dumps(manifest))
 
 
-def rename_first(manifest, name):
-    shard = manifest["shards"][0]
-    shard["sha256"] = {
-        key.replace("00000", name): value
-        for key, value in shard["sha256"].items()
-    }
-    shard["name"] = name
+FINE = [("extraction", {"a": "b"}), ("complete", True)]
 
 
 @pytest.mark.parametrize(
-    "change, message",
+    "value", [None, "other", -1, True, 1.5, ["a"], {"a": "b"}], ids=repr
+)
+def test_manifest_with_any_other_value_is_refused(tmp_path, value):
+    path = write_images(tmp_path / "s")
+    manifest = json.loads((path / "manifest.json").read_text())
+    for holder in (manifest, manifest["shards"][0]):
+        for key, good in holder.items():
+            if (key, value) not in FINE:
+                holder[key] = value
+                (path / "manifest.json").write_text(json.dumps(manifest))
+                with pytest.raises(InputError, match=r"manifest\.json"):
+                    open_features(path)
+                holder[key] = good
+
+
+@pytest.mark.parametrize(
+    "named, change",
     [
-        (lambda m: m.update(format="other"), "expected 'format'.*'other'"),
-        (lambda m: m.pop("dim"), "dim .int.*found .'dim': None"),
-        (lambda m: m.update(more=1), "found .'more': 1."),
-        (lambda m: m.update(dim="2"), "dim .int.*'dim': '2'"),
-        (lambda m: m.update(dim=True), "found .'dim': True"),
-        (lambda m: m.update(dim=-1), "found .'dim': -1"),
-        (lambda m: m.update(dim=0), "'dim' from 1, or 0 for boxes"),
-        (lambda m: m.update(dim=3), r"expected shape \(2, 3\)"),
-        (lambda m: m.update(dtype="object"), "'dtype' float32 or float16"),
-        (lambda m: m.update(dtype="float16"), "dtype float16; found"),
-        (lambda m: m.update(kind="video"), "expected 'kind' images or regions"),
-        (lambda m: m.update(kind="regions"), "'shards.0..sha256': expected"),
-        (lambda m: m.update(complete=1), "complete .bool.*'complete': 1"),
-        (lambda m: m.update(extraction=[]), "found .'extraction': "),
-        (lambda m: m.update(shards={}), "found .'shards': "),
-        (lambda m: m.update(shards=["a"]), "'shards.0.': expected an obj"),
-        (lambda m: m["shards"][0].update(images=1), "'shards.0..rows'"),
-        (lambda m: m["shards"][1].update(rows=9), "'shards.1..rows'"),
-        (
-            lambda m: m["shards"][1].update(rows=2, images=2),
-            "00001.ids.txt:1: expected 2 ids.*found 1",
-        ),
-        (lambda m: m["shards"][0].update(sha256="x"), "'shards.0.': expected"),
-        (
-            lambda m: m["shards"][0]["sha256"].update({"../x": "0"}),
-            "'shards.0..sha256'",
-        ),
-        (
-            lambda m: rename_first(m, "../x"),
-            "plain names inside the folder; found",
-        ),
-        (
-            lambda m: rename_first(m, "/x"),
-            "plain names inside the folder; found",
-        ),
-        (lambda m: rename_first(m, "7"), "7.ids.txt"),
-        (lambda m: m["shards"].append(m["shards"][0]), "each name once"),
-        (lambda m: m.update(failed=[["x", "y"]]), "'failed.0.': expected"),
-        (lambda m: m.update(failed=[{"id": "x"}]), "'failed.0.': expected"),
-        (
-            lambda m: m.update(failed=[{"id": "a", "reason": "r"}]),
-            "in 'failed'; found 'a'",
-        ),
+        ("manifest.json", lambda m: m.update(more=1)),
+        ("manifest.json", lambda m: m.pop("dim")),
+        ("manifest.json", lambda m: m.update(dim=0)),
+        ("manifest.json", lambda m: m.update(kind="regions")),
+        ("manifest.json", lambda m: m["shards"][0]["sha256"].update(x="0")),
+        ("manifest.json", lambda m: rename_first(m, "../x")),
+        ("manifest.json", lambda m: rename_first(m, "/x")),
+        ("manifest.json", lambda m: m["shards"].append(m["shards"][0])),
+        ("manifest.json", lambda m: m["failed"][0].update(id="a")),
+        ("00000.npy", lambda m: m.update(dim=3)),
+        ("00000.npy", lambda m: m.update(dtype="float16")),
+        ("00001.ids.txt", lambda m: m["shards"][1].update(rows=2, images=2)),
+        ("7.ids.txt", lambda m: rename_first(m, "7")),
     ],
 )
-def test_manifest_that_lies_is_refused(tmp_path, change, message):
+def test_manifest_that_lies_is_refused(tmp_path, named, change):
     path = write_images(tmp_path / "s")
     edit(path, change)
-    with pytest.raises((ValueError, OSError), match=message) as error:
+    with pytest.raises((InputError, FileNotFoundError), match=named):
         open_features(path)
-    assert str(path) in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"1"])
-def test_manifest_that_is_none_is_refused(tmp_path, content):
+# File -> (line that is named, content).
+BAD_FILES = {
+    "manifest.json": [
+        (1, b""),
+        (1, b"{"),
+        (None, b"[]"),
+        (1, b"\xff"),
+        (None, b"1"),
+    ],
+    "00000.ids.txt": [
+        (1, b"c\n"),
+        (0, b""),
+        (3, b"c\na\nb\n"),
+        (2, b"c\na"),
+        (2, b"c\n\xff\n"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "name, line, content",
+    [(name, *one) for name, some in BAD_FILES.items() for one in some],
+)
+def test_bad_lines_of_a_store_are_named(tmp_path, name, line, content):
     path = write_images(tmp_path / "s")
-    (path / "manifest.json").write_bytes(content)
-    with pytest.raises(ValueError, match="manifest.json:?[0-9]*: expected"):
+    (path / name).write_bytes(content)
+    with refusals.at(path / name, line):
+        open_features(path)
+
+
+@pytest.mark.parametrize("again", [b"c\nc\n", b"c\nb\n"])
+def test_an_id_that_stands_twice_is_refused(tmp_path, again):
+    path = write_images(tmp_path / "s")
+    (path / "00000.ids.txt").write_bytes(again)
+    with refusals.at(path / "manifest.json"):
+        open_features(path)
+
+
+@pytest.mark.parametrize(
+    "write, name, array",
+    [
+        (write_images, "00000.npy", np.full((2, 2), {}, object)),
+        (write_images, "00000.npy", np.zeros((2, 2))),
+        (write_images, "00000.npy", np.zeros((2, 2), ">f4")),
+        (write_images, "00000.npy", np.zeros((1, 4), np.float32)),
+        (write_images, "00000.npy", np.zeros(4, np.float32)),
+        (write_images, "00000.npy", np.zeros((2, 2), np.float32, "F")),
+        (write_regions, "00000.counts.npy", np.array([1, 0])),
+        (write_regions, "00000.counts.npy", np.array([3, -1])),
+        (write_regions, "00000.counts.npy", np.array([2**62, 2**62])),
+        (write_scored, "00001.sizes.npy", np.array([[50, 0]])),
+        (write_scored, "00001.sizes.npy", np.array([[50, 0, 1]])),
+    ],
+)
+def test_other_arrays_are_refused(tmp_path, write, name, array):
+    path = write(tmp_path / "s")
+    np.save(path / name, array)
+    with pytest.raises(InputError, match=name):
         open_features(path)
 
 
@@ -345,93 +354,17 @@ def test_array_of_another_size_is_refused(tmp_path, end):
     path = write_images(tmp_path / "s") / "00000.npy"
     content = path.read_bytes() + b"more"  # 128 + 2 rows of 8 bytes = 144
     path.write_bytes(content[:end])
-    with pytest.raises(ValueError, match="00000.npy: expected shape") as error:
+    with pytest.raises(InputError, match=r"00000\.npy"):
         open_features(tmp_path / "s")
-    if end > 128:
-        assert f"takes 144 bytes, in a file of {end}." in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "array, message",
-    [
-        (np.asarray([[{}, {}], [1, 2]], object), "dtype object"),
-        (np.zeros((2, 2)), "dtype float64"),
-        (np.zeros((2, 2), ">f4"), "dtype >f4"),
-        (np.zeros((1, 4), np.float32), r"shape \(1, 4\)"),
-        (np.zeros(4, np.float32), r"shape \(4,\)"),
-    ],
+    "name", ["00001.npy", "00000.ids.txt", "manifest.json"]
 )
-def test_other_arrays_are_refused(tmp_path, array, message):
-    path = write_images(tmp_path / "s")
-    np.save(path / "00000.npy", array)
-    with pytest.raises(ValueError, match=f"00000.npy: .*found.*{message}"):
-        open_features(path)
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (header((-2, -2)), r"found the shape \(-2, -2\)"),
-        (header((10**12, 2)), r"found shape \(1000000000000, 2\)"),
-        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff{", "a header of 4294967295 bytes"),
-        (b"\x93NUMPY\x01\x00\x10\x27" + b"-" * 10**4, "a broken header"),
-    ],
-)
-def test_forged_headers_are_refused(tmp_path, content, message):
-    path = write_images(tmp_path / "s")
-    (path / "00000.npy").write_bytes(content)
-    with pytest.raises(ValueError, match=f"00000.npy: expected.*{message}"):
-        open_features(path)
-
-
-def test_header_that_promises_too_much_allocates_nothing(tmp_path):
-    path = write_images(tmp_path / "s")
-    edit(path, lambda m: m.update(dim=10**18))
-    (path / "00000.npy").write_bytes(header((2, 10**18)))
-    with pytest.raises(ValueError, match="takes 8000000000000000128 bytes"):
-        open_features(path)
-
-
-@pytest.mark.parametrize("name", ["00001.npy", "00000.ids.txt"])
 def test_missing_file_is_named(tmp_path, name):
     path = write_images(tmp_path / "s")
     (path / name).unlink()
     with pytest.raises(FileNotFoundError, match=name):
-        open_features(path)
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (b"c\n", ":1: expected 2 ids.*found 1"),
-        (b"", ":0: expected 2 ids.*found 0"),
-        (b"c\na\nb\n", ":3: expected 2 ids.*found 3"),
-        (b"c\na", ":2: expected 2 ids.*the last one cut off"),
-        (b"c\nc\n", "in one shard once.* found 'c'"),
-        (b"c\nb\n", "in one shard once.* found 'b'"),
-        (b"c\n\xff\n", ":2: expected UTF-8"),
-    ],
-)
-def test_ids_that_do_not_fit_are_refused(tmp_path, content, message):
-    path = write_images(tmp_path / "s")
-    (path / "00000.ids.txt").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        open_features(path)
-
-
-@pytest.mark.parametrize("counts", [[1, 0], [3, -1], [2**62, 2**62]])
-def test_counts_that_do_not_sum_up_are_refused(tmp_path, counts):
-    path = write_regions(tmp_path / "s")
-    np.save(path / "00000.counts.npy", np.asarray(counts, np.int64))
-    with pytest.raises(ValueError, match="counts.npy: .*sum up to 2"):
-        open_features(path)
-
-
-def test_array_by_columns_is_refused(tmp_path):
-    path = write_images(tmp_path / "s")
-    array = np.asfortranarray(np.load(path / "00000.npy"))
-    np.save(path / "00000.npy", array)
-    with pytest.raises(ValueError, match="00000.npy: .*column by column"):
         open_features(path)
 
 
@@ -444,29 +377,25 @@ def test_every_flipped_byte_is_noticed(tmp_path):
         content = bytearray((path / name).read_bytes())
         content[-1 - name.endswith("txt")] ^= 8
         (path / name).write_bytes(content)
-        if "counts" in name:  # Noticed earlier: they do not sum up.
-            with pytest.raises(ValueError, match=name):
-                open_features(path)
-            continue
-        store = open_features(path)
-        with pytest.raises(ValueError, match=f"of shard {name[:5]}") as error:
+        with refusals.at(path / name):
+            store = open_features(path)  # Counts do not sum up.
+            assert "counts" not in name
             store.verify()
-        assert str(error.value).startswith(f"{path / name}: expected the sha")
 
 
 def test_rows_that_are_not_finite_are_named(tmp_path):
     path = write_images(tmp_path / "s")
     array = np.asarray([[5, np.nan]], np.float32)
     np.save(path / "00001.npy", array)
-    with pytest.raises(ValueError, match=r"row 2 \(id 'b'\).*nan in column 1"):
+    with pytest.raises(ValueError, match=r"row 2 \(id 'b'\).*column 1"):
         check_finite(open_store(path))
     path = write_regions(tmp_path / "r")
     np.save(path / "00001.npy", np.full((1, 3), np.inf, np.float16))
-    with pytest.raises(ValueError, match="region 0 of id 'c': .*inf in col"):
-        check_finite(open_store(path))
     np.save(path / "00000.npy", np.asarray([[0] * 3, [np.inf] * 3], "f2"))
-    with pytest.raises(ValueError, match="region 1 of id 'a'"):
-        check_finite(open_store(path))
+    problems = []
+    assert check_finite(open_store(path), problems) == 2
+    for problem, place in zip(problems, ("1 of id 'a'", "0 of id 'c'")):
+        assert problem.message.startswith(f"region {place}: ")
 
 
 def test_differences_name_both_sides():
