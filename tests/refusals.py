@@ -1,25 +1,28 @@
 """Checks errors by what they carry: the argument, or the file and the line."""
 
+import contextlib
+
 import pytest
 
 from tbnets.errors import ArgumentError
 from tbnets.files import ProblemError
 
 
+@contextlib.contextmanager
 def of(*arguments):
     """Expects an error whose argument is one of these."""
-    return pytest.raises(
-        ArgumentError, check=lambda error: error.argument in arguments
-    )
+    with pytest.raises(ArgumentError) as error:
+        yield error
+    assert error.value.argument in arguments, error.value
 
 
+@contextlib.contextmanager
 def at(path, line=None):
     """Expects a problem of a file at a line."""
-    place = str(path), line
-    return pytest.raises(
-        ProblemError,
-        check=lambda error: (error.problem.path, error.problem.line) == place,
-    )
+    with pytest.raises(ProblemError) as error:
+        yield error
+    problem = error.value.problem
+    assert (problem.path, problem.line) == (str(path), line), problem
 
 
 def read_past(read):

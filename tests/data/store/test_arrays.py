@@ -1,3 +1,7 @@
+"""Tests of arrays of features and the ids beside them."""
+
+import io
+import re
 import tracemalloc
 
 import numpy as np
@@ -10,6 +14,8 @@ from tbnets.data.store.arrays import (
     ids_file,
     open_array,
 )
+from tbnets.errors import InputError
+from tests import refusals
 
 
 def save(folder, array, ids=None, name="train_ims.npy"):
@@ -52,34 +58,34 @@ def test_without_ids_rows_are_counted(tmp_path):
     features = open_array(save(tmp_path, np.zeros((3, 1))))
     assert features.ids == ("0", "1", "2")
     assert features.rows(["2"]).tolist() == [2]
-    with pytest.raises(ValueError, match="row numbers.*train_ids.txt"):
+    with refusals.of("image_ids"):
         features.rows(["a.jpg"])
 
 
 def test_missing_ids_are_listed_and_counted(tmp_path):
     path = save(tmp_path, np.zeros((1, 1)), ["a.jpg"])
     asked = ["a.jpg", *map(str, range(7))]
-    with pytest.raises(ValueError) as error:
+    with refusals.of("image_ids") as error:
         open_array(path).rows(asked)
-    message = str(error.value)
-    assert "7 of 8 missing" in message and "'0', '1', '2', '3', '4';" in message
-    assert "look like 'a.jpg'" in message and str(path) in message
+    _, expected, received, _ = error.value.fields
+    assert str(path) in expected and "7 of 8" in received
+    assert "'0', '1', '2', '3', '4';" in received
 
 
 def test_take_refuses_rows_outside(tmp_path):
     features = open_array(save(tmp_path, np.zeros((2, 1))))
     assert features.take([]).shape == (0, 1)
     for row in (-1, 2):
-        with pytest.raises(IndexError, match=r"\[0, 2\)"):
+        with pytest.raises(IndexError):
             features.take([row])
 
 
 def test_number_of_ids_must_fit(tmp_path):
     path = save(tmp_path, np.zeros((2, 1)), ["a", "b", "c"])
-    with pytest.raises(ValueError, match=r"_ids.txt:3: .* 2 rows .* found 3"):
+    with refusals.at(ids_file(path), 3):
         open_array(path)
     path = save(tmp_path, np.zeros((2, 1)), ["a", ""])
-    with pytest.raises(ValueError, match="_ids.txt:2: .*empty line"):
+    with refusals.at(ids_file(path), 2):
         open_array(path)
 
 
@@ -96,7 +102,7 @@ def test_repeated_ids_with_other_rows_are_refused(tmp_path, monkeypatch):
     )  # 2 rows a chunk
     array = np.asarray([[1], [2], [1], [3]], np.float64)
     path = save(tmp_path, array, ["a", "b", "a", "b"])
-    with pytest.raises(ValueError, match="rows 1 and 3 of 'b' to differ"):
+    with pytest.raises(ValueError, match="rows 1 and 3 of 'b'"):
         open_array(path)
 
 
@@ -127,39 +133,11 @@ def test_first_equal_rows(monkeypatch, chunk_bytes):
     assert first_equal_rows(one).tolist() == [0]
 
 
-@pytest.mark.parametrize(
-    "array, message",
-    [
-        (np.zeros(3), r"shape \(3,\)"),
-        (np.zeros((2, 36, 4)), r"shape \(2, 36, 4\).*one row"),
-        (np.zeros((0, 4)), r"shape \(0, 4\)"),
-        (np.zeros((2, 2), complex), "dtype complex128"),
-        (np.asarray([["a"]]), "dtype <U1"),
-        (np.asarray([[{"a": 1}]], object), "dtype object"),
-    ],
-)
-def test_other_arrays_are_refused(tmp_path, array, message):
-    with pytest.raises(ValueError, match=message) as error:
-        open_array(save(tmp_path, array))
-    assert str(error.value).startswith(f"{tmp_path / 'train_ims.npy'}: ")
-
-
-def test_truncated_file_is_refused(tmp_path):
-    path = save(tmp_path, np.zeros((4, 4), np.float32))
-    content = path.read_bytes()  # 128 bytes of header, 64 of data
-    for end in (0, 5, 60, 128, 191):
-        path.write_bytes(content[:end])
-        with pytest.raises(ValueError, match="expected an array") as error:
-            open_array(path)
-    assert "takes 192 bytes, in a file of 191" in str(error.value)
-    assert "truncated" in str(error.value)
-
-
-def test_surplus_bytes_are_refused(tmp_path):
-    path = save(tmp_path, np.zeros((4, 4), np.float32))
-    path.write_bytes(path.read_bytes() + b"\0")
-    with pytest.raises(ValueError, match="192 bytes, in a file of 193.*longer"):
-        open_array(path)
+def saved(array):
+    """Returns the content of a `.npy` file."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
 
 
 def forged(text, length=None):
@@ -175,46 +153,50 @@ def header(shape, dtype="<f4"):
     return repr(value).encode()
 
 
-NESTED = b"{'descr': " + b"-" * 9000 + b"1}"
+WHOLE = saved(np.zeros((4, 4), np.float32))  # 128 bytes of header, 64 of data.
 
 
 @pytest.mark.parametrize(
-    "content, message",
+    "content",
     [
-        (forged(header((10**12, 1))), "takes 4000000000081 bytes.*truncated"),
-        (forged(header((10**9, 10**9))), "truncated"),
-        (forged(header((-4, 4))), r"found the shape \(-4, 4\)"),
-        (forged(header((-4, -4))), r"found the shape \(-4, -4\)"),
-        (forged(header((1, 10**30))), "found the shape"),
-        (forged(header((4, 4)), 2**32 - 1), "a header of 4294967295 bytes"),
-        (forged(header((4, 4)), 10_001), "a header of 10001 bytes"),
-        (forged(header((4, 4)), 9000), "a broken header"),
-        (forged(NESTED), "a broken header"),
-        (forged(header("4, 4")), "a broken header"),
-        (forged(header((4, 4), "|V1000000000000")), "a broken header|dtype"),
-        (forged(b"{'descr': ("), "a broken header"),
-        (b"\x93NUMPY\x09\x00" + bytes(80), "the unknown version"),
+        saved(np.zeros(3)),
+        saved(np.zeros((2, 36, 4))),
+        saved(np.zeros((0, 4))),
+        saved(np.zeros((2, 2), complex)),
+        saved(np.asarray([["a"]])),
+        saved(np.asarray([[{"a": 1}]], object)),
+        *(WHOLE[:end] for end in (0, 5, 60, 128, 191)),
+        WHOLE + b"\0",
+        forged(header((10**12, 1))),
+        forged(header((10**9, 10**9))),
+        forged(header((-4, 4))),
+        forged(header((-4, -4))),
+        forged(header((1, 10**30))),
+        *(forged(header((4, 4)), size) for size in (2**32 - 1, 10_001, 9000)),
+        forged(b"{'descr': " + b"-" * 9000 + b"1}"),
+        forged(header("4, 4")),
+        forged(header((4, 4), "|V1000000000000")),
+        forged(b"{'descr': ("),
+        b"\x93NUMPY\x09\x00" + bytes(80),
+        b"\x80\x04}.",
     ],
+    ids=str,
 )
-def test_forged_headers_allocate_nothing(tmp_path, content, message):
+def test_what_is_no_array_is_named_and_allocates_nothing(tmp_path, content):
     (tmp_path / "x.npy").write_bytes(content)
     tracemalloc.start()
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(InputError, match=rf"^{tmp_path / 'x.npy'}: "):
         open_array(tmp_path / "x.npy")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**23
-    assert str(error.value).startswith(f"{tmp_path / 'x.npy'}: expected an")
 
 
-def test_archives_and_pickles_are_refused(tmp_path):
+def test_other_files_are_named(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="expected an array"):
+    with pytest.raises(InputError, match=r"x\.npz"):
         open_array(tmp_path / "x.npz")
-    (tmp_path / "x.npy").write_bytes(b"\x80\x04}.")
-    with pytest.raises(ValueError, match="expected an array"):
-        open_array(tmp_path / "x.npy")
-    with pytest.raises(FileNotFoundError, match="holds x.npy, x.npz"):
+    with pytest.raises(FileNotFoundError, match=r"x\.npz"):
         open_array(tmp_path / "y.npy")
 
 
@@ -231,26 +213,22 @@ def test_rows_that_are_not_finite_are_named(tmp_path, monkeypatch, chunk_bytes):
     array[1, 2] = np.nan
     array[3] = [0, -np.inf, np.nan]
     features = open_array(save(tmp_path, array, "abcd"))
-    with pytest.raises(ValueError, match=r"row 1 \(id 'b'\).*nan in column 2"):
-        check_finite(features)
-    problems = []
-    assert check_finite(features, problems) == 2
-    assert problems[0].path == features.path
-    assert "row 3 (id 'd')" in problems[1].message
-    assert "-inf in column 1" in problems[1].message
+    count, problems = refusals.read_past(
+        lambda problems: check_finite(features, problems)
+    )
+    assert count == 2 and problems[0].path == features.path
+    assert re.match(r"row 1 \(id 'b'\): .* column 2", problems[0].message)
+    assert re.match(r"row 3 \(id 'd'\): .* column 1", problems[1].message)
 
 
 def test_numbers_too_large_for_float32_are_not_finite():
     fine = FeatureArray(("a",), np.asarray([[3e38]]), "x")
     large = FeatureArray(("a",), np.asarray([[4e38]]), "x")
     assert check_finite(fine) == 0
-    with pytest.raises(ValueError, match=r"4e\+38 in column 0"):
+    with pytest.raises(InputError, match="column 0"):
         check_finite(large)
-
-
-def test_integers_are_finite(tmp_path):
-    features = open_array(save(tmp_path, np.ones((2, 2), np.uint8)))
-    assert check_finite(features) == 0
+    whole = FeatureArray(("a",), np.ones((1, 1), np.uint8), "x")
+    assert check_finite(whole) == 0
 
 
 @pytest.mark.real_data

@@ -8,6 +8,7 @@ import pytest
 from tbnets.data.store import joining
 from tbnets.data.store.joining import join, take_share, tell_file
 from tbnets.data.store.writer import FeatureWriter
+from tests import refusals
 from tests.data.store.test_writer import EXTRACTION, IDS, content_of, extract
 
 
@@ -81,33 +82,34 @@ def a_file(folder):
 
 
 @pytest.mark.parametrize(
-    "second, message",
+    "argument, second",
     [
-        (lambda folder: folder / "s1of2", "and .*s1of2, both 1/2. Leave one"),
-        (lambda folder: None, "must be all 2 .* 1, without 2/2. .*--shard=2/2"),
-        (lambda folder: folder / "absent", "absent, which is not there"),
-        (plain, "plain, which tells of no share"),
-        (other, "share.batch_size: nothing in .*s1of2, 4 in .*other"),
-        (incomplete, "must be a complete feature store.*young"),
-        (damaged, "00000.npy: expected the sha256"),
-        (lacking, "files.encoder.npz: .* in .*s1of2, nothing in"),
-        (cut, "must hold 7 photos or texts, .*: 6 in"),
-        (a_file, "trees.jsonl, which is a file beside stores"),
+        ("shares", lambda folder: folder / "s1of2"),
+        ("shares", lambda folder: None),
+        ("shares", lambda folder: folder / "absent"),
+        ("shares", plain),
+        ("shares", other),
+        ("path", incomplete),
+        (None, damaged),
+        ("shares", lacking),
+        ("shares", cut),
+        ("shares", a_file),
     ],
 )
-def test_what_is_not_the_rest_is_refused(two, tmp_path, second, message):
+def test_what_is_not_the_rest_is_refused(two, tmp_path, argument, second):
     first, path = two[0], second(tmp_path)
-    with pytest.raises((ValueError, OSError), match=message):
+    with refusals.of(argument) as error:
         join([first, path] if path else [first], tmp_path / "all")
+    assert (path or first).name in str(error.value)
     assert not (tmp_path / "all").exists()
 
 
 def test_what_is_there_stays(two, tmp_path, monkeypatch):
     before = content_of(two[0])
-    with pytest.raises(ValueError, match="`output` must be new.*s1of2"):
+    with refusals.of("output"):
         join(two, two[0])
     assert content_of(two[0]) == before
-    with pytest.raises(ValueError, match="Received: none"):
+    with refusals.of("shares"):
         join([], tmp_path / "all")
 
     def killed(folder, manifest):
@@ -117,12 +119,6 @@ def test_what_is_there_stays(two, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         join(two, tmp_path / "all")
     assert sorted(os.listdir(tmp_path)) == ["s1of2", "s2of2"]
-
-
-def test_many_absent_shares_are_told_in_part(tmp_path):
-    share = make_share(tmp_path, "1/900")
-    with pytest.raises(ValueError, match="2/900, .*, 6/900 and 894 more. Make"):
-        join([share], tmp_path / "all")
 
 
 def test_files_are_joined_and_checked(tmp_path):
@@ -136,11 +132,51 @@ def test_files_are_joined_and_checked(tmp_path):
     assert join(paths[::-1], tmp_path / "all.jsonl") == 3
     assert (tmp_path / "all.jsonl").read_text() == "a\nb\nc\n"
     paths[1].write_text("b\nd\n")
-    with pytest.raises(ValueError, match="2.jsonl: expected the sha256 that"):
+    with refusals.at(paths[1]):
         join(paths, tmp_path / "again")
-    (tmp_path / "2.jsonl.share.json").unlink()
-    with pytest.raises(ValueError, match="has no .*2.jsonl.share.json"):
-        join(paths, tmp_path / "again")
-    (tmp_path / "2.jsonl.share.json").write_text("[]")
-    with pytest.raises(ValueError, match="tells of no share"):
-        join(paths, tmp_path / "again")
+    for content in (None, "[]"):
+        (tmp_path / "2.jsonl.share.json").unlink(missing_ok=True)
+        if content:
+            (tmp_path / "2.jsonl.share.json").write_text(content)
+        with refusals.of("shares"):
+            join(paths, tmp_path / "again")
+
+
+# How a work is cut.
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 8])
+@pytest.mark.parametrize("step", [1, 2, 5])
+@pytest.mark.parametrize("of", [1, 2, 3, 7])
+def test_shares_follow_each_other_at_multiples_of_the_step(count, step, of):
+    keys, ends = [f"{i}.jpg" for i in range(count)], [0]
+    for number in range(1, of + 1):
+        rows, told = take_share(f"{number}/{of}", keys, step, batch_size=4)
+        assert rows.start == ends[-1] and rows.start % step == 0
+        ends.append(rows.stop)
+        share = told["share"]
+        assert (share["number"], share["of"]) == (number, of)
+        assert share["items"] == count and share["batch_size"] == 4
+    assert ends[-1] >= count and keys[: ends[-1]] == keys
+    sizes = [b - a for a, b in zip(ends, ends[1:])]
+    assert max(sizes) - min(sizes) <= step
+
+
+def test_no_share_is_all():
+    rows, told = take_share("", ["a", "b"], 1, batch_size=4)
+    assert ["a", "b"][rows] == ["a", "b"] and told == {}
+
+
+def test_other_items_or_another_order_are_another_work():
+    def work(*keys):
+        return take_share("1/2", keys)[1]["share"]["items_sha256"]
+
+    assert len({work("a", "b"), work("b", "a"), work("a,", "b")}) == 3
+
+
+@pytest.mark.parametrize(
+    "shard", ["0/2", "3/2", "1", "/", "1/0", "-1/2", "a/b"]
+)
+def test_what_is_no_share_is_told(shard):
+    with refusals.of("shard"):
+        take_share(shard, ["a"])

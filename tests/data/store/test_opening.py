@@ -1,13 +1,17 @@
 """Tests of the way from paths to features that are in order."""
 
 import os
+import pathlib
 
 import numpy as np
 import pytest
 
 from tbnets.data.store import opening, shards
+from tbnets.data.store.arrays import check_finite, ids_file
 from tbnets.data.store.opening import load_features, open_features, read_made_by
 from tbnets.data.store.writer import FeatureWriter
+from tbnets.errors import InputError
+from tests import refusals
 
 
 def write_store(path):
@@ -19,10 +23,9 @@ def write_store(path):
     return path
 
 
-def write_array(path, values):
+def write_array(path, values, ids="ba"):
     np.save(path, np.asarray(values, np.float32))
-    ids = path.with_name(path.name.replace(".npy", "_ids.txt"))
-    ids.write_text("b\na\n")
+    pathlib.Path(ids_file(path)).write_text("".join(f"{i}\n" for i in ids))
     return path
 
 
@@ -79,7 +82,7 @@ def test_opening_checks_nothing(tmp_path, read):
 
 
 def test_missing_images_are_told_before_anything_is_read(tmp_path, read):
-    with pytest.raises(ValueError, match="1 of 2 missing there, first 'c'"):
+    with refusals.of("image_ids"):
         load_features([write_store(tmp_path / "s")], ["a", "c"])
     assert read == []
 
@@ -92,7 +95,7 @@ def test_a_file_that_is_written_again_is_checked_again(tmp_path):
     shard.write_bytes(content[:-1] + b"A")
     os.utime(shard, ns=(0, 0))
     for _ in range(2):  # What failed is not taken for good.
-        with pytest.raises(ValueError, match="00001.npy: .*sha256.*00001"):
+        with refusals.at(shard):
             load_features([path])
     shard.write_bytes(content)
     load_features([path])
@@ -100,5 +103,85 @@ def test_a_file_that_is_written_again_is_checked_again(tmp_path):
     load_features([other])
     write_array(other, [[5], [np.nan]])
     os.utime(other, ns=(0, 0))
-    with pytest.raises(ValueError, match=r"x.npy: row 1 \(id 'a'\)"):
+    with refusals.at(other):
         load_features([other])
+
+
+# Features of several sources side by side.
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two files with the ids b, a, d and a, b, c, and their arrays."""
+    first = np.arange(6.0).reshape(3, 2)
+    second = np.arange(9.0).reshape(3, 3) - 4
+    paths = (
+        write_array(tmp_path / "first_ims.npy", first, "bad"),
+        write_array(tmp_path / "second_ims.npy", second, "abc"),
+    )
+    return paths, first, second
+
+
+def test_features_are_joined_by_id(two):
+    paths, first, second = two
+    features = open_features(*paths)
+    assert features.ids == ("b", "a") and features.dim == 5
+    expected = {"a": [*first[1], *second[0]], "b": [*first[0], *second[1]]}
+    for asked in (["a"], ["a", "b", "a"], []):
+        taken = features.take(features.rows(asked))
+        assert taken.tolist() == [expected[key] for key in asked]
+        assert taken.dtype == np.float32 and taken.shape == (len(asked), 5)
+    assert [part.path for part in features.parts] == list(map(str, paths))
+    assert features.path == f"{paths[0]}, {paths[1]}"
+
+
+def test_features_come_in_chunks(two, monkeypatch):
+    features = open_features(*two[0])
+    for size in (1, 20, 1000):
+        monkeypatch.setattr("tbnets.data.store.arrays.CHUNK_BYTES", size)
+        rows, arrays = zip(*features.chunks())
+        assert rows[-1].stop == 2 and len(rows) == (1 if size == 1000 else 2)
+        np.testing.assert_array_equal(
+            np.concatenate(arrays), features.take([0, 1])
+        )
+
+
+def test_a_missing_id_names_its_file(two):
+    paths, *_ = two
+    features = open_features(*paths)
+    assert features.missing(["a", "c", "d"]) == ["c", "d"]
+    for path, other, key in (paths[::-1] + ("d",), paths + ("c",)):
+        with refusals.of("image_ids") as error:
+            features.rows(["a", key])
+        assert path.name in error.value.fields[1]
+        assert other.name not in str(error.value)
+    with pytest.raises(IndexError):
+        features.take([2])
+
+
+def test_ids_must_be_in_common(two, tmp_path):
+    other = write_array(tmp_path / "other_ims.npy", np.ones((1, 1)), "x")
+    with refusals.of("parts"):
+        open_features(two[0][0], other)
+
+
+def test_features_without_ids_are_not_joined(two, tmp_path):
+    bare = tmp_path / "bare_ims.npy"
+    np.save(bare, np.ones((3, 1)))
+    other = tmp_path / "other.npy"
+    np.save(other, np.ones((3, 1)))
+    for paths in ((bare, other), (two[0][0], bare), (bare, bare)):
+        with pytest.raises(InputError, match=r"bare_ids\.txt"):
+            open_features(*paths)
+    assert open_features(bare).ids == ("0", "1", "2")  # Alone it may be.
+
+
+def test_a_bad_number_names_its_file(two, tmp_path):
+    bad = np.ones((3, 1))
+    bad[1] = np.nan
+    path = write_array(tmp_path / "bad_ims.npy", bad, "cba")
+    with refusals.at(path):
+        check_finite(open_features(two[0][0], path))
+    problems = []
+    check_finite(open_features(two[0][0], path, path), problems)
+    assert len(problems) == 2
