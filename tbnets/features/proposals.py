@@ -208,7 +208,8 @@ def sobel_edges(pixels):
     channel = strength.argmax(axis=2)[..., None]
     both = np.stack([*along, strength])
     x, y, strength = np.take_along_axis(both, channel[None], axis=3)[..., 0]
-    strength /= max(float(strength.max()), 1e-6)
+    # A step of one level in 255 is about 1; rounding leaves 1e-4 at most.
+    strength /= max(float(strength.max()), 1e-2)
     angles = np.arctan2(y, x)
     crest = np.ones(strength.shape, bool)
     rows, columns = np.indices(strength.shape, np.float32)
