@@ -83,7 +83,7 @@ def test_serving_knows_its_ops():
 
 def test_a_piece_that_is_missing_is_named():
     vocabulary, _ = named(["d o"])
-    with pytest.raises(InputError, match="no piece|'dog'"):
+    with pytest.raises(InputError, match="dog"):
         BytePairs(vocabulary, ["do g"], SPECIALS)
 
 

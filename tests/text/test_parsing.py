@@ -4,8 +4,10 @@ import signal
 
 import pytest
 
+from tbnets.errors import InputError
 from tbnets.text import parsing
 from tbnets.text.trees import trees_of
+from tests import refusals
 
 
 class Parser:
@@ -39,7 +41,7 @@ def test_each_caption_is_parsed_once_and_failures_are_told():
     assert found.trees["a dog"] == "(NP a dog)"
     assert found.trees["a red cat"] == "(X (X a) (X (X red) (X cat)))"
     assert found.failures["a red cat"] == "no cats here"
-    assert "stay open" in found.failures["broken"]
+    assert found.failures.keys() == {"a red cat", "broken", ""}
     assert found.trees[""] == "(X -)"
     assert found.num_cached == 0
 
@@ -62,7 +64,7 @@ def die(*_):
 def test_a_process_that_is_killed_ends_the_parsing(monkeypatch):
     monkeypatch.setattr(parsing, "_start", die)
     captions = [f"a dog {number}" for number in range(2 * parsing.CHUNK)]
-    with pytest.raises(ValueError, match="=2, one of which was killed"):
+    with refusals.of("processes"):
         parsing.parse_captions(captions, processes=2)
 
 
@@ -92,7 +94,7 @@ def test_a_killed_run_leaves_half_a_line(tmp_path):
 def test_a_bad_line_of_the_cache_is_named(tmp_path):
     cache = tmp_path / "cache.jsonl"
     cache.write_text('{"parser": 3}\n')
-    with pytest.raises(ValueError, match=r"cache.jsonl:1: expected a JSON"):
+    with refusals.at(cache, 1):
         parsing.parse_captions(["a"], processes=1, cache=cache)
 
 
@@ -107,7 +109,7 @@ def test_a_file_of_trees_reads_back(tmp_path):
     assert fallbacks == [False, True, False, True, True]
     trees = trees_of(path, ["broken", "a dog"])
     assert [tree.bracketed() for tree in trees] == ["(X broken)", "(NP a dog)"]
-    with pytest.raises(ValueError, match="1 of 2 captions, first 'a mouse'"):
+    with pytest.raises(InputError, match="'a mouse'"):
         trees_of(path, ["a mouse", "a dog"])
 
 
@@ -115,25 +117,22 @@ GOOD = {"id": "1", "caption": "a dog", "tree": "(NP a dog)"}
 
 
 @pytest.mark.parametrize(
-    "row, wanted",
+    "row",
     [
-        ("no json", "expected a JSON object; found"),
-        ("[" * 100_000, "expected a JSON object; found"),
-        (json.dumps(GOOD | {"id": 2}), "expected a JSON object with the str"),
-        (json.dumps(GOOD | {"id": "3", "tree": "(NP a"}), "of caption 3"),
-        (json.dumps(GOOD), "each id once, as in line 1; found '1'. Remove"),
-        (
-            json.dumps(GOOD | {"id": "2", "tree": "(NP a (NN dog))"}),
-            "the tree that 'a dog' has before: (NP a dog); found",
-        ),
+        "no json",
+        "[" * 100_000,
+        json.dumps(GOOD | {"id": 2}),
+        json.dumps(GOOD | {"id": "3", "tree": "(NP a"}),
+        json.dumps(GOOD),
+        json.dumps(GOOD | {"id": "2", "tree": "(NP a (NN dog))"}),
     ],
+    ids=lambda row: row[:60],
 )
-def test_bad_rows_are_named(tmp_path, row, wanted):
+def test_bad_rows_are_named(tmp_path, row):
     path = tmp_path / "trees.jsonl"
     path.write_text(f"{json.dumps(GOOD)}\n{row}\n")
-    with pytest.raises(ValueError, match="trees.jsonl:2: expected") as error:
+    with refusals.at(path, 2):
         trees_of(path, ["a dog"])
-    assert wanted in str(error.value)
 
 
 def test_a_caption_may_stand_twice_with_one_tree(tmp_path):
@@ -143,21 +142,17 @@ def test_a_caption_may_stand_twice_with_one_tree(tmp_path):
     assert trees_of(path, ["a dog"])[0].bracketed() == "(NP a dog)"
 
 
-def test_gold_trees_of_endless_words_take_no_time(tmp_path):
-    (tmp_path / "7.txt").write_text("a" * 200_000 + "\n")
-    with pytest.raises(ValueError, match=r"7.txt:1: expected a tree"):
-        trees_of(tmp_path, [""])
-
-
 def test_gold_trees_are_found_by_their_words(tmp_path):
     (tmp_path / "7.txt").write_text(
         "(NP (DT A) (NN ring) (. .))\n(NP (-LRB- -LRB-) (NN star ) )\n"
     )
     trees = trees_of(tmp_path, ["( star", "A ring ."])
     assert [tree.words for tree in trees] == [("(", "star"), ("A", "ring", ".")]
-    with pytest.raises(FileNotFoundError, match="must hold gold trees"):
-        (tmp_path / "none").mkdir()
+    (tmp_path / "none").mkdir()
+    with pytest.raises(FileNotFoundError):
         trees_of(tmp_path / "none", [])
-    (tmp_path / "7.txt").write_text("(NP (DT A)\n")
-    with pytest.raises(ValueError, match=r"7.txt:1: expected a tree"):
-        trees_of(tmp_path, ["A"])
+    # The second one would take an expression for ever.
+    for text, caption in (("(NP (DT A)", "A"), ("a" * 200_000, "")):
+        (tmp_path / "7.txt").write_text(f"{text}\n")
+        with refusals.at(tmp_path / "7.txt", 1):
+            trees_of(tmp_path, [caption])

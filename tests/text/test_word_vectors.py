@@ -1,3 +1,5 @@
+"""Tests of reading files of word vectors."""
+
 import struct
 
 import numpy as np
@@ -5,6 +7,7 @@ import pytest
 
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import coverage, read_word_vectors
+from tests import refusals
 
 WORDS = {"dog": (1.0, 2.0, 3.0), "cat": (4.0, 5.0, 6.0), "A": (7.0, 8.0, 9.0)}
 
@@ -81,82 +84,67 @@ def test_words_with_spaces_are_passed_over(file):
 
 
 NAN = float("nan")
+TWO = struct.pack("<f", 2.0)
+# Line that is named -> contents; None of binary files, which have no lines.
 BAD = {
-    "truncated_binary": (binary()[:-3], r"truncated.*download it again"),
-    "truncated_in_a_word": (
+    None: [
+        binary()[:-3],
         binary({"dog": (1, 2, 3), "c" * 40: (4, 5, 6)})[:-13],
-        r"word 2 of 2.*end of the file",
-    ),
-    "binary_header_of_more": (
-        binary(header=b"99999999999 3\n"),
-        r":1: expected 99999999999 vectors of 3.*at least",
-    ),
-    "binary_header_of_less": (binary(header=b"2 3\n"), "found more after"),
-    "binary_header_of_other_size": (binary(header=b"2 4\n"), "word|more"),
-    "header_too_long": (
-        binary(header=b"9" * 4000 + b" 3\n"),
-        ":2: .*expected num",
-    ),
-    "header_of_zero": (binary(header=b"3 0\n"), ":2: .*expected numbers"),
-    "text_header_of_more": (text(header=b"4 3\n"), "says, 4; found 3"),
-    "text_header_of_other_size": (text(header=b"3 4\n"), ":2: expected.*4"),
-    "shorter_vector": (text() + b"bird 1 2\n", ":4: .*3 numbers.*found 2"),
-    "longer_vector": (text() + b"bird 1 2 3 4\n", ":4: .*3 numbers.*found 4"),
-    "empty_line": (text() + b"\n" + text({"x": (1, 1, 1)}), ":4: expected"),
-    "no_number": (text({"dog": (1, "two", 3)}), ":1: .*'dog'.*two"),
-    "word_twice": (
-        text() + text({"dog": (1, 1, 1)}),
-        ":4: .*at 1; found 'dog'",
-    ),
-    "nan_in_text": (text({"x": (1, 1, 1), "dog": (1, NAN, 3)}), ":2: .*nan"),
-    "nan_in_binary": (binary({"dog": (1, NAN, 3)}), "'dog'.*finite.*nan"),
-    "too_large_for_float32": (text({"dog": (1, 1e99, 3)}), "'dog'.*inf"),
-    "byte_in_a_vector": (
-        binary().replace(struct.pack("<f", 2.0), b"\x00\x00A\x00@", 1),
-        "word 2 of 3: expected no newline.*found b'@",
-    ),
-    "byte_before_a_word": (
+        binary().replace(TWO, b"\x00\x00A\x00@", 1),
         binary().replace(b"cat", b"\ncat", 1),
-        "word 2 of 3: expected a newline",
-    ),
-    "newline_lost": (
         binary().replace(b"\ncat", b"cat", 1),
-        "word 3 of 3: expected no newline",
-    ),
-    "newline_in_a_word": (
         binary({"dog": (1, 2, 3), "c\nt": (4, 5, 6)}, newline=b""),
-        "word 2 of 2: expected no newline.*found b'c",
-    ),
-    "underscore_in_a_number": (
+        b"\x1f\x8b\x08abc",
+        b"PK\x03\x04abc",
+    ],
+    1: [
+        binary({"dog": (1, NAN, 3)}),
+        text(header=b"4 3\n"),
+        binary(header=b"2 4\n"),
+        binary(header=b"2 3\n"),
+        binary(header=b"99999999999 3\n"),
+        text({"dog": (1, "two", 3)}),
         text({"dog": ("1_0", 2, 3)}),
-        ":1: .*'dog'.*'1_0'",
-    ),
-    "empty": (b"", ":1: .*empty"),
-    "gzip": (b"\x1f\x8b\x08abc", "gzip file. Unpack"),
-    "zip": (b"PK\x03\x04abc", "zip file. Unpack"),
-    "one_endless_line": (b"x" * 3_000_000, ":1: expected a word"),
+        text({"dog": (1, 1e99, 3)}),
+        b"",
+        b"x" * 3_000_000,
+    ],
+    2: [
+        binary(header=b"9" * 4000 + b" 3\n"),
+        binary(header=b"3 0\n"),
+        text(header=b"3 4\n"),
+        text({"x": (1, 1, 1), "dog": (1, NAN, 3)}),
+    ],
+    4: [
+        text() + b"bird 1 2\n",
+        text() + b"bird 1 2 3 4\n",
+        text() + b"\n" + text({"x": (1, 1, 1)}),
+        text() + text({"dog": (1, 1, 1)}),
+    ],
 }
+
+
+@pytest.mark.parametrize(
+    "line, content",
+    [(line, content) for line, some in BAD.items() for content in some],
+    ids=lambda value: str(value)[:40],
+)
+def test_bad_files_are_named(file, line, content):
+    path = file(content)
+    with refusals.at(path, line):
+        read_word_vectors(path, ["dog", "cat"])
 
 
 @pytest.mark.parametrize("content", [text()[:-1], text()[:-3]])
 def test_a_last_line_that_may_be_cut_is_told(file, content):
     path = file(content)
-    with pytest.warns(UserWarning, match=r"vectors:3: expected a newline"):
+    with pytest.warns(UserWarning, match="vectors:3: "):
         found = read_word_vectors(path, ["A"])
     assert found.vectors.shape == (1, 3)
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_damaged_files_name_the_place(file, name):
-    content, message = BAD[name]
-    with pytest.raises(ValueError, match=message) as caught:
-        read_word_vectors(file(content), ["dog", "cat", "bird"])
-    assert "\n" not in str(caught.value)
-    assert "vectors" in str(caught.value)
-
-
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match="existing file"):
+    with pytest.raises(FileNotFoundError, match="none"):
         read_word_vectors(tmp_path / "none", ["dog"])
 
 
