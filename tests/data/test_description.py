@@ -1,7 +1,6 @@
 """Tests of the counts of what a data set holds."""
 
 import numpy as np
-import pytest
 
 from tbnets.cli import describe_data
 from tbnets.data.captions import (
@@ -76,10 +75,9 @@ def test_images_in_two_splits_are_a_problem():
     }
     problems = []
     describe_data.check_splits(splits, problems)
-    found = list(map(str, problems))
-    assert len(found) == 2
-    assert "found 2 in 'train' and in 'test': 'y', 'z'." in found[0]
-    assert "found 1 in 'val' and in 'test': 'a'." in found[1]
+    one, other = (problem.message for problem in problems)
+    assert all(name in one for name in ("'train'", "'test'", "'y', 'z'"))
+    assert all(name in other for name in ("'val'", "'test'", "'a'"))
 
 
 def test_every_image_is_decoded(tmp_path):
@@ -95,8 +93,7 @@ def test_every_image_is_decoded(tmp_path):
         str(tmp_path / name) for name in names
     ]
     for name, problem in zip(names, found):
-        assert f"the image of id {name!r} in 'train'" in problem.message
-        assert f"found that it {photo_files.REASONS[name]}" in problem.message
+        assert photo_files.REASONS[name] in problem.message
 
 
 def test_features_are_joined_by_id(tmp_path):
@@ -113,41 +110,13 @@ def test_features_are_joined_by_id(tmp_path):
         "images_failed": 0,
         "rows_not_finite": 1,
     }
-    assert "none for 1: 'y'; the ids of the file" in problems[0].message
-    assert "(id 'x'): expected finite" in problems[1].message
+    assert "'y'" in problems[0].message and "'x'" in problems[1].message
     problems, test = [], make([], [], split="test")
     assert describe_data.describe_features(test, [pattern], problems) == {}
-    assert "has: 'dev'" in str(problems[0])
     path = tmp_path / "dev_ims.npy"
     path.write_bytes(path.read_bytes()[:-1])
     describe_data.describe_features(images, [pattern], problems)
-    problem = problems[1]
-    assert problem.path == str(path) and str(problem).count(str(path)) == 1
-
-
-@pytest.mark.parametrize(
-    "value, cell",
-    [
-        (None, "-"),
-        (12, "12"),
-        (0.0125, "1.25%"),
-        ({"min": 1, "mean": 2.25, "max": 5}, "1/2.2/5"),
-    ],
-)
-def test_table_cells(value, cell):
-    table = describe_data.format_counts({"train": {"some_count": value}})
-    assert table.splitlines()[1].split()[-1] == cell
-
-
-def test_table_is_aligned():
-    table = describe_data.format_counts(
-        {"train": {"images": 6000, "words": 1}, "test": {"images": 5}}
-    )
-    assert table.splitlines() == [
-        "        train  test",
-        "images   6000     5",
-        "words       1     -",
-    ]
+    assert len(problems) == 2 and problems[1].path == str(path)
 
 
 def test_row_numbers_of_two_splits_are_no_common_images(tmp_path):
@@ -192,8 +161,6 @@ def test_counts_of_phrases_are_those_of_the_files(tmp_path):
         "type_people": 2,
         "type_vehicles": 1,
     }
-    lines = describe_data.format_counts({"test": counts}).splitlines()
-    assert lines[3].split() == "no box: not visible 1".split()
 
 
 def test_no_phrases_are_counted_as_none(tmp_path):

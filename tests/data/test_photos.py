@@ -1,10 +1,7 @@
 """Tests of finding photos, and of lists of them."""
 
-import pathlib
-
 import pytest
 
-import tbnets.data
 from tbnets.data.captions import read_captions
 from tbnets.data.photos import (
     find_photos,
@@ -18,7 +15,8 @@ from tbnets.data.photos import (
     sort_files,
 )
 from tbnets.data.splits import NoSuchSplit
-from tests import photo_files
+from tbnets.errors import InputError
+from tests import photo_files, refusals
 
 
 @pytest.fixture
@@ -50,7 +48,7 @@ def test_photos_of_captions_stand_once(folder, splits, expected):
 
 def test_a_folder_without_photos_is_refused(tmp_path):
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(FileNotFoundError, match="has none but notes.txt"):
+    with pytest.raises(FileNotFoundError, match="notes.txt"):
         find_photos(tmp_path)
 
 
@@ -72,28 +70,18 @@ def test_other_files_are_found_and_told(folder):
     found, others = sort_files(photos)
     assert [photos / name for name in found] == list_photos(photos)
     assert [*found][-2:] == ["more/IMG_1.HEIC", "more/c.jpeg"]
-    assert left_out_lines({"a": "is empty"}, others, 9) == [
-        "left out: a, which is empty",
-        "left out: notes.txt, z.mp4, not named as photos are",
-        "3 of 9 files left out",
-    ]
+    lines = left_out_lines({"a": "is empty"}, others, 9)
+    assert "a, which is empty" in lines[0] and "notes.txt, z.mp4" in lines[1]
+    assert lines[2].startswith("3 of 9 ")
     assert left_out_lines({}, [], 5) == []
 
 
 def test_of_many_files_left_out_some_are_named(tmp_path):
     many = [tmp_path / f"{number}\n.txt" for number in range(12)]
     lines = left_out_lines(dict.fromkeys(range(13), "is empty"), many, 50)
-    assert len(lines) == 13
-    assert lines[10] == "left out: 3 more such files"
-    assert lines[11].endswith("9\ufffd.txt and 2 more, not named as photos are")
-    assert lines[12] == "25 of 50 files left out"
-
-
-def test_the_data_room_reads_no_flags():
-    modules = sorted(pathlib.Path(tbnets.data.__file__).parent.glob("*.py"))
-    assert len(modules) > 5
-    for path in modules:
-        assert "absl" not in path.read_text(), path
+    assert len(lines) == 13 and lines[10].startswith("left out: 3 more")
+    assert "9\ufffd.txt and 2 more" in lines[11]
+    assert lines[12].startswith("25 of 50 ")
 
 
 FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png", " lead.jpg"]
@@ -114,9 +102,6 @@ FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png", " lead.jpg"]
 )
 def test_a_name_that_is_meant_to_be_a_file(name, file):
     assert likely_name(name, FILES) == file
-
-
-def test_a_name_of_no_file():
     assert likely_name("cat.jpg", FILES) is None
 
 
@@ -153,9 +138,7 @@ def test_a_line_that_is_an_id_names_no_other_photo(tmp_path):
 def test_a_line_that_may_mean_two_photos_is_refused(tmp_path, line):
     path = tmp_path / "list.txt"
     path.write_text(f"2\n{line}\n")
-    with pytest.raises(
-        ValueError, match="list.txt:2: .*'red/1.jpg' and 'blue/1_0a.jpg'"
-    ):
+    with refusals.at(path, 2):
         listed_rows(["red/1.jpg", "blue/1_0a.jpg", "2.jpg"], path)
 
 
@@ -163,7 +146,7 @@ def test_a_list_of_other_photos_is_refused(tmp_path):
     path = tmp_path / "list.txt"
     path.write_text("12\n123\n1\n")
     ids = ["12x_0ab.jpg", "1234.jpg"]
-    with pytest.raises(ValueError, match="list.txt: expected ids of the 2 ph"):
+    with refusals.at(path):
         listed_rows(ids, path)
 
 
@@ -187,12 +170,8 @@ def test_lists_take_the_place_of_splits(tmp_path, captions):
     assert read_listed("table", captions, lists, "dev").image_ids == ("b",)
     with pytest.raises(NoSuchSplit, match="'train', 'validation'"):
         read_listed("table", captions, lists, "test")
-
-
-def test_lists_that_would_all_be_the_same_are_refused(tmp_path, captions):
-    (tmp_path / "all.txt").write_text("a\n")
-    with pytest.raises(ValueError, match="must hold {split}"):
-        read_listed("table", captions, tmp_path / "all.txt", "train")
+    with pytest.raises(InputError, match="{split}"):
+        read_listed("table", captions, tmp_path / "train.txt", "train")
 
 
 @pytest.mark.real_data

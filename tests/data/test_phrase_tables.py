@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tbnets.data.phrases import read_phrases
+from tbnets.errors import InputError
+from tests import refusals
 from tests.data.test_phrases import images_named
 
 
@@ -40,12 +42,12 @@ def test_rows_of_three_columns_are_enough(write):
     assert found.phrase_to_chain.tolist() == [0, 0, 1, 2]
     assert found.types == ((),) * 4 and found.left_out == {}
     assert found.image_sizes.tolist() == [[0, 0], [0, 0]]
-    with pytest.raises(ValueError, match="for 'a.jpg', one of 2. Give"):
+    with pytest.raises(InputError, match="'a.jpg'"):
         found.fractions()
     photos = found.in_photos([[50, 50], [60, 40]])
     assert photos.boxes.tolist() == found.boxes.tolist()
     assert photos.fractions()[0].tolist() == [1 / 50, 2 / 50, 30 / 50, 40 / 50]
-    with pytest.raises(ValueError, match=r"'b/2.jpg#0#0' in an image of .60"):
+    with pytest.raises(InputError, match="'b/2.jpg#0#0'"):
         found.in_photos([[50, 50], [60, 39]])
 
 
@@ -79,45 +81,46 @@ def test_rows_with_captions_types_chains_and_sizes(write):
 
 
 @pytest.mark.parametrize(
-    "bad, message",
+    "bad",
     [
-        (row(box=(30, 2, 1, 40)), "expected a box .* x_min < x_max"),
-        (row(box=(1, 2, 1, 40)), "expected a box"),
-        (row(box=(-1, 2, 3, 40)), "expected a box"),
-        (row(box=(1, 2, 3)), r"expected a box.*found \[1, 2, 3\]"),
-        (row(box=(1, 2, 3, "4")), "expected a box"),
-        (row(box=(1, 2, 3, True)), "expected a box"),
-        (row(box=(1, 2, 3, float("nan"))), "expected a box"),
-        (row(box=(1, 2, 3, float("inf"))), "expected a box"),
-        (row(width=29, height=90), "inside of 29 x 90; found"),
-        (row(width=90), "expected 'width' and 'height' in whole pixels"),
-        (row(width=90, height=1.5), "expected 'width' and 'height' in whole"),
-        (row(width=2**64, height=2**64), "expected .width. and .height. in wh"),
-        (row(width=90, height=90), "expected all rows .* one size, .0, 0"),
-        (row(phrase=" "), "expected the words of a phrase"),
-        (row(phrase=7), "expected a caption"),
-        (
-            row(caption="a blue ball"),
-            "words of the caption 'a blue ball'; f",
+        *(
+            row(box=box)
+            for box in (
+                (30, 2, 1, 40),
+                (1, 2, 1, 40),
+                (-1, 2, 3, 40),
+                (1, 2, 3),
+                (1, 2, 3, "4"),
+                (1, 2, 3, True),
+                (1, 2, 3, float("nan")),
+                (1, 2, 3, float("inf")),
+            )
         ),
-        (row(image="../a.jpg"), "relative to"),
-        (row(image=3), "not a string"),
-        (row(type=3), "expected one word, or a list of words, as 'type'"),
-        (row(type="a b"), "expected one word"),
-        (row(chain=[1]), "expected a name or a number as 'chain'"),
-        ({"image": "a.jpg", "phrase": "x"}, "with 'image', 'phrase' and 'box'"),
-        ("{", "expected a JSON object"),
+        row(width=29, height=90),
+        row(width=90),
+        row(width=90, height=1.5),
+        row(width=2**64, height=2**64),
+        row(width=90, height=90),  # Other rows of the photo have none.
+        row(phrase=" "),
+        row(phrase=7),
+        row(caption="a blue ball"),
+        row(image="../a.jpg"),
+        row(image=3),
+        row(type=3),
+        row(type="a b"),
+        row(chain=[1]),
+        {"image": "a.jpg", "phrase": "x"},
+        "{",
     ],
+    ids=str,
 )
-def test_bad_rows_are_named_by_line_or_left_out(write, bad, message):
+def test_bad_rows_are_named_by_line_or_left_out(write, bad):
     path = write(row(), bad, row(phrase="x"))
-    with pytest.raises(ValueError, match=message) as error:
-        read_phrases(path)
-    assert str(error.value).startswith(f"{path}:2: ")
-    problems = []
-    found = read_phrases(path, problems=problems)
+    found, [problem] = refusals.read_past(
+        lambda problems: read_phrases(path, problems=problems)
+    )
+    assert (problem.path, problem.line) == (str(path), 2)
     assert found.phrases == ("a red ball", "x")
-    assert [problem.line for problem in problems] == [2]
 
 
 def test_photos_are_found_however_their_path_is_written(write):
@@ -128,5 +131,6 @@ def test_photos_are_found_however_their_path_is_written(write):
 
 
 def test_a_table_without_rows_is_refused(write):
-    with pytest.raises(ValueError, match="expected rows of image, phrase, box"):
-        read_phrases(write())
+    path = write()
+    with refusals.at(path):
+        read_phrases(path)
