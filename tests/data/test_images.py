@@ -51,41 +51,40 @@ def test_decode_image_resize_literal():
     )
 
 
-def test_decode_image_without_resize_returns_the_pixels():
-    pixels = PIXELS[:40, :40]
-    image = decode_image(encode(pixels=pixels), 40)
-    np.testing.assert_array_equal(image, pixels)
-
-
-@pytest.mark.parametrize("format", ["PNG", "JPEG"])
-def test_decode_image_repeats_grey(format):
-    image = decode_image(encode("L", format), 8)
-    assert image.shape == (8, 8, 3)
-    np.testing.assert_array_equal(image[..., 0], image[..., 2])
-
-
-@pytest.mark.parametrize("mode", ["RGBA", "P", "LA", "1"])
-def test_decode_image_png_modes(mode):
-    image = decode_image(encode(mode), 8)
-    assert image.shape == (8, 8, 3)
-    assert float(tf.reduce_max(image)) <= 255.0
-
-
-def test_decode_image_drops_alpha():
-    alpha = PIL.Image.fromarray(PIXELS.astype(np.uint8))
-    alpha.putalpha(0)
-    buffer = io.BytesIO()
-    alpha.save(buffer, "PNG")
-    np.testing.assert_array_equal(
-        decode_image(buffer.getvalue(), 8), decode_image(encode(), 8)
-    )
-
-
 def test_decode_image_agrees_with_pillow():
     photo = PIL.Image.fromarray(PIXELS.astype(np.uint8))
     expected = np.asarray(photo.resize((16, 16), PIL.Image.BILINEAR))
     image = decode_image(encode(), 16)
     np.testing.assert_allclose(image, expected.astype(float), atol=1.0)
+
+
+@pytest.mark.parametrize(
+    "mode, format",
+    [
+        *((mode, "JPEG") for mode in ("RGB", "L", "CMYK")),
+        *((mode, "PNG") for mode in ("RGB", "L", "LA", "P", "RGBA", "1")),
+    ],
+)
+def test_photos_of_every_mode_are_what_pillow_reads(tmp_path, mode, format):
+    path = tmp_path / "photo"
+    path.write_bytes(encode(mode, format, smooth_pixels(60, 40)))
+    found = read_photo(path)
+    assert found.shape == (40, 60, 3) and found.dtype == np.uint8
+    np.testing.assert_array_equal(found, decode_photo(path.read_bytes()))
+    with PIL.Image.open(path) as photo:
+        by_pillow = np.asarray(photo.convert("RGB"), int)
+    assert np.abs(found - by_pillow).mean() < (6 if mode == "CMYK" else 2)
+    square = decode_image(path.read_bytes(), 40)  # Only the width shrinks.
+    assert square.shape == (40, 40, 3) and float(tf.reduce_max(square)) <= 255
+
+
+def test_an_alpha_channel_is_dropped():
+    clear = PIL.Image.fromarray(PIXELS.astype(np.uint8))
+    clear.putalpha(0)
+    buffer = io.BytesIO()
+    clear.save(buffer, "PNG")
+    found = decode_image(buffer.getvalue(), 8)
+    np.testing.assert_array_equal(found, decode_image(encode(), 8))
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -95,20 +94,6 @@ def test_decode_images_batch(count):
     assert batch.shape == (count, 8, 8, 3)
     for image in batch:
         np.testing.assert_array_equal(image, decode_image(content[0], 8))
-
-
-def test_decode_image_is_the_same_in_dataset_map_and_graph():
-    content = encode(format="JPEG")
-    eager = decode_image(content, 8)
-    dataset = tf.data.Dataset.from_tensors(content)
-    mapped = dataset.map(lambda one: decode_image(one, 8))
-    assert mapped.element_spec.shape == (8, 8, 3)
-    np.testing.assert_array_equal(next(iter(mapped)), eager)
-    signature = [tf.TensorSpec([None], tf.string)]
-    graph = tf.function(
-        lambda batch: decode_images(batch, 8), input_signature=signature
-    )
-    np.testing.assert_array_equal(graph(tf.constant([content]))[0], eager)
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +129,9 @@ def test_files_are_judged_alike_on_the_host_and_in_the_graph(folder):
             assert fault_of(path) == found[name]
             assert fault_of(read_content(path)) == found[name]
     assert found.pop(photo_files.FOLDER) == "is no file"
+    # In their order, and no further than they are asked for.
+    assert list(faults(paths * 5)) == 5 * [*found.values(), "is no file"]
+    assert next(faults([folder / "empty.jpg"] * 50)) == "is empty"
     photos = [name for name, reason in found.items() if reason is None]
     assert sorted(photos) == photo_files.PHOTOS
     photo_files.assert_all_left_out(
@@ -151,93 +139,17 @@ def test_files_are_judged_alike_on_the_host_and_in_the_graph(folder):
     )
 
 
-@pytest.mark.parametrize("name", photo_files.REASONS)
-def test_read_photo_names_the_broken_file(folder, name):
-    with pytest.raises(BrokenImageError) as caught:
-        read_photo(folder / name)
-    assert caught.value.path == folder / name
-    assert caught.value.reason.startswith(photo_files.REASONS[name])
-    assert f"{folder / name}', which {caught.value.reason}." in str(
-        caught.value
-    )
-    assert "{{" not in str(caught.value) and "[Op:" not in str(caught.value)
-
-
-def test_sizes_of_photos_are_read_from_their_heads(folder):
+def test_sizes_of_photos_are_read_from_their_heads(folder, tmp_path):
     names = ["good.jpg", "alpha.png"]
     shapes = [read_photo(folder / name).shape[1::-1] for name in names]
     found = read_photo_sizes(folder / name for name in names)
     assert found.tolist() == [list(shape) for shape in shapes]
     assert read_photo_sizes([]).shape == (0, 2)
-    for name in ("empty.jpg", "none.jpg"):
-        with pytest.raises(BrokenImageError) as caught:
-            read_photo_sizes([folder / name])
-        assert caught.value.path == folder / name
-
-
-def png_head(width, height):
-    """Returns the content of a PNG up to its sides."""
-    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
-    return head + struct.pack(">II", width, height)
-
-
-@pytest.mark.parametrize(
-    "content, reason",
-    [
-        (png_head(0, 20), "has no pixels, or is cut"),
-        (png_head(30, 20)[:20], "has no pixels, or is cut"),
-        (png_head(30, 20)[:16], "has no pixels, or is cut"),
-        (
-            png_head(9000, 9000),
-            "has 9000 x 9000 pixels, more than 80000000",
-        ),
-        (b"\xff\xd8\xff\xe0", "does not decode: Invalid JPEG data, size 4"),
-        (b"GIF89a", "is no whole GIF file"),
-        (b"%PDF-1.4", "is a PDF file: convert it"),
-        (b"text", "is of another kind"),
-    ],
-)
-def test_sizes_of_what_is_no_photo_are_refused(tmp_path, content, reason):
-    path = tmp_path / "a.jpg"
-    path.write_bytes(content)
-    with pytest.raises(BrokenImageError) as caught:
-        read_photo_sizes([path])
-    assert caught.value.reason == reason
-
-
-def test_sizes_stand_behind_comments_of_any_length(tmp_path):
-    buffer = io.BytesIO()
-    PIL.Image.new("RGB", (30, 20)).save(buffer, "JPEG")
-    content = buffer.getvalue()
+    # The head may stand behind comments of any length.
+    content = (folder / "good.jpg").read_bytes()
     comments = 5 * (b"\xff\xfe\xff\xff" + bytes(65533))
-    path = tmp_path / "a.jpg"
-    path.write_bytes(content[:2] + comments + content[2:])
-    assert read_photo_sizes([path]).tolist() == [[30, 20]]
-
-
-def test_faults_of_many_files_keep_their_order(folder):
-    names = ["good.jpg", "empty.jpg", "alpha.png"] * 20
-    found = list(faults(folder / name for name in names))
-    assert found == [None, "is empty", None] * 20
-    assert list(faults([])) == []
-
-
-def test_faults_are_looked_for_no_further_than_asked(folder):
-    found = faults([folder / "empty.jpg"] * 50)
-    assert next(found) == "is empty"
-    found.close()
-
-
-@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-def test_read_photo_is_decode_photo_of_the_file(folder, mode):
-    name = {"RGB": "good.jpg", "L": "grey.jpg", "CMYK": "cmyk.jpg"}[mode]
-    found = read_photo(folder / name)
-    assert found.shape == (30, 40, 3) and found.dtype == np.uint8
-    expected = decode_photo((folder / name).read_bytes())
-    np.testing.assert_array_equal(found, expected)
-    with PIL.Image.open(folder / name) as photo:
-        by_pillow = np.asarray(photo.convert("RGB"), int)
-    assert np.abs(found - by_pillow).mean() < 6
+    (tmp_path / "a.jpg").write_bytes(content[:2] + comments + content[2:])
+    assert read_photo_sizes([tmp_path / "a.jpg"]).tolist() == [[40, 30]]
 
 
 def huge_png(width=20_000, height=20_000):
@@ -281,6 +193,45 @@ def peak_memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def with_png_sides(width, height):
+    """Returns a PNG whose head tells other sides."""
+    sides = struct.pack(">II", width, height)
+    return encode()[:16] + sides + encode()[24:]
+
+
+CUT = [
+    encode(format=format)[:size]
+    for format in ("PNG", "JPEG")
+    for size in range(3, 30, 3)
+]
+OTHERS = [
+    b"",
+    b"no photo at all",
+    b"GIF89a",
+    b"%PDF-1.4",
+    encode()[:8],
+    encode()[:8] + b"\x00\x00\x00\x01tEXt." + encode()[8:],
+    with_png_sides(0, 20),
+    with_png_sides(9000, 9000),
+    with_png_sides(2**32 - 1, 2**32 - 1),
+    with_png_sides(2**31, 1),
+]
+
+
+@pytest.mark.parametrize("content", [*OTHERS, *CUT, *HUGE.values()], ids=len)
+def test_what_is_no_photo_is_named(tmp_path, content):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(content)
+    reads = [read_photo]
+    if content not in CUT:  # Of which the sides may be there.
+        reads.append(lambda path: read_photo_sizes([path]))
+    for read in reads:
+        with pytest.raises(BrokenImageError) as caught:
+            read(path)
+        assert caught.value.path == path
+        assert caught.value.reason == fault_of(content)
+
+
 @pytest.fixture(
     params=["eager", "batch in a graph", "Dataset.map"], scope="module"
 )
@@ -309,12 +260,25 @@ def test_a_huge_photo_is_refused_before_it_is_decoded(kind, decode_one):
     decode_one(encode())
     before = peak_memory()
     with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"at most 80000000 pixels; .*width and height:\] \[20000 20000\]",
+        tf.errors.InvalidArgumentError, match=r"\[20000 20000\]"
     ):
         decode_one(HUGE[kind])
     # 400 million pixels of three bytes are 1.2 GB.
     assert peak_memory() - before < 200e6
+
+
+OTHER_KINDS = [
+    encode("P", "GIF"),
+    *(encode(format=f) for f in ("BMP", "WEBP", "TIFF")),
+]
+
+
+def test_every_mode_decodes_alike_and_refuses_other_files(decode_one):
+    content = encode(format="JPEG")
+    np.testing.assert_array_equal(decode_one(content), decode_image(content, 8))
+    for other in (*OTHERS, *CUT, *OTHER_KINDS):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode_one(other)
 
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG"])
@@ -326,11 +290,16 @@ def test_as_many_pixels_as_are_allowed_are_decoded(format, monkeypatch):
         decode_image(encode(format=format), 8)
 
 
-def smooth(width, height, **options):
-    """Returns a JPEG file of slow waves, which any scale shows alike."""
+def smooth_pixels(width, height):
+    """Returns slow waves, which any scale shows alike."""
     x, y = np.arange(width) / width, np.arange(height)[:, None] / height
     waves = [np.sin(5 * x + 3 * y + phase) for phase in (0, 1, 2)]
-    pixels = 127 + 100 * np.stack(waves, axis=2)
+    return 127 + 100 * np.stack(waves, axis=2)
+
+
+def smooth(width, height, **options):
+    """Returns a JPEG file of slow waves."""
+    pixels = smooth_pixels(width, height)
     return encode(format="JPEG", pixels=pixels, quality=95, **options)
 
 
@@ -364,57 +333,3 @@ def test_a_large_png_and_a_turned_jpeg():
     exif[0x0112] = 6  # Turned by a quarter.
     content = smooth(130, 200, exif=exif)
     assert decode_photo(content, 8).shape == (65, 100, 3)
-
-
-@pytest.mark.parametrize("sides", [(2**32 - 1, 2**32 - 1), (2**31, 1)])
-def test_sides_beyond_31_bits_are_refused(sides):
-    content = encode()
-    content = content[:16] + struct.pack(">II", *sides) + content[24:]
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{sides[0]}"):
-        decode_image(content, 8)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"no photo at all",
-        encode("P", "GIF"),
-        encode(format="BMP"),
-        encode(format="WEBP"),
-        encode(format="TIFF"),
-        encode()[:8],
-        encode()[:8] + b"\x00\x00\x00\x01tEXt." + encode()[8:],
-    ],
-    ids="empty text gif bmp webp tiff start late_head".split(),
-)
-def test_other_kinds_of_files_are_refused(content, decode_one):
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=rf"JPEG or PNG file; .*so many bytes:\] \[{len(content)}\]",
-    ):
-        decode_one(content)
-
-
-@pytest.mark.parametrize("size", range(3, 30, 3))
-@pytest.mark.parametrize("format", ["PNG", "JPEG"])
-def test_a_cut_head_is_an_error_of_the_argument(format, size):
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        decode_image(encode(format=format)[:size], 8)
-
-
-def test_read_photo_tells_the_size_of_one_too_large(tmp_path):
-    path = tmp_path / "photo.png"
-    path.write_bytes(HUGE["png"])
-    for read in (read_photo, lambda path: read_photo_sizes([path])):
-        with pytest.raises(ValueError, match="has 20000 x 20000 pixels, more"):
-            read(path)
-
-
-@pytest.mark.real_data
-def test_read_photo_real_photo(data_root):
-    path = sorted((data_root / "flickr8k" / "images").glob("*.jpg"))[0]
-    with PIL.Image.open(path) as photo:
-        expected = np.asarray(photo, np.float32)
-    # JPEG decoders may differ by rounding.
-    assert np.abs(read_photo(path) - expected).mean() < 1.0

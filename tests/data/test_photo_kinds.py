@@ -19,6 +19,7 @@ from tbnets.data.images import (
     read_photo,
     read_photo_sizes,
 )
+from tests import refusals
 
 PIXELS = (np.arange(12 * 20 * 3) * 37 % 256).astype(np.uint8).reshape(12, 20, 3)
 PICTURE = PIL.Image.fromarray(PIXELS)
@@ -46,7 +47,7 @@ def test_a_webp_too_short_for_its_size_is_not_decoded(monkeypatch):
     assert fault_of(bytes(content)) is None
     content[26:30] = (8000).to_bytes(2, "little") * 2  # Its width and height.
     monkeypatch.setattr(PIL.ImageOps, "exif_transpose", None)  # Would decode.
-    assert fault_of(bytes(content)) == "is no whole WebP file"
+    assert "WebP" in fault_of(bytes(content))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "I", "L"])
@@ -142,7 +143,7 @@ def test_photos_of_all_sorts_are_decoded_side_by_side(tmp_path):
         np.testing.assert_array_equal(decode_images(some, 12), wanted)
     np.testing.assert_array_equal(read_photo(tf.constant(PIXELS)), PIXELS)
     for one in (PIXELS, GREY, PICTURE, "a.bmp"):
-        with pytest.raises(ValueError, match="`image_bytes` must be a list"):
+        with refusals.of("image_bytes"):
             decode_images(one, 12)
 
 
@@ -157,8 +158,8 @@ def test_photos_of_all_sorts_are_decoded_side_by_side(tmp_path):
     ],
     ids="float row none two stack".split(),
 )
-def test_arrays_that_are_no_photo_are_told_what_is_one(pixels):
-    with pytest.raises(ValueError, match=r"`photo` must be uint8 \[height, .*"):
+def test_arrays_that_are_no_photo_are_refused(pixels):
+    with refusals.of("photo"):
         read_content(pixels)
 
 
@@ -178,43 +179,37 @@ def test_jpeg_and_png_files_pass_untouched():
 
 
 @pytest.mark.parametrize(
-    "content, reason",
+    "content",
     [
-        (encoded("BMP")[:300], "does not decode: image file is truncated"),
-        (encoded("TIFF")[:300], "does not decode: image file is truncated"),
-        (encoded("GIF", "P")[:20], "is no whole GIF file"),
-        (encoded("WEBP")[:60], "is no whole WebP file"),
-        (b"BM, a text", "is no whole BMP file"),
-        (
-            file_of(PIL.Image.fromarray(np.float32(GREY)), "TIFF"),
-            "has pixels of floating point, of an unknown range",
-        ),
+        encoded("BMP")[:300],
+        encoded("TIFF")[:300],
+        encoded("GIF", "P")[:20],
+        encoded("WEBP")[:60],
+        b"BM, a text",
+        # Of an unknown range.
+        file_of(PIL.Image.fromarray(np.float32(GREY)), "TIFF"),
     ],
     ids="bmp tiff gif webp text float".split(),
 )
-def test_what_is_damaged_is_told(content, reason):
-    assert fault_of(content).startswith(reason)
+def test_what_is_damaged_is_told(content):
+    assert fault_of(content)
+    with pytest.raises(BrokenImageError):
+        read_photo(content)
 
 
 def test_what_needs_another_package_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     told = fault_of(b"\0\0\0\x18ftypheic" + bytes(40))
-    assert told == "is a HEIF file: convert it, or pip install pillow-heif"
-    video = b"\0\0\0\x18ftypisom" + bytes(40)
-    assert fault_of(video) == "is of another kind"
+    assert "pip install pillow-heif" in told
+    assert "HEIF" not in fault_of(b"\0\0\0\x18ftypisom" + bytes(40))
 
 
 def test_a_photo_too_large_is_refused_before_it_is_decoded(monkeypatch):
     bomb = bytearray(encoded("BMP"))
-    bomb[18:26] = np.array([30_000, 30_000], "<i4").tobytes()
-    assert fault_of(bytes(bomb)) == "has more than 80000000 pixels"
-    bomb[18:26] = np.array([9_000, 9_000], "<i4").tobytes()
-    told = "has 9000 x 9000 pixels, more than 80000000"
-    assert fault_of(bytes(bomb)) == told
+    for side in (30_000, 9_000):
+        bomb[18:26] = np.array([side, side], "<i4").tobytes()
+        assert "more than 80000000" in fault_of(bytes(bomb))
     monkeypatch.setattr(photo_kinds, "MAX_PIXELS", 12 * 20 - 1)
-    told = "path='Image', which has 20 x 12 pixels, more than"
-    with pytest.raises(BrokenImageError, match=told):
-        read_content(PICTURE)
-    told = r"path='uint8\[12, 20, 3\]', which has 20 x 12 pixels, more than"
-    with pytest.raises(BrokenImageError, match=told):
-        read_photo(PIXELS)
+    for picture in (PICTURE, PIXELS):
+        with pytest.raises(BrokenImageError, match="20 x 12 pixels"):
+            read_content(picture)
