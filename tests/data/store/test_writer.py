@@ -102,20 +102,14 @@ def test_the_same_extraction_gives_the_same_bytes(tmp_path):
     before = content_of(tmp_path / "a")
     assert before == content_of(tmp_path / "b")
     extract(tmp_path / "a")  # Nothing is left to do.
+    writer = FeatureWriter(tmp_path / "a", EXTRACTION, 3)
+    assert writer.done == set(IDS) - set(BROKEN)
+    assert writer.failed == BROKEN
     assert before == content_of(tmp_path / "a")
     store = open_features(tmp_path / "a")
     rows = store.take(store.rows(["6.jpg", "0.jpg"]))
     assert rows.tolist() == [[6, 0.5, -1], [0, 0.5, -1]]
     assert store.failed == BROKEN
-
-
-def test_opening_a_store_to_write_changes_nothing(tmp_path):
-    extract(tmp_path / "s")
-    before = content_of(tmp_path / "s")
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
-    assert writer.done == set(IDS) - set(BROKEN)
-    assert writer.failed == BROKEN
-    assert content_of(tmp_path / "s") == before
 
 
 def test_what_failed_may_be_stored_later(tmp_path):
@@ -224,9 +218,10 @@ def test_bad_ids_are_refused(tmp_path, bad):
 def test_ids_keep_every_other_character(tmp_path):
     ids = [" a ", "b\u2028c", "é\t", "x/y.jpg", "日本", "\x0b"]
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    writer.add_shard(ids, np.ones((6, 1)))
+    writer.add_shard(iter(ids), np.ones((6, 1)), failed=iter([("c", "cut")]))
     writer.finish()
     assert open_features(tmp_path / "s").ids == tuple(ids)
+    assert writer.failed == {"c": "cut"}
 
 
 ROWS = np.ones((2, 3), np.float32)
@@ -361,9 +356,3 @@ def test_two_writers_at_once_are_noticed(tmp_path):
         other.finish()
     one.finish()
     open_features(tmp_path / "s").verify()
-
-
-def test_ids_are_read_once_from_an_iterator(tmp_path):
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    writer.add_shard(iter(["a", "b"]), [[1], [2]], failed=iter([("c", "cut")]))
-    assert writer.done == {"a", "b"} and writer.failed == {"c": "cut"}
