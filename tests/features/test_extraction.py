@@ -1,68 +1,244 @@
-"""Tests of the extraction of features into a store."""
+"""Tests of extractions into stores: of photos, of regions and of proposals."""
 
-import hashlib
 import threading
 import types
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from tbnets import files
+from tbnets.data.images import read_photo
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
+from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.features.photo_features import PhotoFeatures
+from tbnets.features.proposals import Proposer
+from tbnets.features.regions import AveragedFeatures
+from tests import refusals
+from tests.features.test_averaged_regions import two_depths
 from tests.features.test_photo_features import photo
 from tests.features.tiny_cnn import tiny_cnn
 
-COUNT = 11
+COUNT = 7
+
+
+class WholePhotos:
+    """Extracts the features of photos."""
+
+    def __init__(self):
+        self.features = PhotoFeatures(tiny_cnn(), ["full_network"])
+
+    def writer(self, path):
+        made_by = self.features.description()
+        return FeatureWriter(path, made_by, self.features.dim)
+
+    def extract(self, photos, writer, **options):
+        options = {"batch_size": 2, **options}
+        return extraction.extract_photos(
+            photos, self.features, writer, **options
+        )
+
+    def assert_row(self, store, row, path):
+        expected = self.features([path.read_bytes()])
+        np.testing.assert_allclose(
+            store.take([row]), expected, rtol=1e-4, atol=1e-6
+        )
+
+
+class Regions:
+    """Extracts the features of up to two boxes a photo."""
+
+    def __init__(self):
+        self.extractor = AveragedFeatures(two_depths(), ["last", "early"])
+
+    def writer(self, path):
+        made_by, dim = self.extractor.description(), self.extractor.dim
+        return FeatureWriter(path, made_by, dim, "float16", "regions")
+
+    def extract(self, photos, writer, proposals=None, **options):
+        proposals = proposals or write_boxes(
+            photos[0][1].parent / "boxes", photos
+        )
+        return extraction.extract_regions(
+            photos, proposals, self.extractor, writer, **options
+        )
+
+    def assert_row(self, store, row, path):
+        boxes = boxes_of(path)
+        features, stored = store.regions(row)
+        expected = self.extractor(read_photo(path), boxes).astype("float16")
+        np.testing.assert_array_equal(features, expected)
+        np.testing.assert_array_equal(stored, boxes)
+        assert store.boxes(row)[1].tolist() == [0.5, 1.5][: len(boxes)]
+        assert store.sizes[row].tolist() == size_of(path)
+
+
+class Proposals:
+    """Writes what is proposed for photos."""
+
+    def __init__(self):
+        pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
+        self.proposer = Proposer(limit=9)
+
+    def writer(self, path):
+        made_by = self.proposer.description()
+        return FeatureWriter(path, made_by, 0, kind="regions")
+
+    def extract(self, photos, writer, **options):
+        options = {"workers": 2, **options}
+        return extraction.propose_photos(
+            photos, self.proposer, writer, **options
+        )
+
+    def assert_row(self, store, row, path):
+        for found, expected in zip(
+            store.boxes(row), self.proposer(read_photo(path)), strict=True
+        ):
+            np.testing.assert_array_equal(found, expected)
+        assert store.sizes[row].tolist() == size_of(path)
+
+
+def boxes_of(path):
+    """Returns no box, one or two for a photo."""
+    boxes = [[0, 0, 20, 20], [3, 4, 10, 9]]
+    return np.reshape(boxes[: int(path.stem) % 3], (-1, 4))
+
+
+def size_of(path):
+    return [20 + int(path.stem), 30]
+
+
+def write_boxes(path, photos, higher=0, has_sizes=True, failed=None):
+    """Writes the boxes of photos; a store that is there stays."""
+    writer = FeatureWriter(path, {"by": "hand"}, 0, kind="regions")
+    for key, file in photos:
+        if key not in writer.done and key not in (failed or {}):
+            boxes, (width, height) = boxes_of(file), size_of(file)
+            sizes = [(width, height + higher)] if has_sizes else None
+            scores = np.arange(len(boxes)) + 0.5
+            given = [len(boxes)], scores
+            writer.add_shard([key], None, boxes, *given, sizes=sizes)
+    writer.add_shard([], None, failed=failed or {})
+    writer.finish()
+    return open_store(path)
+
+
+@pytest.fixture(scope="module", params=[WholePhotos, Regions, Proposals])
+def work(request):
+    return request.param()
 
 
 @pytest.fixture(scope="module")
-def features():
-    return PhotoFeatures(tiny_cnn(), ["full_network"])
+def regions():
+    return Regions()
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return WholePhotos()
 
 
 @pytest.fixture
 def photos(tmp_path):
-    folder = tmp_path / "photos"
-    folder.mkdir()
+    """Writes photos of some sizes, the last one of another kind."""
+    (tmp_path / "photos").mkdir()
     found = []
     for i in range(COUNT):
-        path = folder / f"{i}.jpg"
-        path.write_bytes(photo(i, size=(20 + i, 30)))
+        path = tmp_path / "photos" / f"{i}.jpg"
+        path.write_bytes(photo(i, size=(30, 20 + i)))
         found.append((f"photo {i}", path))
+    with PIL.Image.open(path) as last:
+        last.save(path, "BMP")
     return found
 
 
-def run(photos, features, path, **options):
-    writer = FeatureWriter(path, features.description(), features.dim)
-    failures = extraction.extract_photos(
-        photos, features, writer, batch_size=3, shard_images=4, **options
-    )
+def run(work, photos, path, **options):
+    """Extracts photos, three a shard; returns those that failed."""
+    writer = work.writer(path)
+    failures = work.extract(photos, writer, shard_images=3, **options)
     writer.finish()
     return failures
 
 
 def content_of(folder):
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.iterdir())
-    }
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_rows_are_the_features_of_the_photos(tmp_path, photos, features):
-    told = []
-    failures = run(photos, features, tmp_path / "s", progress=told.append)
-    assert failures == [] and sum(told) == COUNT
-    store = open_store(tmp_path / "s")
+def assert_rows(work, store, photos):
+    """Asserts that a store has what photos give, in their order."""
     assert store.ids == tuple(key for key, _ in photos)
-    expected = features([path.read_bytes() for _, path in photos])
-    np.testing.assert_allclose(
-        store.take(range(COUNT)), expected, rtol=1e-4, atol=1e-6
-    )
-    # Shards of 4, 4 and 3.
-    assert [shard.images for shard in store.manifest.shards] == [4, 4, 3]
+    for row, (_, path) in enumerate(photos):
+        work.assert_row(store, row, path)
+
+
+def test_rows_are_those_of_the_photos(work, photos, tmp_path):
+    told = []
+    assert run(work, photos[:4], tmp_path / "s") == []
+    assert run(work, photos, tmp_path / "s", progress=told.append) == []
+    assert sum(told) == COUNT - 4  # Nothing is extracted twice.
+    before = content_of(tmp_path / "s")
+    run(work, photos, tmp_path / "s", progress=told.append)
+    assert sum(told) == COUNT - 4 and content_of(tmp_path / "s") == before
+    store = open_store(tmp_path / "s")
+    assert_rows(work, store, photos)
+    assert [shard.images for shard in store.manifest.shards] == [3, 1, 3]
+    assert run(work, [photos[0]], tmp_path / "one") == []
+
+
+def test_broken_photos_are_told_and_the_rest_goes_on(work, photos, tmp_path):
+    mended = photos[1][1].read_bytes()
+    photos[1][1].write_bytes(mended[:-700])
+    for _, path in photos[3:6]:  # A whole shard.
+        path.write_bytes(b"no photo")
+    photos[4][1].unlink()
+    told, broken = [], [photos[i] for i in (1, 3, 4, 5)]
+    failures = run(work, photos, tmp_path / "s", progress=told.append)
+    assert sum(told) == COUNT
+    assert [path for path, _ in failures] == [path for _, path in broken]
+    store = open_store(tmp_path / "s")
+    assert store.failed == {
+        key: why for (key, _), (_, why) in zip(broken, failures)
+    }
+    good = [one for one in photos if one not in broken]
+    assert_rows(work, store, good)
+    photos[1][1].write_bytes(mended)
+    assert len(run(work, photos, tmp_path / "s")) == 3
+    store = open_store(tmp_path / "s")
+    assert_rows(work, store, [*good, photos[1]])
+    assert len(store.failed) == 3
+
+
+class Killed(BaseException):
+    """Nothing in between may catch it."""
+
+
+def test_killed_at_any_write_goes_on_to_the_same_bytes(
+    work, tmp_path, photos, monkeypatch
+):
+    photos[1][1].write_bytes(b"no photo")
+    writes, stop_at, write = 0, -1, files.write_atomically
+
+    def counted(path, function):
+        nonlocal writes
+        writes += 1
+        if writes == stop_at:
+            raise Killed
+        write(path, function)
+
+    run(work, photos, tmp_path / "none")  # Boxes are written.
+    monkeypatch.setattr(files, "write_atomically", counted)
+    run(work, photos, tmp_path / "straight")
+    # A few of the writes: files of shards and manifests.
+    for stop in range(2, writes, max(3, writes // 4)):
+        writes, stop_at = 0, stop
+        with pytest.raises(Killed):
+            run(work, photos, tmp_path / str(stop))
+        stop_at = -1
+        run(work, photos, tmp_path / str(stop))
+        straight = content_of(tmp_path / "straight")
+        assert content_of(tmp_path / str(stop)) == straight
 
 
 @pytest.mark.parametrize(
@@ -70,7 +246,7 @@ def test_rows_are_the_features_of_the_photos(tmp_path, photos, features):
     [(True, "one", 2), (True, "ten", 1), (False, "one", 1)],
 )
 def test_how_many_passes_are_at_work_at_once(
-    monkeypatch, tmp_path, photos, features, cpus_alone, crops, most
+    monkeypatch, tmp_path, photos, whole, cpus_alone, crops, most
 ):
     monkeypatch.setattr(extraction, "no_accelerator", lambda: cpus_alone)
     at_work, second, told = [], threading.Event(), []
@@ -80,101 +256,70 @@ def test_how_many_passes_are_at_work_at_once(
         told.append(len(at_work))
         second.set() if len(told) > 1 else second.wait(10 if most > 1 else 0.3)
         at_work.pop()
-        return features.compiled_forward(batch)
+        return whole.features.compiled_forward(batch)
 
-    spied = types.SimpleNamespace(
-        description=features.description,
-        dim=features.dim,
-        decode=features.decode,
+    spied = WholePhotos()
+    spied.features = types.SimpleNamespace(
+        description=whole.features.description,
+        dim=whole.features.dim,
+        decode=whole.features.decode,
         crops=crops,
         compiled_forward=forward,
     )
-    run(photos, spied, tmp_path / "spied")
-    run(photos, features, tmp_path / "plain")
+    run(spied, photos, tmp_path / "spied")
+    run(whole, photos, tmp_path / "plain")
     assert max(told) == most
     assert content_of(tmp_path / "spied") == content_of(tmp_path / "plain")
 
 
-def test_broken_photos_are_told_and_the_rest_goes_on(
-    tmp_path, photos, features
-):
-    photos[2][1].write_bytes(photos[2][1].read_bytes()[:-700])
-    photos[5][1].write_bytes(b"no photo")
-    photos[9][1].unlink()
-    failures = run(photos, features, tmp_path / "s")
-    assert [path for path, _ in failures] == [photos[i][1] for i in (2, 5, 9)]
-    reasons = [reason for _, reason in failures]
-    assert reasons[0].startswith("does not decode: ")
-    assert reasons[1:] == ["is of another kind", "is not there"]
-    store = open_store(tmp_path / "s")
-    assert len(store) == COUNT - 3
-    assert set(store.failed) == {"photo 2", "photo 5", "photo 9"}
-    kept = [path for i, (_, path) in enumerate(photos) if i not in (2, 5, 9)]
-    np.testing.assert_allclose(
-        store.take(range(COUNT - 3)),
-        features([path.read_bytes() for path in kept]),
-        rtol=1e-4,
-        atol=1e-6,
-    )
+def test_any_number_of_workers_proposes_the_same(photos, tmp_path):
+    cv2 = pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
+    work = Proposals()
+    before, threads = cv2.getNumThreads(), threading.active_count()
+    for workers in (1, 4):
+        run(work, photos, tmp_path / str(workers), workers=workers)
+        assert cv2.getNumThreads() == before
+        assert threading.active_count() == threads
+    assert content_of(tmp_path / "1") == content_of(tmp_path / "4")
+    assert run(work, [], tmp_path / "none") == []
+    assert len(open_store(tmp_path / "none")) == 0
 
 
-def test_a_shard_of_broken_photos_alone(tmp_path, photos, features):
-    for _, path in photos[4:8]:
-        path.write_bytes(b"")
-    assert len(run(photos, features, tmp_path / "s")) == 4
-    assert len(open_store(tmp_path / "s")) == COUNT - 4
+def test_photo_of_another_size_is_named(photos, regions, tmp_path):
+    proposals = write_boxes(tmp_path / "boxes", photos, higher=1)
+    with refusals.of("proposals") as error:
+        run(regions, photos, tmp_path / "s", proposals=proposals)
+    assert "'photo 0'" in error.value.fields[2]
+    unknown = write_boxes(tmp_path / "unknown", photos, has_sizes=False)
+    assert run(regions, photos, tmp_path / "s", proposals=unknown) == []
 
 
-def test_mended_photos_are_added(tmp_path, photos, features):
-    content = photos[2][1].read_bytes()
-    photos[2][1].write_bytes(content[:-700])
-    run(photos, features, tmp_path / "s")
-    photos[2][1].write_bytes(content)
-    assert run(photos, features, tmp_path / "s") == []
-    store = open_store(tmp_path / "s")
-    assert store.failed == {} and len(store) == COUNT
-    assert store.ids[-1] == "photo 2"
-
-
-def test_nothing_is_extracted_twice(tmp_path, photos, features):
-    run(photos[:6], features, tmp_path / "s")
+def test_photos_without_proposals_are_noted(photos, regions, tmp_path):
+    failed = {key: "was empty" for key, _ in photos[4:5]}
+    proposals = write_boxes(tmp_path / "boxes", photos[:5], failed=failed)
     told = []
-    run(photos, features, tmp_path / "s", progress=told.append)
-    assert sum(told) == COUNT - 6
-    before = content_of(tmp_path / "s")
-    run(photos, features, tmp_path / "s", progress=told.append)
-    assert sum(told) == COUNT - 6
-    assert content_of(tmp_path / "s") == before
+    failures = run(
+        regions,
+        photos,
+        tmp_path / "s",
+        proposals=proposals,
+        progress=told.append,
+    )
+    assert sum(told) == COUNT
+    assert [path for path, _ in failures] == [path for _, path in photos[4:]]
+    assert ["was empty" in why for _, why in failures] == [True, False, False]
+    store = open_store(tmp_path / "s")
+    assert_rows(regions, store, photos[:4])
+    # Who reads the features of such a photo is told why there are none.
+    with pytest.raises(InputError, match="'photo 5': has no proposals"):
+        store.rows(["photo 5"])
+    # Once there are proposals, the same extraction goes on.
+    assert run(regions, photos, tmp_path / "s") == []
+    assert_rows(regions, open_store(tmp_path / "s"), photos)
 
 
-class Killed(BaseException):
-    """Nothing in between may catch it."""
-
-
-def test_killed_at_any_write_goes_on_to_the_same_bytes(
-    tmp_path, photos, features, monkeypatch
-):
-    photos[1][1].write_bytes(b"no photo")
-    straight = tmp_path / "straight"
-    writes = 0
-    write = files.write_atomically
-
-    def counted(path, function):
-        nonlocal writes
-        writes += 1
-        if writes == stop_at:
-            raise Killed
-        write(path, function)
-
-    monkeypatch.setattr(files, "write_atomically", counted)
-    stop_at = -1
-    run(photos, features, straight)
-    # A few of the writes: files of shards and manifests.
-    for i, stop in enumerate(range(2, writes, max(3, writes // 4))):
-        stopped = tmp_path / f"stopped {i}"
-        writes, stop_at = 0, stop
-        with pytest.raises(Killed):
-            run(photos, features, stopped)
-        stop_at = -1
-        run(photos, features, stopped)
-        assert content_of(stopped) == content_of(straight)
+def test_proposals_of_other_photos_are_refused(photos, regions, tmp_path):
+    proposals = write_boxes(tmp_path / "boxes", photos)
+    others = [(f"photos/{key}", path) for key, path in photos]
+    with refusals.of("image_ids"):
+        run(regions, others, tmp_path / "s", proposals=proposals)

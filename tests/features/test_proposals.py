@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import os
-import threading
 
 import numpy as np
 import PIL.Image
@@ -14,10 +13,8 @@ from tbnets.data import entities  # noqa: E402
 from tbnets.data.images import read_photo  # noqa: E402
 from tbnets.data.scenes.dataset import ensure_scenes  # noqa: E402
 from tbnets.data.scenes.layout import SceneSettings  # noqa: E402
-from tbnets.data.store.opening import open_features  # noqa: E402
-from tbnets.data.store.writer import FeatureWriter  # noqa: E402
 from tbnets.evaluation import boxes as box_math  # noqa: E402
-from tbnets.features import extraction, proposals  # noqa: E402
+from tbnets.features import proposals  # noqa: E402
 from tbnets.features.proposals import Proposer  # noqa: E402
 from tests import refusals  # noqa: E402
 
@@ -187,9 +184,6 @@ def test_proposals_for_photos_with_nothing_in_them(method, shape):
     assert boxes.shape == (len(scores), 4) and len(scores) <= 1
 
 
-# The store.
-
-
 @pytest.mark.parametrize(
     "argument, settings",
     [
@@ -213,102 +207,6 @@ def test_proposer_refuses_what_is_no_photo(shape):
     pixels = np.zeros(shape or (4, 4, 3), np.uint8 if shape else np.float32)
     with refusals.of("pixels"):
         Proposer()(pixels)
-
-
-@pytest.fixture
-def photos(tmp_path):
-    """Seven photos, of which one is cut off and one is not there."""
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    listed = []
-    for number in range(7):
-        path = folder / f"{number}.png"
-        if number != 4:
-            PIL.Image.fromarray(noise(32, 48, number)).save(path)
-        listed.append((path.name, path))
-    cut = folder / "2.png"
-    cut.write_bytes(cut.read_bytes()[:300])
-    return listed
-
-
-def propose(photos, path, **options):
-    proposer = Proposer(limit=9)
-    writer = FeatureWriter(path, proposer.description(), 0, kind="regions")
-    options = {"workers": 2, "shard_images": 3, **options}
-    failures = extraction.propose_photos(photos, proposer, writer, **options)
-    writer.finish()
-    return failures
-
-
-def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_propose_photos_writes_boxes_in_order_and_notes_failures(
-    photos, tmp_path
-):
-    done = []
-    failures = propose(photos, tmp_path / "store", progress=done.append)
-    assert sum(done) == 7
-    assert [path.name for path, _ in failures] == ["2.png", "4.png"]
-    assert failures[1][1] == "is not there"
-    store = open_features(tmp_path / "store")
-    store.verify()
-    good = [photo for photo in photos if photo[0] not in ("2.png", "4.png")]
-    assert list(store.ids) == [key for key, _ in good]
-    assert set(store.failed) == {"2.png", "4.png"}
-    for row, (_, path) in enumerate(good):
-        boxes, scores = store.boxes(row)
-        expected = Proposer(limit=9)(read_photo(path))
-        np.testing.assert_array_equal(boxes, expected[0])
-        np.testing.assert_array_equal(scores, expected[1])
-    assert store.extraction["method"] == "edge_boxes"
-    assert store.extraction["opencv"] == cv2.__version__
-    assert store.extraction["limit"] == 9
-
-
-def test_propose_photos_of_any_number_of_workers_is_the_same(photos, tmp_path):
-    before, threads = cv2.getNumThreads(), threading.active_count()
-    for workers in (1, 4):
-        propose(photos, tmp_path / str(workers), workers=workers)
-        assert cv2.getNumThreads() == before
-        assert threading.active_count() == threads
-    assert content(tmp_path / "1") == content(tmp_path / "4")
-    assert propose([], tmp_path / "none") == []
-    assert len(open_features(tmp_path / "none")) == 0
-
-
-def test_propose_photos_stopped_anywhere_goes_on_to_the_same_bytes(
-    photos, tmp_path
-):
-    propose(photos, tmp_path / "whole")
-
-    class Stopped(Exception):
-        pass
-
-    for place in range(1, 8):
-        folder = tmp_path / str(place)
-        seen = []
-
-        def stop(_, place=place, seen=seen):
-            seen.append(1)
-            if len(seen) == place:
-                raise Stopped
-
-        with pytest.raises(Stopped):
-            propose(photos, folder, progress=stop)
-        propose(photos, folder)
-        assert content(folder) == content(tmp_path / "whole"), place
-
-
-def test_propose_photos_again_tries_only_the_failed(photos, tmp_path):
-    propose(photos, tmp_path / "store")
-    PIL.Image.fromarray(noise(32, 48)).save(photos[4][1])
-    done = []
-    failures = propose(photos, tmp_path / "store", progress=done.append)
-    assert sum(done) == 2 and [p.name for p, _ in failures] == ["2.png"]
-    store = open_features(tmp_path / "store")
-    assert len(store) == 6 and set(store.failed) == {"2.png"}
 
 
 # Data.
