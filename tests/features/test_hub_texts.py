@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import types
 
 import keras
 import numpy as np
@@ -130,7 +131,7 @@ def test_a_store_keeps_which_preset_made_it_and_not_where_that_lies(
     # Another one by its name: weights, words.
     shutil.rmtree(folder)
     shutil.copytree(hub_presets["siglip"], folder)
-    with pytest.raises(InputError, match="must be the one that made"):
+    with pytest.raises(InputError, match=str(folder)):
         caption_features.load_encoder(store).transform(["a"])
 
 
@@ -144,12 +145,10 @@ def test_captions_are_cut_where_they_are_told_to(opened):
 
 
 def test_what_reads_more_than_texts_is_refused():
-    import types
-
     inputs = {"token_ids": keras.Input((None,), name="token_ids")}
     inputs["speakers"] = keras.Input((None,), name="speakers")
     backbone = types.SimpleNamespace(input=inputs, output=None)
-    with pytest.raises(InputError, match="which reads speakers too"):
+    with pytest.raises(InputError, match="speakers"):
         texts.text_network(backbone)
 
 
@@ -170,7 +169,7 @@ def test_a_reader_of_texts_makes_nothing_of_what_prepares_images(
     with keras.saving.custom_object_scope({kind: mark}):
         texts.HubTokenizer(preset)
         assert not made
-        with pytest.raises(InputError, match="classes of Keras Hub alone"):
+        with pytest.raises(InputError, match=kind):
             assert preset.image_converter is None
 
 

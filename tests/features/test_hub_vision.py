@@ -11,7 +11,7 @@ from tbnets.features.photo_features import (
     open_photo_features,
 )
 from tbnets.features.regions import make_region_extractor
-from tests import tiny_hub
+from tests import refusals, tiny_hub
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +97,7 @@ def test_other_layers_are_averaged_over_positions(hub_presets, files):
     tokens = backbone.vision_encoder.embedding(pixels)
     found = features(files)[:, -16:]
     np.testing.assert_allclose(found, np.mean(tokens, axis=1), atol=1e-5)
-    with pytest.raises(
-        InputError, match="one of .*encoder_block_0, vision_lay"
-    ):
+    with refusals.of("layers"):
         PhotoFeatures(cnn, ["vision_encoder_block_1"])
     levels = build_named_cnn(f"hub:{hub_presets['resnet']}", None)
     assert PhotoFeatures(levels, ["P2", "P3"]).dim == 64 + 6
@@ -117,7 +115,7 @@ def test_another_size_is_one_that_the_backbone_can(hub_presets, files):
         told = each.description()
         again = open_photo_features(told, f"hub:{hub_presets[kind]}")
         assert again.description() == told
-    with pytest.raises(InputError, match="must be 16, as positions"):
+    with pytest.raises(InputError, match="24"):
         build_named_cnn(f"hub:{hub_presets['clip']}", None, 24)
 
 
@@ -146,7 +144,7 @@ def test_regions_are_cut_out_or_averaged_where_there_are_maps(
     found = averaged(photos[0], boxes)
     assert found.shape == (2, 6 + 64 + 5) and np.isfinite(found).all()
     for cnn, kind in ((clip, "roi_average"), (clip, "roi_pool")):
-        with pytest.raises(InputError, match="Change --layers|Choose another"):
+        with pytest.raises(InputError):
             make_region_extractor(cnn, kind)
 
 
@@ -154,12 +152,14 @@ def test_what_a_preset_can_not_is_refused(hub_presets):
     name = f"hub:{hub_presets['resnet']}"
     cnn = build_named_cnn(name, "random")
     assert cnn.image_size == tiny_hub.SIDE
-    with pytest.raises(InputError, match="full_network, which is of networks"):
+    with pytest.raises(InputError, match="full_network"):
         PhotoFeatures(cnn, ["full_network"])
     told = PhotoFeatures(cnn).description()
-    with pytest.raises(InputError, match="a ResNetBackbone. Received: weights"):
-        open_photo_features(told, "imagenet")
-    with pytest.raises(InputError, match="with weights of sha256"):
-        open_photo_features(told, name)
-    with pytest.raises(InputError, match="with config of sha256"):
-        open_photo_features({**told, "config_sha256": "0"}, name)
+    # No preset, one of other weights, and one of another config.
+    for wrong, weights in (
+        (told, "imagenet"),
+        (told, name),
+        ({**told, "config_sha256": "0"}, name),
+    ):
+        with pytest.raises(InputError):
+            open_photo_features(wrong, weights)

@@ -119,7 +119,8 @@ def test_each_network_has_its_store(folder, features, monkeypatch):
 def test_broken_photos_are_told_and_tried_when_they_are_others(
     tmp_path, features, monkeypatch
 ):
-    folder = photo_files.write_all(_made(tmp_path / "photos"))
+    (tmp_path / "photos").mkdir()
+    folder = photo_files.write_all(tmp_path / "photos")
     names = [*photo_files.CONTENTS, "link.jpg", photo_files.FOLDER]
     cache = Counted(folder, features)
     problems, _ = cache.update(names, monkeypatch)
@@ -132,11 +133,6 @@ def test_broken_photos_are_told_and_tried_when_they_are_others(
     write(folder / "cut.jpg", photo(5))
     problems, extracted = cache.update(["cut.jpg"], monkeypatch)
     assert (problems, extracted) == ({}, ["cut.jpg"])
-
-
-def _made(folder):
-    folder.mkdir()
-    return folder
 
 
 def test_a_failure_that_was_none_of_the_photos_is_tried_again(
@@ -196,14 +192,14 @@ def test_a_damaged_store_can_be_removed(folder, features, monkeypatch):
     cache.update(NAMES, monkeypatch)
     path = cache.cache.store / "00000.npy"
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(ValueError, match=f"Or remove {cache.cache.store}: "):
+    with pytest.raises(ValueError, match=str(cache.cache.store)):
         cache.update(NAMES, monkeypatch)
 
 
 def test_a_cache_that_can_not_be_written_is_named(folder, features):
     place = folder.with_name("photos.tbnets")
     place.write_text("a file")
-    with pytest.raises(OSError, match="`--cache` must name a folder that can"):
+    with pytest.raises(OSError, match=place.name):
         Counted(folder, features).cache.update(NAMES)
 
 

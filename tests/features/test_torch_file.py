@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+from tbnets.errors import InputError
 from tbnets.features.cnn_weights import read_tensors
 from tests.features.torch_checkpoints import (
     DICTIONARY,
@@ -84,23 +85,16 @@ def test_a_foreign_function_is_named_and_not_called(tmp_path, protocol):
             return os.mkdir, (str(tmp_path / "called"),)
 
     evil = pickle.dumps(Evil(), protocol)
-    refused = "asks for '(posix|nt).mkdir'"
     for content in (evil, head() + evil):
-        with pytest.raises(ValueError, match=refused):
+        with pytest.raises(InputError, match=r"'(posix|nt)\.mkdir'"):
             read(tmp_path, content)
     assert not (tmp_path / "called").exists()
-
-
-def test_names_are_allowed_whole(tmp_path):
-    for name in (b"ctorch\nload\n", b"ctorch\nHalfStorage\n", b"cos\nsystem\n"):
-        with pytest.raises(ValueError, match="asks for"):
-            read(tmp_path, head() + b"\x80\x02" + name + b".")
 
 
 def test_a_file_cut_off_anywhere_is_an_error(tmp_path):
     assert read(tmp_path, GOOD)
     for length in range(len(GOOD)):
-        with pytest.raises(ValueError, match="weights.pth, which "):
+        with pytest.raises(InputError, match=r"weights\.pth"):
             read(tmp_path, GOOD[:length])
 
 
@@ -112,92 +106,67 @@ def test_a_changed_byte_gives_an_error_or_tensors_of_the_storage(tmp_path):
         try:
             found = read(tmp_path, bytes(content))
         except ValueError as error:
-            assert "weights.pth, which " in str(error)
+            assert "weights.pth" in str(error)
         else:
             assert all(array.nbytes <= 24 for array in found.values())
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"PK\x03\x04rest", "zip archive; in torch, save it with"),
-        (b"no weights", "damaged or no such file"),
-        (b"", "damaged or no such file"),
-        (pickle.dumps({"x": 1}, 2), "damaged or no such file"),
-        (head(magic=5), "torch's numbers"),
-        (head(version=1002), "and 1001"),
-        (head(facts={"little_endian": False}), "it is little-endian"),
-        (head(facts=[]), "damaged or no such file"),
-        (head() + pickle.dumps([], 2), "damaged or no such file"),
-        (head() + pickle.dumps({"x": 1}, 2), "more than tensors by name"),
-        (head() + pickle.dumps({1: 1}, 2), "more than tensors by name"),
-        (head() + pickle.dumps(1.5, 2), "damaged or no such file"),
-        (head() + pickle.dumps({"x": b""}, 4), "more than tensors by name"),
-    ],
-)
-def test_what_is_no_checkpoint_is_refused(tmp_path, content, message):
-    with pytest.raises(ValueError, match=message):
-        read(tmp_path, content)
 
 
 HUGE = 1 << 40
 
 
-@pytest.mark.parametrize(
-    ("note", "message"),
-    [
-        (tensor(floats(HUGE), 0, (HUGE,), (1,)), "6 numbers where its"),
-        (tensor(floats(5), 0, (5,), (1,)), "6 numbers where its tensors"),
-        (tensor(floats(0), 0, (0,), (1,)), "6 numbers where its tensors"),
-        (tensor(floats(), 0, (0,), (1,)), "beyond its storage of 6"),
-        (tensor(floats(), 0, (HUGE,), (0,)), "beyond its storage of 6"),
-        (tensor(floats(), 0, (HUGE, HUGE), (0, 0)), "beyond its storage"),
-        (tensor(floats(), 1, (6,), (1,)), "beyond its storage of 6"),
-        (tensor(floats(), 0, (2, 3), (4, 1)), "beyond its storage of 6"),
-        (tensor(floats(), 0, (2,), (HUGE,)), "beyond its storage of 6"),
-        (tensor(floats(), 0, (5,), (1 << 60,)), "beyond its storage of 6"),
-        (tensor(floats(), -1, (2,), (1,)), "beyond its storage of 6"),
-        (tensor(floats(), 0, (-2,), (1,)), "beyond its storage of 6"),
-        (tensor(floats(), 0, (2,), (-1,)), "beyond its storage of 6"),
-        (tensor(floats(), 0, (2, 3), (1,)), "shorter than argument 1"),
-        (tensor(floats(), 0, (1,) * 9, (1,) * 9), "beyond its storage"),
-        (tensor(floats(), 0, (1,) * 99, (1,) * 99), "beyond its storage"),
-        (tensor(floats(-6), 0, (2,), (1,)), "6 numbers where its tensors"),
-        (tensor(number(6), 0, (2,), (1,)), "lists other storages"),
-        (tensor(floats(kind="HalfStorage"), 0, (2,), (1,)), "asks for"),
-        (DICTIONARY, "more than tensors by name"),
-        (b"ctorch\nFloatStorage\n)R", "is not callable"),
-        (text("a") + number(1) + b"b", "damaged or no such file"),
-        (b"\x88r" + (1 << 30).to_bytes(4, "little"), "more than tensors"),
-    ],
-)
-def test_forged_sizes_are_refused_before_memory_is_asked_for(
-    tmp_path, note, message
-):
-    with pytest.raises(ValueError, match=message):
-        read(tmp_path, one_tensor(note))
+def forged(size, offset, shape, strides):
+    """A checkpoint of one tensor that its storage of six may not have."""
+    return one_tensor(tensor(floats(size), offset, shape, strides))
+
+
+def with_keys(*keys):
+    return one_tensor(tensor(floats(), 0, (6,), (1,)), keys)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (GOOD + b"x", "1 bytes after its last storage"),
-        (
-            one_tensor(tensor(floats(), 0, (6,), (1,)), keys=("8",)),
-            "lists other storages",
-        ),
-        (
-            one_tensor(tensor(floats(), 0, (6,), (1,)), keys=("7", "7")),
-            "lists other storages",
-        ),
-        (
-            one_tensor(tensor(floats(), 0, (6,), (1,)), keys=(7,)),
-            "lists other storages",
-        ),
+        b"PK\x03\x04rest",
+        b"no weights",
+        b"",
+        pickle.dumps({"x": 1}, 2),
+        head(magic=5),
+        head(version=1002),
+        head(facts={"little_endian": False}),
+        head(facts=[]),
+        *(head() + pickle.dumps(one, 2) for one in ([], {"x": 1}, {1: 1}, 1.5)),
+        head() + pickle.dumps({"x": b""}, 4),
+        head() + b"\x80\x02ctorch\nload\n.",
+        head() + b"\x80\x02ctorch\nHalfStorage\n.",
+        head() + b"\x80\x02cos\nsystem\n.",
+        forged(HUGE, 0, (HUGE,), (1,)),
+        *(forged(size, 0, (size,), (1,)) for size in (5, 0)),
+        forged(-6, 0, (2,), (1,)),
+        forged(6, 0, (0,), (1,)),
+        forged(6, 0, (HUGE,), (0,)),
+        forged(6, 0, (HUGE, HUGE), (0, 0)),
+        forged(6, 1, (6,), (1,)),
+        forged(6, 0, (2, 3), (4, 1)),
+        forged(6, 0, (2,), (HUGE,)),
+        forged(6, 0, (5,), (1 << 60,)),
+        forged(6, -1, (2,), (1,)),
+        forged(6, 0, (-2,), (1,)),
+        forged(6, 0, (2,), (-1,)),
+        forged(6, 0, (2, 3), (1,)),
+        *(forged(6, 0, (1,) * rank, (1,) * rank) for rank in (9, 99)),
+        one_tensor(tensor(number(6), 0, (2,), (1,))),
+        one_tensor(tensor(floats(kind="HalfStorage"), 0, (2,), (1,))),
+        one_tensor(DICTIONARY),
+        one_tensor(b"ctorch\nFloatStorage\n)R"),
+        one_tensor(text("a") + number(1) + b"b"),
+        one_tensor(b"\x88r" + (1 << 30).to_bytes(4, "little")),
+        GOOD + b"x",
+        *(with_keys(*keys) for keys in (("8",), ("7", "7"), (7,))),
     ],
+    ids=str,
 )
-def test_storages_are_those_of_the_tensors(tmp_path, content, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_is_no_checkpoint_is_refused(tmp_path, content):
+    with pytest.raises(InputError, match=r"weights\.pth"):
         read(tmp_path, content)
 
 
@@ -208,11 +177,10 @@ def test_a_state_can_not_change_what_reads_the_next_file(tmp_path):
         b"ccollections\nOrderedDict\n",
     ):
         for state in (b"}" + entries, b"N}" + entries + b"\x86"):
-            with pytest.raises(ValueError, match="weights.pth, which "):
+            with pytest.raises(InputError):
                 read(tmp_path, one_tensor(target + state + b"b"))
-    state = DICTIONARY + b"}" + entries + b"b"
-    with pytest.raises(ValueError, match="more than tensors by name"):
-        read(tmp_path, one_tensor(state))
+    with pytest.raises(InputError):
+        read(tmp_path, one_tensor(DICTIONARY + b"}" + entries + b"b"))
     assert read(tmp_path, GOOD)
 
 
@@ -223,5 +191,5 @@ def test_tensors_can_not_be_written_to(tmp_path):
 
 def test_a_file_has_limits(tmp_path, monkeypatch):
     monkeypatch.setattr("tbnets.features.cnn_weights.MOST_BYTES", 20)
-    with pytest.raises(ValueError, match="has more than 20"):
+    with pytest.raises(InputError, match="20"):
         read(tmp_path, GOOD)
