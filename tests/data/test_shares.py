@@ -35,13 +35,17 @@ def test_parts_follow_each_other_and_differ_by_one(count):
         assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_shares_of_images_and_captions_are_the_batch(count):
-    [whole] = pairs_of_words().dataset.as_numpy_iterator()
-    parts = shares(pairs_of_words(), count)
+def assert_shares(whole, parts):
+    """Asserts that parts, one after the other, are the batch."""
     for key, array in whole.items():
         found = np.concatenate([part[key] for part in parts])
         np.testing.assert_array_equal(found, array)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_shares_of_images_and_captions_are_the_batch(count):
+    [whole] = pairs_of_words().dataset.as_numpy_iterator()
+    assert_shares(whole, shares(pairs_of_words(), count))
 
 
 def test_shares_of_phrases_go_with_their_captions():
@@ -52,9 +56,7 @@ def test_shares_of_phrases_go_with_their_captions():
         part["phrase_nodes"] = part["phrase_nodes"] + before
         before += int((part["captions"][:, :, 2] > 0).sum())
         assert part["captions"].shape[1] == whole["captions"].shape[1]
-    for key, array in whole.items():
-        found = np.concatenate([part[key] for part in parts])
-        np.testing.assert_array_equal(found, array)
+    assert_shares(whole, parts)
 
 
 def test_a_batch_without_a_photo_for_some_replica_is_refused():

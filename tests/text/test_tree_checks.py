@@ -32,40 +32,17 @@ def test_what_the_package_makes_is_whole(rows):
     assert not whole_trees(np.zeros_like(rows), VOCABULARY.size).numpy().any()
 
 
-def test_one_changed_number_is_judged_as_by_the_loop(rows):
-    generator = np.random.default_rng(0)
+@pytest.mark.parametrize("value", [-1, 0, 1, 2, 3, 4, 5, 9, 2**31 - 1])
+def test_one_changed_number_is_judged_as_by_the_loop(rows, value):
     changed = []
-    for value in (-1, 0, 1, 2, 3, 4, 5, 2**31 - 1):
-        for _ in range(40):
-            one = rows[generator.integers(len(rows))].copy()
-            place = tuple(generator.integers(one.shape))
-            one[place] = value
-            changed.append(one)
+    for place in np.ndindex(rows.shape):
+        one = rows[place[0]].copy()
+        one[place[1:]] = value
+        changed.append(one)
     found = whole_trees(np.stack(changed), VOCABULARY.size).numpy()
     wanted = [reference.is_whole_tree(one, VOCABULARY.size) for one in changed]
     np.testing.assert_array_equal(found, wanted)
-    assert 20 < found.sum() < 300  # Both answers come.
-
-
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ((0, 0), 5),  # No word of the vocabulary.
-        ((0, 1), 0),  # A parent that stands before its child.
-        ((0, 1), 7),  # One that is no node.
-        ((4, 2), 9),  # A level that no node leads to.
-        ((3, 2), 0),  # A gap among the nodes.
-        ((4, 1), 1),  # A root with a parent.
-        ((0, 5), 4),  # A span that ends after the last word.
-        ((2, 3), 2),  # Neither a noun phrase nor none.
-        ((6, 4), 1),  # Padding that is not 0.
-    ],
-)
-def test_what_is_no_tree_is_told(rows, place, value):
-    changed = rows.copy()
-    changed[0][place] = value
-    found = whole_trees(changed, VOCABULARY.size).numpy()
-    assert found.tolist() == [False, True, True]
+    assert not found.all()
 
 
 def test_there_is_room_for_chains_of_phrases():

@@ -115,35 +115,6 @@ def test_triplets_are_those_of_algorithm_1(name, num_negatives):
             assert list(output.terms) == [term]
 
 
-def test_every_pick_is_used_once_and_no_other():
-    columns = tf.constant([[4, 1], [1, 3], [0, 0]])
-    valid = tf.constant([[True, True], [True, True], [False, False]])
-    used, places = mining.used_columns(columns, valid, 6)
-    assert used.numpy().tolist() == [1, 3, 4]
-    assert places.numpy().tolist() == [[2, 0], [0, 1], [0, 0]]
-
-
-def test_view_keeps_matches_and_picks():
-    rows = tf.zeros([2, 3])
-    view = mining.candidate_view(
-        rows,
-        tf.zeros([2, 3]),
-        tf.zeros([3, 3]),
-        tf.constant([[True, False], [False, True]]),
-        tf.constant([[2, 0], [1, 0]]),
-        tf.constant([[True, True], [True, False]]),
-    )
-    assert view.candidates.shape == (5, 3)
-    assert view.positive.numpy().astype(int).tolist() == [
-        [1, 0, 0, 0, 0],
-        [0, 1, 0, 0, 0],
-    ]
-    assert (~view.not_negative.numpy()).astype(int).tolist() == [
-        [0, 0, 1, 0, 1],
-        [0, 0, 0, 1, 0],
-    ]
-
-
 def test_mining_gives_the_same_in_every_mode(compiled):
     _, phrases, found, _, is_negative = batch("usual")
     similarities = phrases @ found.T

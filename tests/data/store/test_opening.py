@@ -76,14 +76,11 @@ def test_each_file_is_checked_once(tmp_path, read):
     assert read == [*expected, "numbers of x.npy"]
 
 
-def test_opening_checks_nothing(tmp_path, read):
-    open_features(write_store(tmp_path / "s"))
-    assert read == []
-
-
 def test_missing_images_are_told_before_anything_is_read(tmp_path, read):
+    path = write_store(tmp_path / "s")
+    open_features(path)
     with refusals.of("image_ids"):
-        load_features([write_store(tmp_path / "s")], ["a", "c"])
+        load_features([path], ["a", "c"])
     assert read == []
 
 

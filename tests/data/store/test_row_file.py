@@ -10,6 +10,7 @@ from tbnets.data.store.npy import RowFile, copy_rows
 from tbnets.data.store.opening import load_features
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
+from tests import refusals
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(8, 3)
 
@@ -72,12 +73,11 @@ def test_file_that_is_cut_after_it_was_opened_is_named(tmp_path):
     file = write(tmp_path / "a.npy")
     os.truncate(tmp_path / "a.npy", file.start + 5 * 12 + 1)
     assert file.read(0, 5).tolist() == ARRAY[:5].tolist()
-    with pytest.raises(ValueError, match="a.npy: expected 12 bytes.*found 1"):
+    with refusals.at(tmp_path / "a.npy"):
         file.read(5, 1)
-    with pytest.raises(ValueError, match="a.npy: expected 24 bytes.*found 13"):
-        copy_rows(
-            [file], np.array([0, 8]), np.array([4, 5]), np.empty((2, 3), "f4")
-        )
+    rows, out = np.array([4, 5]), np.empty((2, 3), "f4")
+    with refusals.at(tmp_path / "a.npy"):
+        copy_rows([file], np.array([0, 8]), rows, out)
 
 
 def write_store(path, shards=60):
