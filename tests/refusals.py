@@ -40,3 +40,17 @@ def read_past(read):
     result = read(problems)
     assert problems[0] == error.value.problem
     return result, problems
+
+
+def assert_names(error, named):
+    """Asserts that an error is about an argument.
+
+    Args:
+        error: a `UserError`.
+        named: its `argument`; words of the message, of one without.
+    """
+    argument = getattr(error, "argument", None)
+    if argument is None:
+        assert named in str(error)
+    else:
+        assert argument == named
