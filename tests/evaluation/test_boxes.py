@@ -1,7 +1,5 @@
 """Tests of overlap, suppression and recall of boxes."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -125,35 +123,6 @@ def test_clip_boxes_to_a_photo():
 
 def test_areas_of_boxes():
     assert box_math.areas([[1, 2, 4, 4.5], [3, 3, 3, 9]]).tolist() == [7.5, 0]
-
-
-@pytest.mark.parametrize(
-    "boxes, found",
-    [
-        ([0, 0, 1, 1], r"shape \(4,\)"),
-        ([[0, 0, 1]], r"shape \(1, 3\)"),
-        ([["a", 0, 1, 1]], "dtype"),
-        ([UNIT, [0, 0, math.nan, 1]], r"boxes\[1\]=\[0.0, 0.0, nan, 1.0\]"),
-        ([UNIT, UNIT, [0, 0, math.inf, 1]], r"boxes\[2\]"),
-        ([[5, 0, 3, 2]], r"boxes\[0\]=\[5.0, 0.0, 3.0, 2.0\]. Give corners"),
-        ([[0, 5, 3, 2]], r"boxes\[0\]"),
-    ],
-)
-def test_boxes_that_are_none_are_refused(boxes, found):
-    with pytest.raises(ValueError, match=found):
-        box_math.check_boxes(boxes)
-
-
-def test_arguments_out_of_range_are_refused():
-    keep = box_math.non_maximum_suppression
-    with pytest.raises(ValueError, match="`scores` must be 1 finite"):
-        keep([UNIT], [1, 2], 0.5)
-    with pytest.raises(ValueError, match="`scores` must be 1 finite"):
-        keep([UNIT], [math.nan], 0.5)
-    with pytest.raises(ValueError, match="`iou_threshold` must lie from 0"):
-        keep([UNIT], [1], 1.5)
-    with pytest.raises(ValueError, match="`limit` must be a finite"):
-        keep([UNIT], [1], 0.5, -1)
 
 
 def test_overlaps_by_photo_come_in_parts(monkeypatch):

@@ -113,32 +113,6 @@ def test_no_candidate_and_no_phrase(name):
         assert scores.shape == shape and found.shape == (*shape, 4)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_is_refused(value):
-    similarities = np.where(SIMILARITIES == 0.5, value, SIMILARITIES)
-    with pytest.raises(ValueError, match="`scores` must be finite"):
-        correspondences.answers(similarities, BOXES, Choice("expected_overlap"))
-
-
-@pytest.mark.parametrize(
-    "given, message",
-    [
-        (("best", 1), "`choice` must be one of most_similar, .*'best'"),
-        (
-            ("mean_box", 1, 0, correspondences.CANDIDATE_CHOICES),
-            "`choice` must be most_similar or expected_overlap where phrases",
-        ),
-        (("mean_box", 0), "`choice_temperature` must be a finite number above"),
-        (("mean_box", np.nan), "`choice_temperature` must be"),
-        (("mean_box", "1"), "`choice_temperature` must be"),
-        (("mean_box", 1, -1), "`choice_area_exponent` must be"),
-    ],
-)
-def test_choices_that_can_not_be_made_are_refused(given, message):
-    with pytest.raises(ValueError, match=message):
-        correspondences.checked_choice(*given)
-
-
 def test_boxes_are_measured_as_they_are_answered():
     proposals, owners = [np.zeros((0, 4)), BOXES], [1, 1, 0]
     truth = np.array([[0, 0, 10, 10], [20, 0, 30, 10], [0, 0, 1, 1.0]])
@@ -162,11 +136,6 @@ def test_boxes_are_measured_as_they_are_answered():
     # The third overlaps the truth by 0.45, the mean around it by 0.675.
     assert ranks("most_similar")[0][0] == 2
     assert ranks("mean_box", 5.0)[0][0] == 1
-
-
-def test_what_is_no_choice_is_refused():
-    with pytest.raises(TypeError, match="`choice` must be.*'mean_box'"):
-        correspondences.answers(np.zeros((1, 3)), BOXES[:3], "mean_box")
 
 
 def test_a_box_without_an_area_overlaps_itself():

@@ -86,22 +86,3 @@ def test_folds_keep_the_levels_of_their_rows():
     np.testing.assert_array_equal(some.text_levels, scores.text_levels[rows[1]])
     whole = retrieval.evaluate_scores_protocol("full", scores, ROWS)
     assert whole == score_tiles.evaluate_scores(scores, ROWS)
-
-
-@pytest.mark.parametrize("bank", [(0, 3), (3, 0)])
-def test_an_empty_bank_is_refused(bank):
-    with pytest.raises(
-        ValueError, match=f"hold a bank .* {bank[0]} and {bank[1]}"
-    ):
-        ranking.level(of_matrix(made(bank=bank)), IMAGES, TEXTS)
-
-
-def test_bad_numbers_are_refused():
-    with pytest.raises(
-        ValueError, match="`temperature` must be a finite number above 0"
-    ):
-        ranking.level(of_matrix(made()), IMAGES, TEXTS, 0)
-    matrix = made()
-    matrix[1, TEXTS + 2] = np.nan
-    with pytest.raises(ValueError, match="nan"):
-        ranking.level(of_matrix(matrix), IMAGES, TEXTS)

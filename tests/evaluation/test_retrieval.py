@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.errors import InputError
 from tbnets.evaluation import checks as exact
 from tbnets.evaluation import ranking, retrieval
 from tbnets.evaluation.ranks import Ranks, Side
@@ -325,38 +324,6 @@ def test_zero_and_tiny_embeddings():
     assert found["text_to_image"].ranks.tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_non_finite_embeddings_are_refused(value):
-    texts = np.eye(4)
-    texts[2, 1] = texts[3, 0] = value
-    with pytest.raises(ValueError, match=r"`text_embeddings` must") as error:
-        retrieval.evaluate_retrieval(np.eye(4), texts, range(4))
-    assert f"text_embeddings[2, 1]={value}" in str(error.value)
-    assert "one of 2 such numbers of 16" in str(error.value)
-    with pytest.raises(ValueError, match=r"`image_embeddings` must"):
-        retrieval.evaluate_retrieval(texts, np.eye(4), range(4))
-
-
-@pytest.mark.parametrize(
-    ("images", "texts", "rows", "message"),
-    [
-        (np.eye(2, 3), np.eye(2), [0, 1], r"image_embeddings.shape=\(2, 3\)"),
-        (np.ones(3), np.eye(3), [0, 1, 2], r"image_embeddings.shape=\(3,\)"),
-        (np.eye(2), np.ones((0, 2)), [], r"text_embeddings.shape=\(0, 2\)"),
-        (np.eye(2), np.array([["a"]]), [0], "must hold real numbers"),
-        (np.eye(2), np.eye(2), [0.0, 1.0], "must be integers.*float64"),
-        (np.eye(2), np.eye(2), [0], r"caption_to_image.shape=\(1,\)"),
-        (np.eye(2), np.eye(2), [0, 2], r"caption_to_image\[1\]=2"),
-        (np.eye(2), np.eye(2), [-1, 0], r"caption_to_image\[0\]=-1"),
-        (1e30 * np.eye(2), np.eye(2), [0, 1], "Euclidean norm 1e.30"),
-        (1e39 * np.eye(2), np.eye(2), [0, 1], "finite in float32"),
-    ],
-)
-def test_bad_arrays_are_refused(images, texts, rows, message):
-    with pytest.raises(ValueError, match=message):
-        retrieval.evaluate_retrieval(images, texts, rows)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_positives_of_captions_give_the_numbers_without(seed):
     images, texts, rows = random_case(seed, levels=2)
@@ -371,14 +338,6 @@ def test_positives_of_captions_give_the_numbers_without(seed):
         assert {name: metrics[name] for name in plain} == plain
         more = {"r_precision", "map_at_r"}
         assert {one.split("/")[1] for one in metrics.keys() - plain} == more
-
-
-def test_matches_are_given_exactly_once():
-    images, texts, rows = np.eye(2), np.eye(2), [0, 1]
-    with pytest.raises(InputError):
-        retrieval.evaluate_retrieval(images, texts)
-    with pytest.raises(InputError):
-        retrieval.evaluate_retrieval(images, texts, rows, positives=np.eye(2))
 
 
 def test_bfloat16_embeddings_are_warned_of():
@@ -416,40 +375,6 @@ def test_positives_literal():
     assert {name: metrics[name] for name in wanted} == wanted
 
 
-@pytest.mark.parametrize(
-    "positives",
-    [
-        [[0, 3]],
-        [[-1, 0]],
-        [[0.0, 1.0]],
-        [0, 1],
-        np.ones((3, 2), bool),
-        np.zeros((2, 3), bool),
-    ],
-)
-def test_bad_positives_are_refused(positives):
-    with pytest.raises(ValueError, match=r"`positives` must be bool \(2, 3\)"):
-        retrieval.evaluate_retrieval(
-            np.eye(2), np.eye(3, 2) + 1, positives=positives
-        )
-
-
-@pytest.mark.parametrize("recall_at", [(), (0,), (1.5,), (-1, 5)])
-def test_bad_cutoffs_are_refused(recall_at):
-    with pytest.raises(ValueError, match="`recall_at` must"):
-        retrieval.evaluate_retrieval(
-            np.eye(2), np.eye(2), [0, 1], recall_at=recall_at
-        )
-
-
-@pytest.mark.parametrize("limit", [0, -1, float("nan")])
-def test_bad_memory_limit_is_refused(limit):
-    with pytest.raises(ValueError, match="`memory_limit_mb` must"):
-        retrieval.evaluate_retrieval(
-            np.eye(2), np.eye(2), [0, 1], memory_limit_mb=limit
-        )
-
-
 def test_scores_are_rounded_from_the_exact_sum():
     # 1 + 2**-24 is half way between two float32 numbers and rounds down to
     # even. More rounds up, if float64 can hold it: 2**-60 is lost.
@@ -477,8 +402,6 @@ def test_bootstrap_interval_holds_the_statistic():
     assert high == pytest.approx(0.31, abs=0.02)
     assert retrieval.bootstrap_interval(ranks, recall, 500) == (low, high)
     assert retrieval.bootstrap_interval([3, 3], np.mean, 10) == (3, 3)
-    with pytest.raises(ValueError, match="`ranks` must"):
-        retrieval.bootstrap_interval([], np.mean)
 
 
 @pytest.mark.parametrize("order", itertools.permutations(range(3)))

@@ -126,18 +126,3 @@ def test_spread_is_that_of_all_pairs():
     matrix = np.random.default_rng(0).normal(scale=3, size=(40, 50))
     found = score_tiles.spread(of_matrix(matrix))
     assert found == pytest.approx(matrix.std(), rel=0.02)
-    with pytest.raises(ValueError, match="tell pairs apart.*collapsed"):
-        score_tiles.spread(of_matrix(np.ones((3, 3))))
-
-
-@pytest.mark.parametrize("place", [(0, 0), (0, 1)])
-def test_scores_that_are_no_numbers_are_refused(place):
-    matrix = np.eye(2)
-    matrix[place] = np.nan
-    with pytest.raises(ValueError, match="`scores` must be finite"):
-        score_tiles.score_ranks(of_matrix(matrix), [0, 1])
-
-
-def test_rows_of_no_image_are_refused():
-    with pytest.raises(ValueError, match="`caption_to_image` must hold rows"):
-        score_tiles.score_ranks(of_matrix(np.eye(2)), [0, 2])

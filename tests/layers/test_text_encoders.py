@@ -115,12 +115,3 @@ def test_word_dropout_only_in_training():
     plain = encoder(IDS)
     assert np.abs(encoder(IDS, training=True) - plain).max() > 0
     np.testing.assert_array_equal(encoder(IDS), plain)
-
-
-@pytest.mark.parametrize(
-    "arguments, known",
-    [({"cell": "rnn"}, "lstm, gru"), ({"pooling": "sum"}, "last, mean, max")],
-)
-def test_unknown_names_list_the_known(arguments, known):
-    with pytest.raises(ValueError, match=known):
-        RecurrentEncoder(6, **arguments)

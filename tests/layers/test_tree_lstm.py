@@ -269,8 +269,3 @@ def test_a_long_chain_neither_overflows_nor_runs_slow():
     packed = pack_trees(rows)
     states = layer(tf.ones([1, DIM]), packed)
     assert states.shape == (121, UNITS) and np.isfinite(states).all()
-
-
-def test_what_has_no_units_is_refused():
-    with pytest.raises(ValueError, match="units=0"):
-        TreeLSTM(0)

@@ -48,17 +48,3 @@ def test_ids_that_a_float_would_merge_stay_apart():
     ids = np.array([1000092795, 1000092796])
     masks = positives.positive_masks(ids, ids)
     np.testing.assert_array_equal(masks.image_to_text, np.eye(2, dtype=bool))
-
-
-@pytest.mark.parametrize(
-    "wrong, kind, found",
-    [
-        ([1.0, 2.0], TypeError, r"integers.*image_ids=float32\(2,\)"),
-        (["a.jpg", "b.jpg"], TypeError, r"integers.*image_ids=string\(2,\)"),
-        ([[1], [2]], ValueError, r"shape \[n\].*image_ids=int32\(2, 1\)"),
-        (3, ValueError, r"shape \[n\].*image_ids=int32\(\)"),
-    ],
-)
-def test_what_are_no_ids_is_refused(wrong, kind, found):
-    with pytest.raises(kind, match=f"`image_ids` must be .*{found}"):
-        positives.positive_masks(wrong, [1])

@@ -273,19 +273,6 @@ def test_a_term_that_is_off_is_not_computed(mode):
             np.testing.assert_allclose(found, expected, tolerance, tolerance)
 
 
-def test_branches_of_different_size_are_refused():
-    with pytest.raises(ValueError, match="Let the last layers of both"):
-        EmbeddingNetwork(Branch((8, 4)), Branch((8, 5))).build(
-            {"images": (None, 3), "captions": (None, 3)}
-        )
-
-
-def test_branch_that_does_not_tell_its_size_is_named():
-    network = EmbeddingNetwork(Branch((4,)), keras.layers.Dense(4))
-    with pytest.raises(ValueError, match="`output_dim`.*Dense without"):
-        network.build({"images": (None, 3), "captions": (None, 3)})
-
-
 def test_text_encoder_of_the_embedding_size_needs_no_layers():
     network = EmbeddingNetwork(
         Branch((6,), "none"),
@@ -315,55 +302,6 @@ def test_learning_rate_of_numbers_and_schedules():
     assert float(
         current_learning_rate(keras.optimizers.SGD(0.125))
     ) == pytest.approx(0.125)
-
-
-def without(*keys):
-    return {k: v for k, v in make_batch().items() if k not in keys}
-
-
-@pytest.mark.parametrize(
-    "batch, found",
-    [
-        (
-            without("image_ids"),
-            "captions, caption_image_ids, without image_ids",
-        ),
-        (without("captions"), "without captions"),
-        (without("image_ids", "caption_image_ids"), "without image_ids, cap"),
-        ((make_batch()["images"], make_batch()["captions"]), "tuple of 2"),
-        (make_batch()["images"], ".*Tensor"),
-    ],
-)
-def test_batch_without_ids_says_what_a_batch_holds(batch, found):
-    network = compiled_network()
-    expected = (
-        "`batch` must be one dict with images, captions, image_ids, "
-        f"caption_image_ids. Received: .*{found}"
-    )
-    for step in (network.train_step, network.test_step, network.batch_loss):
-        with pytest.raises(ValueError, match=expected):
-            step(batch)
-
-
-@pytest.mark.parametrize("built", [True, False])
-@pytest.mark.parametrize(
-    "batch, found",
-    [
-        ((tf.ones((3, 6)), tf.ones((3, 6))), ""),
-        ({"images": tf.ones((3, 6)), "captions": tf.ones((7, 6))}, "a dict of"),
-    ],
-)
-def test_fit_without_ids_says_what_a_batch_holds(built, batch, found):
-    network = EmbeddingNetwork(Branch((4,), "none"), Branch((4,), "none"))
-    if built:
-        network.build({"images": (None, 6), "captions": (None, 6)})
-    network.compile("sgd", TripletLoss())
-    with pytest.raises(
-        ValueError, match=f"must be one dict with images, .*: {found}"
-    ):
-        network.fit(
-            tf.data.Dataset.from_tensors(batch), verbose=0, shuffle=False
-        )
 
 
 def arrays_of(batch):
@@ -483,33 +421,6 @@ def test_large_finite_numbers_are_no_error():
     batch = {"images": np.array([[3e38, 3e38]], "f4").repeat(9, 0)}
     fit_arguments.check_arrays("x", batch)
     fit_arguments.check_arrays("x", {"images": np.full((2, 2), 1e308)})
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bool"])
-def test_words_must_be_integers_whatever_their_value(dtype):
-    words = np.zeros((2, 3), dtype)
-    expected = f"must be integers, ids of words. Received: {dtype}. Cast"
-    with pytest.raises(TypeError, match=expected):
-        fit_arguments.check_arrays("x", {"captions": words}, 9)
-    for graph in (False, True):
-        look = fit_arguments.checked_inputs
-        look = tf.function(look, autograph=False) if graph else look
-        with pytest.raises(TypeError, match=expected):
-            look("captions", tf.constant(words), MeanOfWords(9, 5), None)
-
-
-@pytest.mark.parametrize(
-    "arguments, named",
-    [
-        ({"structure_steps": np.nan}, "structure_steps=nan"),
-        ({"gradient_clip_norm": -1}, "gradient_clip_norm=-1"),
-        ({"gradient_clip_norm": 0}, "gradient_clip_norm=0"),
-        ({"structure_end": "x"}, "structure_end='x'"),
-    ],
-)
-def test_bad_numbers_of_compile_are_named(arguments, named):
-    with pytest.raises(ValueError, match=named):
-        make().compile("sgd", TripletLoss(), **arguments)
 
 
 def test_fit_takes_a_dict_of_arrays_with_a_row_a_pair(eagerly):

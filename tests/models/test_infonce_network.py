@@ -66,16 +66,3 @@ def test_gradients_of_a_graph_and_of_xla_are_the_eager_ones():
     for run in (graph, tf.function(graph, jit_compile=True)):
         for one, other in zip(run(), wanted):
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
-
-
-def test_cca_has_no_temperature():
-    with pytest.raises(ValueError, match="`logit_scale` must be None for CCA"):
-        tbnets.CCA(*[tbnets.Branch((4,))] * 2, logit_scale=tbnets.LogitScale())
-
-
-def test_triplets_have_no_temperature():
-    network = compiled()
-    with pytest.raises(TypeError, match="`ranking_loss`.*InfoNCELoss"):
-        network.compile("adam", tbnets.TripletLoss())
-    with pytest.raises(TypeError, match="`logit_scale`.*LogitScale"):
-        tbnets.EmbeddingNetwork(*[tbnets.Branch((4,))] * 2, logit_scale=0.07)
