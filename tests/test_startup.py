@@ -1,4 +1,4 @@
-"""Tests of how tools start and end."""
+"""Tests of how tools start and end, and of the cores that they use."""
 
 import os
 import pathlib
@@ -18,54 +18,54 @@ KERNELS = "TF_ENABLE_ONEDNN_OPTS"
 
 # What a user sees of a tool is what a process prints, without TensorFlow.
 TOOL = """
-import sys
-
+import json, os, signal, sys
 from tbnets import startup
-from tbnets.data import captions
 from tbnets.errors import InputError
 from tbnets.files import write_json
 
 
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def lost_interrupt():
+    try:
+        interrupt()
+    except:  # A library that drops what it does not know.
+        pass
+    startup.raise_if_interrupted()
+
+
+def turned_interrupt():
+    try:
+        interrupt()
+    except KeyboardInterrupt:  # So does a constructor of TensorFlow.
+        raise TypeError("no context")
+
+
+def misuse():
+    raise InputError("`--flag` must be set.")
+
+
+def unread():
+    raise BrokenPipeError(32, "Broken pipe")
+
+
+def tensorflow():  # Late, as in a function of a command.
+    import importlib.util
+    assert importlib.util.find_spec("tensorflow")  # As a library may ask.
+    import tensorflow, tensorflow.inner
+    assert tensorflow.loaded
+
+
 def work():
-    kind = sys.argv[1]
-    if kind == "ours":
-        captions.read_captions("nonsense", "x", "train")
-    elif kind == "file":
-        write_json("/nowhere/at/all.json", {})
-    elif kind == "json":
-        import json
-        json.loads("{")
-    elif kind == "type":
-        "a" + 1
-    elif kind == "nobody reads":
-        raise BrokenPipeError(32, "Broken pipe")
-    elif kind == "interrupt":
-        raise KeyboardInterrupt
-    elif kind == "lost interrupt":
-        import os
-        import signal
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-        except:  # A library that drops what it does not know.
-            pass
-        startup.raise_if_interrupted()
-    elif kind == "turned interrupt":
-        import os
-        import signal
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-        except KeyboardInterrupt:  # So does a constructor of TensorFlow.
-            raise TypeError("no context")
-    elif kind == "tool":
-        raise InputError("`--flag` must be set.")
-    elif kind == "kernels":
-        print(startup.kernels())
-    elif kind == "tensorflow":  # Late, as in a function of a command.
-        import importlib.util
-        assert importlib.util.find_spec("tensorflow")  # As a library may ask.
-        import tensorflow
-        import tensorflow.inner
-        assert tensorflow.loaded
+    {
+        "fine": lambda: None,
+        "file": lambda: write_json("/nowhere/at/all.json", {}),
+        "json": lambda: json.loads("{"),
+        "type": lambda: "a" + 1,
+        "kernels": lambda: print(startup.kernels()),
+    }.get(sys.argv[1], globals().get(sys.argv[1]))()
     print("done")
 
 
@@ -79,7 +79,7 @@ def default_level(monkeypatch):
 
 
 def write_to_descriptor():
-    os.write(2, b"noise from a library\n")
+    os.write(2, b"noise\n")
 
 
 def test_native_noise_is_hidden(capfd):
@@ -95,7 +95,15 @@ def test_noise_is_shown_when_the_import_fails(capfd):
             write_to_descriptor()
             raise ImportError("libcuda")
     os.write(2, b"afterwards\n")
-    assert capfd.readouterr().err == "noise from a library\nafterwards\n"
+    assert capfd.readouterr().err == "noise\nafterwards\n"
+
+
+@pytest.mark.parametrize("level", ["0", "1", "2"])
+def test_a_user_who_asks_for_messages_gets_them(capfd, monkeypatch, level):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    with startup.quiet_tensorflow():
+        write_to_descriptor()
+    assert capfd.readouterr().err == "noise\n"
 
 
 def test_threads_wait_for_each_other(capfd):
@@ -123,85 +131,70 @@ def test_a_program_may_have_no_stderr(monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("level", ["0", "1", "2"])
-def test_a_user_who_asks_for_messages_gets_them(capfd, monkeypatch, level):
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
-    with startup.quiet_tensorflow():
-        write_to_descriptor()
-    assert capfd.readouterr().err == "noise from a library\n"
-
-
-def test_no_descriptor_is_left_open():
-    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
-    for _ in range(3):
-        with startup.quiet_tensorflow():
-            pass
-    after = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
-    assert after == before
-
-
 @pytest.fixture(scope="module")
-def tool(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tools") / "tool.py"
-    path.write_text(TOOL)
-    return path
+def run(tmp_path_factory):
+    """Returns a function that runs `TOOL`."""
+    tool = tmp_path_factory.mktemp("tools") / "tool.py"
+    tool.write_text(TOOL)
+
+    def run(*words, path=ROOT):
+        env = {k: v for k, v in os.environ.items() if k != KERNELS}
+        return subprocess.run(
+            [sys.executable, str(tool), *words],
+            capture_output=True,
+            text=True,
+            env={**env, "PYTHONPATH": str(path)},
+        )
+
+    return run
+
+
+BUG = "This is a bug in tbnets."
 
 
 @pytest.mark.parametrize(
-    "kind, code, last_line, traceback",
+    "kind, code, last_line",
     [
-        ("fine", 0, "", False),
-        ("ours", 1, "error: `", False),
-        ("file", 1, "error: /nowhere/at/all.json could", False),
-        ("tool", 1, "error: `--flag` must be set.", False),
-        ("json", 1, "This is a bug in tbnets. Please report", True),
-        ("type", 1, "This is a bug in tbnets. Please report", True),
-        ("interrupt", 130, "", False),
-        ("nobody reads", 141, "", False),
-        ("lost interrupt", 130, "", False),
-        ("turned interrupt", 130, "", False),
+        ("fine", 0, ""),
+        ("file", 1, "error: /nowhere/at/all.json could"),
+        ("misuse", 1, "error: `--flag` must be set."),
+        ("json", 1, BUG),
+        ("type", 1, BUG),
+        ("interrupt", 130, ""),
+        ("lost_interrupt", 130, ""),
+        ("turned_interrupt", 130, ""),
+        ("unread", 141, ""),
     ],
 )
-def test_a_program_ends_as_the_error_deserves(
-    tool, kind, code, last_line, traceback
-):
-    ended = subprocess.run(
-        [sys.executable, str(tool), kind],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+def test_a_program_ends_as_the_error_deserves(run, kind, code, last_line):
+    ended = run(kind)
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
     assert ended.returncode == code, ended.stderr
-    assert (lines[-1] if lines else "").startswith(last_line)
-    assert ("Traceback" in ended.stderr) == traceback
     assert ended.stdout == ("done\n" if code == 0 else "")
-    if not traceback and last_line:
-        assert len(lines) == 1
+    assert ("Traceback" in ended.stderr) == (last_line == BUG)
+    if last_line == BUG:
+        assert lines[-1].startswith(BUG)
+    else:
+        assert [line.startswith(last_line) for line in lines] == (
+            [True] if last_line else []
+        )
 
 
-def test_a_program_chooses_kernels_before_it_works(tool):
+def test_a_program_chooses_kernels_before_it_works(run):
     """On this processor, by an environment that says nothing of them."""
-    env = {k: v for k, v in os.environ.items() if k != KERNELS}
-    ended = subprocess.run(
-        [sys.executable, str(tool), "kernels"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**env, "PYTHONPATH": str(ROOT)},
-    )
-    told = pathlib.Path("/proc/cpuinfo")
-    told = told.read_text().split() if told.exists() else ()
-    name = "oneDNN" if {"avx2", "fma"} <= {*told} else "TensorFlow's choice"
-    assert ended.stdout == f"{name}\ndone\n"
+    processor = pathlib.Path("/proc/cpuinfo")
+    flags = processor.read_text().split() if processor.exists() else ()
+    name = "oneDNN" if {"avx2", "fma"} <= {*flags} else "TensorFlow's choice"
+    assert run("kernels").stdout == f"{name}\ndone\n"
 
 
-def no_file():
-    return open("/nowhere/at/all")
-
-
-def no_folder():
-    return os.listdir("/nowhere/at/all")
+def test_a_late_import_of_tensorflow_prints_nothing(run, tmp_path):
+    (tmp_path / "tensorflow").mkdir()
+    noisy = "import os; os.write(2, b'cudart_stub.cc'); loaded = True"
+    (tmp_path / "tensorflow" / "__init__.py").write_text(noisy)
+    (tmp_path / "tensorflow" / "inner.py").write_text("")
+    ended = run("tensorflow", path=f"{tmp_path}:{ROOT}")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
 
 
 def disk_full():
@@ -209,36 +202,12 @@ def disk_full():
         file.write(b"x")
 
 
-def number():
-    return int("four")
-
-
-def key():
-    return {}["text"]
-
-
-def bad_descriptor():
-    return os.write(-1, b"x")
-
-
-def import_missing():
-    import a_module_that_is_not_there  # noqa: F401
-
-
-def plain_error():
-    raise ValueError("`x` must be y.")
-
-
-def of_this_package():
-    read_captions("nonsense", "x", "train")
-
-
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (of_this_package, True),
-        (no_file, True),
-        (no_folder, True),
+        (lambda: read_captions("nonsense", "x", "train"), True),
+        (lambda: open("/nowhere/at/all"), True),
+        (lambda: os.listdir("/nowhere/at/all"), True),
         pytest.param(
             disk_full,
             True,
@@ -246,11 +215,10 @@ def of_this_package():
                 not os.path.exists("/dev/full"), reason="there is no /dev/full"
             ),
         ),
-        (number, False),
-        (key, False),
-        (bad_descriptor, False),
-        (import_missing, False),
-        (plain_error, False),
+        (lambda: int("four"), False),
+        (lambda: {}["text"], False),
+        (lambda: os.write(-1, b"x"), False),
+        (lambda: __import__("a_module_that_is_not_there"), False),
     ],
 )
 def test_what_is_for_the_user(function, expected):
@@ -259,22 +227,30 @@ def test_what_is_for_the_user(function, expected):
     assert startup.is_for_the_user(caught.value) == expected
 
 
-@pytest.mark.parametrize(
-    ("num_cores", "expected"), [(1, 1), (2, 1), (4, 1), (5, None), (64, None)]
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="no affinity on this system"
 )
-def test_few_cores_share_one_arena(num_cores, expected):
-    assert startup.most_arenas(num_cores) == expected
+def test_cores_that_the_process_may_not_use_do_not_count():
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert startup.usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+    assert startup.usable_cores() == len(before)
+
+
+@pytest.mark.parametrize("number, expected", [(None, 1), (3, 3)])
+def test_a_system_without_affinity(monkeypatch, number, expected):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: number)
+    assert startup.usable_cores() == expected
 
 
 # A block of 100 MiB is written, freed and asked for again: are its pages new?
 # A thread's own arena would be too small for it: there is one for a few cores.
 BLOCKS = """
-import ctypes
-import os
-import resource
-import sys
-import threading
-
+import ctypes, os, resource, sys, threading
 from tbnets import startup
 
 os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:2])
@@ -294,12 +270,8 @@ def work():
     print(faults)
 
 
-if sys.argv[1] == "thread":
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-else:
-    work()
+thread = threading.Thread(target=work)
+(thread.start if sys.argv[1] == "thread" else work)()
 """
 
 
@@ -312,14 +284,10 @@ else:
 @pytest.mark.parametrize("where", ["main", "thread"])
 def test_freed_memory_is_used_again(where, chosen, kept):
     env = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    env.update(chosen, PYTHONPATH=str(ROOT))
-    faults = subprocess.run(
+    faults = subprocess.check_output(
         [sys.executable, "-c", BLOCKS, where],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=env,
-    ).stdout
+        env=env | chosen | {"PYTHONPATH": str(ROOT)},
+    )
     assert (int(faults) < 10) == kept, faults
 
 
@@ -345,24 +313,7 @@ def test_kernels_are_chosen_by_the_processor(
     monkeypatch.setattr(os, "environ", {**os.environ})
     startup.choose_kernels(processor)
     assert os.environ.get(KERNELS) == expected
-    names = {"1": "oneDNN", "0": "TensorFlow", None: "TensorFlow's choice"}
-    assert startup.kernels() == names[expected]
     monkeypatch.delenv(KERNELS, raising=False)
     monkeypatch.setitem(sys.modules, "tensorflow", object())
     startup.choose_kernels(processor)  # Too late.
     assert KERNELS not in os.environ
-
-
-def test_a_late_import_of_tensorflow_prints_nothing(tool, tmp_path):
-    noisy = "import os; os.write(2, b'cudart_stub.cc'); loaded = True"
-    for name in ("__init__", "inner"):
-        path = tmp_path / f"tensorflow/{name}.py"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(noisy if name == "__init__" else "")
-    ended = subprocess.run(
-        [sys.executable, str(tool), "tensorflow"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
