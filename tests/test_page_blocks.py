@@ -1,16 +1,9 @@
-"""The Python blocks of each page run, in order, in one namespace a page.
+"""The Python blocks of each page run, in order, in one namespace a page."""
 
-Blocks of docs/library.md, which names all it needs itself, are run by
-`test_library_page.py`.
-"""
-
-import ast
-import contextlib
 import functools
 import os
 import pathlib
 import re
-import textwrap
 
 import keras
 import numpy as np
@@ -20,26 +13,22 @@ import tensorflow as tf
 import tbnets
 from tbnets.extras.server.models import Models
 from tbnets.features import fisher
-from tests import page_files
+from tests import fresh, page_files
 from tests.features.test_regions import vgg_like
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FENCED = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
-PAGES = {
-    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
-    for path in (
-        *ROOT.glob("*.md"),
-        *sorted((ROOT / "docs").glob("*.md")),
-        ROOT / "model_zoo" / "README.md",
-    )
-}
+PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES.append(ROOT / "model_zoo" / "README.md")
 BLOCKS = {
-    page: found
-    for page, text in PAGES.items()
-    if (found := FENCED.findall(text)) and page != "docs/library.md"
+    path.relative_to(ROOT).as_posix(): found
+    for path in PAGES
+    if (found := FENCED.findall(path.read_text("utf-8")))
 }
 ASK, STAND_IN = "docs/ask.md", "docs/stand_in.md"
+LIBRARY = "docs/library.md"
 REGIONS, ZOO = "docs/region_features.md", "model_zoo/README.md"
+FRESH = "# In a fresh process."
 REPLACED = {
     # A server has to answer; that port may be taken.
     (ASK, "localhost:8500"): lambda request: (
@@ -174,7 +163,10 @@ def run(request, tmp_path_factory, module_eagerly):
             pytest.importorskip(NEEDS[page])
         names = {"__name__": "page", **GIVEN.get(page, dict)()}
         for number, block in enumerate(programs(page, request)):
-            exec(compile(block, f"{page}, block {number}", "exec"), names)
+            if block.startswith(FRESH):
+                fresh.run("-c", block, check=True, cwd=pathlib.Path.cwd())
+            else:
+                exec(compile(block, f"{page}, block {number}", "exec"), names)
         return names
 
     load = functools.cache(tf.saved_model.load)
@@ -195,32 +187,20 @@ def test_blocks_run(page, run):
     run(page)
 
 
-def indented(text):
-    """Returns the Python that stands indented, outside of any fence."""
-    text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
-    found = []
-    for block in re.findall(r"^\n((?: {4}.*\n|\n)+)", text, re.M):
-        code = textwrap.dedent(block)
-        with contextlib.suppress(SyntaxError):
-            nodes = ast.walk(ast.parse(code))
-            if any(isinstance(node, (ast.Call, ast.Import)) for node in nodes):
-                found.append(code)
-    return found
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_python_is_fenced_so_that_it_runs(page):
-    assert not indented(PAGES[page])
-
-
-def test_what_stands_here_of_pages_is_in_them(run):
-    for page, old in REPLACED:
-        assert old in "\n".join(BLOCKS[page]), (page, old)
-    for page, given in GIVEN.items():
-        nodes = ast.walk(ast.parse("\n".join(programs(page))))
-        read = {node.id for node in nodes if isinstance(node, ast.Name)}
-        assert given().keys() <= read, page
-    assert NEEDS.keys() <= BLOCKS.keys()
+def test_a_network_of_the_library_page_learns_and_is_served(run):
+    names = run(LIBRARY)
+    # Chance: 1 image of 12.
+    assert names["metrics"]["text_to_image/recall_at_1"] > 0.5
+    owners = names["caption_to_image"][names["indices"].numpy()]
+    assert names["valid"].numpy().all()
+    assert (owners != np.arange(12)[:, None]).all()
+    assert type(names["other"].image_branch) is names["Residual"]
+    assert isinstance(names["other"].ranking_loss, tbnets.TripletLoss)
+    wanted = names["images"][:2] @ names["texts"][[0, 34]].T
+    captions = [names["captions"][row] for row in (0, 34)]
+    rows = names["image_features"][:2]
+    found = names["served"].similarity(rows, captions)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_the_loss_of_the_page_trains_any_network(run):

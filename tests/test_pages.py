@@ -1,30 +1,24 @@
-"""Pages can be read at a sitting, and what they point to is there."""
+"""What the pages, and the code, point to is there."""
 
+import ast
 import importlib
 import pathlib
 import re
 
 import pytest
 
+import tbnets
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
 ]
-MOST_LINES = 200
-ROOMS = {path.stem for path in (ROOT / "tbnets").glob("[a-z]*")}
-FILES = (
-    "config",
-    "csv",
-    "flags",
-    "json",
-    "jsonl",
-    "md",
-    "npy",
-    "npz",
-    "py",
-    "txt",
-)
+PACKAGES = {path.stem for path in (ROOT / "tbnets").glob("[a-z]*")}
+FILES = {"config", "csv", "flags", "json", "jsonl", "md"}
+FILES |= {"npy", "npz", "py", "txt"}
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+NAME = re.compile(r"`(?:tbnets\.)?(\w+(?:\.\w+)+)(?:\([^`]*)?`")
 
 
 def anchors(page):
@@ -34,21 +28,8 @@ def anchors(page):
     return {title.replace(" ", "-") for title in plain}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_page_is_short_and_what_it_points_to_is_there(page):
-    text = page.read_text("utf-8")
-    assert len(text.splitlines()) <= MOST_LINES
-    for place in re.findall(r"\]\(([^)\s]+)\)", text):
-        path, _, anchor = place.partition("#")
-        if path.startswith("http"):
-            continue
-        target = page.parent / path if path else page
-        assert target.exists(), place
-        assert not anchor or anchor in anchors(target), place
-
-
 def is_there(name):
-    """Whether `room.module.Name.member` can be imported from tbnets."""
+    """Whether `package.module.Name.member` can be imported from tbnets."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -62,12 +43,23 @@ def is_there(name):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_names_of_the_code_is_there(page):
+def test_what_a_page_points_to_is_there(page):
     text = page.read_text("utf-8")
-    named = re.findall(r"`(?:tbnets\.)?(\w+(?:\.\w+)+)(?:\([^`]*)?`", text)
-    for name in set(named):
-        if name.split(".")[0] in ROOMS and name.split(".")[-1] not in FILES:
+    for place in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = place.partition("#")
+        if not path.startswith("http"):
+            target = page.parent / path if path else page
+            assert target.exists(), place
+            assert not anchor or anchor in anchors(target), place
+    for name in set(NAME.findall(text)):
+        parts = name.split(".")
+        if parts[0] in PACKAGES and parts[-1] not in FILES:
             assert is_there(name), name
+    for block in BLOCK.findall(text):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.Attribute):
+                if ast.unparse(node.value) == "tbnets":
+                    assert node.attr in tbnets.__all__
 
 
 def test_pages_that_the_code_names_are_there():
@@ -75,7 +67,6 @@ def test_pages_that_the_code_names_are_there():
     for folder in ("tbnets", "tools", "configs", "tests"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in (".py", ".flags"):
-                named |= set(
-                    re.findall(r"docs/\w+\.md", path.read_text("utf-8"))
-                )
+                text = path.read_text("utf-8")
+                named |= {*re.findall(r"docs/\w+\.md", text)}
     assert named and all((ROOT / page).is_file() for page in named), named
