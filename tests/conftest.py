@@ -41,6 +41,7 @@ FIRST = (
     "tasks/localization/test_run.py",
     "tasks/test_runs.py",
     "tasks/matching/test_own_photos.py",
+    "test_library_page.py",
     "test_page_blocks.py",
     "test_docstring_examples.py",
     "test_notebooks.py",

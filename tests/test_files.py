@@ -156,24 +156,18 @@ def test_what_is_kept_beside_a_folder_has_its_rights(tmp_path, rights):
     assert (tmp_path / "mine" / "cache").stat().st_mode == plain
 
 
-def test_what_is_computed_from_a_folder_is_kept_beside_it(tmp_path):
-    photos = tmp_path / "my photos"
-    assert folder_beside(photos) == tmp_path / "my photos.tbnets"
-    assert folder_beside(f"{photos}/") == folder_beside(photos)
-    assert not folder_beside(photos).exists()
-
-
-def test_the_users_own_place_comes_first(tmp_path):
-    assert folder_beside(tmp_path / "photos", "cache") == pathlib.Path("cache")
-    assert folder_beside(tmp_path / "photos", "") == tmp_path / "photos.tbnets"
-
-
-def test_a_folder_without_a_name_of_its_own(tmp_path, monkeypatch):
+def test_what_is_computed_from_a_folder_is_kept_beside_it(
+    tmp_path, monkeypatch
+):
     (tmp_path / "photos" / "sub").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "photos" / "sub")
-    assert folder_beside("..") == tmp_path / "photos.tbnets"
+    beside = tmp_path / "photos.tbnets"
+    for name in (tmp_path / "photos", f"{tmp_path}/photos/", ".."):
+        assert folder_beside(name) == folder_beside(name, "") == beside
     assert folder_beside(".") == tmp_path / "photos" / "sub.tbnets"
     assert folder_beside("/") == pathlib.Path("/.tbnets")
+    assert folder_beside("..", "cache") == pathlib.Path("cache")
+    assert not beside.exists()
 
 
 @pytest.mark.parametrize(
