@@ -6,6 +6,7 @@ from tbnets.losses.hinges import pair_views
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tests import reference
+from tests.losses.batches import unit_rows
 
 # How many regions and phrases, and the region of each phrase.
 BATCHES = {
@@ -15,11 +16,6 @@ BATCHES = {
     "no_pair": (3, []),
     "nothing": (0, []),
 }
-
-
-def unit_rows(count, seed, dim=5):
-    rows = np.random.default_rng(seed).normal(size=(count, dim))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("f4")
 
 
 def batch(name, share=0.8):
@@ -49,17 +45,20 @@ def with_gradients(loss):
     return run
 
 
+def check(run, arrays, margin):
+    output, gradients = run(*map(tf.constant, arrays))
+    total, *wanted = reference.contrastive_loss(*arrays, margin)
+    np.testing.assert_allclose(output.total, total, rtol=1e-5, atol=1e-6)
+    for found, values in zip(gradients, wanted):
+        np.testing.assert_allclose(found, values, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("share", [0.8, 0.0])
 @pytest.mark.parametrize("name", BATCHES)
 def test_values_and_gradients_are_those_of_the_loops(name, share):
-    arrays = batch(name, share)
     for margin in (0.05, 1.0):
         loss = TripletLoss(**(PRESETS["niu2017"] | {"margin": margin}))
-        output, gradients = with_gradients(loss)(*map(tf.constant, arrays))
-        total, *wanted = reference.contrastive_loss(*arrays, margin)
-        np.testing.assert_allclose(output.total, total, rtol=1e-5, atol=1e-6)
-        for found, values in zip(gradients, wanted):
-            np.testing.assert_allclose(found, values, rtol=1e-4, atol=1e-5)
+        check(with_gradients(loss), batch(name, share), margin)
 
 
 def test_two_pairs_by_hand():
@@ -76,25 +75,6 @@ def test_two_pairs_by_hand():
     # with phrase 0, 0.2 - 0 + 0; its phrase with region 0, 0.2 - 0 + 0.6.
     np.testing.assert_allclose(output.total, 0.5 * (0.2 + 0.8), rtol=1e-6)
     assert float(output.active_fraction["image_to_text"]) == 0.5
-
-
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_weights_of_the_hardest_and_of_all_are_the_same(distance):
-    # One contrast of each pair: the hardest of them is all of them.
-    arrays = [tf.constant(one) for one in batch("one_pair")]
-    arrays[0], arrays[3] = tf.constant(unit_rows(2, 4)), [[False], [True]]
-    found = [
-        TripletLoss(
-            margin=2.0,
-            term_weights={"text_to_image": 1.0},
-            distance=distance,
-            reduction="mean",
-            negatives=negatives,
-        ).of_views(pair_views(*arrays))
-        for negatives in ("all", "hardest")
-    ]
-    assert float(found[0].total) > 0
-    np.testing.assert_allclose(found[0].total, found[1].total, rtol=1e-6)
 
 
 def test_weights_scale_where_a_few_are_picked():
@@ -119,25 +99,16 @@ def test_weights_scale_where_a_few_are_picked():
 
 def test_graph_has_one_trace_and_xla_agrees():
     loss = TripletLoss(**PRESETS["niu2017"])
-    run = with_gradients(loss)
     specs = [
         tf.TensorSpec((None, *one.shape[1:]), one.dtype)
         for one in batch("some")
     ]
     specs[3] = tf.TensorSpec((None, None), tf.bool)
+    run = with_gradients(loss)
     graph = tf.function(run, input_signature=specs)
     xla = tf.function(graph, input_signature=specs, jit_compile=True)
     for name in BATCHES:
-        arrays = [tf.constant(one) for one in batch(name)]
-        wanted = run(*arrays)
-        runs = [graph]
-        if name in ("some", "nothing"):  # XLA compiles for each size anew.
-            runs.append(xla)
-        for found in runs:
-            output, gradients = found(*arrays)
-            np.testing.assert_allclose(
-                output.total, wanted[0].total, rtol=1e-5, atol=1e-6
-            )
-            for one, other in zip(gradients, wanted[1]):
-                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        # XLA compiles for each size anew.
+        for found in [graph, xla] if name in ("some", "nothing") else [graph]:
+            check(found, batch(name), PRESETS["niu2017"]["margin"])
     assert graph.experimental_get_tracing_count() == 1

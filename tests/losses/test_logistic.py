@@ -1,3 +1,5 @@
+"""The losses of judged pairs and of lists: logistic and softmax."""
+
 import math
 
 import numpy as np
@@ -8,71 +10,27 @@ from tbnets.losses.logistic import logistic_loss, softmax_loss
 from tests import reference
 
 
+def with_gradients(loss, num_inputs):
+    """Returns a function: output and gradients of the first inputs."""
+
+    def run(*given):
+        inputs = [tf.convert_to_tensor(one) for one in given[:num_inputs]]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output = loss(*inputs, *given[num_inputs:])
+        return *output, *tape.gradient(output.total, inputs)
+
+    return run
+
+
+of_pairs = with_gradients(logistic_loss, 1)
+of_lists = with_gradients(softmax_loss, 2)
+
+
 def random_pairs(seed, count):
     rng = np.random.default_rng(seed)
     logits = rng.normal(scale=4, size=count).astype(np.float32)
     return logits, rng.random(count) < 0.5, rng.random(count) < 0.7
-
-
-def with_gradient(logits, is_match, valid):
-    logits = tf.convert_to_tensor(logits)
-    with tf.GradientTape() as tape:
-        tape.watch(logits)
-        output = logistic_loss(logits, is_match, valid)
-    return *output, tape.gradient(output.total, logits)
-
-
-@pytest.mark.parametrize("count", [1, 7])
-def test_loss_is_that_of_the_definition(count, compiled):
-    run = compiled(with_gradient)
-    for seed in range(3):
-        given = random_pairs(seed, count)
-        found = run(*map(tf.constant, given))
-        for one, other in zip(found, reference.logistic_loss(*given)):
-            np.testing.assert_allclose(one, other, 1e-5, 1e-6)
-
-
-def test_slopes_are_the_differences_of_the_loss():
-    logits, is_match, valid = random_pairs(1, 8)
-    *_, gradient = with_gradient(logits, is_match, valid)
-    for p in range(8):
-        step = np.zeros(8)
-        step[p] = 1e-4
-        up, down = (
-            reference.logistic_loss(logits + s, is_match, valid)[0]
-            for s in (step, -step)
-        )
-        assert float(gradient[p]) == pytest.approx((up - down) / 2e-4, abs=1e-6)
-
-
-def test_literal_loss():
-    # A match at 0: log 2. No match at log 3: log(1 + 3) = 2 log 2.
-    found = logistic_loss([0.0, math.log(3)], [True, False])
-    log2 = math.log(2)
-    np.testing.assert_allclose(
-        list(found), [1.5 * log2, log2, 2 * log2, 0], rtol=1e-6
-    )
-
-
-def test_large_logits_neither_overflow_nor_vanish():
-    given = [-1e4, 1e4, 20.0], [True, True, True], [True] * 3
-    total, *_, gradient = with_gradient(*given)
-    assert float(total) == pytest.approx(1e4 / 3)
-    # The slope of a match at 20 is -1 / (1 + e^20) / 3.
-    np.testing.assert_allclose(
-        gradient, [-1 / 3, 0, -1 / (1 + math.exp(20)) / 3], rtol=1e-5
-    )
-
-
-def test_no_valid_pair_gives_0_with_finite_gradients():
-    given = [np.nan, np.inf], [True, False], [False, False]
-    for value in with_gradient(*given):
-        np.testing.assert_array_equal(value, np.zeros_like(value))
-
-
-def test_half_precision_is_widened():
-    output = logistic_loss(tf.ones(3, tf.bfloat16), [True, True, False])
-    assert {value.dtype for value in output} == {tf.float32}
 
 
 def random_lists(seed, size):
@@ -82,67 +40,88 @@ def random_lists(seed, size):
     return matches, others, rng.random((6, size)) < 0.6
 
 
-def with_list_gradients(matches, others, valid):
-    matches, others = map(tf.convert_to_tensor, (matches, others))
-    with tf.GradientTape() as tape:
-        tape.watch([matches, others])
-        output = softmax_loss(matches, others, valid)
-    return *output, *tape.gradient(output.total, [matches, others])
+def assert_close(found, wanted, rtol=1e-5, atol=1e-6):
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol, atol)
 
 
-@pytest.mark.parametrize("size", [0, 2, 9])
-def test_softmax_loss_is_that_of_the_definition(size, compiled):
-    run = compiled(with_list_gradients)
+@pytest.mark.parametrize(
+    "run, loops, draw, size",
+    [
+        *((of_pairs, reference.logistic_loss, random_pairs, n) for n in (1, 7)),
+        *(
+            (of_lists, reference.softmax_loss, random_lists, n)
+            for n in (0, 2, 9)
+        ),
+    ],
+)
+def test_values_and_slopes_are_those_of_the_loops(
+    run, loops, draw, size, compiled
+):
+    run = compiled(run)
     for seed in range(3):
-        given = random_lists(seed, size)
-        found = run(*map(tf.constant, given))
-        for one, other in zip(found, reference.softmax_loss(*given)):
-            np.testing.assert_allclose(one, other, 1e-5, 1e-6)
+        given = draw(seed, size)
+        assert_close(run(*map(tf.constant, given)), loops(*given))
 
 
-def test_literal_softmax_loss():
+def test_slopes_are_the_differences_of_the_loss():
+    logits, is_match, valid = random_pairs(1, 8)
+    *_, gradient = of_pairs(logits, is_match, valid)
+    for p in range(8):
+        step = 1e-4 * (np.arange(8) == p)
+        up, down = (
+            reference.logistic_loss(logits + s, is_match, valid)[0]
+            for s in (step, -step)
+        )
+        assert float(gradient[p]) == pytest.approx((up - down) / 2e-4, abs=1e-6)
+
+
+def test_literal_losses():
+    # A match at 0: log 2. No match at log 3: log(1 + 3) = 2 log 2.
+    log2, log3 = math.log(2), math.log(3)
+    found = logistic_loss([0.0, log3], [True, False])
+    assert_close(found, [1.5 * log2, log2, 2 * log2, 0])
     # 1 of 1 + 1 + 2, and 3 of 3 + 1; the second stands before its only other.
     found = softmax_loss(
-        [0.0, math.log(3)],
-        [[0.0, math.log(2)], [0.0, 50.0]],
-        [[True, True], [True, False]],
+        [0.0, log3], [[0.0, log2], [0.0, 50.0]], [[True, True], [True, False]]
     )
-    wanted = (math.log(4) + math.log(4 / 3)) / 2
-    np.testing.assert_allclose(list(found), [wanted, 0.5], rtol=1e-6)
+    assert_close(found, [(math.log(4) + math.log(4 / 3)) / 2, 0.5])
+    # A tie is no first place.
+    assert softmax_loss([1.0], [[1.0]], [[True]]).ranked_first == 0
+
+
+def test_large_numbers_neither_overflow_nor_vanish():
+    given = [-1e4, 1e4, 20.0], [True, True, True], [True] * 3
+    total, *_, gradient = of_pairs(*given)
+    assert float(total) == pytest.approx(1e4 / 3)
+    # The slope of a match at 20 is -1 / (1 + e^20) / 3.
+    assert_close(gradient, [-1 / 3, 0, -1 / (1 + math.exp(20)) / 3], atol=0)
+    found = of_lists([-1e4, 1e4], [[1e4], [-1e4]], [[True], [True]])
+    assert_close(found, [1e4, 0.5, [-0.5, 0], [[0.5], [0]]])
 
 
 def test_softmax_loss_knows_differences_alone():
     matches, others, valid = random_lists(0, 5)
-    wanted = with_list_gradients(matches, others, valid)
-    found = with_list_gradients(matches + 100, others + 100, valid)
-    for one, other in zip(found, wanted):
-        np.testing.assert_allclose(one, other, 1e-3, 1e-5)
+    wanted = of_lists(matches, others, valid)
+    found = of_lists(matches + 100, others + 100, valid)
+    assert_close(found, wanted, 1e-3, 1e-5)
 
 
-def test_a_match_that_ties_is_not_first():
-    assert softmax_loss([1.0], [[1.0]], [[True]]).ranked_first == 0
-
-
-def test_large_gaps_neither_overflow_nor_vanish():
-    given = [-1e4, 1e4], [[1e4], [-1e4]], [[True], [True]]
-    total, first, by_match, by_other = with_list_gradients(*given)
-    assert (float(total), float(first)) == (1e4, 0.5)
-    np.testing.assert_array_equal(by_match, [-0.5, 0])
-    np.testing.assert_array_equal(by_other, [[0.5], [0]])
-
-
-def test_lists_without_others_do_not_count():
-    given = [np.nan, 2.0], [[np.inf], [1.0]], [[False], [True]]
-    total, first, by_match, by_other = with_list_gradients(*given)
-    assert float(total) == pytest.approx(math.log(1 + math.exp(-1)))
-    assert float(first) == 1
-    assert by_match[0] == 0 and by_other[0, 0] == 0
-    nothing = with_list_gradients(*given[:2], [[False], [False]])
-    for value in nothing:
+def test_what_is_not_valid_does_not_count():
+    no_pairs = of_pairs([np.nan, np.inf], [True, False], [False, False])
+    given = [np.nan, 2.0], [[np.inf], [1.0]]
+    no_lists = of_lists(*given, [[False], [False]])
+    for value in (*no_pairs, *no_lists):
         np.testing.assert_array_equal(value, np.zeros_like(value))
+    total, first, by_match, by_other = of_lists(*given, [[False], [True]])
+    assert float(total) == pytest.approx(math.log(1 + math.exp(-1)))
+    assert (float(first), by_match[0], by_other[0, 0]) == (1, 0, 0)
 
 
-def test_lists_of_half_precision_are_widened():
+def test_half_precision_is_widened():
     ones = tf.ones((2, 3), tf.bfloat16)
-    output = softmax_loss(ones[:, 0], ones, tf.ones((2, 3), tf.bool))
-    assert {value.dtype for value in output} == {tf.float32}
+    for output in (
+        logistic_loss(ones[0], [True, True, False]),
+        softmax_loss(ones[:, 0], ones, tf.ones((2, 3), tf.bool)),
+    ):
+        assert {value.dtype for value in output} == {tf.float32}

@@ -4,30 +4,16 @@ import tensorflow as tf
 
 from tbnets.losses import positives
 from tests import reference
-
-# Ids of images, of the captions' images, and of the captions' texts.
-BATCHES = {
-    "ragged": ([4, 9, 2, 7], [4, 4, 9, 7, 7, 7, 2], None),
-    "image_without_caption": ([1, 2, 3], [1, 1, 3, 3, 3], None),
-    "image_drawn_twice": ([5, 6, 5], [5, 6, 6, 5, 6], None),
-    "one_text_on_two_images": ([1, 2, 3, 1], [1, 2, 3, 1], [8, 8, 9, 7]),
-    "more_images": ([1, 2, 3, 4, 5], [2, 4], None),
-    "one_image": ([1], [1, 1, 1], None),
-    "one_pair": ([1], [1], None),
-    "no_positive": ([1, 2], [3, 4, 5], None),
-    "no_caption": ([1, 2], [], None),
-    "empty": ([], [], None),
-}
+from tests.losses.batches import IDS
 
 
-@pytest.mark.parametrize("name", BATCHES)
-def test_masks_are_those_of_the_loops(name):
-    image_ids, caption_ids, text_ids = BATCHES[name]
+def check_masks(name, positive_masks=positives.positive_masks):
+    image_ids, caption_ids, text_ids = IDS[name]
     for texts in (text_ids, [1] * len(caption_ids)):
-        found = positives.positive_masks(
-            np.array(image_ids, np.int64),
-            np.array(caption_ids, np.int32),
-            None if texts is None else np.array(texts, np.int64),
+        found = positive_masks(
+            tf.constant(image_ids, tf.int64),
+            tf.constant(caption_ids, tf.int32),
+            None if texts is None else tf.constant(texts, tf.int64),
         )
         wanted = reference.positive_masks(image_ids, caption_ids, texts)
         for mask, values in zip(found, wanted):
@@ -35,13 +21,13 @@ def test_masks_are_those_of_the_loops(name):
             np.testing.assert_array_equal(mask, values)
 
 
+@pytest.mark.parametrize("name", IDS)
+def test_masks_are_those_of_the_loops(name):
+    check_masks(name)
+
+
 def test_masks_compile(compiled):
-    # Texts 8 join image 1 with image 2, whose other caption reads 9.
-    found = compiled(positives.positive_masks)(
-        tf.constant([1, 2]), tf.constant([1, 2, 2]), tf.constant([8, 8, 9])
-    )
-    np.testing.assert_array_equal(found.image_to_text, [[1, 1, 0], [1, 1, 1]])
-    np.testing.assert_array_equal(found.image_to_image, [[1, 1], [1, 1]])
+    check_masks("one_text_on_two_images", compiled(positives.positive_masks))
 
 
 def test_ids_that_a_float_would_merge_stay_apart():

@@ -71,21 +71,3 @@ def test_a_sparse_gradient_is_the_dense_one(reduction):
     for one, other in zip(*gradients):
         assert np.any(one)
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-
-
-def test_a_tape_goes_round_a_compiled_loss():
-    images = tf.math.l2_normalize(tf.random.stateless_normal([4, 3], (0, 1)), 1)
-    texts = tf.math.l2_normalize(tf.random.stateless_normal([5, 3], (2, 3)), 1)
-    loss = triplet.TripletLoss(0.5, 2)
-
-    def total(images, texts):
-        return loss(images, texts, [0, 1, 2, 3], [0, 1, 2, 3, 3]).total
-
-    gradients = []
-    for function in (total, tf.function(total, jit_compile=True)):
-        with tf.GradientTape() as tape:
-            tape.watch([images, texts])
-            value = function(images, texts)
-        gradients.append(tape.gradient(value, [images, texts]))
-    for one, other in zip(*gradients):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,139 @@
+"""What the ranking losses have in common: modes, ids, and no positive."""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.losses import triplet
+from tbnets.losses.infonce import InfoNCELoss
+from tests import reference
+from tests.losses.batches import (
+    IDS,
+    TERMS,
+    batch,
+    check,
+    unit_rows,
+    with_gradients,
+)
+
+
+class Case(NamedTuple):
+    """A loss, and its loops: a function (images, texts, masks)."""
+
+    loss: object
+    loops: object
+
+
+def triplets(loops, terms, **options):
+    def wanted(images, texts, masks):
+        return reference.triplet_loss(images, texts, masks, terms, 0.3, *loops)
+
+    loss = triplet.TripletLoss(0.3, term_weights=terms, **options)
+    return Case(loss, wanted)
+
+
+# The ways of summing hinges: of picked pairs, over all negatives. What of it
+# is compiled: a view and itself; two views in both directions.
+CASES = {
+    "picked": triplets(
+        (3, "euclidean", "mean"),
+        {"text_to_image": 1.5, "text_to_text": 0.3},
+        num_negatives=3,
+        reduction="mean",
+    ),
+    "all": triplets(
+        (None, "cosine", "sum"),
+        {"image_to_text": 1.0, "text_to_image": 1.5},
+        negatives="all",
+        distance="cosine",
+        reduction="sum",
+    ),
+    "infonce": Case(
+        InfoNCELoss(0.1, TERMS),
+        lambda *batch: reference.infonce_loss(*batch, TERMS, 0.1),
+    ),
+}
+every_case = pytest.mark.parametrize("name", CASES)
+every_mode = pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+OWNERS = (
+    [1, 2, 3] * 4 + [1],
+    [1] * 11 + [2, 3],
+    [1, 1, 2, 5, 5, 5, 3, 3, 4, 4, 3, 1, 1],
+)
+
+
+@functools.cache
+def in_modes(name):
+    """Returns a loss with gradients by its mode, compiled for any sizes."""
+    run = with_gradients(CASES[name].loss)
+    rows = tf.TensorSpec([None, 6])
+    mask = tf.TensorSpec([None, None], tf.bool)
+    signature = [rows, rows, mask, mask, mask]
+    graph = tf.function(run, input_signature=signature)
+    xla = tf.function(run, input_signature=signature, jit_compile=True)
+    return {"eager": run, "graph": graph, "xla": xla}
+
+
+def thirteen(owners):
+    """Returns a batch of three images: one size, which XLA compiles once."""
+    masks = reference.positive_masks([1, 2, 3], owners)
+    return unit_rows(3, 5), unit_rows(13, 6), masks
+
+
+@every_mode
+@every_case
+def test_every_mode_gives_values_and_gradients_of_the_loops(name, mode):
+    run = in_modes(name)[mode]
+    for owners in OWNERS:
+        images, texts, masks = thirteen(owners)
+        wanted = CASES[name].loops(images, texts, masks)
+        check(run(images, texts, *masks), wanted)
+    for rows in (np.arange(13)[:, None] == 2, True):
+        spoilt = np.where(rows, np.float32("nan"), texts)
+        output, _ = run(images, spoilt, *masks)
+        assert np.isnan(output.total)
+
+
+@every_case
+def test_one_trace_serves_every_batch_size(name):
+    run = in_modes(name)["graph"]
+    for one in IDS:
+        images, texts, masks = batch(one)
+        wanted = CASES[name].loops(images, texts, masks)
+        check(run(images, texts, *masks), wanted)
+    assert run.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize(
+    "loss", [triplet.TripletLoss(0.3, 3, TERMS), InfoNCELoss(0.3, TERMS)]
+)
+def test_ids_give_the_loss_of_their_masks(loss, name):
+    images, texts, masks = batch(name)
+    ids = [x if x is None else np.array(x, np.int64) for x in IDS[name]]
+    wanted = loss.with_masks(images, texts, masks)
+    found = loss(images, texts, *ids)
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("loss", [triplet.TripletLoss(), InfoNCELoss()])
+@pytest.mark.parametrize("name", ["one_image", "no_positive", "empty"])
+def test_anchors_without_a_positive_or_a_negative_pay_nothing(name, loss):
+    images, texts, masks = batch(name)
+    output, gradients = with_gradients(loss)(images, texts, *masks)
+    assert output.terms["image_to_text"] == 0.0
+    assert output.terms["text_to_image"] == 0.0
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_a_loss_by_default_is_that_of_its_paper():
+    config = triplet.TripletLoss().get_config()
+    assert (config["margin"], config["num_negatives"]) == (0.05, 10)
+    assert list(config["term_weights"].values()) == [1.0, 1.5, 0.05, 0.0]
+    config = InfoNCELoss().get_config()
+    assert config["temperature"] == 0.07
+    assert list(config["term_weights"].values()) == [0.5, 0.5, 0.0, 0.0]
