@@ -1,4 +1,7 @@
-"""Tests of the ternary step of `FeatureTransform`; test_branch has the rest."""
+"""Tests of the ternary step of `FeatureTransform`, and its statistics.
+
+test_branch.py has the other steps.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +9,6 @@ import tensorflow as tf
 
 from tbnets.layers import feature_transform
 from tbnets.layers.feature_transform import (
-    FeatureTransform,
     StreamingStatistics,
     ternary,
     ternary_bounds,
@@ -31,16 +33,6 @@ def oracle(train, features, low=-0.25, high=0.15):
     return result
 
 
-def test_ternary_literal():
-    # Mean 3, population deviation 1: z is -1, 1; 2.7 is at -0.3, 3.1 at 0.1,
-    # 3.2 at 0.2.
-    statistics = StreamingStatistics()
-    statistics.update([[2.0], [4.0]])
-    bounds = ternary_bounds(statistics.mean, statistics.deviation)
-    rows = [[2.0], [4.0], [2.7], [3.0], [3.1], [3.2]]
-    assert cut(rows, bounds).ravel().tolist() == [-1, 1, -1, 0, 0, 1]
-
-
 @pytest.mark.parametrize("thresholds", [(-0.25, 0.15), (0.0, 0.0), (-1, 2)])
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
 def test_ternary_agrees_with_the_oracle(
@@ -52,8 +44,7 @@ def test_ternary_agrees_with_the_oracle(
     train = generator.gamma(0.5, size=(50, 7)).astype(np.float32) + offset
     train[:, 3] = 0.1  # never changes
     train = train.astype(np.float32)
-    others = generator.gamma(0.5, size=(9, 7)).astype(np.float32) + offset
-    others = others.astype(np.float32)
+    others = train[:9] * np.float32(1.01)
     statistics = StreamingStatistics()
     for start in range(0, 50, 8):
         statistics.update(train[start : start + 8])
@@ -94,11 +85,19 @@ def test_features_nearest_to_a_bound_are_decided_exactly():
     assert 0 < expected.sum() < 99
 
 
-def test_the_layer_agrees_with_the_oracle():
-    generator = np.random.default_rng(3)
-    train = generator.gamma(0.5, size=(40, 5)).astype(np.float32)
-    others = generator.gamma(0.5, size=(9, 5)).astype(np.float32)
-    transform = FeatureTransform(("ternary",))
-    transform.build((None, 5))
-    transform.adapt(np.split(train, [7, 7, 30]))
-    np.testing.assert_array_equal(transform(others), oracle(train, others))
+@pytest.mark.parametrize("sizes", [[1], [20], [7, 0, 13], [1] * 20])
+def test_streaming_statistics_agree_with_one_pass_over_all(sizes):
+    rows = np.random.default_rng(1).normal(1e4, 1e-2, (sum(sizes), 3))
+    statistics = StreamingStatistics()
+    for batch in np.split(rows, np.cumsum(sizes)[:-1]):
+        statistics.update(batch)
+    assert statistics.count == len(rows)
+    np.testing.assert_allclose(statistics.mean, rows.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(statistics.variance, rows.var(axis=0), rtol=1e-6)
+
+
+def test_noise_on_a_constant_is_no_deviation():
+    statistics = StreamingStatistics()
+    for _ in range(3):
+        statistics.update(np.full((5, 1), 0.1))
+    assert statistics.deviation.tolist() == [0.0]

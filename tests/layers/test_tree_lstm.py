@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from tbnets.layers.tree_lstm import TreeLSTM
 from tbnets.text.packed_trees import (
-    XLA_REFUSED,
     TreeRows,
     pack_trees,
     tree_array,
@@ -212,33 +211,6 @@ def test_gradients_are_those_of_small_steps():
         wanted = (sides[0] - sides[1]) / (2 * step)
         found = np.sum(gradient * direction)
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
-
-
-def test_graph_equals_eager_however_deep():
-    generator = np.random.default_rng(8)
-    trees = [random_tree(generator, 8, 3) for _ in range(3)]
-    rows, count = batch_of(trees)
-    layer = built(dtype="float32")
-    vectors = tf.constant(generator.normal(size=(count, DIM)), tf.float32)
-    eager = mean_square(layer, rows)
-    for one, other in zip(
-        tf.nest.flatten(tf.function(eager)(vectors)),
-        tf.nest.flatten(eager(vectors)),
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
-
-
-def test_xla_is_refused_with_the_reason():
-    rows, count = batch_of(make_case("small"))
-    layer = built(dtype="float32")
-
-    @tf.function(jit_compile=True)
-    def run(rows):
-        packed = pack_trees(rows)
-        return layer(tf.gather(tf.ones([count, DIM]), packed.word_ids), packed)
-
-    with pytest.raises(tf.errors.InvalidArgumentError, match=XLA_REFUSED):
-        run(tf.constant(rows))
 
 
 def test_one_trace_for_each_width_whatever_the_trees():

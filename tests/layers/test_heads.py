@@ -1,10 +1,12 @@
+"""Heads: the temperature, and constants that are solved."""
+
 import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.heads import LogitScale
+from tbnets.layers.heads import CanonicalProjection, LogitScale
 
 
 def with_gradient(layer, similarities, towards):
@@ -30,3 +32,10 @@ def test_beyond_a_hundred_it_counts_as_that_and_only_comes_back():
     # Down the gradient the scale would fall, or grow.
     assert float(with_gradient(layer, one, 1.0)[1]) == pytest.approx(100)
     assert float(with_gradient(layer, one, -1.0)[1]) == 0.0
+
+
+def test_constants_are_float32_and_never_trained():
+    layer = CanonicalProjection(2, dtype="float32", trainable=True)
+    layer.build((None, 3))
+    assert not layer.trainable and not layer.trainable_weights
+    assert {weight.dtype for weight in layer.weights} <= {"float32", tf.float32}
