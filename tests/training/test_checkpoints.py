@@ -8,8 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from tbnets import files
-from tbnets.errors import UserError
+from tbnets.errors import FileError, InputError, UserError
 from tbnets.training import checkpoints
 
 
@@ -47,23 +46,13 @@ def test_round_trip_restores_everything(tmp_path):
     other, other_optimizer = make()
     state = checkpoints.restore_checkpoint(path, other, other_optimizer)
     assert state == STATE
-    for one, two in zip(
-        values(model, optimizer), values(other, other_optimizer)
-    ):
-        np.testing.assert_array_equal(one, two)
-
-
-def test_the_optimizer_goes_on_as_if_nothing_happened(tmp_path):
-    path = tmp_path / "last.npz"
-    model, optimizer = make()
-    step(model, optimizer)
-    checkpoints.save_checkpoint(path, model, optimizer, STATE)
-    step(model, optimizer)
-    other, other_optimizer = make()
-    checkpoints.restore_checkpoint(path, other, other_optimizer)
-    step(other, other_optimizer)
-    for one, two in zip(model.get_weights(), other.get_weights()):
-        np.testing.assert_array_equal(one, two)
+    for _ in range(2):  # It also goes on as if nothing had happened.
+        for one, two in zip(
+            values(model, optimizer), values(other, other_optimizer)
+        ):
+            np.testing.assert_array_equal(one, two)
+        step(model, optimizer)
+        step(other, other_optimizer)
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
@@ -76,53 +65,10 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OSError, match="last.npz could not be written: No sp"):
+    with pytest.raises(FileError, match="last.npz"):
         checkpoints.save_checkpoint(path, model, optimizer, STATE)
     assert path.read_bytes() == good
     assert os.listdir(tmp_path) == ["last.npz"]
-
-
-def test_a_really_full_disk(tmp_path):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full on this system")
-    path = tmp_path / "note.json"
-    files.write_json(path, {"a": 1})
-
-    def write(file):
-        with open("/dev/full", "wb", buffering=0) as full:
-            full.write(b"x")
-
-    with pytest.raises(OSError, match="what it held before is unharmed"):
-        files.write_atomically(path, write)
-    assert path.read_text() == '{\n  "a": 1\n}\n'
-
-
-@pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
-def test_a_file_cut_short_is_named(tmp_path, keep):
-    path = tmp_path / "best.npz"
-    checkpoints.save_checkpoint(path, *make(), STATE)
-    content = path.read_bytes()
-    size = keep if isinstance(keep, int) else int(len(content) * keep)
-    path.write_bytes(content[:size])
-    with pytest.raises(ValueError, match="best.npz must be a whole tbnets"):
-        checkpoints.read_checkpoint(path)
-
-
-def test_a_flipped_byte_is_noticed(tmp_path):
-    path = tmp_path / "best.npz"
-    checkpoints.save_checkpoint(path, *make(), STATE)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 255
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="best.npz must be a whole"):
-        checkpoints.read_checkpoint(path)
-
-
-def test_pickled_arrays_are_refused(tmp_path):
-    path = tmp_path / "best.npz"
-    np.savez(path, header=np.array([{"format": "x"}], dtype=object))
-    with pytest.raises(ValueError, match="best.npz must be a whole"):
-        checkpoints.read_checkpoint(path)
 
 
 def test_another_network_is_refused_and_left_alone(tmp_path):
@@ -131,13 +77,13 @@ def test_another_network_is_refused_and_left_alone(tmp_path):
     other = keras.Sequential([keras.layers.Dense(5), keras.layers.Dense(2)])
     other.build((None, 4))
     before = other.get_weights()
-    with pytest.raises(ValueError, match=r"shape \(4, 5\).*Received"):
+    with pytest.raises(InputError):
         checkpoints.restore_checkpoint(path, other)
     for one, two in zip(before, other.get_weights()):
         np.testing.assert_array_equal(one, two)
     smaller = keras.Sequential([keras.layers.Dense(2)])
     smaller.build((None, 4))
-    with pytest.raises(ValueError, match="expected 2 variables. Received: 4"):
+    with pytest.raises(InputError):
         checkpoints.restore_checkpoint(path, smaller)
 
 
@@ -155,32 +101,6 @@ def test_arrays_that_were_fitted_or_are_held_come_back(tmp_path):
     np.testing.assert_array_equal(found.held["pairs"], [[1, 2]])
     # What was saved is as it was.
     assert set(state.fitted) == {"words", "mean"}
-
-
-def forged(path, name, shape):
-    """Puts an array into an `.npz` that says it is of another shape."""
-    header = np.lib.format.header_data_from_array_1_0(np.zeros(3))
-    content = io.BytesIO()
-    np.lib.format.write_array_header_1_0(content, {**header, "shape": shape})
-    content.write(np.zeros(3).tobytes())
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(name, content.getvalue())
-
-
-@pytest.mark.parametrize("shape", [(10**12,), (10**6, 10**6), (-1,), (2,)])
-def test_an_array_that_lies_about_its_size_is_refused(tmp_path, shape):
-    path = tmp_path / "best.npz"
-    checkpoints.save_checkpoint(path, *make(), STATE)
-    forged(path, "model/9999.npy", shape)
-    with pytest.raises(ValueError, match="best.npz must be a whole tbnets"):
-        checkpoints.read_checkpoint(path)
-
-
-def test_a_compressed_file_is_refused_before_it_is_unpacked(tmp_path):
-    path = tmp_path / "best.npz"
-    np.savez_compressed(path, header=np.zeros(10**7, np.uint8))
-    with pytest.raises(ValueError, match="best.npz must be a whole tbnets"):
-        checkpoints.read_checkpoint(path)
 
 
 def rewritten(path, **values):
@@ -218,38 +138,82 @@ def test_a_state_of_another_kind_is_refused(tmp_path, values, read):
         getattr(checkpoints, read)(path)
 
 
-def encrypt(content):
-    at = content.index(b"PK\1\2")
-    content[at + 8] |= 1  # A flag of the first entry in the directory.
+def forged(shape):
+    """Returns a damage: another array, which says it is of a shape."""
+
+    def forge(content):
+        header = np.lib.format.header_data_from_array_1_0(np.zeros(3))
+        array = io.BytesIO()
+        header |= {"shape": shape}
+        np.lib.format.write_array_header_1_0(array, header)
+        array.write(np.zeros(3).tobytes())
+        file = io.BytesIO(content)
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr("model/9999.npy", array.getvalue())
+        content[:] = file.getvalue()
+
+    return forge
 
 
-def compress_by_another(content):
-    at = content.index(b"PK\1\2")
-    content[at + 10] = 99
+def saved(save, header):
+    """Returns a damage: a file with another header alone."""
+
+    def write(content):
+        file = io.BytesIO()
+        save(file, header=header)
+        content[:] = file.getvalue()
+
+    return write
 
 
-def begin_before_the_file(content):
-    at = content.rindex(b"PK\5\6")
-    content[at + 16 : at + 20] = b"\xff\xff\xff\x7f"
+def cut(share):
+    def keep(content):
+        del content[int(len(content) * share) :]
+
+    return keep
 
 
-def nest(content):
-    deep = b"[" * 100_000 + b"]" * 100_000
-    file = io.BytesIO()
-    np.savez(file, header=np.frombuffer(deep, np.uint8))
-    content[:] = file.getvalue()
+def overwritten(entry, offset, new):
+    """Returns a damage: bytes behind the first mark of a zip's entry."""
+
+    def write(content):
+        at = content.rindex(entry) + offset
+        content[at : at + len(new)] = new
+
+    return write
 
 
-@pytest.mark.parametrize(
-    "damage", [encrypt, compress_by_another, begin_before_the_file, nest]
-)
-def test_a_file_that_is_damaged_otherwise_is_named(tmp_path, damage):
+def flip(content):
+    content[len(content) // 2] ^= 255
+
+
+DEEP = np.frombuffer(b"[" * 100_000 + b"]" * 100_000, np.uint8)
+PICKLED = np.array([{"format": "x"}], dtype=object)
+DAMAGES = {
+    **{f"cut at {share}": cut(share) for share in (0, 0.01, 0.5, 0.99)},
+    "a flipped byte": flip,
+    "pickled": saved(np.savez, PICKLED),
+    "nested": saved(np.savez, DEEP),
+    "compressed": saved(np.savez_compressed, np.zeros(10**7, np.uint8)),
+    **{
+        f"an array of {shape}": forged(shape)
+        for shape in [(10**12,), (10**6, 10**6), (-1,), (2,)]
+    },
+    # Flags and method of the last entry in the directory; its beginning.
+    "encrypted": overwritten(b"PK\1\2", 8, b"\1"),
+    "another method": overwritten(b"PK\1\2", 10, b"\x63"),
+    "begins before the file": overwritten(b"PK\5\6", 16, b"\xff\xff\xff\x7f"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_named(tmp_path, damage):
     path = tmp_path / "best.npz"
     checkpoints.save_checkpoint(path, *make(), STATE)
     content = bytearray(path.read_bytes())
-    damage(content)
+    DAMAGES[damage](content)
     path.write_bytes(content)
-    with pytest.raises(UserError, match="best.npz must be a whole tbnets"):
+    with pytest.raises(UserError, match="best.npz must be a whole"):
         checkpoints.read_checkpoint(path)
 
 

@@ -21,55 +21,46 @@ def test_worker_0_is_the_chief_where_nobody_else_is():
     addresses = {"worker 0": "10.0.0.1:2222", "worker 1": "10.0.0.2:2222"}
     assert first == WorkerTask("worker 0", True, addresses)
     assert second == WorkerTask("worker 1", False, addresses)
+    cluster = {**CLUSTER, "evaluator": ["10.0.0.3:2222"]}
+    assert read_task(config(cluster)).addresses == addresses
     cluster = {**CLUSTER, "chief": ["[::1]:1"]}
     assert not read_task(config(cluster)).is_chief
     assert read_task(config(cluster, "chief")).is_chief
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text",
     [
-        ("{", "(JSONDecodeError: Expecting property name"),
-        ("[]", "(TypeError: list ind"),
-        ('{"cluster": {}}', "(KeyError: 'task')"),
-        (config(index="second"), "(ValueError: invalid lit"),
-        (config({"ps": ["a:1"]}), "Received: a cluster with ps."),
-        (config({"worker": ["10.0.0.1"]}), "the address '10.0.0.1'."),
-        (config(index=2), "the task worker 2 in a cluster of worker 0, worker"),
-        (config(kind="chief"), "the task chief 0 in a cluster of worker 0"),
-        (config({}), "the task worker 0 in a cluster of nobody"),
+        *("{", "[]", '{"cluster": {}}'),
+        config(index="second"),
+        config({"ps": ["a:1"]}),
+        config({"worker": ["10.0.0.1"]}),
+        config(index=2),
+        config(kind="chief"),
+        config({}),
     ],
 )
-def test_a_wrong_tf_config_is_told(text, told):
-    with pytest.raises(InputError, match="`TF_CONFIG` must be JSON") as error:
+def test_a_wrong_tf_config_is_refused(text):
+    with pytest.raises(InputError) as error:
         read_task(text)
-    assert told in str(error.value)
-    assert "Set for example TF_CONFIG='{" in str(error.value)
-
-
-def test_an_evaluator_beside_does_no_harm():
-    cluster = {**CLUSTER, "evaluator": ["10.0.0.3:2222"]}
-    assert list(read_task(config(cluster)).addresses) == [
-        "worker 0",
-        "worker 1",
-    ]
+    assert error.value.argument == "TF_CONFIG"
 
 
 @pytest.mark.parametrize(
-    "arguments, told",
+    "arguments, argument",
     [
-        (("all",), "`--distribute` must be one of none, mirrored, multi_wor"),
-        (("none", 2), "`--num_replicas` must come with --distribute=mirrored"),
-        (("multi_worker",), "variable TF_CONFIG. Received: none."),
-        (("mirrored",), "--num_replicas=0 on a machine with 0 GPUs."),
+        (("all",), "--distribute"),
+        (("none", 2), "--num_replicas"),
+        (("multi_worker",), "--distribute=multi_worker"),
+        (("mirrored",), "--num_replicas"),
     ],
 )
-def test_what_can_not_be_opened_is_told(monkeypatch, arguments, told):
+def test_what_can_not_be_opened_is_refused(monkeypatch, arguments, argument):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [])
     with pytest.raises(InputError) as error:
         distribution.open_workers(*arguments)
-    assert told in str(error.value)
+    assert error.value.argument == argument
 
 
 def test_one_device_is_the_chief_and_waits_for_nobody():
@@ -87,8 +78,7 @@ def test_a_value_that_the_chief_lacks_is_told(monkeypatch):
     addresses = {"worker 0": "a:1", "worker 1": "b:1"}
     workers = Workers(task=WorkerTask("worker 1", False, addresses))
     monkeypatch.setattr(workers, "of_chief", lambda value: {})
-    told = "'epoch': 2} on worker 1, {'epoch': None} on the chief"
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match="the epoch"):
         workers.check_same("the epoch", {"epoch": 2}, "")
 
 

@@ -76,16 +76,13 @@ def test_worker_1_knows_what_the_chief_measured_and_writes_nothing(
 def test_a_worker_of_another_run_is_refused(run, tmp_path):
     settings, said, _ = run
     other = settings.replace(margin=0.7, run_dir=str(tmp_path))
-    told = "`the flags` must be the same on all workers. Received: {'margin': "
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError) as error:
         train(other, Apart(1, list(said)))
+    assert error.value.argument == "the flags"
     there = [said[0], {"epochs": 1}]
-    told = "`--run_dir` must be the same on all workers. Received: {'epochs': 0"
-    with pytest.raises(InputError, match=told) as error:
+    with pytest.raises(InputError) as error:
         train(settings.replace(run_dir=str(tmp_path)), Apart(1, there))
-    assert "{'epochs': 1} on the chief. Name a folder that all" in str(
-        error.value
-    )
+    assert error.value.argument == "--run_dir"
 
 
 def test_others_look_for_data_when_the_chief_has_found_them(run, tmp_path):
@@ -100,7 +97,6 @@ def test_others_look_for_data_when_the_chief_has_found_them(run, tmp_path):
 def test_a_run_tells_on_which_devices_it_goes_on(run):
     _, _, chief = run
     assert chief.state.devices == "1 replica on 2 workers"
-    assert "devices   1 replica on 2" in summary.describe_run(chief, chief.dev)
     chief.workers = Workers()
-    told = "devices   one device; 1 replica on 2 workers until epoch 2"
+    told = "one device; 1 replica on 2 workers until epoch 2"
     assert told in summary.describe_run(chief, chief.dev)
