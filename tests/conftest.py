@@ -147,6 +147,14 @@ def compiled(request):
 
 
 @pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory):
+    """Returns `tiny_runs.Runs`: call it with task, model and settings."""
+    from tests import tiny_runs
+
+    return tiny_runs.Runs(tmp_path_factory.mktemp("tiny_runs"))
+
+
+@pytest.fixture(scope="session")
 def hub_presets(tmp_path_factory):
     """Returns `tiny_hub.Presets`, of the whole session: read them only."""
     pytest.importorskip("keras_hub")

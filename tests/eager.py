@@ -27,6 +27,7 @@ def without_tracing():
     exports = (export, "_traced"), (export, "guarded")
     places = (tf.saved_model, "save"), *exports
     before = [getattr(*place) for place in places]
+    was_eager = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)
     for place, function in zip(places, before):
         setattr(*place, traced(function))
@@ -35,4 +36,4 @@ def without_tracing():
     finally:
         for place, function in zip(places, before):
             setattr(*place, function)
-        tf.config.run_functions_eagerly(False)
+        tf.config.run_functions_eagerly(was_eager)

@@ -1,10 +1,11 @@
 """Checks errors by what they carry: the argument, or the file and the line."""
 
 import contextlib
+import re
 
 import pytest
 
-from tbnets.errors import ArgumentError
+from tbnets.errors import ArgumentError, InputError, MissingFileError
 from tbnets.files import ProblemError
 
 
@@ -54,3 +55,22 @@ def assert_names(error, named):
         assert named in str(error)
     else:
         assert argument == named
+
+
+def named(error):
+    """Returns the argument that an error is about, or else its message."""
+    return getattr(error, "argument", None) or str(error)
+
+
+@contextlib.contextmanager
+def refused(name, kind=(InputError, MissingFileError)):
+    """Asserts that the block raises an error about an argument or a file.
+
+    Args:
+        name: the argument, or what a message must name: a file.
+        kind: class of the error, or a tuple of them.
+    """
+    with pytest.raises(kind) as caught:
+        yield caught
+    found = named(caught.value)
+    assert re.search(rf"{re.escape(str(name))}(?!\w)", found), caught.value

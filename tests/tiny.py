@@ -62,8 +62,12 @@ def arguments(folder, run_dir, **changes):
 
 def settings(folder, run_dir, **changes):
     """Returns the same flags parsed, as the tools do."""
-    line = arguments(folder, run_dir, **changes).items()
-    return parse(*[f"--{name}={value}" for name, value in line])
+    return parsed(arguments(folder, run_dir, **changes))
+
+
+def parsed(values):
+    """Parses a dict, name of a flag -> value."""
+    return parse(*[f"--{name}={value}" for name, value in values.items()])
 
 
 def typed(*line):

@@ -103,5 +103,4 @@ def arguments(folder, run_dir, **changes):
 
 def settings(folder, run_dir, **changes):
     """Returns the same flags parsed, as the tools do."""
-    line = arguments(folder, run_dir, **changes).items()
-    return tiny.parse(*[f"--{name}={value}" for name, value in line])
+    return tiny.parsed(arguments(folder, run_dir, **changes))

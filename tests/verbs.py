@@ -24,6 +24,12 @@ def ask(verb, *words):
     return _called(verb, words)[1:]
 
 
+def call(verb, *words):
+    """Calls a verb; raises the error that a user would be told."""
+    with _quietly():
+        return cli.call(_verb(verb), [str(word) for word in words])
+
+
 def run(verb, *words):
     """Calls a verb; answers as `subprocess.run` of the tool would."""
     code, out, err, failure = _called(verb, words)
@@ -44,14 +50,24 @@ def train(*words):
         return run("train", *words)
 
 
-def _called(verb, words):
-    called = verb
-    if verb not in cli.VERBS:
-        called = importlib.import_module(verb)
-    out, err, code, failure = io.StringIO(), io.StringIO(), None, ""
+def _verb(name):
+    """Returns a verb, or a tool of the clone as a module."""
+    return name if name in cli.VERBS else importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _quietly():
+    """Yields (standard output, standard error) of the block."""
+    out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        yield out, err
+
+
+def _called(verb, words):
+    code, failure = None, ""
+    with _quietly() as (out, err):
         try:
-            code = cli.call(called, [str(word) for word in words])
+            code = cli.call(_verb(verb), [str(word) for word in words])
         except UserError as error:
             failure = str(error)
     return code, out.getvalue(), err.getvalue(), failure

@@ -1,156 +1,78 @@
-"""CCA in a run: trained, resumed, evaluated and exported as all are."""
+"""CCA in a run: solved in one epoch, from features that do not change."""
 
 import numpy as np
 import pytest
 
-from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tbnets.training import loop, summary
-from tests import tiny
+from tbnets.training import summary
+from tests import lifecycle, tiny
+from tests.tiny_runs import trained
 
 # Which graph is traced is no matter here.
 pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Images as everywhere, and the words of each caption counted."""
-    folder = tiny.write_precomputed(tmp_path_factory.mktemp("data"))
-    for split in tiny.SPLITS:
-        lines = (folder / f"{split}_caps.txt").read_text().splitlines()
-        counts = [
-            [line.split().count(word) for word in tiny.WORDS] for line in lines
-        ]
-        np.save(folder / f"{split}_txt.npy", np.array(counts, "float32"))
-    return folder
+@pytest.fixture(scope="module", params=["matching", "localization"])
+def run(request, tiny_run):
+    return tiny_run(request.param, "cca")
 
 
-def settings(folder, run_dir, **changes):
-    given = {
-        "model": "cca",
-        "text_encoder": "features",
-        "text_features": "{split}_txt.npy",
-        "cca_dim": 4,
-        **changes,
-    }
-    return tiny.settings(folder, run_dir, **given)
+test_it_learns = lifecycle.learns
+test_it_resumes = lifecycle.resumes_bit_for_bit
+test_it_opens = lifecycle.opens_with_the_same_results
 
 
-def train(found, resume=False):
-    session, examples = runs.prepare(found, runs.start(found, resume))
-    loop.fit(session, examples)
-    return session
-
-
-@pytest.fixture(scope="module")
-def session(folder, tmp_path_factory):
-    # `tiny` asks for four epochs: there is one.
-    session = train(settings(folder, tmp_path_factory.mktemp("runs") / "run"))
-    runs.finish(session)
-    return session
-
-
-def test_one_epoch_is_all(session):
-    assert session.state.epoch == 1
-    row = session.state.history[0]
-    assert 0 < row["train/total_loss"] < 1
-    # Chance is R@1 of 1/6 both ways.
-    assert row["dev/image_to_text/recall_at_1"] > 0.4
+def test_one_epoch_is_all(run):
+    assert len(run.history) == 1
+    assert 0 < run.history[0]["train/total_loss"] < 1
     # One epoch is no curve, and arrays are no photos.
-    assert not [*session.run_dir.glob("*.png")]
+    assert not [*run.run_dir.glob("*.png")]
+    longer = run.settings.replace(epochs=9)
+    assert summary.finished(longer, runs.start(longer, True))
 
 
-def test_it_opens_with_the_same_results(session):
-    opened = runs.open_run(session.run_dir)
-    test = opened.task.data.load("test", opened.state.fitted)
-    wanted = session.task.scores(session.network, test)
-    found = opened.task.scores(opened.network, test)
-    for name, array in wanted.arrays.items():
-        np.testing.assert_array_equal(found.arrays[name], array)
-
-
-def test_finished_run_has_nothing_to_go_on_with(session):
-    again = settings(session.settings.captions.data_root, session.run_dir)
-    said = summary.finished(again, runs.start(again, True))
-    assert "--model=cca has nothing to train longer" in said
-
-
-def test_resumed_run_is_the_same(session, folder):
-    network = train(settings(folder, session.run_dir), resume=True).network
-    for one, other in zip(network.weights, session.network.weights):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
-
-
-def test_it_exports(session):
-    model = load_saved_model(runs.export(session))
+def test_it_embeds_features_of_texts_as_it_is_exported(tiny_run):
+    run = tiny_run("matching", "cca")
     texts = np.eye(6, dtype="float32")
-    np.testing.assert_allclose(
-        model.embed_text(texts), session.network.embed_text(texts), atol=1e-6
-    )
+    found = run.model.embed_text(texts)
+    expected = run.opened.network.embed_text(texts)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("flag", ["epochs=3", "learning_rate=0.1", "margin=1"])
-def test_flags_of_gradients_are_refused(flag):
-    name, _, value = flag.partition("=")
-    with pytest.raises(ValueError, match=f"`--{name}` .*--model=embedding"):
-        tiny.unread("--model=cca", f"--{flag}")
-
-
-def test_seed_is_read_as_it_draws_captions(folder, tmp_path):
+def test_seed_is_read_as_it_draws_captions(tiny_run, tmp_path):
+    folder = tiny.write_precomputed(tmp_path / "data")
     for split, count in tiny.SPLITS.items():
         texts = np.random.default_rng(0).normal(size=(2 * count, 6))
         np.save(folder / f"{split}_drawn.npy", texts.astype("float32"))
-    line = {"text_features": "{split}_drawn.npy", "captions_per_image": 1}
     weights = []
     for seed in (1, 2):
-        found = settings(folder, tmp_path / str(seed), seed=seed, **line)
+        settings = tiny_run.settings(
+            tmp_path / str(seed),
+            *("matching", "cca"),
+            data_root=folder,
+            seed=seed,
+            text_features="{split}_drawn.npy",
+            captions_per_image=1,
+        )
         # Of its two captions, an image brings the one that is drawn.
         tiny.unread("--model=cca", f"--seed={seed}")
-        weights.append(train(found).network.text_branch.get_weights()[-1])
+        network = trained(settings).network
+        weights.append(network.text_branch.get_weights()[-1])
     assert not np.allclose(*weights)
 
 
-def test_flags_of_cca_are_its_own():
-    with pytest.raises(ValueError, match="`--cca_dim` .*--model=cca"):
-        tiny.unread("--cca_dim=3")
-
-
-def test_background_is_of_photos_with_regions():
-    for more, message in (
-        ((), "--regions and"),
-        (
-            ("--task=localization", "--negative_regions=batch"),
-            "--negative_regions=photo",
-        ),
-    ):
-        with pytest.raises(ValueError, match=f"read with .*{message}"):
-            tiny.unread("--model=cca", "--cca_background=2", *more)
-
-
-def test_encoder_that_wants_training_is_refused(folder, tmp_path):
-    with pytest.raises(
-        ValueError, match="must be features .*--text_features=features/tfidf"
-    ):
-        train(settings(folder, tmp_path / "run", text_encoder="mean"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_means_of_words_that_stay_have_nothing_to_train(folder, tmp_path):
-    rows = np.random.default_rng(0).normal(size=(len(tiny.WORDS), 5))
-    lines = (
-        f"{word} {' '.join(map(str, row))}\n"
-        for word, row in zip(tiny.WORDS, rows)
-    )
-    (folder / "vectors.txt").write_text("".join(lines))
+def test_means_of_words_that_stay_have_nothing_to_train(tiny_run, tmp_path):
     words = {"text_encoder": "mean", "word_vectors": "vectors.txt"}
     words |= {"word_vectors_training": "frozen", "cca_dim": 0}
-    session = train(settings(folder, tmp_path / "run", **words))
+    settings = tiny_run.settings(tmp_path / "run", "matching", "cca", **words)
     # Of 8 image and 5 text features, 5 directions are most.
-    assert session.network.text_branch.projection.shape == (5, 5)
+    projection = trained(settings).network.text_branch.projection
+    assert projection.shape == (5, 5)
 
 
-def test_more_dimensions_than_features_are_refused(folder, tmp_path):
-    with pytest.raises(
-        ValueError, match="8 image and 6 text.*Lower `output_dim`"
-    ):
-        train(settings(folder, tmp_path / "run", cca_dim=7))
+def test_it_compares_texts_with_regions_and_a_background(tiny_run):
+    run = tiny_run("localization", "cca", cca_background=2)
+    assert run.session.network.background == 2
+    assert run.report["test"]["phrase_to_region/recall_at_1"] > 0.6
+    texts, regions = np.eye(6, dtype="f4")[:2], np.eye(9, dtype="f4")[:3]
+    assert run.model.similarity(texts, regions).shape == (2, 3)

@@ -2,9 +2,7 @@
 
 import json
 import os
-import pathlib
 import shutil
-import textwrap
 
 import numpy as np
 import PIL.Image
@@ -12,87 +10,65 @@ import pytest
 import tensorflow as tf
 
 from tbnets import tasks
-from tbnets.data.captions import read_captions
+from tbnets.errors import UserError
+from tbnets.serving.saved_files import read_metadata
 from tbnets.tasks import runs
 from tbnets.tasks.task import Scores
-from tbnets.training import checkpoints, loop, summary
-from tests import tiny
+from tbnets.training import loop, summary
+from tests import lifecycle, tiny
+from tests.refusals import refused
+from tests.tiny_runs import prepared, save
+from tests.tiny_runs import trained as train
 
-ROOT = pathlib.Path(__file__).parents[2]
 # Which graph is traced is no matter here.
 pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
+def folder(tiny_run):
+    return tiny_run.captioned
 
 
 @pytest.fixture(scope="module")
-def finished(folder, tmp_path_factory):
-    """Returns the folder of a run that was saved without being trained."""
-    run_dir = tmp_path_factory.mktemp("runs") / "run"
-    settings = tiny.settings(folder, run_dir, text_encoder="mean")
-    session, _ = runs.prepare(settings, runs.start(settings, False))
-    checkpoints.save_checkpoint(
-        session.checkpoint("best"), session.network, None, session.state
-    )
-    return run_dir
+def run(tiny_run):
+    return tiny_run(epochs=3)
 
 
-def test_open_run_restores_a_checkpoint_by_name(finished):
-    session = runs.open_run(finished)
-    fitted = session.state.fitted
-    assert (fitted["image_dim"], fitted["text_dim"]) == (8, None)
-    assert fitted["words"][:2] == ["", "[UNK]"]
-    assert session.settings.branches.image_units == [8, 4]
-    assert session.network.embed_images(np.ones((2, 8), "float32")).shape == (
-        2,
-        4,
-    )
+test_it_resumes = lifecycle.resumes_bit_for_bit
+test_it_opens = lifecycle.opens_with_the_same_results
+test_it_exports = lifecycle.exports_the_same_results
 
 
-def test_open_run_names_the_checkpoint_that_is_not_there(finished):
-    with pytest.raises(ValueError) as caught:
-        runs.open_run(finished, "last")
-    path = finished / "checkpoints" / "last.npz"
-    assert f"run_dir={finished}, without {path}" in str(caught.value)
-
-
-def test_open_run_of_an_absent_folder(tmp_path):
-    with pytest.raises(ValueError, match="`run_dir` must be the folder of a"):
-        runs.open_run(tmp_path / "absent")
-
-
-@pytest.mark.parametrize("kept", [0, 100, 0.5])
-def test_open_run_names_a_damaged_checkpoint(finished, tmp_path, kept):
-    run_dir = tmp_path / "run"
-    (run_dir / "checkpoints").mkdir(parents=True)
-    content = (finished / "checkpoints" / "best.npz").read_bytes()
-    size = kept if isinstance(kept, int) else int(kept * len(content))
-    (run_dir / "checkpoints" / "best.npz").write_bytes(content[:size])
-    (run_dir / "settings.json").write_bytes(
-        (finished / "settings.json").read_bytes()
-    )
-    with pytest.raises(ValueError, match="best.npz must be a whole tbnets"):
+@pytest.mark.parametrize("kept", [None, 0, 100, 0.5])
+def test_open_run_names_a_damaged_checkpoint(run, tmp_path, kept):
+    with refused("run_dir"):
+        runs.open_run(tmp_path / "run")
+    run_dir = shutil.copytree(run.run_dir, tmp_path / "run")
+    path = run_dir / "checkpoints" / "best.npz"
+    content = path.read_bytes()
+    if kept is None:
+        path.unlink()
+    else:
+        size = kept if isinstance(kept, int) else int(kept * len(content))
+        path.write_bytes(content[:size])
+    with refused("run_dir" if kept is None else path):
         runs.open_run(run_dir)
 
 
-def edited(finished, tmp_path, **changes):
+def edited(run, tmp_path, **changes):
     """Returns a copy of a run with changed settings.json."""
-    run_dir = tmp_path / "run"
-    shutil.copytree(finished, run_dir)
+    run_dir = shutil.copytree(run.run_dir, tmp_path / "run")
     path = run_dir / "settings.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     return run_dir
 
 
-def test_edited_settings_change_no_network(finished, tmp_path):
+def test_edited_settings_change_no_network(run, tmp_path):
     run_dir = edited(
-        finished, tmp_path, image_transform=["l2"], word_dim=7, margin=9.0
+        run, tmp_path, image_transform=["l2"], word_dim=7, margin=9.0
     )
     images = np.arange(16, dtype="float32").reshape(2, 8)
-    found, wanted = runs.open_run(run_dir), runs.open_run(finished)
+    found, wanted = runs.open_run(run_dir), run.opened
     assert found.settings.features.image_transform == []
     assert found.settings.loss.margin == wanted.settings.loss.margin
     np.testing.assert_array_equal(
@@ -100,8 +76,8 @@ def test_edited_settings_change_no_network(finished, tmp_path):
     )
 
 
-def test_places_may_be_edited_as_data_move(finished, tmp_path, monkeypatch):
-    run_dir = edited(finished, tmp_path, captions="moved", data_root="there")
+def test_places_may_be_edited_as_data_move(run, tmp_path, monkeypatch):
+    run_dir = edited(run, tmp_path, captions="moved", data_root="there")
     found = runs.open_run(run_dir).settings
     assert (found.captions.captions, found.captions.data_root) == (
         "moved",
@@ -116,11 +92,7 @@ def test_places_may_be_edited_as_data_move(finished, tmp_path, monkeypatch):
 
 def saved_run(settings):
     """Returns the folder of a run whose first network was saved as best."""
-    session, _ = runs.prepare(settings, runs.start(settings, False))
-    checkpoints.save_checkpoint(
-        session.checkpoint("best"), session.network, None, session.state
-    )
-    return session.run_dir.resolve()
+    return save(prepared(settings)[0], "best").run_dir.resolve()
 
 
 def num_test_images(run_dir, **options):
@@ -161,12 +133,12 @@ def test_what_is_named_now_starts_from_here(home, monkeypatch):
     run_dir = saved_run(tiny.settings("data", "run"))
     monkeypatch.chdir(home.parent / "elsewhere")
     (home / "data").rename("moved")
-    with pytest.raises((ValueError, OSError), match="home/data"):
+    with pytest.raises(UserError, match="home/data"):
         num_test_images(run_dir)
     assert num_test_images(run_dir, data_root="moved") == (8,)
     monkeypatch.setenv("TBNETS_DATA", "moved")
     assert num_test_images(run_dir) == (8,)
-    with pytest.raises((ValueError, OSError), match="elsewhere/absent"):
+    with pytest.raises(UserError, match="elsewhere/absent"):
         num_test_images(run_dir, data_root="absent")
 
 
@@ -203,14 +175,14 @@ def test_scenes_are_found_from_another_folder(home, monkeypatch):
 
 def test_resume_of_a_mistyped_folder_starts_nothing(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "rum")
-    with pytest.raises(ValueError, match="`--resume` must come with .*/rum"):
+    with refused("--resume"):
         runs.start(settings, resume=True)
     assert not (tmp_path / "rum").exists()
 
 
 def test_resume_of_a_run_killed_in_its_first_epoch_starts_it(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
-    runs.prepare(settings, runs.start(settings, resume=False))
+    prepared(settings)
     assert runs.start(settings, resume=True) == tmp_path / "run"
     # As long as no epoch is finished there is nothing to lose.
     assert runs.start(settings, resume=False) == tmp_path / "run"
@@ -228,8 +200,7 @@ class Falling(Scores):
 def trained(folder, tmp_path_factory):
     """A run whose best epoch is not its last."""
     run_dir = tmp_path_factory.mktemp("trained") / "run"
-    settings = tiny.settings(folder, run_dir, epochs=3)
-    session, train = runs.prepare(settings, runs.start(settings, False))
+    session, train = prepared(tiny.settings(folder, run_dir, epochs=3))
     # Such a metric falls from the first epoch on.
     [evaluator] = session.task.evaluators
     evaluator.scores = lambda *of: Falling(session.state.epoch)
@@ -237,18 +208,11 @@ def trained(folder, tmp_path_factory):
     return run_dir
 
 
-@pytest.fixture(scope="module")
-def exported(trained):
-    """Returns the SavedModel of the best epoch, which is not the last."""
-    return runs.export(runs.open_run(trained, "best"))
-
-
-def test_an_export_tells_the_epoch_of_its_weights(exported):
-    text = (exported / "assets.extra" / "tbnets.json").read_text()
-    assert json.loads(text)["metadata"]["epoch"] == 1
-
-
-def test_an_export_names_no_place_of_this_machine(exported, trained, folder):
+def test_an_export_names_its_epoch_and_no_place_of_this_machine(
+    trained, folder
+):
+    exported = runs.export(runs.open_run(trained, "best"))
+    assert read_metadata(exported)["metadata"]["epoch"] == 1
     places = [bytes(folder), bytes(trained), bytes(trained.parent)]
     for file in exported.rglob("*"):
         if file.is_file():
@@ -256,33 +220,8 @@ def test_an_export_names_no_place_of_this_machine(exported, trained, folder):
             assert not any(place in content for place in places), file
 
 
-@pytest.fixture(scope="module")
-def ended(folder, tmp_path_factory):
-    """Returns a run of two epochs, its report, and whether it said it ended.
-
-    The last is what `summary.finished` told before its training, before its
-    report and after it.
-    """
-    run_dir = tmp_path_factory.mktemp("ended") / "run"
-    settings = tiny.settings(folder, run_dir, epochs=2)
-    told = [summary.finished(settings, run_dir)]
-    session, train = runs.prepare(settings, runs.start(settings, False))
-    loop.fit(session, train)
-    told.append(summary.finished(settings, run_dir))
-    report = runs.finish(session)
-    told.append(summary.finished(settings, run_dir))
-    return session, report, told
-
-
-def test_finish_leaves_the_state_of_the_best_epoch(ended):
-    session, report, _ = ended
-    assert session.state.epoch == report["best_epoch"]
-    assert report["epochs"] == 2
-
-
-def test_a_run_on_features_is_shown_without_pictures(ended):
-    session, report, _ = ended
-    shown = session.run_dir / "tensorboard"
+def test_a_run_on_features_is_shown_without_pictures(run):
+    report, shown = run.report, run.run_dir / "tensorboard"
     assert not any(tag.startswith("2_") for tag in tiny.events(shown))
     # Six images and their twelve captions, under a line of names.
     lines = (shown / "points_metadata.tsv").read_text().splitlines()
@@ -333,9 +272,7 @@ def photo_run(tmp_path_factory):
     """Returns a session on the photos of `TABLE`, and its SavedModel."""
     folder = tmp_path_factory.mktemp("photos")
     write_own(folder, *TABLE)
-    settings = tiny.settings(folder, folder / "run", **OWN)
-    session, train = runs.prepare(settings, runs.start(settings, False))
-    loop.fit(session, train)
+    session = train(tiny.settings(folder, folder / "run", **OWN))
     runs.finish(session)
     return session, runs.export(session)
 
@@ -358,16 +295,6 @@ def test_photos_in_subfolders_are_answered(photo_run, tmp_path):
     assert (shown / "points_sprite.png").is_file()
 
 
-def test_the_table_of_the_quickstart_is_read(tmp_path):
-    text = (ROOT / "docs" / "quickstart.md").read_text("utf-8")
-    head = "    image,caption\n"
-    table = (head + text.split(head)[1]).split("\n\n")[0]
-    (tmp_path / "captions.csv").write_text(textwrap.dedent(table) + "\n")
-    records = read_captions("table", tmp_path / "captions.csv", "all")
-    assert records.image_ids == ("dog.jpg", "beach/cat.jpg")
-    assert records.captions[1] == "Outside, a brown dog."
-
-
 FIRST = [
     ("dog.jpg", "A dog runs in the snow.", "train"),
     ("dog.jpg", "A brown dog outside.", "train"),
@@ -378,13 +305,8 @@ FIRST = [
 def test_own_data_without_a_test_split_train_and_answer(photo_run, tmp_path):
     write_own(tmp_path, *FIRST)
     settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
-    session, train = runs.prepare(settings, runs.start(settings, False), ["a"])
-    described = summary.describe_run(session, train).splitlines()
-    assert "test      none: results are those of dev" in described
-    assert described[-3].startswith(
-        "warning   the training split has one image with captions"
-    )
-    loop.fit(session, train)
+    session, examples = prepared(settings, queries=["a"])
+    loop.fit(session, examples)
     report = runs.finish(session)
     assert "recall_sum" in report["dev"]
     assert not {"test", "test_split"} & report.keys()
@@ -401,32 +323,20 @@ def test_an_empty_test_split_is_none(tmp_path):
     assert task.data.test_split == "" and task.data.last.name == "dev"
 
 
-def test_a_table_without_dev_split_says_which_flag(tmp_path):
+def test_what_does_not_fit_is_refused_before_a_run_is_written(folder, tmp_path):
+    wider = tiny.write_precomputed(tmp_path / "data")
+    np.save(wider / "test_ims.npy", np.ones((6, 9), "float32"))
     write_own(tmp_path, *FIRST[:2])
-    settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
-    with pytest.raises(ValueError) as caught:
-        runs.prepare(settings, runs.start(settings, False))
-    assert (
-        f"`--dev_split` must be a split that {tmp_path / 'own.csv'} has: "
-        "'train'. Received: --dev_split=dev. Ask for one of these"
-    ) in str(caught.value)
+    photos = {"cnn_weights": "w.h5", "export": True}
+    for name, data, changes in (
+        ("--dev_split", tmp_path, OWN),
+        ("--images", folder, photos),
+        ("--image_features", wider, {}),
+    ):
+        settings = tiny.settings(data, tmp_path / "run", **changes)
+        with refused(name):
+            prepared(settings, queries=["a dog"] if changes is photos else ())
     assert not (tmp_path / "run").exists()
-
-
-def test_queries_need_the_photos_that_answer_them(folder, tmp_path):
-    settings = tiny.settings(
-        folder, tmp_path / "run", cnn_weights="w.h5", export=True
-    )
-    with pytest.raises(ValueError, match="`--images` must name the folder"):
-        runs.prepare(settings, runs.start(settings, False), ["a dog"])
-
-
-def test_features_of_each_split_are_as_wide(tmp_path):
-    folder = tiny.write_precomputed(tmp_path / "data")
-    np.save(folder / "test_ims.npy", np.ones((6, 9), "float32"))
-    settings = tiny.settings(folder, tmp_path / "run")
-    with pytest.raises(ValueError, match="8 in train, 9 in test"):
-        runs.prepare(settings, runs.start(settings, False))
 
 
 @pytest.mark.parametrize("name", ["photo.jpg", ".hidden", "checkpoints/x.npz"])
@@ -435,42 +345,39 @@ def test_a_folder_with_files_of_others_is_no_run_dir(folder, tmp_path, name):
     path.parent.mkdir(parents=True)
     path.touch()
     settings = tiny.settings(folder, tmp_path / "mine")
-    with pytest.raises(ValueError, match="`--run_dir` must be a new or empty"):
+    with refused("--run_dir"):
         runs.start(settings, False)
     assert [p for p in (tmp_path / "mine").rglob("*") if p.is_file()] == [path]
 
 
 def test_an_empty_folder_is_a_run_dir(folder, tmp_path):
     (tmp_path / "run").mkdir()
-    settings = tiny.settings(folder, tmp_path / "run")
-    runs.prepare(settings, runs.start(settings, False))
+    prepared(tiny.settings(folder, tmp_path / "run"))
     assert (tmp_path / "run" / "settings.json").is_file()
 
 
-def test_a_finished_run_says_so(ended):
-    session, _, (before, unreported, text) = ended
-    settings, run_dir = session.settings, session.run_dir
+def test_a_finished_run_is_one_with_its_results(run, tmp_path):
+    run_dir = shutil.copytree(run.run_dir, tmp_path / "run")
+    settings = run.settings.replace(run_dir=str(run_dir))
+    assert summary.finished(settings, run_dir)
+    assert not summary.finished(settings.replace(epochs=4), run_dir)
+    exporting = settings.replace(export=True)
+    assert not summary.finished(exporting, run_dir)
+    runs.export(runs.open_run(run_dir))
+    assert summary.finished(exporting, run_dir)
+    assert summary.finished(exporting.replace(schedule="cosine"), run_dir)
     # A run that was stopped before its report has something left to do.
-    assert before == unreported == ""
-    assert f"{run_dir} is finished after epoch 2" in text
-    assert "Set --epochs above 2 to train longer" in text
-    assert summary.finished(settings.replace(epochs=3), run_dir) == ""
-    settings = settings.replace(export=True)
-    assert summary.finished(settings, run_dir) == ""
-    runs.export(session)
-    assert "is finished" in summary.finished(settings, run_dir)
-    settings = settings.replace(schedule="cosine")
-    assert "cosine schedule ends there" in summary.finished(settings, run_dir)
+    (run_dir / "metrics.json").unlink()
+    assert not summary.finished(settings, run_dir)
+    assert not summary.finished(settings, run.stopped)
 
 
-def test_a_run_that_patience_ended_says_so(folder, tmp_path):
+def test_a_run_that_patience_ended_is_finished(folder, tmp_path):
     run_dir = tmp_path / "run"
     settings = tiny.settings(folder, run_dir, epochs=9, patience=2)
-    session, _ = runs.prepare(settings, runs.start(settings, False))
+    session, _ = prepared(settings)
     session.state.epoch, session.state.best_epoch = 3, 1
-    checkpoints.save_checkpoint(
-        session.checkpoint("last"), session.network, None, session.state
-    )
+    save(session, "last")
     (run_dir / "metrics.json").write_text('{"epochs": 3}')
-    assert "Raise --patience" in summary.finished(settings, run_dir)
-    assert summary.finished(settings.replace(patience=3), run_dir) == ""
+    assert summary.finished(settings, run_dir)
+    assert not summary.finished(settings.replace(patience=3), run_dir)

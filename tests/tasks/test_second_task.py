@@ -15,7 +15,6 @@ import tensorflow as tf
 from zoo_making.served import served_scores
 
 from tbnets import tasks
-from tbnets.evaluation import tables
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
@@ -29,8 +28,10 @@ from tbnets.tasks.task import (
     TaskSpec,
     Together,
 )
-from tbnets.training import loop, summary
 from tests import tiny, verbs
+from tests.refusals import refused
+from tests.tiny_runs import assert_same_weights
+from tests.tiny_runs import trained as train
 
 
 class Pairs(NamedTuple):
@@ -153,24 +154,14 @@ def settings(run_dir, *line):
     )
 
 
-def train(found, resume=False):
-    session, examples = runs.prepare(found, runs.start(found, resume))
-    print(summary.describe_run(session, examples))
-    loop.fit(session, examples)
-    return session
-
-
-def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
+def test_it_trains_resumes_evaluates_and_exports(tmp_path):
     straight = train(settings(tmp_path / "straight", "--epochs=4"))
     train(settings(tmp_path / "two", "--epochs=2"))
     again = train(settings(tmp_path / "two", "--epochs=4"), resume=True)
     np.testing.assert_array_equal(
         straight.task.data.held["shift"], again.task.data.held["shift"]
     )
-    for one, other in zip(straight.network.weights, again.network.weights):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
-    printed = capsys.readouterr().out
-    assert "train     4 numbers" in printed and "dev score" in printed
+    assert_same_weights(straight.network, again.network)
 
     report = runs.finish(again)
     assert report["test_split"] == {"name": "test", "numbers": 4}
@@ -181,7 +172,6 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
     numbers = opened.task.data.load("test", opened.state.fitted)
     metrics = opened.task.scores(opened.network, numbers).metrics()
     assert metrics == report["test"]
-    assert "score" in tables.format_table(metrics, "test")
 
     model = load_saved_model(runs.export(opened))
     found = model.call("multiply", numbers=[[2.0]])["products"]
@@ -192,29 +182,21 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path, capsys):
     assert served == pytest.approx(report["test"], rel=1e-5)
 
 
-def test_flags_that_it_does_not_read_are_refused(tmp_path):
-    found = settings(tmp_path)
-    with pytest.raises(ValueError, match="`--margin` .*read with --model=emb"):
-        tiny.unread(
-            f"--task={found.run.task}",
-            f"--model={found.run.model}",
-            "--margin=0.3",
-        )
-
-
-def test_queries_that_it_does_not_answer_say_so(tmp_path):
-    task = tasks.open_task(settings(tmp_path))
-    with pytest.raises(ValueError, match="--task=factor. Leave it out"):
-        task.check(["two"])
+def test_what_it_does_not_do_is_refused(tmp_path, monkeypatch):
+    with refused("--margin"):
+        tiny.unread("--task=factor", "--model=dense", "--margin=0.3")
+    task, errors = tasks.open_task(settings(tmp_path)), Errors(np.zeros(2))
     task.check()
-
-
-def test_runs_that_it_can_not_add_up_say_so():
-    errors = Errors(np.zeros(2))
-    with pytest.raises(ValueError, match="`--combine_with` .*Leave it out"):
+    with refused("--example_query"):
+        task.check(["two"])
+    with refused("--combine_with"):
         errors.combine(errors, 0.3)
-    with pytest.raises(ValueError, match="`--query_bank` .*Leave it out"):
+    with refused("--query_bank"):
         errors.with_bank(errors, 0.3)
+    monkeypatch.delattr(FactorEvaluator, "served_scores")
+    model = types.SimpleNamespace(has=lambda *names: False)
+    with refused("--run_dir"):
+        served_scores(task, model, "test")
 
 
 def test_a_bank_levels_the_first_and_leaves_the_others():
@@ -228,14 +210,6 @@ def test_a_bank_levels_the_first_and_leaves_the_others():
     )
     assert found.parts[0].errors.tolist() == [1.5, 1.5]
     assert found.parts[1:] == [other]
-
-
-def test_an_export_that_it_can_not_measure_is_told(tmp_path, monkeypatch):
-    monkeypatch.delattr(FactorEvaluator, "served_scores")
-    task = tasks.open_task(settings(tmp_path))
-    model = types.SimpleNamespace(has=lambda *names: False)
-    with pytest.raises(ValueError, match="FactorEvaluator.*`served_scores`"):
-        served_scores(task, model, "test")
 
 
 CARD = """# Products
@@ -281,9 +255,6 @@ def test_the_zoo_has_a_card_and_a_table_of_it(run_dir, tmp_path):
     # Weights as float16 cost some of the score.
     made = verbs.ask("make_zoo", *line, "--most_lost=9", "--table")
     assert not made[2]
-    text = (tmp_path / "zoo" / "products" / "README.md").read_text()
-    assert "| model | score |" in text and "recall" not in text
-    assert "embeds into 2 dimensions" in " ".join(text.split())
-    table = (tmp_path / "zoo" / "README.md").read_text()
-    assert "| model | score | what it is | size | date |" in table
-    assert "| Multiplies. |" in table
+    for page in ("products/README.md", "README.md"):
+        text = (tmp_path / "zoo" / page).read_text()
+        assert "| model | score |" in text and "recall" not in text

@@ -4,8 +4,6 @@ import ast
 import functools
 import pathlib
 
-import pytest
-
 from tbnets import tasks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -80,28 +78,3 @@ def test_nothing_else_asks_for_a_task_or_a_model():
         if asks(node, classes)
     ]
     assert not found, "\n" + "\n".join(found)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "settings.run.task == 'localization'",
-        "if run.settings.run.model in ('cca', 'embedding'): pass",
-        "isinstance(network, hm_lstm.HMLSTM)",
-        "issubclass(kind, (int, MatchingData))",
-        "{'task': ('matching',)}",
-        "tasks.BUILDERS[settings.run.model]",
-    ],
-)
-def test_what_asks_is_found(text):
-    tree = ast.parse(text)
-    assert any(asks(node, asked_classes()) for node in ast.walk(tree))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["settings.loss.loss == 'sum'", "isinstance(x, dict)", "{'task': name}"],
-)
-def test_what_does_not_ask_is_not(text):
-    tree = ast.parse(text)
-    assert not any(asks(node, asked_classes()) for node in ast.walk(tree))

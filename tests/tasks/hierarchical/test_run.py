@@ -1,85 +1,50 @@
-"""HM-LSTM in a run: trained, resumed, measured, exported."""
+"""HM-LSTM in a run: correspondences, what it ranks, and its export."""
 
 import dataclasses
-import json
-import pathlib
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.checks import per_cent
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
-from tbnets.evaluation import tables
 from tbnets.evaluation.correspondences import Choice
-from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.hierarchical import scores as matcher
-from tbnets.text import parsing
 from tbnets.text import trees as tree_files
-from tbnets.training import loop, summary
-from tests import reference, tiny, tiny_scenes
+from tests import lifecycle, reference, tiny_scenes
+from tests.refusals import refused
+from tests.tiny_runs import prepared
 
 # A step in a graph is that without: tests/models/test_hm_lstm.py.
 pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny_scenes.write_scenes(tmp_path_factory.mktemp("data"))
+def run(tiny_run):
+    return tiny_run("matching", "hm_lstm")
 
 
-def settings(folder, run_dir):
-    return tiny_scenes.settings(
-        folder,
-        run_dir,
-        epochs=3,
-        correspondence_epochs=1,
-        equal_texts_match=True,
-    )
-
-
-def train(found, resume=False):
-    session, examples = runs.prepare(found, runs.start(found, resume))
-    print(summary.describe_run(session, examples))
-    loop.fit(session, examples)
-    return session, examples
-
-
-@pytest.fixture(scope="module")
-def run(folder, tmp_path_factory):
-    run_dir = tmp_path_factory.mktemp("runs") / "run"
-    with tiny.copied_after(2, run_dir, run_dir.with_name("stopped")):
-        session, examples = train(settings(folder, run_dir))
-    held = session.task.data.held
-    runs.finish(session)
-    return session, examples, held
+test_it_opens = lifecycle.opens_with_the_same_results
 
 
 def test_it_learns_and_reports(run):
-    session, _, _ = run
-    rows = runs.open_run(session.run_dir, "last").state.history
+    rows = run.history
     for name in ("image_to_text", "text_to_image"):
         first, *_, last = (row[f"train/{name}_loss"] for row in rows)
         assert last < 0.9 * first
     # Pairs weigh nothing before they are known.
     weighs = [row["train/phrase_to_region_loss"] > 0 for row in rows]
     assert weighs == [False, True, True]
-    report = json.loads((session.run_dir / "metrics.json").read_text())["test"]
+    report = run.report["test"]
     assert 0 < report["correspondence_chance"] < 1
     assert 0 <= report["correspondence_accuracy"] <= 1
     # Each phrase of a scene is a noun phrase of its gold tree, or all of it.
     assert report["correspondence_exact_spans"] == 1
-    assert "image_to_text/recall_at_1" in report
-    whole = report["correspondence_pointing_whole_photo"]
-    table = tables.format_table(report)
-    assert f"{per_cent(whole)} % by the whole photo" in table.split("box: ")[1]
 
 
 def test_each_phrase_holds_its_most_similar_candidate(run):
-    session, examples, _ = run
-    network = session.network
+    examples, network = run.examples, run.session.network
     one, choice = matcher.Matcher(network), Choice("expected_overlap", 0.3)
     found, agreed = one.match(examples), one.match(examples, choice)
     assert (found[CHOICE] != agreed[CHOICE]).any()
@@ -118,9 +83,7 @@ def test_each_phrase_holds_its_most_similar_candidate(run):
 
 
 def test_correspondences_are_measured_by_another_choice(run):
-    session, _, _ = run
-    examples = session.task.data.load("test", session.state.fitted)
-    scores = session.task.scores(session.network, examples).parts[1]
+    scores = run.scores.parts[1]
     usual = scores.metrics()
     assert scores.metrics(choice_temperature=0.3) == usual
     other = scores.metrics(choice="expected_overlap", choice_temperature=0.3)
@@ -129,73 +92,65 @@ def test_correspondences_are_measured_by_another_choice(run):
         "correspondence_accuracy",
         "correspondence_pointing_accuracy",
     }
-    with pytest.raises(ValueError, match="must be most_similar or exp"):
+    with refused("choice"):
         scores.metrics(choice="mean_box")
     unknown = dataclasses.replace(scores, links=None)
     assert unknown.metrics() == {}
-    with pytest.raises(ValueError, match="`--choice` must come with a run"):
+    with refused("--choice"):
         unknown.metrics(choice="expected_overlap")
 
 
 def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
-    run, folder, monkeypatch
+    run, monkeypatch
 ):
-    session, _, held = run
-    at = session.run_dir.with_name("stopped")
     no_links = property(lambda task: False)
-    monkeypatch.setattr(type(session.task.data), "knows_links", no_links)
-    again, _ = train(settings(folder, at), resume=True)
-    assert "dev/correspondence_accuracy" not in again.state.history[-1]
-    straight = runs.open_run(session.run_dir, "last")
-    for name in held:
-        np.testing.assert_array_equal(held[name], again.task.data.held[name])
-        np.testing.assert_array_equal(held[name], straight.task.data.held[name])
-    for one, other in zip(straight.network.weights, again.network.weights):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    monkeypatch.setattr(type(run.session.task.data), "knows_links", no_links)
+    lifecycle.resumes_bit_for_bit(run)
+    history = runs.open_run(run.stopped, "last").state.history
+    measured = ["dev/correspondence_accuracy" in row for row in history]
+    assert measured == [True, True, False]
 
 
-def test_opened_run_measures_the_same(run):
-    session, _, _ = run
-    opened = runs.open_run(session.run_dir)
-    test = opened.task.data.load("test", opened.state.fitted)
-    scores = opened.task.scores(opened.network, test)
-    report = json.loads((session.run_dir / "metrics.json").read_text())
-    assert scores.metrics() == report["test"]
-
-    ranked = scores.metrics(region_phrase_ranking=True)
+def test_regions_and_phrases_rank_each_other(run):
+    ranked = run.scores.metrics(region_phrase_ranking=True)
     assert ranked["phrase_to_true_region/num_queries"] > 9
     assert ranked["true_region_to_phrase/recall_at_10"] > 0
-    table = tables.format_table(ranked, "test")
-    assert "% by chance" in table and "phrase to true region: R@1" in table
     with pytest.MonkeyPatch.context() as patch:  # None overlaps by so much.
         patch.setattr(matcher, "SAME_THING", 1.1)
-        ranked = scores.metrics(region_phrase_ranking=True)
+        ranked = run.scores.metrics(region_phrase_ranking=True)
     assert ranked["phrase_to_true_region/num_queries"] == 0
-    assert (session.run_dir / runs.EXAMPLES).is_file()
-    pictures = scores.pictures()
-    assert sorted(pictures)[-5:] == [f"phrases_{i}" for i in range(1, 6)]
-
-    assert list(scores.arrays) == [
+    assert [*run.scores.arrays] == [
         *("image_embeddings", "text_embeddings", "caption_to_image")
     ]
 
 
-def test_exported_run_embeds_the_same(run, folder):
-    session, _, _ = run
-    opened = runs.open_run(session.run_dir)
-    test = opened.task.data.load("test", opened.state.fitted)
-    scores = opened.task.scores(opened.network, test).parts[0]
-    path = runs.export(opened)
+def test_pictures_are_drawn_but_of_photos_that_are_gone(run, monkeypatch):
+    assert (run.run_dir / runs.EXAMPLES).is_file()
+    names = [f"phrases_{number}" for number in range(1, 6)]
+    assert sorted(run.scores.pictures())[-5:] == names
+    open_photo, asked = matcher.montage.open_photo, []
+
+    def without_first(*place):
+        asked.append(place)
+        return open_photo(*place) if len(asked) > 1 else None
+
+    monkeypatch.setattr(matcher.montage, "open_photo", without_first)
+    found = matcher.draw_correspondences(run.scores.parts[1])
+    assert sorted(found) == names[1:]
+
+
+def test_exported_run_embeds_the_same(run, tiny_run):
+    opened, test, scores = run.opened, run.test, run.scores.parts[0]
     said = test.records.captions[:9]
-    gold = tree_files.trees_of(folder / "scenes" / "trees", said)
-    model = load_saved_model(path)
+    gold = tree_files.trees_of(tiny_run.scenes / "scenes" / "trees", said)
+    model = run.model
     np.testing.assert_allclose(
         model.embed_text(gold), scores.text_embeddings[:9], 1e-4, 1e-5
     )
-    with pytest.raises(ValueError, match="`texts` must be a list"):
+    with refused("texts"):
         model.embed_text("a dog")
 
-    served = tf.saved_model.load(str(path))
+    served = tf.saved_model.load(str(model.path))
     captions = np.arange(9)
     trees = tf.constant(test.texts.batch(captions))
     found = served.embed_text(trees)["embeddings"]
@@ -231,31 +186,19 @@ def test_exported_run_embeds_the_same(run, folder):
     )
 
 
-def test_trees_of_other_captions_are_named(folder, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(folder, data)
+def test_trees_of_other_captions_are_refused(tiny_run, tmp_path):
+    data = shutil.copytree(tiny_run.scenes, tmp_path / "data")
     path = sorted((data / "scenes" / "trees").glob("1*.txt"))[0]
     good = path.read_text()
-    found = tiny_scenes.settings(data, tmp_path / "run")
-    lines = good.splitlines()
-    for bad, message in (
-        ("(NP (DT A) (NN dog))", f"without {len(lines)} of .*, first '"),
-        (good.replace("\n", ")\n", 1), "expected a tree.*follows the end"),
-    ):
+    for bad in ("(NP (DT A) (NN dog))", good.replace("\n", ")\n", 1)):
         path.write_text(bad)
-        with pytest.raises(ValueError, match=message):
-            runs.prepare(found, runs.start(found, False))
-    assert not pathlib.Path(tmp_path / "run").exists()
+        with refused("trees"):
+            prepared(tiny_scenes.settings(data, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_points_are_images_captions_and_noun_phrases(run):
-    session, _, _ = run
-    task, test = (
-        session.task,
-        session.task.data.load("test", session.state.fitted),
-    )
-    scores = task.scores(session.network, test)
-    points = scores.points((2, 2))
+    points = run.scores.points((2, 2))
     texts, kinds, images = map(np.array, points.columns.values())
     assert kinds[:6].tolist() == 2 * ["image"] + 4 * ["caption"]
     assert set(kinds[6:]) == {"noun phrase"}
@@ -268,49 +211,3 @@ def test_points_are_images_captions_and_noun_phrases(run):
     np.testing.assert_allclose(
         np.linalg.norm(points.vectors, axis=1), 1, atol=1e-5
     )
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"regions": ""}, "`--regions` must name features of regions"),
-        ({"jit_compile": True}, "`--jit_compile` must be false"),
-        ({"region_mean_weight": 0}, "`--region_mean_weight` must be above 0"),
-        ({"region_branch": "shared"}, "32 numbers a photo, 33 a region"),
-        ({"task": "localization"}, "`--task` must be matching with --model="),
-    ],
-)
-def test_flags_that_contradict_are_refused(changes, message, folder, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        found = tiny_scenes.settings(folder, tmp_path / "run", **changes)
-        runs.prepare(found, runs.start(found, False))
-
-
-def test_trees_are_a_text_encoder_of_other_models_too(folder, tmp_path):
-    parses = tmp_path / "trees.jsonl"
-    captions = [
-        (f"{split}{row}", text)
-        for split in ("train", "dev", "test")
-        for row, text in enumerate(
-            tiny.split_of(
-                tiny_scenes.settings(folder, "unused"), split
-            ).records.captions
-        )
-    ]
-    trees = {text: f"(NP (NN {text.split()[0]}) (. .))" for _, text in captions}
-    parsing.write_parses(parses, captions, parsing.Parses(trees, {}, 0))
-    changes = {"model": "embedding", "text_encoder": "h_lstm", "trees": parses}
-    found = tiny_scenes.settings(folder, tmp_path / "run", **changes)
-    session, _ = runs.prepare(found, runs.start(found, False))
-    assert session.dev.texts.lengths.max() == 2
-    served = tf.saved_model.load(str(runs.export(session)))
-    rows = session.dev.texts.batch(np.arange(2))
-    np.testing.assert_allclose(
-        served.embed_text(tf.constant(rows))["embeddings"],
-        session.network.embed_text(rows),
-        1e-4,
-        1e-5,
-    )
-    parsing.write_parses(parses, captions[3:], parsing.Parses(trees, {}, 0))
-    with pytest.raises(ValueError, match="`--trees` must hold a tree for eve"):
-        runs.prepare(found, runs.start(found, False))

@@ -6,8 +6,9 @@ import pytest
 from tbnets.data.localization import hard_negatives
 from tbnets.tasks import runs
 from tbnets.tasks.localization.spec import LocalizationData
-from tbnets.training import loop
-from tests import reference, tiny_phrases
+from tests import reference
+from tests.refusals import refused
+from tests.tiny_runs import assert_same_weights, prepared, trained
 
 # Which graph is traced is no matter here.
 pytestmark = pytest.mark.usefixtures("module_eagerly")
@@ -28,11 +29,6 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny_phrases.write_phrases(tmp_path_factory.mktemp("data"))
-
-
 STAGES = {
     "epochs": 4,
     "hard_negative_epochs": 2,
@@ -43,12 +39,6 @@ STAGES = {
 @pytest.fixture(scope="module", params=MODELS)
 def flags(request):
     return {**MODELS[request.param], **STAGES}
-
-
-def train(found, resume=False):
-    session, examples = runs.prepare(found, runs.start(found, resume))
-    loop.fit(session, examples)
-    return session, examples
 
 
 def stop_before(monkeypatch, epoch):
@@ -64,39 +54,37 @@ def stop_before(monkeypatch, epoch):
 
 
 @pytest.fixture(scope="module")
-def straight(folder, flags, tmp_path_factory):
-    at = tmp_path_factory.mktemp("runs") / "run"
-    return train(tiny_phrases.settings(folder, at, **flags))
+def straight(tiny_run, flags):
+    return tiny_run("localization", **flags)
 
 
 def test_a_run_stopped_in_both_stages_is_bit_for_bit_the_same(
-    straight, folder, flags, tmp_path
+    straight, tmp_path
 ):
-    found = tiny_phrases.settings(folder, tmp_path / "run", **flags)
+    settings = straight.settings.replace(run_dir=str(tmp_path / "run"))
     # Epoch 1 is the first with terms within a view, 2 with hard negatives.
     for resume, epoch in ((False, 1), (True, 3)):
         with pytest.MonkeyPatch.context() as patch:
             stop_before(patch, epoch)
             with pytest.raises(KeyboardInterrupt):
-                train(found, resume)
-    again, _ = train(found, resume=True)
-    for one, other in zip(straight[0].network.weights, again.network.weights):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
-    held = (session.task.data.held for session in (straight[0], again))
+                trained(settings, resume)
+    again = trained(settings, resume=True)
+    last = runs.open_run(straight.run_dir, "last")
+    assert_same_weights(last.network, again.network)
+    held = straight.held, again.task.data.held
     np.testing.assert_array_equal(*(one["hard_negatives"] for one in held))
 
 
 def test_they_are_those_of_the_network_that_was_there(
-    folder, tmp_path, monkeypatch, capsys
+    tiny_run, tmp_path, monkeypatch
 ):
     flags = {**MODELS["embedding"], **STAGES}
-    found = tiny_phrases.settings(folder, tmp_path / "run", **flags)
+    settings = tiny_run.settings(tmp_path / "run", "localization", **flags)
     stop_before(monkeypatch, 2)
     with pytest.raises(KeyboardInterrupt):
-        train(found)
+        trained(settings)
     monkeypatch.undo()
-    assert "hard negatives" not in capsys.readouterr().out
-    session, examples = runs.prepare(found, runs.start(found, resume=True))
+    session, examples = prepared(settings, resume=True)
     task = session.task
     scores = task.scores(session.network, examples).similarities
     expected = reference.hard_negatives(scores, examples.roles.roles, 50)
@@ -105,9 +93,6 @@ def test_they_are_those_of_the_network_that_was_there(
     assert [row[row >= 0].tolist() for row in table] == expected
     assert table.dtype == np.int16 and (table >= 0).any()
     assert task.data.sampler.hard_negatives is table
-    told = capsys.readouterr().out
-    assert f"{sum(map(len, expected)) / 60:.1f} regions a phrase" in told
-    assert f"{expected.count([])} of 60 phrases have none" in told
     # They stay as they are, and an epoch before goes without.
     task.data.start_epoch(session.network, examples, 3)
     assert task.data.held["hard_negatives"] is table
@@ -116,32 +101,17 @@ def test_they_are_those_of_the_network_that_was_there(
 
 
 def test_a_run_that_gets_more_epochs_looks_again(straight):
-    session, examples = straight
+    session = runs.open_run(straight.run_dir, "last")
     data = session.task.data
-    before, settings = dict(data.held), data.settings
-    data.settings = settings.replace(epochs=settings.epochs + 1)
-    try:
-        data.start_epoch(session.network, examples, 3)
-        now = data.held
-    finally:
-        data.held, data.settings = before, settings
-    assert before["hard_negatives_recorded"] == 2
-    assert now["hard_negatives_recorded"] == 3
+    assert data.held["hard_negatives_recorded"] == 2
+    data.settings = data.settings.replace(epochs=STAGES["epochs"] + 1)
+    data.batches(straight.examples)
+    data.start_epoch(session.network, straight.examples, 3)
+    assert data.held["hard_negatives_recorded"] == 3
 
 
 def test_those_of_other_phrases_are_refused(straight):
-    session, examples = straight
     for wrong in (np.zeros((3, 2), np.int16), np.full((60, 2), 99, np.int16)):
-        held = {**session.task.data.held, "hard_negatives": wrong}
-        with pytest.raises(ValueError, match="`--phrases` must be those"):
-            hard_negatives.recorded(held, 2, examples, score=None)
-
-
-@pytest.mark.parametrize("epochs", [1, 2])
-def test_a_network_that_learned_nothing_finds_none(folder, tmp_path, epochs):
-    found = tiny_phrases.settings(
-        folder, tmp_path / "run", epochs=epochs, hard_negative_epochs=2
-    )
-    with pytest.raises(ValueError, match="`--hard_negative_epochs` must be b"):
-        runs.prepare(found, runs.start(found, False))
-    assert not (tmp_path / "run").exists()
+        held = {**straight.held, "hard_negatives": wrong}
+        with refused("--phrases"):
+            hard_negatives.recorded(held, 2, straight.examples, score=None)

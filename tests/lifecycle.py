@@ -1,0 +1,53 @@
+"""Tests of every kind of run, of a module's `run`: a `tiny_runs.Run`.
+
+A module names those that it wants: `test_it_resumes = lifecycle.resumes`.
+"""
+
+import numpy as np
+import pytest
+from zoo_making.served import served_scores
+
+from tbnets.tasks import runs
+from tests.eager import without_tracing
+from tests.tiny_runs import assert_same_weights, trained
+
+# One of six images is right; one of the regions at one of three things.
+CHANCE = {
+    "dev/image_to_text/recall_at_1": 1 / 6,
+    "dev/phrase_to_region/recall_at_1": 0.6,
+}
+
+
+def learns(run):
+    losses = [row["train/total_loss"] for row in run.history]
+    assert len(losses) == run.settings.epochs
+    assert len(losses) == 1 or losses[-1] < losses[0]
+    [(key, chance)] = [
+        (key, chance) for key, chance in CHANCE.items() if key in run.history[0]
+    ]
+    assert max(row[key] for row in run.history) > chance
+
+
+def resumes_bit_for_bit(run):
+    where = run.stopped if run.stopped.is_dir() else run.run_dir
+    with without_tracing():
+        again = trained(run.settings.replace(run_dir=str(where)), resume=True)
+    straight = runs.open_run(run.run_dir, "last")
+    assert again.state.epoch == straight.state.epoch == run.settings.epochs
+    assert_same_weights(again.network, straight.network)
+    for session in (again, straight):
+        for name, value in run.held.items():
+            np.testing.assert_array_equal(session.task.data.held[name], value)
+
+
+def opens_with_the_same_results(run):
+    assert run.scores.metrics() == pytest.approx(run.report["test"])
+    assert run.opened.state.epoch == run.report["best_epoch"]
+    assert run.report["epochs"] == len(run.history)
+
+
+def exports_the_same_results(run):
+    found = served_scores(run.opened.task, run.model, "test").metrics()
+    assert found.keys() == run.report["test"].keys()
+    for key, value in run.report["test"].items():
+        assert found[key] == pytest.approx(value, abs=1e-6), key

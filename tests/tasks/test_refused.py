@@ -1,0 +1,133 @@
+"""What a run refuses before it writes anything: flags and files."""
+
+import shutil
+
+import pytest
+
+from tests import tiny, tiny_phrases
+from tests.refusals import refused
+from tests.tiny_runs import TREES, prepared
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--momentum=0.5",
+        "--rnn_units=5 --text_encoder=mean",
+        "--image_size=96",
+        "--fine_tune",
+        "--nofine_tune",
+        "--captions=c.json --scenes=s",
+        "--num_scenes=1,1,1",
+        "--num_negatives=5 --negatives=all",
+        "--num_negatives=5 --loss=vse++",
+        "--weight_decay=0.1",
+        "--decay_rate=0.1",
+        "--text_features=t.npy",
+        "--images=photos --image_features=x.npy",
+        "--cnn=VGG16",
+        "--margin=0.2 --loss=infonce",
+        "--temperature=0.2",
+        "--word_vectors=w.txt --from=scenes_embedding --run_dir=x",
+        "--images_per_batch=5 --task=localization",
+        "--epochs=3 --model=cca",
+        "--learning_rate=0.1 --model=cca",
+        "--margin=1 --model=cca",
+        "--cca_dim=3",
+        "--cca_background=2 --model=cca",
+        "--cca_background=2 --model=cca --task=localization "
+        "--negative_regions=batch",
+        "--margin=1 --model=similarity",
+        "--loss=wang2018 --model=similarity",
+        "--cca_dim=3 --model=similarity",
+        "--num_candidates=3",
+        "--num_candidates=3 --model=similarity --pair_loss=softmax",
+        # Values that a task or a model fixes.
+        "--text_encoder=mean --model=hm_lstm",
+        "--epochs=5 --model=cca",
+        "--image_encoder=small --task=localization",
+        "--jit_compile --task=localization",
+    ],
+)
+def test_a_flag_that_the_run_does_not_read_is_refused(line):
+    first, *_ = line.split()
+    name = first.partition("=")[0].replace("--no", "--")
+    with refused(name):
+        tiny.unread(*line.split())
+
+
+BAD = {
+    ("matching", "embedding"): [
+        ({"trees": ""}, "--trees"),
+        ({"trees": "none.jsonl"}, "none.jsonl"),
+        ({"trees": "few.jsonl"}, "--trees"),
+        ({"jit_compile": True}, "--jit_compile"),
+    ],
+    ("matching", "cca"): [
+        ({"text_encoder": "mean"}, "--text_encoder"),
+        ({"cca_dim": 7}, "output_dim"),
+    ],
+    ("matching", "hm_lstm"): [
+        ({"regions": ""}, "--regions"),
+        ({"jit_compile": True}, "--jit_compile"),
+        ({"region_mean_weight": 0}, "--region_mean_weight"),
+        ({"region_branch": "shared"}, "--region_branch"),
+        ({"task": "localization"}, "--task"),
+    ],
+    ("localization", "embedding"): [
+        ({"phrases": ""}, "--phrases"),
+        ({"regions": ""}, "--regions"),
+        ({"phrases": "none"}, "--phrases"),
+        ({"regions": "none"}, "--regions"),
+        ({"dev_split": "x"}, "--dev_split"),
+        ({"images": "none"}, "--images"),
+        ({"images": "."}, "--images"),
+        ({"cnn_weights": "random", "export": True}, "--cnn_weights"),
+        # A network that learned nothing finds no hard negatives.
+        *[
+            (
+                {"epochs": epochs, "hard_negative_epochs": 2},
+                "--hard_negative_epochs",
+            )
+            for epochs in (1, 2)
+        ],
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "kind, changes, name",
+    [(kind, *row) for kind, rows in BAD.items() for row in rows],
+)
+def test_what_can_not_be_done_is_told_first(
+    tiny_run, tmp_path, kind, changes, name
+):
+    trees = (tiny_run.captioned / "trees.jsonl").read_text()
+    first, *_ = trees.splitlines()
+    (tiny_run.captioned / "few.jsonl").write_text(first + "\n")
+    if kind == ("matching", "embedding"):
+        changes = TREES | changes
+    with refused(name):
+        prepared(tiny_run.settings(tmp_path / "run", *kind, **changes))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "line, place",
+    [
+        ("{", "phrases.jsonl:2"),
+        # A box beyond its photo, of [100, 100] pixels.
+        (
+            '{"image": "dev0.jpg", "phrase": "sky", "box": [90, 0, 140, 50]}',
+            "dev0.jpg",
+        ),
+    ],
+)
+def test_a_bad_row_of_phrases_ends_a_run(tiny_run, tmp_path, line, place):
+    folder = shutil.copytree(tiny_run.phrases, tmp_path / "data")
+    path = folder / "phrases.jsonl"
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([first, line, *others]) + "\n")
+    with refused(place):
+        prepared(tiny_phrases.settings(folder, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
