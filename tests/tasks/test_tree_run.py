@@ -56,7 +56,7 @@ def test_trees_that_a_recipe_names_are_made_as_by_the_tool(tiny_run, tmp_path):
 
 
 def test_flags_make_the_encoder(tiny_run, tmp_path):
-    changes = TREES | {"tied_children": True, "word_dim": 3}
+    changes = TREES | {"word_dim": 3}
     found = tiny_run.settings(tmp_path, **changes)
     fitted = {"words": ["", "[UNK]", "a"], "image_dim": 8, "text_dim": None}
     network = parts.build_embedding_network(found, fitted)

@@ -14,12 +14,14 @@ from tbnets.data.sources import Sources
 from tbnets.data.store import locks
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.shards import open_store
+from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.tasks.recipes import kinds, recipe
 from tbnets.tasks.recipes.kinds import missing, plan
 from tests import verbs
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
+from tests.refusals import refused
 
 FEATURES = f"--cnn={tiny_cnn.NAME}\n--cnn_weights=random\n"
 REGIONS = f"{FEATURES}--regions=boxes.flags\n--layers=second\n"
@@ -124,7 +126,7 @@ def test_features_are_those_of_the_tool_and_made_once(folder, by_tool, capsys):
     assert files(one.folder) == files(by_tool)
     assert one.folder.parent.samefile(folder / "data" / "made")
     assert open_store(one.folder).ids == NAMES and rows.shape == (3,)
-    assert f"making    {one.folder}, by tiny.flags" in capsys.readouterr().err
+    assert str(one.folder) in capsys.readouterr().err
     again = opened(image_features="tiny.flags, tiny.flags")
     assert missing(again) == []
     assert again.split("test").images.shape == (6,)
@@ -190,7 +192,7 @@ def test_weights_count_by_their_content(folder, monkeypatch):
     assert digests[0] == digests[1] != digests[2]
     found = [(None, "can not be read: x")]
     monkeypatch.setattr(recipe, "photo_sums", lambda *_: found)
-    with pytest.raises(ValueError, match="`--cnn_weights` must .*two.h5, whi"):
+    with refused("--cnn_weights"):
         planned().digest  # noqa: B018  (it refuses)
 
 
@@ -223,7 +225,7 @@ def test_a_second_process_waits_for_the_first(
     monkeypatch.setattr(locks.time, "sleep", make_meanwhile)
     monkeypatch.setattr(type(one), "make", None)
     one.make_if_missing()
-    assert "waiting   for process" in told[0] and str(one.folder) in told[0]
+    assert str(one.folder) in told[0]
 
 
 def test_a_root_that_can_not_be_written_is_read(folder, by_tool):
@@ -242,7 +244,7 @@ def test_a_root_that_can_not_be_written_is_read(folder, by_tool):
     beside = planned(data_root="other").folder
     assert beside.parent == pathlib.Path("made")
     (folder / "made").touch()
-    with pytest.raises(ValueError, match="`--data_root` must be a folder that"):
+    with refused("--data_root"):
         planned(data_root="other").missing()
 
 
@@ -251,15 +253,15 @@ def test_what_is_damaged_names_the_folder_to_remove(folder, by_tool):
     shutil.copytree(by_tool, one.folder)
     path = one.folder / "00000.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    with pytest.raises(ValueError, match=f"Or remove {one.folder}: it is "):
-        read()
-    advice = "tiny.flags: .*Or remove .*made anew"
-    (one.folder / MANIFEST).write_text("{")
-    with pytest.raises(ValueError, match=advice):
-        read()
-    (one.folder / MANIFEST).unlink()
-    with pytest.raises(ValueError, match=advice):
-        read()
+    manifest = one.folder / MANIFEST
+    for spoil in (
+        lambda: None,
+        lambda: manifest.write_text("{"),
+        manifest.unlink,
+    ):
+        spoil()
+        with pytest.raises(InputError, match=f"{one.folder}"):
+            read()
 
 
 def test_a_full_disk_is_told_first(folder, quick, monkeypatch):
@@ -267,36 +269,22 @@ def test_a_full_disk_is_told_first(folder, quick, monkeypatch):
     monkeypatch.setattr(recipe.shutil, "disk_usage", lambda path: disk)
     (folder / "more.flags").write_text(f"{FEATURES}--layers=first\n")
     data = opened(image_features="tiny.flags, more.flags")
-    with pytest.raises(ValueError, match=r"room for .* MB more. Received: a d"):
+    with refused("made"):
         recipe.make_all(missing(data))
     assert not (folder / "data").exists()
     disk.free = 35
-    with pytest.raises(ValueError, match=r"room for .* MB more. Received: a d"):
+    with refused("made"):
         read()
     disk.free = 36  # Three photos of three numbers.
     read()
 
 
-def test_an_interrupt_says_that_the_command_goes_on(
-    folder, monkeypatch, capsys
-):
-    one = planned()
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(type(one), "make", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        one.make_if_missing()
-    assert "the same command goes on" in capsys.readouterr().err
-
-
 def test_a_model_that_learned_from_others_refuses_what_is_made(folder, quick):
     data, made_by = opened(), {"cnn": "another"}
     data.check_made_by("image_features", ["train"], made_by, "best.npz")
-    with pytest.raises(ValueError, match="cnn: another in best.npz, Tiny in"):
+    with refused("--image_features"):
         data.open_features("image_features", "train")
-    with pytest.raises(ValueError, match="cnn: another in best.npz, Tiny in"):
+    with refused("--image_features"):
         opened().check_made_by("image_features", ["dev"], made_by, "best.npz")
 
 
@@ -304,7 +292,5 @@ def test_a_dry_run_tells_and_leaves_nothing(folder, quick, capsys):
     data = opened()
     text = kinds.describe_plan(missing(data))
     assert planned().folder.name in text and "3 photos" in text
-    assert "in all" in text and "MB are free" in text
     assert not (folder / "data").exists()
     assert capsys.readouterr() == ("", "")
-    assert "nothing" in kinds.describe_plan([])

@@ -6,6 +6,7 @@ from tbnets.data.open import Data
 from tbnets.tasks.recipes.kinds import missing, plan
 from tbnets.tasks.settings.settings import unused_flags
 from tests import tiny
+from tests.refusals import refused
 from tests.tasks.recipes.test_made import (
     FEATURES,
     folder,
@@ -19,75 +20,56 @@ __all__ = ["folder", "tiny_is_known"]
 
 
 @pytest.mark.parametrize(
-    "line, message",
+    "line, name",
     [
-        (
-            "--output=x",
-            "tiny.flags:4: expected flags of tools/extract_image_features.py "
-            "that say what is made .*--cnn_weights.* found '--output=x'. Of "
-            "what it is made, how and where to, the run knows",
-        ),
-        ("--images=photos", "tiny.flags:4: expected flags .*'--images=photos'"),
-        ("--limit=3", "tiny.flags:4: .*found '--limit=3'"),
-        ("word", "tiny.flags:4: .*found 'word'"),
-        ("--crops=three", "tiny.flags: .*--crops=three.*one of <one|ten>"),
-        ("--image_size=-1", "tiny.flags: `--image_size` must"),
-        ("--cnn=absent", r"tiny.flags:\d: .*--cnn=absent"),
-        ("--cnn_weights=absent.h5", "`--cnn_weights` must name a file"),
-        ("--regions=boxes.flags", "tiny.flags: `--regions` must not be in a"),
-        ("--flagfile=tiny.flags", "tiny.flags: expected a flagfile that does"),
-        ("--flagfile=absent.flags", "`--flagfile` must be a file of flags"),
-        ("--layers=absent", "tiny.flags: `--layers` must be one of .*first"),
+        ("--output=x", "tiny.flags:4"),
+        ("--images=photos", "tiny.flags:4"),
+        ("--limit=3", "tiny.flags:4"),
+        ("word", "tiny.flags:4"),
+        ("--crops=three", "--crops=three"),
+        ("--image_size=-1", "--image_size"),
+        ("--cnn=absent", "--cnn=absent"),
+        ("--cnn_weights=absent.h5", "--cnn_weights"),
+        ("--regions=boxes.flags", "--regions"),
+        ("--flagfile=tiny.flags", "tiny.flags"),
+        ("--flagfile=absent.flags", "--flagfile"),
+        ("--layers=absent", "--layers"),
     ],
 )
-def test_a_wrong_line_is_told_with_its_file(folder, line, message):
+def test_a_wrong_line_of_a_recipe_is_named(folder, line, name):
     path = folder / "tiny.flags"
     path.write_text(f"# Tiny.\n{FEATURES}{line}\n")
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
+    with refused(name):
         missing(opened())
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    "text, name",
     [
-        (FEATURES, "tools/propose_regions.py, a flagfile .*: --regions=. Wri"),
-        (f"{FEATURES}--regions=boxes\n", "Received: --regions=boxes. Write"),
-        (
-            f"{FEATURES}--regions=absent.flags\n",
-            "`--regions` must name a recipe.*--regions=absent.flags",
-        ),
-        (
-            f"{FEATURES}--regions=tiny.flags\n",
-            "tiny.flags:2: expected flags of tools/propose_regions.py",
-        ),
-        (
-            f"{FEATURES}--regions=boxes.flags\n--grids=2\n",
-            "tiny_regions.flags: `--grids` must come with --region_features=",
-        ),
+        (FEATURES, "--regions"),
+        (f"{FEATURES}--regions=boxes\n", "--regions"),
+        (f"{FEATURES}--regions=absent.flags\n", "--regions"),
+        (f"{FEATURES}--regions=tiny.flags\n", "tiny.flags:2"),
+        (f"{FEATURES}--regions=boxes.flags\n--grids=2\n", "--grids"),
     ],
 )
-def test_a_wrong_recipe_of_regions_is_told(folder, text, message):
+def test_a_wrong_recipe_of_regions_is_named(folder, text, name):
     (folder / "tiny_regions.flags").write_text(text)
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
+    with refused(name):
         planned("regions", regions="tiny_regions.flags")
 
 
-def test_a_preset_that_says_too_little_is_refused(folder):
-    for flag in ("regions", "trees"):
-        with pytest.raises(ValueError, match=f"`--{flag}` must name a recipe"):
-            planned(flag, **{flag: "hub:clip"})
+def test_what_is_no_recipe_is_refused(folder):
+    for flag, recipe in {
+        "regions": "hub:clip",
+        "trees": "hub:clip",
+        "text_features": "features/tfdif.flags",
+    }.items():
+        with refused(f"--{flag}"):
+            planned(flag, **{flag: recipe})
     settings = tiny.parse("--captions=c.csv", "--text_encoder=hub:a,b")
-    with pytest.raises(ValueError, match="`--text_encoder` must be a preset w"):
+    with refused("--text_encoder"):
         settings.sources()
-
-
-def test_a_recipe_that_is_not_there_names_the_near_ones(folder):
-    with pytest.raises(
-        FileNotFoundError,
-        match="`--text_features` must name a recipe, a flagfile of tools/ext.*"
-        "--text_features=features/tfdif.flags, looked .* features/tfidf.flags.",
-    ):
-        planned("text_features", text_features="features/tfdif.flags")
 
 
 def test_how_work_is_done_is_not_what_decides(folder):
@@ -112,10 +94,10 @@ def test_values_of_flags_count_however_they_are_set(folder):
 
 
 def test_photos_are_named_by_the_run(folder):
-    with pytest.raises(ValueError, match="tiny.flags: `--images` must name"):
+    with refused("--images"):
         read(images="")
     (folder / "photos" / "b.png").unlink()
-    with pytest.raises(FileNotFoundError, match="1 of 1 are missing, first b"):
+    with refused("b.png", FileNotFoundError):
         read()
 
 

@@ -51,7 +51,6 @@ def test_a_recipe_has_the_flags_of_what_is_made(path):
         words = command_line.expand([f"--flagfile={path}"])
         values = CommandLine(words, flags_of(kind.group)).take(kind.group)
         assert isinstance(values, kind.group)
-    assert path.read_text("utf-8").startswith("# ")
 
 
 def test_every_recipe_is_named_by_a_configuration_or_a_page():

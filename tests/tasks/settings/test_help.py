@@ -37,31 +37,6 @@ class Options:
     names: list[str] = flag([], "What is no flag.", kind="words")
 
 
-HELP = """\
-Does a thing.
-
-  python tool.py --out=FILE
-
-Some flags:
-
-  --out  (required)
-        Where to.
-  --empty
-        A text.
-  --none
-        A whole number.
-  --alpha  (default: 0.5)
-        A number.
-  --[no]loud  (default: true)
-        A switch.
-  --sizes  (default: 3,4)
-        A list.
-  --kind  (default: b)
-        A choice. One of b, a.
-  --long
-"""
-
-
 def help_of(width):
     text = "Does a thing.\n\n  python tool.py --out=FILE\n"
     return format_help(text, {title_of(Options): flags_of(Options)}, width)
@@ -69,8 +44,19 @@ def help_of(width):
 
 def test_help_shows_the_text_and_flags_as_defined():
     shown = help_of(80)
-    assert shown.startswith(HELP)
-    assert shown.endswith("  NAMES ...\n        What is no flag.\n")
+    assert shown.startswith("Does a thing.")
+    found = entries(shown)
+    assert found.pop("long").startswith("word")
+    assert found == {
+        "out": "(required) Where to.",
+        "empty": "A text.",
+        "none": "A whole number.",
+        "alpha": "(default: 0.5) A number.",
+        "loud": "(default: true) A switch.",
+        "sizes": "(default: 3,4) A list.",
+        "kind": "(default: b) A choice. One of b, a.",
+    }
+    assert "NAMES ..." in shown and "--names" not in shown
 
 
 @pytest.mark.parametrize("columns, widest", [(60, 60), (80, 80), (300, 100)])
@@ -99,15 +85,9 @@ def entries(text):
     }
 
 
-def test_it_begins_with_the_commands_and_the_flags_that_matter(shown):
-    head = shown.split("The flags to begin with:")[0]
-    assert head.startswith("Trains a network")
-    assert head.count("python tools/train.py --") == 4
-    assert tuple(entries(shown))[: len(FIRST)] == FIRST
-
-
 def test_every_flag_is_shown_once(shown):
     assert entries(shown).keys() == ALL.keys() | {*FIRST, *DEVICES}
+    assert tuple(entries(shown))[: len(FIRST)] == FIRST
 
 
 def test_groups_stand_in_the_order_of_the_data(shown):
@@ -121,14 +101,9 @@ def test_groups_stand_in_the_order_of_the_data(shown):
 
 def test_a_flag_tells_its_default_and_what_it_is_read_with(shown):
     found = entries(shown)
-    assert found["rnn_units"] == (
-        "(default: 512) State size. Wang 2018: 512. Only with "
-        "--text_encoder=lstm or gru or h_lstm."
-    )
-    assert found["dropout"].startswith("(default: 0.5) Rate")
-    assert found["image_units"].startswith("(default: 2048,512) Sizes")
+    assert found["rnn_units"].startswith("(default: 512) ")
+    assert found["image_units"].startswith("(default: 2048,512) ")
     assert "One of last, first, none." in found["batch_normalization"]
-    assert "One of matching, localization." in found["task"]
     conditions = conditions_in_words()
     for name, each in ALL.items():
         assert each.help in found[name]
