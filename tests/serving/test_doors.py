@@ -8,6 +8,7 @@ from tbnets.serving.inputs import MOST_WORDS, bounded
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tests import fresh
+from tests.refusals import refused
 from tests.serving.test_export import VOCABULARY, write_features_model
 
 # What clients of a server send, which checks no shapes itself: a callable of
@@ -74,10 +75,7 @@ def test_features_that_are_no_numbers_are_refused_by_their_row(served, number):
     signature = served.signatures["embed_image"]
     features = np.ones([4, 5], np.float32)
     features[2, 3] = number
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"`image_features` must be finite numbers.*row\] \[2\]",
-    ):
+    with refused("image_features", tf.errors.InvalidArgumentError):
         signature(image_features=tf.constant(features))
     assert signature(image_features=tf.ones([0, 5]))["embeddings"].shape[0] == 0
 

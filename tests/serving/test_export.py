@@ -5,7 +5,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import shutil
 import tempfile
 
@@ -17,18 +16,20 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from tbnets.data.images import decode_images
+from tbnets.errors import InputError, InputTypeError, MissingFileError
 from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import export, saved_files
 from tbnets.serving.export import export_saved_model, next_version
-from tbnets.serving.ops import TF_TEXT_SERVING_OPS, check_ops
+from tbnets.serving.ops import check_ops
 from tbnets.serving.saved_files import newest_version
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tests import fresh
 from tests.data.test_images import HUGE
+from tests.refusals import refused
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "snow", "\u00e9t\u00e9"))
 CAPTIONS = ["A dog in the snow!", "", "zebra", "\u00c9te\u0301 DOG", "?!"]
@@ -205,56 +206,65 @@ def close(actual, expected):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
 
 
-def test_fresh_process_features_and_captions(features_model, tmp_path):
-    network, path = features_model
-    features = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
-    texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS)).numpy()
-    images = network.embed_images(features).numpy()
-    captions = np.array([caption.encode() for caption in CAPTIONS])
-    served = run_client(
-        tmp_path, path, captions=captions, image_features=features
-    )
+def check_fresh(folder, model, images, texts, **inputs):
+    """Compares the answers of a fresh process with those of the network."""
+    network, path = model
+    images = network.embed_images(images).numpy()
+    texts = network.embed_text(texts).numpy()
+    served = run_client(folder, path, **inputs)
     for name in ("text", "default", "attribute"):
         close(served[name], texts)
     close(served["image"], images)
     close(served["score"], images @ texts.T)
-    assert served["score"].shape == (3, 5)
+    return served
+
+
+CAPTION_BYTES = np.array([caption.encode() for caption in CAPTIONS])
+
+
+def test_fresh_process_features_and_captions(features_model, tmp_path):
+    features = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    served = check_fresh(
+        tmp_path,
+        features_model,
+        features,
+        Tokenizer(VOCABULARY)(CAPTIONS),
+        captions=CAPTION_BYTES,
+        image_features=features,
+    )
     # "", "zebra" and "?!" are each one unknown word.
     close(served["text"][1], served["text"][2])
     close(served["text"][1], served["text"][4])
 
 
 def test_fresh_process_photos_and_text_features(bytes_model, tmp_path):
-    network, path = bytes_model
     photos = [
         photo("red"),
         photo("navy", "L", "JPEG"),
         photo("lime", "RGBA"),
         photo("teal", "P"),
     ]
-    images = network.embed_images(decode_images(photos, SIZE)).numpy()
     features = np.eye(5, dtype=np.float32)[:2]
-    texts = network.embed_text(features).numpy()
-    served = run_client(
-        tmp_path, path, image_bytes=np.array(photos), text_features=features
+    check_fresh(
+        tmp_path,
+        bytes_model,
+        decode_images(photos, SIZE),
+        features,
+        image_bytes=np.array(photos),
+        text_features=features,
     )
-    close(served["image"], images)
-    close(served["default"], texts)
-    close(served["score"], images @ texts.T)
 
 
 def test_fresh_process_embedding_network(pixels_model, tmp_path):
-    network, path = pixels_model
     photos = [photo("red"), photo("navy", "L", "JPEG")]
-    texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS)).numpy()
-    images = network.embed_images(decode_images(photos, SIZE)).numpy()
-    captions = np.array([caption.encode() for caption in CAPTIONS])
-    served = run_client(
-        tmp_path, path, captions=captions, image_bytes=np.array(photos)
+    check_fresh(
+        tmp_path,
+        pixels_model,
+        decode_images(photos, SIZE),
+        Tokenizer(VOCABULARY)(CAPTIONS),
+        captions=CAPTION_BYTES,
+        image_bytes=np.array(photos),
     )
-    close(served["text"], texts)
-    close(served["image"], images)
-    close(served["score"], images @ texts.T)
 
 
 def test_served_model_takes_lists_and_arrays(features_model, served_features):
@@ -278,14 +288,11 @@ def test_served_model_takes_photos_and_text_features(served_bytes):
     assert served.embed_images([]).shape == (0, 4)
 
 
-def test_convolutional_model_takes_no_photos(pixels_model):
+def test_a_batch_may_be_empty(pixels_model, served_features):
     served = load_saved_model(pixels_model[1])
     assert served.embed_images([]).shape == (0, 4)
     assert served.similarity([], CAPTIONS).shape == (0, 5)
     assert served.similarity([photo("red")], CAPTIONS).shape == (1, 5)
-
-
-def test_served_model_batch_of_none(served_features):
     assert served_features.embed_text([]).shape == (0, 4)
     assert served_features.embed_images(np.ones([0, 5])).shape == (0, 4)
     assert served_features.similarity(np.ones([2, 5]), []).shape == (2, 0)
@@ -300,56 +307,40 @@ def test_a_caption_embeds_the_same_alone_and_beside_longer_ones(
 
 
 @pytest.mark.parametrize(
-    ("method", "values", "message"),
+    ("method", "values", "name"),
     [
-        ("embed_text", "a dog", "`texts` must be a list"),
-        (
-            "embed_images",
-            np.ones([2, 6]),
-            r"`images` must be numbers of shape \(None, 5",
-        ),
+        ("embed_text", "a dog", "texts"),
+        ("embed_text", ["a", None], "texts[1]"),
+        ("embed_text", ["a", float("nan")], "texts[1]"),
+        ("embed_text", ["a", "\udcff"], "texts[1]"),
+        ("embed_images", np.ones([2, 6]), "images"),
     ],
 )
-def test_served_model_refuses(served_features, method, values, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_is_no_text_and_no_features_is_named(
+    served_features, method, values, name
+):
+    with refused(name, (InputError, InputTypeError)):
         getattr(served_features, method)(values)
-
-
-@pytest.mark.parametrize(
-    ("texts", "told"),
-    [
-        (["a", None], "`texts[1]` must be a str or bytes. Received: texts[1] "),
-        (["a", float("nan")], "texts[1] of type float. Leave it out"),
-        (["a", "\udcff"], "texts[1]='\\udcff', which UTF-8 has no bytes for."),
-    ],
-)
-def test_what_is_no_text_is_named(served_features, texts, told):
-    with pytest.raises((TypeError, ValueError), match=re.escape(told)):
-        served_features.embed_text(texts)
 
 
 @pytest.mark.parametrize("photo", [None, 0, bytearray(b"GIF89a"), ["a.png"]])
 def test_what_is_no_photo_is_not_looked_for(served_bytes, photo):
-    kind = type(photo).__name__
-    told = f"`photo` must be a str or PathLike. Received: photo of type {kind}"
-    with pytest.raises(TypeError, match=told):
+    with refused("photo", InputTypeError):
         served_bytes.embed_images([photo])
 
 
-def test_undecodable_photo_is_an_error_not_noise(served_bytes):
-    with pytest.raises(ValueError, match=r"images\[0\], which does not decode"):
-        served_bytes.embed_images([photo("red")[:-40]])
-
-
-def test_a_huge_photo_is_refused_by_the_served_graph(served_bytes):
-    photos = [photo("red"), HUGE["png"]]
-    with pytest.raises(ValueError, match=r"images\[1\], .* 20000 x 20000"):
+@pytest.mark.parametrize(
+    "broken",
+    [photo("red")[:-40], photo("red", "P", "GIF")[:20], HUGE["png"]],
+    ids=["cut", "no GIF", "huge"],
+)
+def test_a_photo_that_can_not_be_read_is_named(served_bytes, broken):
+    photos = [photo("red"), broken]
+    with pytest.raises(InputError, match=r"images\[1\]"):
         served_bytes.embed_images(photos)
-    with pytest.raises(ValueError, match=r"images\[0\], which is no whole GIF"):
-        served_bytes.embed_images([photo("red", "P", "GIF")[:20]])
     loaded = tf.saved_model.load(str(served_bytes.path))
-    status = loaded.embed_image(tf.constant(photos))["status"].numpy().tolist()
-    assert status == [b"", b"has more than 80000000 pixels"]
+    good, bad = loaded.embed_image(tf.constant(photos))["status"].numpy()
+    assert good == b"" and bad
 
 
 def test_photos_of_all_sorts_are_embedded_alike(served_bytes):
@@ -363,7 +354,7 @@ def test_photos_of_all_sorts_are_embedded_alike(served_bytes):
         served_bytes.embed_images(stack), found[:2], atol=1e-6
     )
     for single in (picture, np.asarray(picture)):
-        with pytest.raises(ValueError, match="`images` must be a list. Rece"):
+        with refused("images"):
             served_bytes.embed_images(single)
 
 
@@ -371,6 +362,8 @@ def test_metadata_describes_the_model(features_model, served_features):
     _, path = features_model
     content = json.loads((path / saved_files.METADATA_FILE).read_text())
     assert content == served_features.metadata
+    assert os.listdir(path.parent) == ["1"]
+    assert path.stat().st_mode & 0o777 == 0o755
     assert content["metadata"] == {"split": "train"}
     assert content["vocabulary_size"] == 6
     assert served_features.vocabulary == VOCABULARY
@@ -403,17 +396,11 @@ def test_export_cuts_captions_at_the_tokenizers_max_tokens(tmp_path):
     assert served.metadata["max_tokens"] == 2
 
 
-def test_export_leaves_nothing_but_the_folder(features_model):
-    _, path = features_model
-    assert os.listdir(path.parent) == ["1"]
-    assert path.stat().st_mode & 0o777 == 0o755
-
-
 def test_export_refuses_an_existing_folder(features_model, tmp_path):
     network, path = features_model
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "kept.txt").write_text("precious")
-    with pytest.raises(FileExistsError, match=r"`path` must not.*version, 2"):
+    with refused("path", FileExistsError):
         export_saved_model(
             network, VOCABULARY, tmp_path / "1", image_shape=(5,)
         )
@@ -434,22 +421,22 @@ def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(tf.saved_model, "save", save)
-    with pytest.raises(OSError, match="`path` must be .*No space left"):
+    with refused("path", OSError):
         export.save(tf.Module(), {}, tmp_path / "1", {})
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "name"),
     [
-        ({"text_dim": 5}, "`text_dim` must be"),
-        ({"vocabulary": None}, "`text_dim` must be"),
-        ({"max_pixels": 100}, "`max_pixels` must come with a model that"),
+        ({"text_dim": 5}, "text_dim"),
+        ({"vocabulary": None}, "text_dim"),
+        ({"max_pixels": 100}, "max_pixels"),
     ],
 )
-def test_export_refuses_arguments_that_do_not_fit(tmp_path, changes, message):
+def test_export_refuses_arguments_that_do_not_fit(tmp_path, changes, name):
     arguments = {"vocabulary": VOCABULARY, "image_shape": (5,), **changes}
-    with pytest.raises(ValueError, match=message):
+    with refused(name):
         export_saved_model(make_network((5,)), path=tmp_path / "1", **arguments)
     assert os.listdir(tmp_path) == []
 
@@ -462,7 +449,7 @@ def test_a_reader_of_ones_own_need_not_tell_its_words():
     export._check_reader(EmbeddingNetwork(side, side, None, own), tokenizer)
     for words in (None, MeanOfWords(5, 3)):
         network = EmbeddingNetwork(side, side, text_encoder=words)
-        with pytest.raises(ValueError, match="Received: 6 words for [05]"):
+        with pytest.raises(InputError):
             export._check_reader(network, tokenizer)
 
 
@@ -490,19 +477,14 @@ def test_export_refuses_an_op_that_serving_does_not_know(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_check_ops_names_the_op():
+def test_check_ops_names_the_graph():
     graph = tf.Graph().as_graph_def()
     graph.node.add(name="a", op="MatMul")
     graph.node.add(name="b", op="TFText>WhitespaceTokenizeWithOffsetsV2")
     check_ops("graph", graph)
     graph.node.add(name="c", op="Addons>Nothing")
-    with pytest.raises(ValueError, match="`graph` .*Addons>Nothing"):
+    with refused("graph"):
         check_ops("graph", graph)
-
-
-def test_serving_ops_are_all_there():
-    assert len(TF_TEXT_SERVING_OPS) == 35
-    assert "NormalizeUTF8" in TF_TEXT_SERVING_OPS
 
 
 def test_next_version(tmp_path):
@@ -510,11 +492,6 @@ def test_next_version(tmp_path):
     for name in ("2", "10", ".11.tmp", "12a", "\u00b2"):
         (tmp_path / name).mkdir()
     assert next_version(tmp_path) == 11
-
-
-def test_load_saved_model_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match="saved_model.pb"):
-        load_saved_model(tmp_path)
 
 
 def test_the_newest_version_is_found_from_above(tmp_path):
@@ -528,15 +505,12 @@ def test_the_newest_version_is_found_from_above(tmp_path):
     assert newest_version(newest.with_name("2")).name == "2"
 
 
-def test_load_saved_model_that_is_damaged(tmp_path):
-    (tmp_path / "saved_model.pb").write_bytes(b"half")
-    with pytest.raises(ValueError, match="whole SavedModel"):
+def test_what_is_no_saved_model_of_tbnets_is_refused(tmp_path):
+    with refused("saved_model.pb", MissingFileError):
         load_saved_model(tmp_path)
-
-
-def test_load_saved_model_of_another_kind(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"half")
+    with refused("path"):
+        load_saved_model(tmp_path)
     tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
-    with pytest.raises(
-        ValueError, match="exported by tbnets.*without signatures"
-    ):
+    with refused("path"):
         load_saved_model(tmp_path / "1")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import RecurrentEncoder
@@ -81,7 +82,7 @@ def test_matrices_are_float16_and_vectors_float32(network, path):
 
 def test_a_weight_beyond_float16_is_named():
     weights = [tf.Variable([[1.0, 70000.0]], name="much"), tf.Variable([7e4])]
-    with pytest.raises(ValueError, match="at most 65504. .*much.* with 70000"):
+    with pytest.raises(InputError, match="much"):
         ops.copy_halved(weights)
     assert ops.copy_halved(weights[1:]) == {}
 
@@ -131,5 +132,5 @@ def test_a_weight_that_is_written_is_refused():
 
     function = count.get_concrete_function()
     halves = ops.copy_halved([weight])
-    with pytest.raises(ValueError, match="reads its weights by .*AssignAdd"):
+    with pytest.raises(InputError, match="AssignAdd"):
         ops.with_halves(function, halves)

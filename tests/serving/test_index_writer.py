@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from tbnets import files
-from tbnets.data.store.locks import FolderLock
+from tbnets.data.store.locks import FolderLock, try_lock
 from tbnets.data.store.npy import RowFile
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
+from tbnets.errors import ExistingFileError, MissingFileError
 from tbnets.serving import index_writer as writing
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
+from tests.refusals import refused
 
 MODEL = {"model": "1f00", "embedding_dim": 3}
 
@@ -117,7 +119,7 @@ def test_bfloat16_takes_half_and_is_rounded(tmp_path):
     assert open_index(tmp_path).dtype == "bfloat16"
     [name] = [name for name in state(tmp_path) if name.endswith(".npy")]
     assert np.load(tmp_path / name).dtype == np.uint16
-    with pytest.raises(ValueError, match="`dtype` must be that of the index"):
+    with refused("dtype"):
         write(tmp_path, dtype="float32")
 
 
@@ -204,30 +206,23 @@ def test_a_change_while_the_shards_are_mapped_is_met(tmp_path, monkeypatch):
     assert open_index(path).ids == ("c", "d")
 
 
-def test_one_process_at_a_time_writes(tmp_path):
-    write(tmp_path, "a")
+def test_one_writer_at_a_time(tmp_path):
+    with IndexWriter(tmp_path, MODEL, 3) as writer:
+        writer.put(["a"], rows_of("a"))
+        with pytest.raises(ExistingFileError):  # Of this process too.
+            IndexWriter(tmp_path, MODEL, 3)
     with open(tmp_path / ".writer", "rb") as other:
-        from tbnets.files import try_lock
-
         if try_lock(other.fileno()) is None:
             pytest.skip("no locks here")
-        with pytest.raises(FileExistsError, match="one process at a time"):
+        with pytest.raises(ExistingFileError):
             write(tmp_path, "b")
     write(tmp_path, "b")
     assert "".join(content_of(tmp_path)) == "ab"
 
 
-@pytest.mark.parametrize(
-    "put, message",
-    [
-        (["a", "a"], "'a', which stands twice"),
-        (["x", "b"], "'b', which stands twice among them or is in what is put"),
-        (["a\nb"], "no line of Unicode text"),
-        ([7], "no line of Unicode text"),
-    ],
-)
-def test_ids_that_can_not_be_told_apart_are_refused(tmp_path, put, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("put", [["a", "a"], ["x", "b"], ["a\nb"], [7]])
+def test_ids_that_can_not_be_told_apart_are_refused(tmp_path, put):
+    with refused("ids"):
         with IndexWriter(tmp_path, MODEL, 3) as writer:
             writer.put(["b"], rows_of("b"))
             writer.put(put, np.ones([len(put), 3]))
@@ -237,14 +232,14 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_changed(tmp_path):
     write(tmp_path, "abc")
     before = state(tmp_path)
     for rows in ([[1, 2]], [[1, 2, np.nan]], [["x", "y", "z"]]):
-        with pytest.raises(ValueError, match="`features` must be"):
+        with refused("features"):
             with IndexWriter(tmp_path, MODEL, 3) as writer:
                 writer.put(["d"], rows)
-    with pytest.raises(ValueError, match="1 of 2 missing there, first 'x'"):
+    with refused("ids"):
         write(tmp_path, remove="ax")
-    with pytest.raises(ValueError, match="not put. Received: 'a'"):
+    with refused("ids"):
         write(tmp_path, "da", remove="a")
-    with pytest.raises(ValueError, match="dim=5 for .*, which holds 3"):
+    with refused("dim"):
         IndexWriter(tmp_path, MODEL, 5)
     assert state(tmp_path) == before
 
@@ -253,12 +248,13 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_changed(tmp_path):
 def test_a_single_id_is_no_list(tmp_path, ids):
     write(tmp_path, "ab")
     with IndexWriter(tmp_path, MODEL, 3) as writer:
-        with pytest.raises(ValueError, match="`ids` must be a list"):
-            writer.put(ids, rows_of("cd"))
-        with pytest.raises(ValueError, match="`ids` must be a list"):
-            writer.remove(ids)
-        with pytest.raises(ValueError, match="`ids` must be a list"):
-            writer.put({"c", "d"}, rows_of("cd"))  # Which has no order.
+        for call in (
+            lambda: writer.put(ids, rows_of("cd")),
+            lambda: writer.remove(ids),
+            lambda: writer.put({"c", "d"}, rows_of("cd")),  # In no order.
+        ):
+            with refused("ids"):
+                call()
         writer.put((key for key in "cd"), rows_of("cd"))
         writer.remove({"a", "b"})
     assert "".join(content_of(tmp_path)) == "cd"
@@ -266,7 +262,7 @@ def test_a_single_id_is_no_list(tmp_path, ids):
 
 def test_notes_are_refused_before_anything_is_written(tmp_path):
     for notes in ({"photos": 3}, {"photos": None}, ["photos"]):
-        with pytest.raises(ValueError, match="`notes` must be a dict of str"):
+        with refused("notes"):
             IndexWriter(tmp_path / "index", MODEL, 3, notes=notes)
     assert not (tmp_path / "index").exists()
 
@@ -278,7 +274,7 @@ def test_a_block_that_raises_leaves_no_index_where_none_was(
     path = tmp_path / "index"
     if is_there:
         path.mkdir()
-    with pytest.raises(ValueError, match="`features` must be"):
+    with refused("features"):
         with IndexWriter(path, MODEL, 3) as writer:
             writer.put(list("abcde"), rows_of("abcde"))  # A shard of four.
             assert len(list(path.iterdir())) > 2
@@ -302,65 +298,56 @@ def test_a_model_is_told_by_what_json_keeps_of_it(tmp_path, model):
         with IndexWriter(tmp_path, model, 3) as writer:
             writer.put([key], rows_of(key))
     assert len(open_index(tmp_path, model)) == 2
-    with pytest.raises(ValueError, match="must hold embeddings of the model"):
+    with refused("index"):
         open_index(tmp_path, object())
 
 
-def test_one_writer_at_a_time_in_one_process_too(tmp_path):
-    with IndexWriter(tmp_path, MODEL, 3) as writer:
-        writer.put(["a"], rows_of("a"))
-        with pytest.raises(FileExistsError, match="one process at a time"):
-            IndexWriter(tmp_path, MODEL, 3)
-    write(tmp_path, "b")
-    assert len(open_index(tmp_path)) == 2
-
-
 def test_what_is_no_index_of_this_model_is_refused(tmp_path):
-    index = tmp_path / "index"
+    index, store = tmp_path / "index", tmp_path / "store"
     write(index, "a", notes={"model": "best"})
-    other = {**MODEL, "model": "2e00"}
-    with pytest.raises(ValueError, match="which holds those of best, .*1f00"):
-        open_index(index, other)
-    with pytest.raises(ValueError, match="must hold embeddings of the model"):
-        IndexWriter(index, other, 3)
-    store = tmp_path / "store"
     FeatureWriter(store, {"cnn": "VGG"}, 3).finish()
-    for opened in (open_index, lambda path: IndexWriter(path, MODEL, 3)):
-        with pytest.raises(ValueError, match="a feature store of something"):
-            opened(store)
-    with pytest.raises(FileNotFoundError, match="Make one by tbnets index"):
+    other = {**MODEL, "model": "2e00"}
+    for path, model in ((index, other), (store, MODEL)):
+        with refused("index"):
+            open_index(path, model)
+        with refused("index"):
+            IndexWriter(path, model, 3)
+    with refused("index", MissingFileError):
         open_index(tmp_path)
-    with pytest.raises(ValueError, match="holds index, store but no manifest"):
+    with refused("path"):  # Whose files are of something else.
         IndexWriter(tmp_path, MODEL, 3)
     assert ".writer" not in os.listdir(tmp_path)
 
 
-def test_a_damaged_index_is_named(tmp_path):
+def test_queries_that_are_no_embeddings_are_refused(tmp_path):
     write(tmp_path, "abcde")
     index = open_index(tmp_path)
-    with pytest.raises(ValueError, match="`queries` must be embeddings"):
-        index.search(np.ones([1, 2]), 1)
-    with pytest.raises(ValueError, match="queries"):
-        index.search([[np.nan, 0, 0]], 1)
-    for queries in ([["a"] * 3], "abc", [[1, 2, 3], [1]], None):
-        with pytest.raises(ValueError, match="`queries` must be embeddings"):
+    for queries in (
+        *(np.ones([1, 2]), [[np.nan, 0, 0]], [["a"] * 3]),
+        *("abc", [[1, 2, 3], [1]], None),
+    ):
+        with refused("queries"):
             index.search(queries, 1)
     for k in (2.0, np.float32(2), np.int64(2)):
         assert index.search(np.ones([1, 3]), k)[0].shape == (1, 2)
     assert index.search(np.ones([1, 3]), 2**40)[0].shape == (1, 5)
+
+
+def test_a_damaged_index_is_named(tmp_path):
+    write(tmp_path, "abcde")
     path = min(tmp_path.glob("*.npy"))
     content = bytearray(path.read_bytes())
     content[-4:] = np.float32(np.inf).tobytes()
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"{path.name}: expected the sha256"):
+    with refused(path.name):
         open_index(tmp_path).search(np.ones([1, 3]), 9)
     path.write_bytes(content[:-4])
-    with pytest.raises(ValueError, match="The file is truncated"):
+    with refused(path.name):
         open_index(tmp_path)
     manifest = tmp_path / "manifest.json"
     said = json.loads(manifest.read_text())
     said["extraction"]["notes"] = {"photos": 7}
     said["shards"] = []
     manifest.write_text(json.dumps(said))
-    with pytest.raises(ValueError, match="a feature store of something else"):
+    with refused("index"):
         open_index(tmp_path)

@@ -13,16 +13,18 @@ import pytest
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
+from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tbnets.training import checkpoints
 from tests import tiny
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
+from tests.refusals import refused
 from tests.serving.test_export import run_client
+from tests.tiny_runs import prepared, save
 
 COUNTS = {"train": 6, "dev": 3, "test": 3}
 
@@ -98,7 +100,7 @@ def settings_for(folder, run_dir, **changes):
 
 def begun(settings):
     """Returns a session of a network that was not trained."""
-    return runs.prepare(settings, runs.start(settings, False))[0]
+    return prepared(settings)[0]
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +120,7 @@ def exported_twice(folder, tmp_path_factory):
         cnn_weights="",
     )
     session = begun(settings)
-    checkpoints.save_checkpoint(
-        session.checkpoint("best"), session.network, None, session.state
-    )
+    save(session, "best")
     served = load_saved_model(runs.export(session))
     shutil.rmtree(store)  # What it knows of the photos is in the run.
     opened = runs.open_run(
@@ -154,7 +154,7 @@ def test_weights_of_each_network_side_by_side_are_compared(folder, tmp_path):
     session = begun(settings_for(folder, tmp_path / "run", **stores))
     [_, large] = session.state.fitted["image_features_made_by"]["side_by_side"]
     large["weights_sha256"] = "0" * 64
-    with pytest.raises(ValueError, match="those the features were.*sha256 000"):
+    with pytest.raises(InputError):
         runs.export(session)
 
 
@@ -186,7 +186,7 @@ def test_other_weights_are_refused(folder, tmp_path):
         tmp_path / "run",
         cnn_weights=tmp_path / "other.weights.h5",
     )
-    with pytest.raises(ValueError, match="those the features were extracted"):
+    with pytest.raises(InputError):
         runs.export(begun(settings))
 
 
@@ -197,7 +197,7 @@ def test_features_of_unknown_making_start_no_photo(folder, tmp_path):
     settings = settings_for(
         folder, tmp_path / "run", image_features=tmp_path / "x_ims.npy"
     )
-    with pytest.raises(ValueError, match="do not tell what made them"):
+    with pytest.raises(InputError):
         runs.export(begun(settings))
 
 
@@ -209,21 +209,14 @@ def test_a_run_is_exported_again_from_the_photo(exported_twice):
 
 
 @pytest.mark.parametrize(
-    "told, received",
-    [
-        ({"regions": "warp"}, "warp"),
-        ({"regions": "roi_average"}, "roi_average"),
-        (None, "some"),
-    ],
+    "told", [{"regions": "warp"}, {"regions": "roi_average"}, None]
 )
-def test_parts_that_no_photo_gives_are_refused(
-    folder, tmp_path, told, received
-):
+def test_parts_that_no_photo_gives_are_refused(folder, tmp_path, told):
     stores = {"image_features": "store,large"}
     session = begun(settings_for(folder, tmp_path / "run", **stores))
     parts = session.state.fitted["image_features_made_by"]["side_by_side"]
     parts[1] = {**parts[1], **told} if told else {}
-    with pytest.raises(ValueError, match=f"Received: {received},"):
+    with pytest.raises(InputError):
         runs.export(session)
 
 
@@ -285,31 +278,23 @@ def test_a_published_model_takes_photos_of_any_kind(published, kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content, reason",
-    [
-        (b"no picture", "is of another kind"),
-        (b"", "is empty"),
-        (b"GIF89a" + bytes(20), "is no whole GIF"),
-        (photo()[:300], "does not decode"),
-    ],
+    "content", [b"no picture", b"", b"GIF89a" + bytes(20), photo()[:300]]
 )
-def test_what_is_no_photo_is_named_and_the_next_is_answered(
-    published, content, reason
-):
+def test_what_is_no_photo_is_named_and_the_next_is_answered(published, content):
     model = published[1]
     for ask in (
         model.embed_images,
         lambda some: model.similarity(some, ["dog runs"]),
     ):
-        with pytest.raises(ValueError, match=rf"images\[1\], which {reason}"):
+        with pytest.raises(InputError, match=r"images\[1\]"):
             ask([photo(), content])
         assert ask([photo()]).shape[0] == 1
 
 
 def test_a_photo_that_is_not_there_is_named(published):
-    with pytest.raises(ValueError, match="none.jpg', which is not there"):
+    with pytest.raises(InputError, match="none.jpg"):
         published[1].embed_images(["none.jpg"])
-    with pytest.raises(ValueError, match="must be a list. Received: one str"):
+    with refused("images"):
         published[1].embed_images("none.jpg")
 
 

@@ -13,8 +13,10 @@ import tensorflow as tf
 
 from tbnets import files
 from tbnets.data.images import decode_images, fault_of
+from tbnets.errors import InputError
 from tbnets.serving import photo_index
 from tests import fresh, photo_files
+from tests.refusals import refused
 
 COLOURS = {"a.png": (255, 0, 0), "b.png": (0, 255, 0), "c.png": (0, 0, 255)}
 
@@ -139,7 +141,7 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
 
 def test_no_files_tell_a_model_on_a_server(model):
     model.path = "http://localhost:8501/colours"
-    with pytest.raises(ValueError, match=f"at hand.*model={model.path}, of"):
+    with pytest.raises(InputError, match=model.path):
         photo_index.about(model)
 
 
@@ -161,15 +163,9 @@ def test_broken_photos_are_told_each_time_but_read_once(
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
         told.append(capsys.readouterr().err)
-    assert (
-        told[0]
-        == told[1]
-        == (
-            f"left out: {photos}/empty.jpg, which is empty\n"
-            f"left out: {photos}/gone.jpg, which is not there\n"
-            "2 of 5 files left out\n"
-        )
-    )
+    assert told[0] == told[1]
+    left_out = photo_files.reasons(told[0].splitlines(), photos)
+    assert [*left_out] == ["empty.jpg", "gone.jpg"]
     # What is not there may come; nothing is remembered of it.
     assert read == [*COLOURS, "empty.jpg", "gone.jpg", "gone.jpg"]
     draw(photos / "empty.jpg", (9, 9, 9))
@@ -185,10 +181,9 @@ def test_what_no_one_reads_is_read_once_until_someone_does(
     monkeypatch.delitem(PIL.Image.OPEN, "HEIF", raising=False)
     (photos / "d.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
     (photos / "e.jpg").write_bytes(b"%PDF-1.4")
-    told = f"left out: {photos}/d.heic, which is a HEIF file: convert it"
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
-        assert told in capsys.readouterr().err
+        assert "d.heic" in capsys.readouterr().err
         monkeypatch.setattr(photo_index, "_embed", None)  # All is known by now.
     monkeypatch.undo()
     asked = []
@@ -197,7 +192,7 @@ def test_what_no_one_reads_is_read_once_until_someone_does(
     PIL.Image.init()
     monkeypatch.setitem(PIL.Image.OPEN, "HEIF", PIL.Image.OPEN["BMP"])
     assert_found(embed(model, photos)[0], COLOURS)
-    assert "d.heic, which is no whole HEIF file" in capsys.readouterr().err
+    assert "d.heic" in capsys.readouterr().err
     assert asked == [1]
 
 
@@ -217,12 +212,12 @@ def test_all_kinds_of_files(model, tmp_path, batch_size, capsys):
 
 
 def test_no_photo_at_all(model, tmp_path):
-    with pytest.raises(FileNotFoundError, match="`images` must be a folder"):
+    with refused("images"):
         photo_index.embed_folder(model, tmp_path)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "text.jpg").write_bytes(b"text")
     for _ in range(2):
-        with pytest.raises(ValueError, match="photo that can be decoded"):
+        with pytest.raises(InputError):
             photo_index.embed_folder(model, tmp_path / "sub")
     assert model.count == 0
 
@@ -246,20 +241,17 @@ def test_names_that_are_no_text(model, photos, capsys):
     for _ in range(2):
         assert_found(embed(model, photos)[0], colours)
         told = capsys.readouterr().err
-        assert "x\ufffd\ufffd[2J.jpg, which is empty" in told
+        assert "x\ufffd\ufffd[2J.jpg" in told
         assert "\x1b" not in told
 
 
 @pytest.mark.parametrize("per_file", [2, 100])
-def test_ctrl_c_keeps_what_was_embedded_and_says_so(
-    model, photos, monkeypatch, per_file, capsys
-):
+def test_ctrl_c_keeps_what_was_embedded(model, photos, monkeypatch, per_file):
     monkeypatch.setattr(photo_index, "PHOTOS_PER_FILE", per_file)
     monkeypatch.setattr(photo_index, "AT_ONCE", 1)
     stopped = MeanColour(model.path, stop_after=2)
     with pytest.raises(KeyboardInterrupt):
         photo_index.embed_folder(stopped, photos, batch_size=1)
-    assert "what was embedded is kept" in capsys.readouterr().err
     found, count = embed(model, photos, batch_size=1)
     assert_found(found, COLOURS)
     assert count == 1
@@ -352,8 +344,7 @@ def test_a_damaged_file_is_told_and_made_again(
     assert_found(found, COLOURS)
     assert count == 3
     told = capsys.readouterr().err
-    assert told.startswith(f"note: {path} is not what was kept there (")
-    assert told.count("\n") == 1
+    assert str(path) in told and told.count("\n") == 1
     # The damaged file is gone.
     assert embed(model, photos)[1] == 0
     assert capsys.readouterr().err == ""
@@ -363,7 +354,7 @@ def test_a_damaged_file_is_told_and_made_again(
 def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
     nan = np.full((3, 3), np.nan, np.float32), [""] * 3
     monkeypatch.setattr(model, "try_images", lambda contents: nan)
-    with pytest.raises(ValueError, match="a.png` must hold finite"):
+    with pytest.raises(InputError, match="a.png"):
         photo_index.embed_folder(model, photos)
     monkeypatch.undo()
     assert embed(model, photos)[1] == 3
@@ -380,9 +371,7 @@ def test_where_nothing_can_be_written_the_search_goes_on(
         place = place / "cache"
     found, _ = embed(model, photos, place, batch_size=1)
     assert_found(found, COLOURS)
-    told = capsys.readouterr().err
-    assert told.startswith("note: the embeddings are not kept")
-    assert told.count("\n") == 1 and "--cache" in told
+    assert capsys.readouterr().err.count("\n") == 1
     assert (tmp_path / "taken").read_text() == "mine"
 
 

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.errors import InputError, MissingFileError
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.ops import foreign_ops, is_allowed
 from tbnets.serving.saved_files import GRAPH_FILE, METADATA_FILE
 from tbnets.serving.served import load_saved_model
+from tests.refusals import refused
 from tests.serving.test_export import write_features_model
 
 FILES = (
@@ -55,22 +57,17 @@ def damage(content, kind):
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["a flipped bit", "a cut", "nothing", "more"])
+@pytest.mark.parametrize(
+    "kind", ["a flipped bit", "a cut", "nothing", "more", "absence"]
+)
 @pytest.mark.parametrize("name", FILES)
 def test_any_damage_is_told_by_its_file(path, name, kind):
     content = (path / name).read_bytes()
-    (path / name).write_bytes(damage(content, kind))
-    with pytest.raises(
-        ValueError, match=rf"a whole SavedModel.*{name} was changed.* export"
-    ):
-        load_saved_model(path, trust=True)
-
-
-@pytest.mark.parametrize("name", FILES[1:])
-def test_a_file_that_is_missing_is_named(path, name):
     (path / name).unlink()
-    with pytest.raises(ValueError, match=rf"where {name} is missing"):
-        load_saved_model(path)
+    if kind != "absence":
+        (path / name).write_bytes(damage(content, kind))
+    with pytest.raises((InputError, MissingFileError), match=name):
+        load_saved_model(path, trust=True)
 
 
 @pytest.mark.parametrize("kind", ["a cut", "nothing"])
@@ -78,7 +75,7 @@ def test_a_file_that_is_missing_is_named(path, name):
 def test_without_checksums_it_is_still_no_bug(unsigned, name, kind):
     content = (unsigned / name).read_bytes()
     (unsigned / name).write_bytes(damage(content, kind))
-    with pytest.raises(ValueError, match="`path` must be a whole SavedModel"):
+    with refused("path"):
         load_saved_model(unsigned)
 
 
@@ -94,35 +91,32 @@ def test_whatever_tensorflow_raises_is_damage(path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(tf.saved_model, "load", load)
-    with pytest.raises(
-        ValueError, match=f"not load .*{type(error).__name__}|x"
-    ):
+    with refused("path"):
         load_saved_model(path)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (b"{", "expected JSON"),
-        (b"[]", r"expected the file to be dict; found \[\]"),
-        (b"null", "expected the file to be dict; found None"),
-        (b'{"sha256": null}', "expected sha256 to be dict; found None"),
-        (b"\xff", "expected UTF-8"),
-        (b"[" * 100_000, "expected JSON"),
-        (b'{"max_tokens": "2"}', "expected max_tokens to be int; found '2'"),
-        (b'{"metadata": 3}', "expected metadata to be dict; found 3"),
-        (b'{"sha256": ["x"]}', "expected sha256 to be dict"),
-        (
-            b'{"metadata": {"image_features_made_by": "cnn"}}',
-            "expected metadata.image_features_made_by to be dict",
-        ),
-        (b'{"sha256": {"../x": ""}}', "../x is not below the folder"),
-        (b'{"sha256": {"/x": ""}}', "where /x is not below the folder"),
+        b"{",
+        b"[]",
+        b"null",
+        b'{"sha256": null}',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"max_tokens": "2"}',
+        b'{"metadata": 3}',
+        b'{"sha256": ["x"]}',
+        b'{"metadata": {"image_features_made_by": "cnn"}}',
+        # Outside of the folder.
+        b'{"sha256": {"../x": ""}}',
+        b'{"sha256": {"/x": ""}}',
     ],
+    ids=range(12),
 )
-def test_metadata_that_are_damaged(path, content, message):
+def test_metadata_that_are_damaged(path, content):
     (path / METADATA_FILE).write_bytes(content)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError):
         load_saved_model(path)
 
 
@@ -153,10 +147,7 @@ def test_a_model_that_writes_files_is_refused_unless_trusted(tmp_path):
     target = tmp_path / "written"
     path = write_file(tmp_path / "1", str(target))
     for load in (load_saved_model, zoo.open_model):
-        with pytest.raises(
-            ValueError,
-            match=r"compute and no more.*\['WriteFile'\].*trust=True",
-        ):
+        with pytest.raises(InputError, match="WriteFile"):
             load(path)
     model = load_saved_model(path, trust=True)
     assert not target.exists()
@@ -172,7 +163,7 @@ def test_what_is_exported_is_what_is_loaded(exported, tmp_path):
     def read(name):
         return {"content": tf.io.read_file(name)}
 
-    with pytest.raises(ValueError, match="`read` must be .*ReadFile"):
+    with refused("read"):
         write_saved_model(Endpoints({"read": read}, "read"), tmp_path / "1")
 
 
@@ -217,7 +208,7 @@ def test_which_ops_compute_and_no_more(op, allowed):
 
 def test_a_graph_that_is_too_large_is_not_parsed(path, monkeypatch):
     monkeypatch.setattr(saved_files, "MOST_GRAPH_BYTES", 10)
-    with pytest.raises(ValueError, match="a graph of at most 10 bytes"):
+    with refused("path"):
         load_saved_model(path)
 
 
@@ -230,10 +221,10 @@ def test_a_model_of_another_kind_is_called_by_its_signatures(tmp_path):
     model = load_saved_model(write_saved_model(endpoints, tmp_path / "1"))
     found = model.call("double", numbers=[[1], [2]])
     np.testing.assert_array_equal(found["doubled"], [[2], [4]])
-    with pytest.raises(ValueError, match="`signature` must be .*'double'"):
+    with refused("signature"):
         model.call("triple")
-    with pytest.raises(ValueError, match="`inputs` must be those of double"):
+    with refused("inputs"):
         model.call("double", captions=[])
-    with pytest.raises(ValueError, match="must be numbers of shape"):
+    with refused("numbers"):
         model.call("double", numbers=[1])
     assert not model.takes_captions and model.vocabulary is None

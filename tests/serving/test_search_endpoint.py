@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.errors import InputError
 from tbnets.serving import endpoints, search_index
 from tbnets.serving import index_writer as writing
 from tbnets.serving.export import (
@@ -16,6 +17,7 @@ from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
 from tests import reference
+from tests.refusals import refused
 from tests.serving.test_signatures import in_the_table
 
 # Whole numbers: sums are exact in any order, and many are equal.
@@ -100,31 +102,14 @@ def test_a_model_of_texts_alone_searches_the_index_it_holds(made, tmp_path):
     model = load_saved_model(tmp_path)
     assert not model.has("embed_image")
     assert model.search(QUERIES, top=2) == whole.search(QUERIES, top=2)
-    with pytest.raises(ValueError, match='for whole images.*photos"\\)\\.$'):
+    with pytest.raises(InputError):
         model.search(QUERIES, ROWS)
 
 
 def test_no_query_has_no_answer(made):
     answers = made[0].call("search", text_features=np.zeros([0, 3]), k=4)
-    assert {k: v.shape for k, v in answers.items()} == {
-        "ids": (0, 4),
-        "similarities": (0, 4),
-    }
-
-
-def test_its_signature_is_as_it_is_told(made):
-    specs = made[0].inputs("search")
-    assert {
-        name: (s.shape.as_list(), s.dtype) for name, s in specs.items()
-    } == {
-        "text_features": ([None, 3], tf.float32),
-        "k": ([], tf.int32),
-    }
-    outputs = made[0].signatures["search"].structured_outputs
-    assert {name: (s.shape.rank, s.dtype) for name, s in outputs.items()} == {
-        "ids": (2, tf.string),
-        "similarities": (2, tf.float32),
-    }
+    shapes = {name: array.shape for name, array in answers.items()}
+    assert shapes == {"ids": (0, 4), "similarities": (0, 4)}
 
 
 @pytest.mark.parametrize("top", [99.0, np.int64(99), 2**31, 2**40])
@@ -138,7 +123,7 @@ def test_any_whole_number_of_answers_will_do(made, top):
 
 @pytest.mark.parametrize("k", [0, -3, 2**31, 2**40])
 def test_a_number_of_answers_below_one_is_refused(made, k):
-    with pytest.raises(ValueError, match="`k` must lie from 1 to 2147483647, "):
+    with refused("k"):
         made[0].call("search", text_features=QUERIES, k=k)
     if k > 0:
         return
@@ -152,15 +137,15 @@ def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
     with IndexWriter(tmp_path / "other", {"model": "x"}, 3) as writer:
         writer.put(["a"], [[1, 2, 3]])
     add = endpoints.add_search(open_index(tmp_path / "other"))
-    with pytest.raises(ValueError, match="embeddings of the model that is"):
+    with refused("index"):
         add(model)
     with IndexWriter(tmp_path / "empty", {"model": "x"}, 3):
         pass
-    with pytest.raises(ValueError, match="which is empty"):
+    with refused("index"):
         endpoints.add_search(open_index(tmp_path / "empty"))
     path = min((tmp_path / "other").glob("*.npy"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(ValueError, match="expected the sha256"):
+    with refused(path.name):
         endpoints.add_search(open_index(tmp_path / "other"))
 
 

@@ -6,11 +6,13 @@ import pytest
 
 from tbnets.data import photo_kinds
 from tbnets.data.images import BrokenImageError, read_photo
+from tbnets.errors import InputError
 from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.serving import finding
 from tbnets.serving.inputs import MOST_WORDS
 from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer
+from tests.refusals import refused
 
 BOXES = np.array(list(tiny_localizer.BOXES.values()), "float32")
 
@@ -31,9 +33,9 @@ def model(folder):
 def test_it_is_loaded_as_what_it_is(model):
     assert model.has("localize", "embed_phrases", "score")
     assert not model.has("embed_text")
-    with pytest.raises(ValueError, match="'embed_phrases'.*'embed_text' of"):
+    with refused("signature"):
         model.embed_text(["red"])
-    with pytest.raises(ValueError, match="`search` must be .* has `find`"):
+    with refused("search"):
         model.search(["red"], "photos")
     assert model.takes_photos and model.takes_captions
     assert model.embedding_dim == 3
@@ -60,39 +62,25 @@ def test_phrases_are_compared_with_boxes_and_features(model, folder):
 
 
 @pytest.mark.parametrize(
-    "rows, received",
+    "rows",
     [
-        ([[1, 0]], r"shape=\(1, 2\)"),
-        ([1, 0, 0], r"shape=\(3,\)"),
-        ([[1, 0, 0], [1]], r"\[\[1, 0, 0\], \[1\]\]"),
-        (["red"], r"\['red'\]"),
-        (None, r"shape=\(\)"),
-        ([[10**400, 0, 0]], "first=|second="),
+        *([[1, 0]], [1, 0, 0], [[1, 0, 0], [1]], ["red"], None),
+        *([[10**400, 0, 0]], [[1, 0, 0], [0, np.nan, 0]], [[np.inf, 0, 0]]),
     ],
 )
-def test_what_is_no_embedding_is_not_compared(model, rows, received):
-    good, wanted = [[1, 0, 0]], r"must be embeddings of shape \(None, 3\)"
-    with pytest.raises(ValueError, match=f"`first` {wanted}.*{received}"):
-        model.compare(rows, good)
-    with pytest.raises(ValueError, match=f"`second` {wanted}.*{received}"):
-        model.compare(good, rows)
+def test_what_is_no_embedding_is_not_compared(model, rows):
+    with refused("first"):
+        model.compare(rows, [[1, 0, 0]])
+    with refused("second"):
+        model.compare([[1, 0, 0]], rows)
+    assert model.compare([[0, 0, 1]], np.zeros([0, 3])).shape == (1, 0)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_not_compared(model, bad):
-    good, wanted = [[0, 0, 1]], "must hold finite numbers.*in row 1"
-    rows = [[1, 0, 0], [0, bad, 0]]
-    with pytest.raises(ValueError, match=f"`first` {wanted}"):
-        model.compare(rows, good)
-    with pytest.raises(ValueError, match=f"`second` {wanted}"):
-        model.compare(good, rows)
-    assert model.compare(good, np.zeros([0, 3])).shape == (1, 0)
-
-
-@pytest.mark.parametrize("rows", [[[1, 2, 3], [1]], [["a", "b", "c"]]])
-def test_features_that_are_no_numbers_are_shown(model, rows):
-    wanted = r"`features` must be numbers of shape \(None, 3\).*features=\[\["
-    with pytest.raises(ValueError, match=wanted):
+@pytest.mark.parametrize(
+    "rows", [[[1, 2]], [[1, 2, 3], [1]], [["a", "b", "c"]]]
+)
+def test_features_that_are_no_numbers_are_refused(model, rows):
+    with refused("features"):
         model.embed_regions(rows)
 
 
@@ -181,24 +169,24 @@ def test_a_photo_is_read_once(model, folder, monkeypatch):
 def test_what_is_no_photo_is_named(model, folder):
     cut = (folder / "photo.png").read_bytes()[:-30]
     (folder / "cut.png").write_bytes(cut)
-    with pytest.raises(BrokenImageError, match=r"cut.png', which does not"):
-        model.localize(["red"], folder / "cut.png", BOXES)
-    with pytest.raises(BrokenImageError, match=f"{len(cut)} bytes.*which does"):
-        model.localize(["red"], cut, BOXES)
-    with pytest.raises(BrokenImageError, match="none.png', which is not there"):
-        model.find(["red"], folder / "none.png")
-    with pytest.raises(BrokenImageError, match=r"cut.png', which does not"):
-        model.find(["red"], folder / "cut.png", boxes=BOXES)
-    with pytest.raises(ValueError, match="`phrases` must be a list"):
+    boxes = {"boxes": BOXES}
+    for call, photo, given in (
+        (model.localize, folder / "cut.png", boxes),
+        (model.localize, cut, boxes),
+        (model.find, folder / "none.png", {}),
+        (model.find, folder / "cut.png", boxes),
+    ):
+        name = f"{len(cut)} bytes" if photo is cut else photo.name
+        with pytest.raises(BrokenImageError, match=name):
+            call(["red"], photo, **given)
+    with refused("phrases"):
         model.localize("red", folder / "photo.png", BOXES)
-    with pytest.raises(ValueError, match="`features` must be numbers of"):
-        model.embed_regions([[1, 2]])
 
 
-def test_without_photos_it_says_how_they_come_in(tmp_path, folder):
+def test_without_photos_it_takes_none(tmp_path, folder):
     model = load_saved_model(tiny_localizer.write_model(tmp_path / "1", None))
     assert not model.takes_photos
-    with pytest.raises(ValueError, match="--cnn_weights=imagenet"):
+    with pytest.raises(InputError):
         model.localize(["red"], folder / "photo.png", BOXES)
 
 
@@ -207,14 +195,13 @@ def test_a_proposer_is_that_of_its_description():
     before = Proposer("selective_search", 7, 0.9, 300, 0.01)
     assert proposer_of(before.description()) == before
     described = Proposer().description()
-    for other, message in (
-        ({}, "must tell how boxes are proposed"),
-        ({**described, "limit": "200"}, "must tell how boxes are proposed"),
-        ({**described, "limit": 0}, "`limit` must lie from 1"),
-        ({**described, "method": "x"}, "how boxes are.*`method` must be one"),
-        ({**described, "edges": []}, "must tell how boxes are proposed"),
-        ([], "must tell how boxes are proposed"),
-        ({**described, "edges": {"structured": {}}}, "`edges` is"),
+    for other in (
+        *({}, []),
+        {**described, "limit": "200"},
+        {**described, "limit": 0},
+        {**described, "method": "x"},
+        {**described, "edges": []},
+        {**described, "edges": {"structured": {}}},
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(InputError):
             proposer_of(other)

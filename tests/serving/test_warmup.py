@@ -8,6 +8,7 @@ from tbnets.serving import deployment
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.protocol import to_array
 from tbnets.text.vocabulary import Vocabulary
+from tests.refusals import refused
 
 pytest.importorskip("tensorflow_serving")
 TREES = TreeReader(Vocabulary(("", "[UNK]", "dog")), max_tokens=10)
@@ -75,7 +76,7 @@ def test_what_does_not_answer_is_told_before_a_server_meets_it(folder):
         return {"rows": tf.ensure_shape(rows, [3, 4])}
 
     fails = signature(fail, rows=([None, 4], tf.float32))
-    with pytest.raises(ValueError, match="`odd` must answer .*--signatures"):
+    with refused("odd"):
         deployment.write_requests(folder, {**SIGNATURES, "odd": fails})
     assert deployment.read_requests(folder) == []
 
@@ -83,9 +84,9 @@ def test_what_does_not_answer_is_told_before_a_server_meets_it(folder):
 def test_a_damaged_file_is_named(folder):
     path = folder / deployment.WARMUP_FILE
     path.write_bytes(b"These are no records." * 5)
-    with pytest.raises(ValueError, match="warmup_requests: expected TFRec"):
+    with refused(path.name):
         deployment.read_requests(folder)
     with tf.io.TFRecordWriter(str(path)) as file:
         file.write(b"\x12\x00")
-    with pytest.raises(ValueError, match="predict_log; found .'classify_log'"):
+    with refused(path.name):
         deployment.read_requests(folder)

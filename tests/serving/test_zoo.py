@@ -12,10 +12,12 @@ import tbnets
 from tbnets.data.images import read_photo
 from tbnets.data.scenes.dataset import draw_scenes
 from tbnets.data.scenes.layout import SceneSettings
+from tbnets.errors import InputError, MissingFileError
 from tbnets.evaluation import boxes as box_math
 from tbnets.features.regions import open_averaged_features
 from tbnets.serving import zoo
 from tbnets.serving.checksums import write_checksums
+from tests.refusals import refused
 from tests.serving.test_export import write_features_model
 
 
@@ -56,11 +58,9 @@ def test_the_zoo_is_described():
     assert list(photos.recall) == ["image_to_text", "text_to_image"]
     [recalls] = boxes.recall.values()
     assert 0 < recalls[0] < recalls[1] < recalls[2] < 1
-    head, *lines = str(tbnets.zoo.describe()).splitlines()
-    assert head.split()[:4] == ["model", "task", "language", "size"]
-    (line,) = (one for one in lines if one.startswith("flickr8k_photos "))
-    at_1 = f"{100 * photos.recall['text_to_image'][0]:.1f}"
-    assert at_1 in line.split() and len(line) < 110
+    assert f"{100 * photos.recall['text_to_image'][0]:.1f}" in str(
+        tbnets.zoo.describe()
+    )
 
 
 def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
@@ -76,19 +76,16 @@ def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["tinny", "", "../model_zoo/tiny", "tiny/1"])
 def test_an_unknown_name_is_told_the_known_ones(folder, name):
-    with pytest.raises(ValueError, match="`name` must .* There are: tiny"):
+    with refused("name"):
         zoo.load(name)
 
 
-def test_what_is_neither_name_nor_folder_is_told_the_names(folder):
-    with pytest.raises(FileNotFoundError, match="tinny.* There are: tiny"):
+def test_what_is_neither_name_nor_folder_is_refused(folder, monkeypatch):
+    with pytest.raises(MissingFileError, match="tinny"):
         zoo.open_model("tinny")
-
-
-def test_an_empty_zoo_says_where_it_looked(tmp_path, monkeypatch):
-    monkeypatch.setattr(zoo, "folder", lambda: tmp_path / "none")
+    monkeypatch.setattr(zoo, "folder", lambda: folder / "none")
     assert zoo.names() == []
-    with pytest.raises(ValueError, match="There are none: .*none holds no"):
+    with refused("name"):
         zoo.load("tiny")
 
 
@@ -102,25 +99,25 @@ def change_a_byte(model):
 
 def remove_a_file(model):
     (model / "1" / "saved_model.pb").unlink()
-    return "1/saved_model.pb is missing"
+    return "1/saved_model.pb"
 
 
 def add_a_file(model):
     (model / "1" / "assets").mkdir(exist_ok=True)
     (model / "1" / "assets" / "more.txt").touch()
-    return "1/assets/more.txt is not one of it"
+    return "1/assets/more.txt"
 
 
 def add_a_version(model):
     shutil.copytree(model / "1", model / "2")
-    return "2/.* is not one of it .and .* more"
+    return "2/"
 
 
 def link_a_file(model):
     path = model / "README.md"
     path.rename(model.parent / "elsewhere.md")
     path.symlink_to(model.parent / "elsewhere.md")
-    return "README.md is a link"
+    return "README.md"
 
 
 def cut_the_list(model):
@@ -138,11 +135,14 @@ def cut_the_list(model):
 )
 def test_what_is_not_as_published_is_not_loaded(folder, harm):
     found = harm(folder / "tiny")
-    for load in (zoo.load, zoo.open_model):
-        with pytest.raises(ValueError, match=f"{found}.*git checkout"):
-            load("tiny")
-    with pytest.raises(ValueError, match=f"{found}.*git checkout"):
-        zoo.open_model(folder / "tiny")  # By its path no less than by name.
+    # By its path no less than by name.
+    for load, model in (
+        (zoo.load, "tiny"),
+        (zoo.open_model, "tiny"),
+        (zoo.open_model, folder / "tiny"),
+    ):
+        with pytest.raises(InputError, match=str(found)):
+            load(model)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_bad_line_of_the_list_is_named(folder, line):
     with open(folder / "tiny" / zoo.CHECKSUMS, "a") as file:
         file.write(line + "\n")
     count = len(zoo.model_files(folder / "tiny"))
-    with pytest.raises(ValueError, match=rf"{zoo.CHECKSUMS}:{count + 1}: exp"):
+    with refused(f"{zoo.CHECKSUMS}:{count + 1}"):
         zoo.load("tiny")
 
 
