@@ -15,9 +15,11 @@ from tbnets.cli import demo as verb
 from tbnets.data.images import read_photo
 from tbnets.errors import InputError, MissingFileError
 from tbnets.extras.demo import demo, loopback
+from tests import photo_files
+from tests import refusals as errors
 from tests.extras.server import shown_colours
 from tests.extras.server.shown_colours import CAPTIONS, HOSTILE, png
-from tests.verbs import ask
+from tests.verbs import ask, call
 
 LOCAL = {"Host": "127.0.0.1:8080"}
 OWN = {**LOCAL, "Origin": "http://127.0.0.1:8080"}
@@ -64,15 +66,13 @@ def names(found):
 def test_a_sentence_finds_photos(client):
     found = get(client, "/search", q="a green thing", top=2)
     assert found["unknown_words"] == ["a", "thing"]
-    assert found["note"] == "unknown words: a, thing"
+    assert found["note"]
     # red.png, the link to it, green.png and the hostile one; not cut.png.
     assert found["among"] == 4
     assert names(found)[0] == "more/green.png"
     assert found["answers"][0]["similarity"] == pytest.approx(1)
     assert len(found["answers"]) == 2
-    assert get(client, "/search", q="zebra")["note"] == (
-        "no word of this is known"
-    )
+    assert get(client, "/search", q="zebra")["note"]
     assert len(get(client, "/search", q="red", top=10**9)["answers"]) == 4
     assert len(get(client, "/search", q="red", top="x")["answers"]) == 1
 
@@ -103,10 +103,7 @@ def test_phrases_find_boxes(client):
         "note": "",
         "regions": [{"box": [0, 0, 20, 10], "similarity": 0.5}],
     }
-    assert (second["regions"], second["note"]) == (
-        [],
-        "no word of this is known",
-    )
+    assert second["regions"] == [] and second["note"]
 
 
 def test_a_learned_comparison_finds_no_photos_like_another(tmp_path, made):
@@ -117,7 +114,7 @@ def test_a_learned_comparison_finds_no_photos_like_another(tmp_path, made):
     about = get(client, "/about")
     assert (about["finds_like"], about["score"]) == (False, demo.LEARNED)
     assert names(get(client, "/search", q="red", top=1)) == ["in.png"]
-    assert "learned to compare" in refused(client, "/like", photo="red.png")
+    refused(client, "/like", photo="red.png")
 
 
 def test_a_given_photo_is_asked_of_as_any_other(client, made):
@@ -129,29 +126,24 @@ def test_a_given_photo_is_asked_of_as_any_other(client, made):
         assert picture.size == (50, 40)
     for number in range(demo.MOST_GIVEN):
         give(client, png((number, 0, 0)))
-    assert "drop it again" in refused(client, "/like", photo=key)
+    refused(client, "/like", photo=key)
+
+
+HEAD, WIDTH = png("red"), (100_000).to_bytes(4, "big")
 
 
 @pytest.mark.parametrize(
-    "content, reason",
+    "content",
     [
-        (b"", "is empty"),
-        (b"GIF", "is of another kind"),
-        (png("red")[:-20], "does not decode"),
-        (b"<script>alert(1)</script>", "is of another kind"),
+        b"",
+        b"GIF",
+        HEAD[:-20],
+        b"<script>alert(1)</script>",
+        HEAD[:16] + WIDTH + WIDTH + HEAD[24:],  # Memory for so many pixels.
     ],
 )
-def test_what_is_no_photo_is_told(client, content, reason):
-    told = give(client, content, 400)["error"]
-    assert reason in told and "alert" not in told
-
-
-def test_pixels_are_counted_before_memory_is_asked_for(client, made):
-    head = png("red")
-    width = (100_000).to_bytes(4, "big")
-    bomb = head[:16] + width + width + head[24:]
-    told = give(client, bomb, 400)["error"]
-    assert "100000 x 100000 pixels" in told
+def test_what_is_no_photo_is_refused(client, content):
+    assert "alert" not in give(client, content, 400)["error"]
 
 
 def test_a_body_is_bounded(client, made):
@@ -177,7 +169,7 @@ def test_a_body_is_bounded(client, made):
 )
 def test_no_file_out_of_the_folder_is_served(client, key):
     for path in ("/picture", "/like", "/captions"):
-        assert "photo" in refused(client, path, photo=key)
+        refused(client, path, photo=key)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +189,7 @@ def test_a_file_that_becomes_a_link_is_served_no_more(tmp_path):
     path = tmp_path / "photos" / "red.png"
     path.unlink()
     path.symlink_to(tmp_path / "outside.png")
-    assert "must be one that is served" in refused(
-        client, "/picture", photo="red.png"
-    )
+    refused(client, "/picture", photo="red.png")
     path.unlink()
     refused(client, "/picture", photo="red.png")
 
@@ -213,7 +203,7 @@ def test_what_goes_out_is_drawn_anew(client, made):
     np.testing.assert_allclose(
         pixels, np.full((10, 20, 3), [0, 0, 200]), atol=9
     )
-    assert "does not decode" in refused(client, "/picture", photo="cut.png")
+    refused(client, "/picture", photo="cut.png")
     refused(client, "/picture", 404, photo="red.png", side=99999)
 
 
@@ -266,7 +256,7 @@ def test_pages_of_others_may_link_and_no_more(client, site):
     ],
 )
 def test_a_photo_is_taken_of_the_own_page_alone(client, origin):
-    assert "own page" in give(client, None, 403, Origin=origin)["error"]
+    give(client, None, 403, Origin=origin)
 
 
 def test_other_methods_are_refused(client):
@@ -301,7 +291,7 @@ def test_every_answer_has_the_headers(client):
     ],
 )
 def test_questions_are_bounded(client, path, query):
-    assert "must" in refused(client, path, **query)
+    refused(client, path, **query)
 
 
 def test_text_of_any_kind_is_asked(client):
@@ -315,8 +305,7 @@ def test_a_bug_is_told_in_a_line(made, capsys):
         raise RuntimeError("secret")
 
     client = Client(loopback.LocalApp(broken))
-    told = refused(client, "/", 500)
-    assert "bug" in told and "secret" not in told
+    assert "secret" not in refused(client, "/", 500)
     assert "secret" in capsys.readouterr().err
 
 
@@ -354,9 +343,7 @@ def test_photos_are_asked_of_while_others_are_embedded(tmp_path, monkeypatch):
     monkeypatch.setattr(demo.photo_index.Index, "save", asked)
     shown.photos.embed()
     assert seen[-1] == (5, 4)
-    assert "--localizer" in refused(
-        client, "/boxes", photo="red.png", phrase="x"
-    )
+    refused(client, "/boxes", photo="red.png", phrase="x")
 
 
 def test_names_that_are_no_text_have_keys(tmp_path):
@@ -389,15 +376,13 @@ def test_a_folder_of_links_out_of_it_is_refused(tmp_path):
     (tmp_path / "a.png").write_bytes(png("red"))
     (tmp_path / "photos" / "a.png").symlink_to(tmp_path / "a.png")
     model = shown_colours.Colours(tmp_path / "model")
-    with pytest.raises(MissingFileError, match="links out of it alone"):
+    with pytest.raises(MissingFileError):
         demo.Photos(model, tmp_path / "photos", False)
 
 
-def test_a_port_in_use_is_told(made):
+def test_a_port_in_use_is_refused(made):
     server = loopback.server_of(made.demo)
-    with pytest.raises(
-        InputError, match="Address already in use. Name another"
-    ):
+    with pytest.raises(InputError):
         loopback.server_of(made.demo, port=server.port)
     server.server_close()
 
@@ -442,9 +427,9 @@ def test_the_verb_serves_until_it_is_stopped(
 
     monkeypatch.setattr(demo.Photos, "embed", embed)
     out, err, failure = ask("demo", "--port=0", f"--host={host}", folder)
-    told = f"left out: {folder}/out.png, which is a link out of the folder\n"
-    assert (err, failure) == (f"{told}1 of 6 files left out\n", "")
-    assert out.startswith(f"The page: http://{host}:")
+    assert not failure
+    assert [*photo_files.reasons(err.splitlines(), folder)] == ["out.png"]
+    assert f"http://{host}:" in out
     assert seen[0].startswith(b"<!DOCTYPE html>")
     about = json.loads(seen[1])
     assert about["folder"] == str(folder) and about["captions"] == 60
@@ -478,28 +463,25 @@ def test_another_host_is_told_loudly(tmp_path, monkeypatch, opened):
 
     monkeypatch.setattr(demo.Photos, "embed", stop)
     _, err, failure = ask("demo", "--port=0", "--host=0.0.0.0", folder)
-    assert failure == "" and "WARNING: at --host=0.0.0.0 every" in err
+    assert failure == "" and "--host=0.0.0.0" in err
 
 
 @pytest.mark.parametrize(
-    "line, told",
+    "line, name",
     [
-        (["a", "b"], "one folder of photos. Received: a b"),
-        (["--port=70000"], "`--port` must lie"),
-        (["nowhere"], "images=nowhere, which has none"),
-        (["--captions=nowhere.txt"], "nowhere.txt"),
-        (
-            ["--localizer=x", "photos"],
-            "`--localizer` must be a name of the zoo",
-        ),
-        (["--host=no.such.host.invalid", "photos"], "`--port` must be one"),
+        ("a b", "tools/demo.py"),
+        ("--port=70000", "--port"),
+        ("nowhere", "images"),
+        ("--captions=nowhere.txt", "nowhere.txt"),
+        ("--localizer=x photos", "--localizer"),
+        ("--host=no.such.host.invalid photos", "--port"),
     ],
 )
-def test_errors_of_the_verb_are_one_line(
-    tmp_path, monkeypatch, opened, line, told
+def test_what_the_verb_can_not_show_is_refused(
+    tmp_path, monkeypatch, opened, line, name
 ):
     opened(tmp_path)
     shown_colours.write_photos(tmp_path)
     monkeypatch.chdir(tmp_path)
-    _, _, failure = ask("demo", *line)
-    assert told in failure and "\n" not in failure
+    with errors.refused(name):
+        call("demo", *line.split())

@@ -138,21 +138,6 @@ def test_names_and_captions_of_others_are_text(page):
     assert page.run("document.querySelectorAll('[onerror]').length") == 0
 
 
-def test_nothing_is_wider_than_a_narrow_window(page):
-    address = page.run("location.origin")
-    long = "x" * 200
-    page.resize(360, 700, dark=True)
-    for question in ("", f"?q={long}", "?photo=red.png&phrase=red"):
-        page.open(f"{address}/{question}")
-        page.wait(f"{at('found')}.childElementCount && {IDLE}")
-        assert page.run("document.documentElement.scrollWidth") <= 360
-    colours = "getComputedStyle(document.body)"
-    assert page.run(f"{colours}.backgroundColor") == "rgb(22, 24, 27)"
-    page.tab_to(at("phrases"))
-    found = page.run(f"{FOCUS}.getBoundingClientRect().width")
-    assert 300 < found <= 336
-
-
 def test_a_photo_is_dropped_and_everything_has_a_name(page):
     page.open(page.run("location.origin") + "/?photo=red.png&phrase=red")
     said(page, "1 box for 1 phrase.")

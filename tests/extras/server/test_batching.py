@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from tbnets.errors import InputError
 from tbnets.extras.server.models import Batching, Version, read_parameters
 from tbnets.serving.protocol import RequestError
-from tests.extras.server.tiny_models import write_version
+from tests.refusals import refused
 
 OPTIONS = Batching(
     max_batch_size=8,
@@ -18,9 +19,8 @@ OPTIONS = Batching(
 
 
 @pytest.fixture(scope="module")
-def version(tmp_path_factory):
-    path = write_version(tmp_path_factory.mktemp("versions"), 1)
-    return Version(1, path, batching=OPTIONS)
+def version(versions):
+    return Version(1, versions / "1", batching=OPTIONS)
 
 
 def ask(version, requests):
@@ -45,8 +45,8 @@ def test_requests_are_answered_together_each_with_its_rows(version):
 
 def test_a_batch_that_fails_is_asked_request_by_request(version):
     found = ask(version, [[1, 2, 3], [-1, 5], [6, 7, 8]])
-    told = "`numbers` must be positive: -1 5"
-    assert found == [[3, 3, 3], told, [3, 3, 3]]
+    first, refusal, last = found
+    assert first == last == [3, 3, 3] and "`numbers`" in refusal
 
 
 def test_no_rows_and_too_many_go_alone(version):
@@ -60,7 +60,7 @@ def test_what_compares_two_sides_goes_alone(version):
     answers = version.predict("pairs", inputs)
     np.testing.assert_array_equal(answers["sums"], [[4], [5]])
     inputs = {"first": np.zeros(4096, "f"), "second": np.zeros(65, "f")}
-    with pytest.raises(RequestError, match="`first` x `second` must be at mo"):
+    with pytest.raises(RequestError, match="`first`"):
         version.predict("pairs", inputs)
 
 
@@ -76,17 +76,17 @@ def test_parameters_are_read_as_tensorflow_serving_writes_them(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("max_batch_sise { value: 8 }", "found 'max_batch_sise'"),
-        ("max_batch_size { value: many }", "found 'max_batch_size { value"),
-        ("max_batch_size { value: 0 }", "expected numbers above 0"),
-        ("allowed_batch_sizes: 4", "rise to 32, the max_batch_size; found"),
-        ("allowed_batch_sizes: 32 allowed_batch_sizes: 32", "sizes that rise"),
+        "max_batch_sise { value: 8 }",
+        "max_batch_size { value: many }",
+        "max_batch_size { value: 0 }",
+        "allowed_batch_sizes: 4",
+        "allowed_batch_sizes: 32 allowed_batch_sizes: 32",
     ],
 )
-def test_parameters_that_are_none_are_told(tmp_path, text, message):
+def test_parameters_that_are_none_are_named(tmp_path, text):
     path = tmp_path / "batching_parameters.txt"
     path.write_text(text)
-    with pytest.raises(ValueError, match=f"^{path}: .*{message}"):
+    with refused(path, InputError):
         read_parameters(path)

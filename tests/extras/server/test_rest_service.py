@@ -6,22 +6,9 @@ import pytest
 from werkzeug.test import Client
 
 from tbnets.extras.server import json_tensors, stand_in
-from tbnets.extras.server.models import Models
 from tbnets.extras.server.stand_in import RestService
-from tests.extras.server.tiny_models import write_version
 
 PREDICT = "/v1/models/tiny:predict"
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("versions")
-    write_version(folder, 2)
-    labels = {"tiny": {"stable": 2}}
-    models = Models({"tiny": folder}, labels=labels, tell=lambda line: None)
-    models.start()
-    yield models
-    models.close()
 
 
 @pytest.fixture
@@ -86,54 +73,54 @@ def test_the_metadata_of_a_model_are_its_signatures(ask):
 
 
 @pytest.mark.parametrize(
-    "method, path, status, told",
+    "method, path, status",
     [
-        ("POST", "/v1/models/huge:predict", 404, "huge. There are: tiny"),
-        ("POST", "/v1/models/tiny/versions/9:predict", 404, "not found"),
-        ("POST", "/v1/models/tiny/labels/x:predict", 400, "label: x"),
-        ("POST", f"/v1/models/tiny/versions/{'9' * 19}:predict", 400, "numer"),
-        ("POST", f"/v1/models/tiny/versions/{'9' * 9999}:predict", 400, "num"),
-        ("POST", "/v1/models/tiny:classify", 400, "must be predict"),
-        ("POST", "/v1/models/tiny:fly", 400, "Malformed request: POST"),
-        ("POST", "/v1/models/tiny", 400, "Malformed request"),
-        ("PUT", PREDICT, 400, "Malformed request: PUT"),
-        ("GET", PREDICT, 400, "Malformed request: GET"),
-        ("GET", "/v1/models", 400, "Malformed request"),
-        ("GET", "/", 400, "Malformed request"),
-        ("GET", "/v1/models/huge", 404, "Could not find"),
-        ("GET", "/v1/models/tiny/versions/1", 404, "version 1"),
-        ("GET", "/v1/models/tiny/labels/stable", 400, "by its number"),
-        ("GET", "/v1/models/huge/metadata", 404, "huge"),
+        ("POST", "/v1/models/huge:predict", 404),
+        ("POST", "/v1/models/tiny/versions/9:predict", 404),
+        ("POST", "/v1/models/tiny/labels/x:predict", 400),
+        ("POST", f"/v1/models/tiny/versions/{'9' * 19}:predict", 400),
+        ("POST", f"/v1/models/tiny/versions/{'9' * 9999}:predict", 400),
+        ("POST", "/v1/models/tiny:classify", 400),
+        ("POST", "/v1/models/tiny:fly", 400),
+        ("POST", "/v1/models/tiny", 400),
+        ("PUT", PREDICT, 400),
+        ("GET", PREDICT, 400),
+        ("GET", "/v1/models", 400),
+        ("GET", "/", 400),
+        ("GET", "/v1/models/huge", 404),
+        ("GET", "/v1/models/tiny/versions/1", 404),
+        ("GET", "/v1/models/tiny/labels/stable", 400),
+        ("GET", "/v1/models/huge/metadata", 404),
     ],
 )
-def test_what_is_not_there_is_told(ask, method, path, status, told):
+def test_what_is_not_there_is_refused(ask, method, path, status):
     found, answer = ask(method, path, {"instances": [[1, 2]]})
-    assert found == status and told in answer["error"]
+    assert found == status and answer.keys() == {"error"}
 
 
 @pytest.mark.parametrize(
-    "body, told",
+    "body",
     [
-        (b"", "must be JSON"),
-        ({"instances": [["a", "b"]]}, "values of float32"),
-        ({"instances": [[1, 2, 3]]}, "of shape"),
-        ({"instances": [[-1, 2]]}, "`numbers` must be positive"),
-        ({"signature_name": "fly", "inputs": []}, '"fly" not found'),
-        ({"signature_name": "pairs", "instances": [[1, 2]]}, "first, second"),
+        b"",
+        {"instances": [["a", "b"]]},
+        {"instances": [[1, 2, 3]]},
+        {"instances": [[-1, 2]]},
+        {"signature_name": "fly", "inputs": []},
+        {"signature_name": "pairs", "instances": [[1, 2]]},
     ],
 )
-def test_what_is_wrong_with_a_request_is_told(ask, body, told):
+def test_what_is_wrong_with_a_request_is_refused(ask, body):
     status, answer = ask("POST", PREDICT, body)
-    assert status == 400 and told in answer["error"]
+    assert status == 400 and answer.keys() == {"error"}
 
 
 def test_too_much_is_refused_unread(ask, monkeypatch):
     monkeypatch.setattr(json_tensors, "MOST_VALUES", 2)
-    status, answer = ask("POST", PREDICT, {"instances": [[1, 2], [3, 4]]})
-    assert status == 400 and "at most 2 values" in answer["error"]
+    status, _ = ask("POST", PREDICT, {"instances": [[1, 2], [3, 4]]})
+    assert status == 400
     monkeypatch.setattr(stand_in, "MOST_BYTES", 2)
-    status, answer = ask("POST", PREDICT, b"{ }")
-    assert status == 413 and "at most" in answer["error"]
+    status, _ = ask("POST", PREDICT, b"{ }")
+    assert status == 413
 
 
 def test_no_client_sees_a_traceback(models, monkeypatch):
@@ -142,5 +129,5 @@ def test_no_client_sees_a_traceback(models, monkeypatch):
     monkeypatch.setattr(models, "using", lambda *_: 1 / 0)
     answer = client.post(PREDICT, json={"instances": [[1, 2]]})
     assert answer.status_code == 500
-    assert answer.json == {"error": "The server has failed at this."}
+    assert "ZeroDivisionError" not in answer.text
     assert "ZeroDivisionError" in lines[0]
