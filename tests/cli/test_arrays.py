@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tbnets.cli import zero_shot
+from tests.refusals import refused
 
 
 def test_array_is_mapped_not_read(tmp_path):
@@ -42,13 +43,13 @@ def write_truncated(path):
 )
 def test_broken_file_is_named(tmp_path, write):
     write(tmp_path / "x.npy")
-    with pytest.raises(ValueError, match=r"x\.npy: expected a \.npy file"):
+    with refused("x.npy"):
         zero_shot.read_array(tmp_path / "x.npy")
 
 
 def test_archive_is_refused(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.eye(2))
-    with pytest.raises(ValueError, match="archive of several"):
+    with refused("x.npz"):
         zero_shot.read_array(tmp_path / "x.npz")
 
 
@@ -68,7 +69,7 @@ def test_rows_from_text(tmp_path):
 def test_bad_line_is_named(tmp_path, text, line):
     path = tmp_path / "rows.txt"
     path.write_text(text)
-    with pytest.raises(ValueError, match=f"rows.txt:{line}: expected"):
+    with refused(f"rows.txt:{line}"):
         zero_shot.read_caption_to_image(path)
 
 
@@ -79,13 +80,6 @@ def test_unit_rows_have_length_1_but_those_of_zeros():
     assert found.dtype == np.float32
 
 
-@pytest.mark.parametrize(
-    ("rows", "told"),
-    [
-        ([[0.6, 0.8], [0, 1.001]], ""),
-        ([[3, 4], [0.1, 0]], "rows of length 0.1 to 5"),
-    ],
-)
-def test_lengths_are_told_unless_they_are_1(rows, told):
-    note = zero_shot.lengths_note(rows)
-    assert (told in note) if told else not note
+def test_lengths_are_told_unless_they_are_1():
+    assert not zero_shot.lengths_note([[0.6, 0.8], [0, 1.001]])
+    assert "0.1 to 5" in zero_shot.lengths_note([[3, 4], [0.1, 0]])

@@ -1,7 +1,6 @@
 """Tests of the verb that asks a model on a server."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -9,7 +8,8 @@ import pytest
 from tbnets.cli import ask as asking
 from tbnets.cli.ask import Options
 from tests.extras.server import shown_colours
-from tests.verbs import ask
+from tests.refusals import refused
+from tests.verbs import ask, call
 
 
 class Colours(shown_colours.Colours):
@@ -47,15 +47,13 @@ def test_the_server_is_asked_as_the_flags_say(monkeypatch):
 def test_sentences_and_photos_are_embedded(photos, tmp_path):
     out, err, error = ask("ask", "embed", "red", "a zebra")
     assert (err, error) == ("", "")
-    assert out.splitlines() == [
-        ' 1.0000  0.0000  0.0000 ... (3)  "red"',
-        ' 0.0000  0.0000  0.0000 ... (3)  "a zebra" (no word of this is known)',
-    ]
+    first, second = out.splitlines()
+    assert first.split()[:3] == ["1.0000", "0.0000", "0.0000"]
+    assert second.split()[:3] == ["0.0000"] * 3 and '"a zebra"' in second
     paths = f"--images={photos}/more,{photos}/cut.png,{photos}/red.png"
     rows = tmp_path / "rows.npy"
     out, err, error = ask("ask", "embed", paths, f"--output={rows}")
-    assert (out, error) == (f"2 x 3 embeddings: {rows}\n", "")
-    assert err.startswith(f"left out: {photos}/cut.png, which does not")
+    assert not error and f"{photos}/cut.png" in err
     np.testing.assert_allclose(np.load(rows), [[0, 1, 0], [1, 0, 0]])
     out, _, _ = ask("ask", "embed", "--json=-", "red")
     assert json.loads(out)["embeddings"][0]["embedding"] == [1, 0, 0]
@@ -70,8 +68,7 @@ def test_sentences_are_compared_with_photos(photos):
     told = [[one["image"], one["similarity"]] for one in found["answers"]]
     assert told == [[f"{photos}/red.png", 1], [f"{photos}/more/green.png", 0]]
     out, _, _ = ask("ask", "score", "--top=1", paths, "green")
-    assert f"    1       1.000  {photos}/more/green.png" in out
-    assert "red.png" not in out
+    assert out.split()[-3:] == ["1", "1.000", f"{photos}/more/green.png"]
 
 
 def test_the_index_of_the_model_is_searched(photos):
@@ -80,22 +77,21 @@ def test_the_index_of_the_model_is_searched(photos):
     [found] = json.loads(out)["queries"]
     assert found["answers"] == [{"image": "red.png", "similarity": 0.5}]
     out, _, _ = ask("ask", "search", "red", "blue")
-    assert out.count("    2       0.250  blue.png") == 2
+    assert out.count("0.250  blue.png") == 2
 
 
 @pytest.mark.parametrize(
-    "words, told",
+    "words, name",
     [
-        ([], "must be one of status, embed, score, search, localize."),
-        (["find", "red"], "Received: .*'find'. Begin with it."),
-        (["embed"], "must be given sentences or --images. Received: 0"),
-        (["embed", "red", "--images=x"], "Received: 1 sentences, --images=x"),
-        (["score", "red"], "given sentences and --images. Received: 1 sent"),
-        (["search"], "must be given sentences. Received: 0 sentences"),
-        (["embed", "red", "--output=no/a.npy"], "`--output` must be a file"),
+        ("", "tools/ask.py"),
+        ("find red", "tools/ask.py"),
+        ("embed", "embed"),
+        ("embed red --images=x", "embed"),
+        ("score red", "score"),
+        ("search", "search"),
+        ("embed red --output=no/a.npy", "--output"),
     ],
 )
-def test_a_question_that_is_none_is_told(photos, words, told):
-    out, _, error = ask("ask", *words)
-    assert out == ""
-    assert re.search(told, error), error
+def test_a_question_that_is_none_is_refused(photos, words, name):
+    with refused(name):
+        call("ask", *words.split())

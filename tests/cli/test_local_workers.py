@@ -10,8 +10,9 @@ import types
 import pytest
 
 from tbnets.cli import local_workers, train
-from tbnets.errors import InputError, UnreachableError
+from tbnets.errors import UnreachableError
 from tbnets.training.distribution import Workers
+from tests.refusals import refused
 
 BEGIN = """
 import json, os, sys, time
@@ -40,18 +41,13 @@ def test_the_chief_is_heard_as_it_is_and_others_by_name(capfd):
 
 
 @pytest.mark.parametrize(
-    "dies, told",
-    [
-        ("os.kill(os.getpid(), 9)", "Received: worker 1, killed by SIGKILL;"),
-        ("sys.exit('error: no')", "worker 1, which ended with exit code 1;"),
-    ],
+    "dies", ["os.kill(os.getpid(), 9)", "sys.exit('error: no')"]
 )
-def test_the_one_that_dies_is_named_and_the_other_ends(capfd, dies, told):
+def test_the_one_that_dies_is_named_and_the_other_ends(capfd, dies):
     start = time.monotonic()
-    with pytest.raises(UnreachableError) as error:
+    with pytest.raises(UnreachableError, match="worker 1"):
         run(f"{dies} if index else time.sleep(60)")
-    assert told in str(error.value)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 50
     if "exit" in dies:
         assert capfd.readouterr().err == "worker 1: error: no\n"
 
@@ -100,13 +96,13 @@ def test_a_run_that_is_stopped_goes_on_by_as_many(monkeypatch, capsys, devices):
     with pytest.raises(KeyboardInterrupt):
         train.fit_or_stop(session, None, train.Options(resume=True, **devices))
     told = "".join(f" --{name}={value}" for name, value in devices.items())
-    line = f"python tools/train.py --resume --run_dir=runs/first{told}\n"
-    assert capsys.readouterr().err.endswith(f"Go on with: {line}")
+    line = f"--resume --run_dir=runs/first{told}\n"
+    assert capsys.readouterr().err.endswith(line)
     session.run_dir = "my runs/first"  # As it is typed.
     with pytest.raises(KeyboardInterrupt):
         train.fit_or_stop(session, None, train.Options(resume=True))
-    line = "python tools/train.py --resume '--run_dir=my runs/first'\n"
-    assert capsys.readouterr().err.endswith(f"Go on with: {line}")
+    line = "--resume '--run_dir=my runs/first'\n"
+    assert capsys.readouterr().err.endswith(line)
 
 
 def test_a_worker_ends_with_the_process_that_started_it():
@@ -124,19 +120,19 @@ def test_a_worker_ends_with_the_process_that_started_it():
 
 
 @pytest.mark.parametrize(
-    "other, told",
+    "other, name",
     [
-        ({"num_replicas": 2}, "`--num_replicas` must come with"),
-        ({"distribute": "mirrored"}, "`--local_workers` must come with"),
+        ({"num_replicas": 2}, "--num_replicas"),
+        ({"distribute": "mirrored"}, "--local_workers"),
     ],
 )
-def test_devices_that_exclude_each_other_are_refused(other, told):
+def test_devices_that_exclude_each_other_are_refused(other, name):
     options = train.Options(local_workers=2, **other)
-    with pytest.raises(InputError, match=told):
+    with refused(name):
         train._start_workers(options, None)
 
 
 def test_a_process_that_is_a_worker_itself_starts_none(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
-    with pytest.raises(InputError, match="where no TF_CONFIG is"):
+    with refused("--local_workers"):
         local_workers.run_workers(2)

@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from tbnets.cli import serve
-from tbnets.errors import InputError
 from tests.extras.server.tiny_models import write_version
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,13 @@ def test_a_model_of_the_zoo_is_called_as_there():
 
 @pytest.mark.parametrize("names", [["x=", "x="], ["a/b="], ["a:b="]])
 def test_names_that_no_url_has(folder, names):
-    with pytest.raises(InputError, match="name each model once, without / and"):
+    with refused("--model"):
         serve.folders_of([f"{name}{folder}" for name in names])
 
 
 def test_no_model_is_refused():
     options = serve.Options(model=[])
-    with pytest.raises(InputError, match="`--model` must name a model"):
+    with refused("--model"):
         serve.open_models(options, print)
 
 
@@ -83,37 +83,31 @@ def test_a_config_of_tensorflow_serving_is_read(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("model_config_list {", "a model_config_list; found 1:19 : Expected"),
-        ("", "a model_config_list with models; found none"),
-        (
-            'model_config_list { config { name: "x" model_platform: "x" } }',
-            'model_platform: "tensorflow"; found',
-        ),
-        ("model_config_list { config { } }", "another name for each model"),
+        "model_config_list {",
+        "",
+        'model_config_list { config { name: "x" model_platform: "x" } }',
+        "model_config_list { config { } }",
     ],
 )
-def test_a_config_that_is_none(tmp_path, text, message):
+def test_a_config_that_is_none_is_named(tmp_path, text):
     pytest.importorskip("tensorflow_serving")
     path = tmp_path / "models.config"
     path.write_text(text)
-    with pytest.raises(InputError, match=f"^{path}.*{message}"):
+    with refused(path):
         serve.read_config(path)
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("flags", "name"),
     [
-        ({"port": 8501}, "must be two, or one of them 0. Received: 8501"),
-        (
-            {"batching_parameters_file": "x"},
-            "must come with --enable_batching",
-        ),
+        ({"port": 8501}, "--port"),
+        ({"batching_parameters_file": "x"}, "--batching_parameters_file"),
     ],
 )
-def test_flags_that_say_nothing_together(flags, message):
-    with pytest.raises(InputError, match=message):
+def test_flags_that_say_nothing_together(flags, name):
+    with refused(name):
         serve.main(serve.Options(**flags))
 
 
@@ -130,10 +124,5 @@ def test_it_says_how_to_ask_it_and_ends_by_ctrl_c(folder, monkeypatch, capsys):
     )
     assert serve.main(options) is None
     said = capsys.readouterr()
-    assert f"REST  127.0.0.1:{port}\n" in said.out and "gRPC" not in said.out
-    assert (
-        f"tools/ask.py status --server=http://127.0.0.1:{port} --model=tiny"
-        in said.out
-    )
-    assert said.out.endswith("Ending: requests in work are answered first.\n")
-    assert said.err == "tiny version 2 serves\ntiny version 2 has ended\n"
+    assert f"127.0.0.1:{port}" in said.out and "gRPC" not in said.out
+    assert said.err.count("tiny version 2") == 2

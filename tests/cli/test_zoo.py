@@ -5,7 +5,8 @@ import pytest
 import tbnets
 from tbnets.serving import deployment
 from tbnets.serving.served import load_saved_model
-from tests.verbs import ask
+from tests.refusals import refused
+from tests.verbs import ask, call
 
 
 def test_without_flags_the_table_is_printed():
@@ -19,8 +20,7 @@ def test_a_model_is_exported_with_what_a_server_starts_with(tmp_path):
     for version in (1, 2):
         path = folder / str(version)
         out, err, failure = ask("zoo", f"--export={name}", tmp_path / "served")
-        assert out.startswith(f"SavedModel  {path}\n")
-        assert (err, failure) == ("", "")
+        assert str(path) in out and (err, failure) == ("", "")
     assert (folder / "models.config").is_file()
     requests = deployment.read_requests(path)
     names = {request.model_spec.signature_name for request in requests}
@@ -31,16 +31,16 @@ def test_a_model_is_exported_with_what_a_server_starts_with(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line, said",
+    "line",
     [
-        (["--export=scenes_hm_lstm"], "and 0 folders"),
-        (["served"], "--export= and 1 folders"),
-        (["--export=scenes_hm_lstm", "a", "b"], "and 2 folders"),
-        (["--export=scenes", "a"], "There are: entities_localization"),
-        (["--export=scenes", "a"], "`--export` must be one of the zoo's"),
+        ["--export=scenes_hm_lstm"],
+        ["served"],
+        ["--export=scenes_hm_lstm", "a", "b"],
+        ["--export=scenes", "a"],
     ],
 )
-def test_what_can_not_be_written_is_refused(line, said, tmp_path, monkeypatch):
+def test_what_can_not_be_written_is_refused(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert said in ask("zoo", *line)[2]
+    with refused("--export"):
+        call("zoo", *line)
     assert list(tmp_path.iterdir()) == []
