@@ -5,7 +5,6 @@ For instance:
   python tools/benchmark.py --benchmark=loss --num_images=500,1500
   python tools/benchmark.py --benchmark=train_step
   python tools/benchmark.py --benchmark=evaluation
-  python tools/benchmark.py --benchmark=pair_scores --num_images=200
   python tools/benchmark.py --benchmark=extraction --images=flickr8k/images
   python tools/benchmark.py --benchmark=extraction --images=flickr8k/images \
       --cnn=EfficientNetLite2 --image_size=448 --layers=last,block14_add \
@@ -15,7 +14,6 @@ For instance:
   python tools/benchmark.py --benchmark=batch_sizes --images=flickr8k/images
   python tools/benchmark.py --benchmark=serving
   python tools/benchmark.py --benchmark=index --num_images=1000000
-  python tools/benchmark.py --benchmark=swapping --num_requests=1000
   python tools/benchmark.py --benchmark=replica_costs --hidden_dim=1024 \
       --embedding_dim=256 --workers=2,3,4
   python tools/benchmark.py --benchmark=fisher_vectors
@@ -52,16 +50,15 @@ class Options:
         "loss: miner and loss against the distance matmuls. train_step: a "
         "whole step of the embedding network against its matmuls, in float32 "
         "and mixed_bfloat16. evaluation: retrieval of 25,000 captions. "
-        "pair_scores: the evaluation of a similarity network. extraction: "
-        "image features from files to store against the forward passes. "
+        "extraction: image features from files to store against the forward "
+        "passes. "
         "fisher_vectors: encoding captions against writing them down. "
         "region_step: a step of phrase localization against its matmuls. "
         "tree_lstm: the LSTM over trees against its matmuls and Keras' LSTM. "
         "search: a folder of photos, embedded and found again. batch_sizes: "
         "sentences and photos embedded as a server does. index: rows of a "
         "search index found, in Python and in a SavedModel. approximate: what "
-        "an index finds by cells of the best for captions. swapping: new "
-        "versions of a model taken up by a server that is asked meanwhile. "
+        "an index finds by cells of the best for captions. "
         "serving: a server asked by gRPC and REST against the bare network, "
         "and its memory over many requests. mapped: retrieval of embeddings "
         "that stay in files, and the memory it takes. replicas: the step of "
@@ -69,9 +66,9 @@ class Options:
         "processes beside what a model on paper predicts. peers: losses, a "
         "step and evaluation beside other packages. scale: at growing sizes.",
         choices=[
-            *("loss", "train_step", "evaluation", "pair_scores", "extraction"),
+            *("loss", "train_step", "evaluation", "extraction"),
             *("fisher_vectors", "region_step", "tree_lstm", "search"),
-            *("batch_sizes", "index", "approximate", "swapping", "serving"),
+            *("batch_sizes", "index", "approximate", "serving"),
             *("mapped", "replicas", "replica_costs", "peers"),
             "scale",
         ],
@@ -110,7 +107,6 @@ class Options:
     num_photos: Count = flag(3072, "Photos in a timed extraction.")
     num_captions: Count = flag(1000, "Captions: fisher_vectors, tree_lstm.")
     word_dim: Count = flag(300, "Their word vectors.")
-    num_requests: Count = flag(1000, "Requests: swapping.")
     workers: list[int] = flag([2, 3, 4], "Processes: replica_costs.")
     num_components: Count = flag(30, "Centres of their mixture.")
     part: list[str] = flag([], "Tables of peers or scale; default all.")
@@ -134,8 +130,8 @@ def main(options):
             benchmark.run(images, captions, dim, negatives, often)
         case "train_step" | "region_step" | "replicas" | "replica_costs":
             run_steps(options, benchmark, often)
-        case "evaluation" | "pair_scores" as name:
-            [first, *_] = images or [5000 if name == "evaluation" else 200]
+        case "evaluation":
+            [first, *_] = images or [5000]
             benchmark.run(first, captions or 5, dim, seldom)
         case "index" | "mapped" as name:
             [first, *_] = images or [1_000_000 if name == "index" else 20_000]
@@ -146,7 +142,7 @@ def main(options):
             benchmark.run(*size, last, often)
         case "extraction":
             run_extraction(options, benchmark, often)
-        case "batch_sizes" | "approximate" | "swapping" | "serving":
+        case "batch_sizes" | "approximate" | "serving":
             run_server(options, benchmark, options.repeats)
         case "peers" | "scale":
             run_tables(options, benchmark)
@@ -185,10 +181,7 @@ def run_tables(options, benchmark):
 
 def run_server(options, benchmark, repeats):
     """Times what a server does with a model of the zoo."""
-    if options.benchmark == "swapping":
-        path = zoo.folder() / "flickr8k_photos" / "1"
-        benchmark.run(path, options.num_requests)
-    elif options.benchmark == "serving":
+    if options.benchmark == "serving":
         benchmark.run(repeats or 500)
     else:
         given, often = [options.images], repeats or 15

@@ -34,7 +34,6 @@ TITLES = {
     "loss": "2 images, 4 captions, 4-d, K = 2, three terms",
     "train_step": "2 images, 4 captions, 4096/6000 -> 5 -> 4, Adam",
     "evaluation": "Evaluation of 2 images x 4 captions x 4, both directions",
-    "pair_scores": "2 images x 4 captions, 4-512-256-1",
     "fisher_vectors": "3 captions of 12 words, 4 x 2 x 2 = 16-d; ",
     "extraction": "SqueezeNet last, 2 photos of ",
     "tree_lstm": "3 captions of 12 words, 62 nodes in 8 levels, 4 -> 5, ",
@@ -54,7 +53,6 @@ ROWS = {
         "train step, mixed_bfloat16",
     ],
     "evaluation": ["trained", "untrained"],
-    "pair_scores": ["matmuls alone", "tiles, ranked"],
     "extraction": ["forward passes alone", "extraction"],
     "search": [
         "forward passes alone",
@@ -224,15 +222,6 @@ def zoo_of_one(tmp_path, monkeypatch):
     for name in ("flickr8k_photos", "scenes_embedding"):
         write_saved_model(endpoints, tmp_path / name / "1")
     monkeypatch.setattr(zoo, "folder", lambda: tmp_path)
-
-
-def test_benchmark_of_versions_that_swap(zoo_of_one):
-    ended = run("--benchmark=swapping", "--num_requests=12")
-    assert ended.returncode == 0, ended.stderr
-    grpc, rest, told, *_ = ended.stdout.splitlines()
-    assert grpc.startswith("gRPC  6 requests, 0 failed, ms p50 ")
-    assert rest.startswith("REST  6 requests, 0 failed, ms p50 ")
-    assert told == "model version 1 serves"
 
 
 def test_benchmark_of_a_server(zoo_of_one, monkeypatch):
