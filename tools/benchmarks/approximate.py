@@ -10,9 +10,9 @@ import time
 
 import numpy as np
 
-from benchmarks import timing
+from benchmarks import arrays, timing
 from tbnets.data.captions import read_captions, usual_format
-from tbnets.serving import photo_index, search, search_index
+from tbnets.serving import photo_index, search, search_index, zoo
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
@@ -23,22 +23,14 @@ TOP = 10
 QUERIES = (1, 32)
 
 
-def run(model, folder, captions, count, repeats):
-    """Prints the share of the best that is found, and a table of times.
-
-    Args:
-        model: the `Served` that embeds photos and sentences.
-        folder: of photos.
-        captions: file of captions, whose test split asks.
-        count: rows of the index.
-        repeats: timed runs of each row.
-    """
-    records = read_captions(usual_format(captions), captions, "test")
-    sentences = records.captions[:: len(records.captions) // MOST_QUERIES or 1]
-    queries = search.embed(
-        model.embed_text, sentences[:MOST_QUERIES], "sentence"
-    )
-    _, photos = photo_index.embed_folder(model, folder, False)
+def run(options):
+    """Prints the share of the best that is found, and a table of times."""
+    model, path = zoo.open_model("flickr8k_photos"), options.captions
+    count = options.first_size(1_000_000)
+    captions = read_captions(usual_format(path), path, "test").captions
+    some = captions[:: len(captions) // MOST_QUERIES or 1][:MOST_QUERIES]
+    queries = search.embed(model.embed_text, some, "sentence")
+    _, photos = photo_index.embed_folder(model, options.images, False)
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "index")
         _write(path, about(model), photos, count)
@@ -46,7 +38,7 @@ def run(model, folder, captions, count, repeats):
         search_index.build_index(path)
         built = time.perf_counter() - start
         print(f"{count} x {photos.shape[1]}, cells built in {built:.1f} s")
-        _time(path, queries, repeats)
+        _time(path, queries, options.repeats or 15)
 
 
 def _write(path, model, photos, count):
@@ -59,8 +51,8 @@ def _write(path, model, photos, count):
             share = rng.uniform(0, 0.5, [size, 1])
             blur = rng.standard_normal([size, dim]) * 0.3 / np.sqrt(dim)
             rows = np.float32((1 - share) * one + share * other + blur)
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            writer.put([str(at + row) for row in range(size)], rows)
+            ids = [str(at + row) for row in range(size)]
+            writer.put(ids, arrays.unit(rows))
 
 
 def _time(path, queries, repeats):
@@ -75,5 +67,4 @@ def _time(path, queries, repeats):
             f"{number}: exact": lambda some=some: exact.search(some, TOP),
             f"{number}: by cells": lambda some=some: cells.search(some, TOP),
         }
-        found = timing.interleaved(runs, repeats)
-        timing.print_table("queries", found, f"{number}: exact")
+        timing.print_table("queries", runs, repeats)

@@ -1,5 +1,6 @@
 """Times the signatures that a server batches against the size of a batch."""
 
+import functools
 import itertools
 import pathlib
 
@@ -7,33 +8,33 @@ import tensorflow as tf
 
 from benchmarks import timing
 from tbnets.data.photos import list_photos
+from tbnets.serving import zoo
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 CAPTION = "a brown dog runs through the snow with a red ball in its mouth"
 
 
-def run(model, folder, repeats):
-    """Prints milliseconds of a call, and rows a second, for each size.
-
-    Args:
-        model: a `Served` that takes captions and photos.
-        folder: folder of photos, which are taken again where it has too few.
-        repeats: timed runs of each row; the median is printed.
-    """
-    paths = itertools.cycle(list_photos(pathlib.Path(folder)))
+def run(options):
+    """Prints milliseconds of a call, and rows a second, for each size."""
+    model = zoo.open_model("flickr8k_photos")
+    paths = itertools.cycle(list_photos(pathlib.Path(options.images)))
     photos = [path.read_bytes() for path in itertools.islice(paths, SIZES[-1])]
-    given = {
+    inputs = {
         "embed_text": ("captions", [CAPTION] * SIZES[-1]),
         "embed_image": ("image_bytes", photos),
     }
-    print("signature    size  ms a call   rows/s")
-    for name, (argument, rows) in given.items():
-        calls = {n: _call(model, name, argument, rows[:n]) for n in SIZES}
-        for size, ms in timing.interleaved(calls, repeats).items():
-            print(f"{name:11}  {size:4}  {ms:9.1f}  {1e3 * size / ms:7.1f}")
+    for name, (argument, rows) in inputs.items():
+        call = functools.partial(_call, model.signatures[name], argument)
+        sizes = {f"{size:2}": size for size in SIZES}
+        timing.print_table(
+            f"{name}, rows of a call",
+            {word: call(rows[:size]) for word, size in sizes.items()},
+            options.repeats or 15,
+            sizes,
+        )
 
 
-def _call(model, name, argument, rows):
+def _call(signature, argument, rows):
     """Returns a call of a signature that waits for its answer."""
-    given = {argument: tf.constant(rows)}
-    return lambda: model.signatures[name](**given)["embeddings"].numpy()
+    inputs = {argument: tf.constant(rows)}
+    return lambda: signature(**inputs)["embeddings"].numpy()

@@ -1,7 +1,5 @@
 """Times a search index, in Python and in a graph, and takes its memory."""
 
-import multiprocessing
-import os
 import pathlib
 import shutil
 import tempfile
@@ -10,7 +8,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import timing
+from benchmarks import arrays, timing
 from tbnets.serving.endpoints import add_search
 from tbnets.serving.export import export_saved_model, reexport
 from tbnets.serving.index_writer import IndexWriter
@@ -21,7 +19,6 @@ from tbnets.serving.served import load_saved_model
 QUERIES = (1, 32)
 TOP = 10
 AT_ONCE = 2**15
-FLOOR = "matmul and top-k"
 
 
 class Plain(tf.Module):
@@ -38,14 +35,12 @@ class Plain(tf.Module):
     embed_text = embed_images
 
 
-def run(count, dim, repeats):
+def run(options):
     """Prints a table for each number of queries and each way to store.
 
-    Args:
-        count: rows of the index, random ones of length 1.
-        dim: numbers in a row.
-        repeats: timed runs of each row.
+    The rows of the index are random ones of length 1.
     """
+    count, dim = options.first_size(1_000_000), options.embedding_dim
     shape = {"image_shape": (dim,), "text_dim": dim}
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "plain", "1")
@@ -53,15 +48,8 @@ def run(count, dim, repeats):
         plain = load_saved_model(path)
         for dtype in ("float32", "bfloat16"):
             place = pathlib.Path(folder, dtype)
-            _time(plain, place, count, dtype, repeats)
+            _time(plain, place, count, dtype, options.repeats or 15)
             shutil.rmtree(place)
-
-
-def _unit(count, dim, seed):
-    """Returns random rows of length 1."""
-    rng = np.random.default_rng(seed)
-    rows = rng.standard_normal((count, dim), np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def _time(plain, folder, count, dtype, repeats):
@@ -81,23 +69,25 @@ def _time(plain, folder, count, dtype, repeats):
         for at in range(0, count, AT_ONCE):
             size = min(AT_ONCE, count - at)
             ids = [f"{at + row}.jpg" for row in range(size)]
-            writer.put(ids, _unit(size, dim, at))
+            writer.put(ids, arrays.unit_rows(size, dim, seed=at))
     built = time.perf_counter() - start
     reexport(
         plain.path,
         folder / "searching" / "1",
         add=add_search(open_index(folder / "index")),
     )
-    queries = _unit(QUERIES[-1], dim, 1)
+    queries = arrays.unit_rows(QUERIES[-1], dim, seed=1)
     plain.embed_text(queries)
     index = open_index(folder / "index")
     served = _Graph(folder / "searching")
-    held = _held(open_index, folder / "index", queries)
-    loaded = _held(_Graph, folder / "searching", queries)
-    size = sum(shard.nbytes for shard in index.shards)
+    held, loaded = (
+        timing.in_another_process(_taken, open_it, folder / name, queries)
+        for open_it, name in ((open_index, "index"), (_Graph, "searching"))
+    )
+    size = sum(shard.nbytes for shard in index.shards) / 2**20
     print(
         f"{count} x {dim}, {dtype}, built in {built:.1f} s, "
-        f"{size / 2**20:.0f} MiB; memory of it in Python {held / size:.2f}, "
+        f"{size:.0f} MiB; memory of it in Python {held / size:.2f}, "
         f"in the graph {loaded / size:.2f}"
     )
     rows = tf.Variable(index.store.take(range(count)))
@@ -112,13 +102,12 @@ def _time(plain, folder, count, dtype, repeats):
     for number in QUERIES:
         some = queries[:number]
         runs = {
-            FLOOR: lambda some=some: _numpy(bare(some)),
+            "matmul and top-k": lambda some=some: _numpy(bare(some)),
             "in Python": lambda some=some: index.search(some, TOP),
             "in the graph": lambda some=some: served.search(some, TOP),
         }
-        found = timing.interleaved(runs, repeats)
-        named = {f"{dtype}, {number}: {name}": found[name] for name in found}
-        timing.print_table("queries", named, f"{dtype}, {number}: {FLOOR}")
+        runs = {f"{dtype}, {number}: {name}": runs[name] for name in runs}
+        timing.print_table("queries", runs, repeats)
     _compare(_numpy(bare(queries)), index.search(queries, TOP), "in Python")
     _compare(_numpy(bare(queries)), served.search(queries, TOP), "in the graph")
 
@@ -135,23 +124,13 @@ class _Graph:
         return np.array(rows), found["similarities"]
 
 
-def _held(open_it, path, queries):
-    """Returns the bytes that a process of its own takes to open and ask."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_taken, (open_it, path, queries))
-
-
 def _taken(open_it, path, queries):
+    """Returns the MiB that it takes to open an index and to ask it."""
     tf.constant(queries)  # TensorFlow's own is not counted.
-    before = _resident()
+    before = timing.mebibytes("VmRSS")
     found = open_it(path)
     found.search(queries, TOP)
-    return _resident() - before
-
-
-def _resident():
-    pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    return timing.mebibytes("VmRSS") - before
 
 
 def _numpy(tensors):

@@ -4,7 +4,6 @@ Tiles are read from the files as they are needed, and counted by: whatever the
 number of rows, memory is that of the tiles and of a few numbers a row.
 """
 
-import contextlib
 import pathlib
 import tempfile
 import threading
@@ -12,82 +11,66 @@ import time
 
 import numpy as np
 
+from benchmarks import arrays, timing
 from tbnets.evaluation import retrieval
 
 AT_ONCE = 4096
 CAPTIONS_PER_IMAGE = 5
+NOISE = 7.5
 WATCH_SECONDS = 0.05
 
 
-@contextlib.contextmanager
-def _watched():
-    """Yields a list, whose last is the most MiB beside files (Linux).
+def run(options):
+    """Evaluates embeddings that stay in files; prints time and memory.
 
-    Of memory that is mapped to files the system takes back what it needs.
+    Captions are their image plus noise.
     """
-    most, ended = [0.0], threading.Event()
+    num_images, dim = options.first_size(20_000), options.embedding_dim
+    owners = np.repeat(np.arange(num_images), CAPTIONS_PER_IMAGE)
 
-    def watch():
-        while not ended.wait(WATCH_SECONDS):
-            status = pathlib.Path("/proc/self/status").read_text()
-            line = next(row for row in status.splitlines() if "RssAnon" in row)
-            most.append(max(most[-1], int(line.split()[1]) / 1024))
+    def drawn(rows):
+        return arrays.unit_rows(len(rows), dim, seed=rows)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield most
-    finally:
+    def caption(rows):
+        near = images[owners[rows]] + np.float32(NOISE) * drawn(rows)
+        return arrays.unit(near)
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        images = _write(place / "images.npy", num_images, dim, drawn)
+        texts = _write(place / "texts.npy", len(owners), dim, caption)
+        most, ended = [timing.mebibytes("RssAnon")], threading.Event()
+        watcher = threading.Thread(target=_watch, args=(most, ended))
+        watcher.start()
+        start = time.perf_counter()
+        found = retrieval.evaluate_retrieval(
+            images, texts, owners, text_to_text=False
+        )
+        seconds = time.perf_counter() - start
         ended.set()
         watcher.join()
+    size = (images.nbytes + texts.nbytes) / 2**20
+    print(
+        f"{num_images} images x {len(owners)} captions x {dim} in files of "
+        f"{size:.0f} MiB: {seconds:.1f} s, {max(most):.0f} MiB beside them, of "
+        f"which {most[0]:.0f} before; recall sum {found['recall_sum']:.1f}"
+    )
 
 
 def _write(path, num_rows, dim, make):
-    """Writes unit rows to a file of NumPy's; make: slice -> rows."""
-    shape = (num_rows, dim)
-    file = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+    """Writes rows to a file of NumPy's; make: row numbers -> rows."""
+    file = np.lib.format.open_memmap(path, "w+", np.float32, (num_rows, dim))
     for start in range(0, num_rows, AT_ONCE):
-        part = slice(start, min(start + AT_ONCE, num_rows))
-        rows = make(part)
-        file[part] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = range(start, min(start + AT_ONCE, num_rows))
+        file[start : rows.stop] = make(rows)
     file.flush()
     return np.load(path, mmap_mode="r")
 
 
-def run(num_images, dim, _):
-    """Evaluates embeddings that stay in files; prints time and memory.
+def _watch(most, ended):
+    """Appends the MiB beside files (Linux), until an event is set.
 
-    Captions are their image plus noise.
-
-    Args:
-        num_images: Images to rank.
-        dim: Size of the embeddings.
+    Of memory that is mapped to files the system takes back what it needs.
     """
-    generator = np.random.default_rng(0)
-    owners = np.repeat(np.arange(num_images), CAPTIONS_PER_IMAGE)
-
-    def drawn(part):
-        size = part.stop - part.start, dim
-        return generator.standard_normal(size, np.float32)
-
-    def caption(part):
-        return images[owners[part]] + drawn(part) * (7.5 / np.sqrt(dim))
-
-    with tempfile.TemporaryDirectory() as folder:
-        given = pathlib.Path(folder, "images.npy"), num_images, dim
-        images = _write(*given, drawn)
-        given = pathlib.Path(folder, "texts.npy"), len(owners), dim
-        texts = _write(*given, caption)
-        with _watched() as most:
-            start = time.perf_counter()
-            found = retrieval.evaluate_retrieval(
-                images, texts, owners, text_to_text=False
-            )
-            seconds = time.perf_counter() - start
-    size = (images.nbytes + texts.nbytes) / 2**20
-    print(
-        f"{num_images} images x {len(owners)} captions x {dim} in files of "
-        f"{size:.0f} MiB: {seconds:.1f} s, {most[-1]:.0f} MiB beside them, of "
-        f"which {most[1] if len(most) > 1 else 0:.0f} before; recall sum "
-        f"{found['recall_sum']:.1f}"
-    )
+    while not ended.wait(WATCH_SECONDS):
+        most.append(timing.mebibytes("RssAnon"))

@@ -13,121 +13,283 @@ import os
 import pathlib
 import platform
 import tempfile
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import peers_arrays, peers_process
-from benchmarks.peers_tables import TABLES
+from benchmarks import arrays, processes
 from tbnets.errors import check_choice
 from tbnets.files import CheckedFile, write_json
-from tbnets.startup import usable_cores
+from tbnets.startup import quiet_tensorflow, usable_cores
 
 AGREES = 1e-4
 """Values that differ by no more than this share are the same."""
 
 
-class Given(NamedTuple):
-    """What a user chose.
+class Row(NamedTuple):
+    """One row of a table.
 
     Attributes:
-        sizes: of images; none for those of the tables.
-        dim: size of an embedding.
-        repeats: timed runs of a row.
-        patience: seconds that a run may take.
-        folder: that keeps what was measured, and its picture; "" for none.
-        pythons: interpreters that are tried where this one has no package.
+        name: what it is called.
+        builder: `module:function`, see `processes.serve`.
+        package: what pip calls the package that it needs.
+        same: whether its definition is that of tbnets in this table, so that
+            values agree.
     """
 
-    sizes: list[int]
-    dim: int
-    repeats: int
-    patience: int
-    folder: str
-    pythons: list[str]
+    name: str
+    builder: str
+    package: str = "tbnets"
+    same: bool = True
 
 
-def run(names, options):
-    """Prints a table for each name and size.
+class Table(NamedTuple):
+    """Rows that are compared; the first is the floor, the second is tbnets.
 
-    Args:
-        names: of `TABLES`; none for all.
-        options: `Given`.
+    Attributes:
+        title: what all rows do.
+        rows: list of `Row`.
+        captions: of each image.
+        make: function of size, captions and the size of an embedding -> the
+            arrays of all rows.
+        sizes: of images, where a user asks for none.
     """
-    for name in names:
-        check_choice("part", name, TABLES)
-    print(machine())
-    for name in names or TABLES:
-        table = TABLES[name]
-        for size in options.sizes or table.sizes:
-            rows = measure(table, size, options)
-            title = f"{name}: {table.title}; {size} images, "
-            title += f"{size * table.captions} captions, {options.dim}-d"
-            print_table(title, rows)
-            if options.folder:
-                found = {"table": name, "images": size, "rows": rows}
-                keep(found, options.folder)
+
+    title: str
+    rows: list[Row]
+    captions: int = 2
+    make: Callable = arrays.embeddings
+    sizes: tuple[int, ...] = (500, 1500)
 
 
-def machine():
-    """Returns a line of what the numbers were measured with."""
-    names = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    model = [x.split(":")[1].strip() for x in names if "model name" in x][:1]
-    return ", ".join(
+def _tbnets(what, builder):
+    return Row(f"tbnets {what}", f"peers_tensorflow:{builder}")
+
+
+def _torch(name, builder):
+    return Row(name, f"peers_torch:{builder}", "torch")
+
+
+def _package(package, what, builder, module="peers_torch", same=True):
+    name = package.removesuffix("_torch")
+    return Row(f"{name}: {what}", f"{module}:{builder}", package, same)
+
+
+def _trees(*sizes):
+    with quiet_tensorflow():
+        from benchmarks.tree_lstm import tree_arrays
+
+        return tree_arrays(*sizes)
+
+
+FLOOR = Row("matmuls alone, TensorFlow", "peers_tensorflow:matmuls")
+TORCH_FLOOR = _torch("matmuls alone, PyTorch", "matmuls")
+METRIC = "pytorch-metric-learning"
+SENTENCES = "sentence-transformers"
+MINED = "BatchHardMiner, TripletMarginLoss"
+SUPERVISED = _package(METRIC, "SupConLoss", "supervised_metric")
+CROSSED = _package(METRIC, "NTXentLoss", "crossed_metric")
+TABLES = {
+    "top_k": Table(
+        "K = 10 hardest negatives of each pair, Euclidean, mean of violations",
         [
-            *(model or [platform.machine()]),
-            f"{usable_cores()} threads",
-            f"load {os.getloadavg()[0]:.1f}",
-            f"Python {platform.python_version()}",
-            f"{datetime.date.today()}",
-        ]
+            FLOOR,
+            _tbnets("TripletLoss", "top_k"),
+            TORCH_FLOOR,
+            _torch("plain PyTorch", "top_k"),
+        ],
+    ),
+    "hardest": Table(
+        "the hardest negative of each pair, cosine, sum (VSE++)",
+        [
+            FLOOR,
+            _tbnets("TripletLoss", "hardest"),
+            TORCH_FLOOR,
+            _torch("plain PyTorch", "hardest"),
+            _package(METRIC, MINED, "hardest_metric"),
+        ],
+        captions=1,
+    ),
+    "all": Table(
+        "all triplets, Euclidean, mean of violations",
+        [
+            FLOOR,
+            _tbnets("TripletLoss", "every"),
+            _package(METRIC, "TripletMarginLoss", "all_metric"),
+        ],
+    ),
+    "one_view": Table(
+        "images and captions as one view, hardest positive and negative",
+        [
+            FLOOR._replace(builder="peers_tensorflow:within_matmuls"),
+            _tbnets("TripletLoss", "batch_hard"),
+            TORCH_FLOOR._replace(builder="peers_torch:within_matmuls"),
+            _package(METRIC, MINED, "batch_hard_metric"),
+            _package(SENTENCES, "BatchHardTripletLoss", "batch_hard_sentences"),
+            Row(
+                "tensorflow-addons: triplet_hard_loss",
+                "peers_tensorflow:hard_addons",
+                "tensorflow-addons",
+            ),
+            Row(
+                "tensorflow-addons: triplet_semihard_loss",
+                "peers_tensorflow:semihard_addons",
+                "tensorflow-addons",
+                same=False,
+            ),
+        ],
+        captions=1,
+    ),
+    "infonce": Table(
+        "softmax over the batch, both directions",
+        [
+            FLOOR,
+            _tbnets("InfoNCELoss", "softmax"),
+            TORCH_FLOOR,
+            _package("open_clip_torch", "ClipLoss", "clip"),
+            _package(
+                SENTENCES,
+                "MultipleNegativesRankingLoss, both ways",
+                "ranking_both",
+            ),
+            SUPERVISED,
+            CROSSED,
+        ],
+        captions=1,
+    ),
+    "infonce_one_way": Table(
+        "softmax over the batch, images ask alone",
+        [
+            FLOOR,
+            _tbnets("InfoNCELoss", "softmax_one_way"),
+            _package(SENTENCES, "MultipleNegativesRankingLoss", "ranking"),
+        ],
+        captions=1,
+    ),
+    "infonce_of_two": Table(
+        "softmax over the batch, both directions, several positives",
+        [
+            FLOOR,
+            _tbnets("InfoNCELoss", "softmax"),
+            SUPERVISED,
+            CROSSED._replace(same=False),
+        ],
+    ),
+    "step": Table(
+        "train step, 4096/6000 -> 2048 -> 512, VSE++, Adam",
+        [
+            FLOOR._replace(builder="peers_tensorflow:step_matmuls"),
+            _tbnets("EmbeddingNetwork", "train_step"),
+            _torch("plain PyTorch", "train_step"),
+        ],
+        make=arrays.step,
+    ),
+    "trees": Table(
+        "child-sum LSTM over trees of 12 words, 300 -> 512",
+        [
+            FLOOR._replace(builder="peers_tensorflow:tree_matmuls"),
+            _tbnets("TreeLSTM(tied=True)", "child_sum"),
+            Row("DGL, messages by level", "peers_torch:child_sum", "dgl"),
+        ],
+        captions=1,
+        make=_trees,
+        sizes=(64,),
+    ),
+    "evaluation": Table(
+        "retrieval in both directions, recalls at 1, 5, 10",
+        [
+            Row("product alone, NumPy", "scale_rows:product"),
+            Row("tbnets, exact ranks", "scale_rows:exact_ranks"),
+            Row(
+                "faiss: IndexFlatIP, ten best",
+                "scale_rows:flat_index",
+                "faiss-cpu",
+            ),
+            _torch("plain PyTorch, ten best", "recalls"),
+        ],
+        captions=5,
+        sizes=(1000, 5000),
+    ),
+}
+
+
+def run(options):
+    """Prints a table for each of --part and size; draws them."""
+    for name, table in begun(options, TABLES).items():
+        for size in options.num_images or table.sizes:
+            dim, captions = options.embedding_dim, table.captions
+            inputs = table.make(size, captions, dim)
+            rows = measure(table.rows, inputs, options)
+            title = f"{name}: {table.title}; {size} images, "
+            print_table(f"{title}{size * captions} captions, {dim}-d", rows)
+            if options.folder:
+                from benchmarks.pictures import draw_peers
+
+                found = {"table": name, "images": size, "rows": rows}
+                path = pathlib.Path(options.folder, "peers.json")
+                keep(path, f"{name}, {size}", found, draw_peers)
+
+
+def begun(options, tables):
+    """Prints what the numbers are measured with; returns tables of --part."""
+    for name in options.part:
+        check_choice("part", name, tables)
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    model = [x.split(":")[1].strip() for x in lines if "model name" in x][:1]
+    print(
+        *(model or [platform.machine()]),
+        f"{usable_cores()} threads",
+        f"load {os.getloadavg()[0]:.1f}",
+        f"Python {platform.python_version()}",
+        f"{datetime.date.today()}",
+        sep=", ",
     )
+    return {name: tables[name] for name in options.part or tables}
 
 
-def measure(table, size, options):
-    """Returns what was found of each row, as dicts.
+def measure(rows, inputs, options):
+    """Times rows in turns; returns a dict of each.
 
     Args:
-        table: `Table`.
-        size: images.
-        options: `Given`.
+        rows: list of `Row`; the first is the floor, the second is tbnets.
+        inputs: dict of arrays; `place`, a folder, is added.
+        options: flags of the tool.
     """
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "arrays.npz")
-        make = getattr(peers_arrays, table.make)
-        np.savez(path, **make(size, table.captions, options.dim))
-        with peers_process.started(
-            [row.builder for row in table.rows],
-            path,
-            options.pythons,
-            patience=options.patience,
-        ) as processes:
-            times = peers_process.in_turns(processes, options.repeats)
-            rows = [
-                {
-                    "name": row.name,
-                    "package": row.package,
-                    "same": row.same,
-                    **process.told,
-                    "ms": 1e3 * np.median(seconds) if seconds else None,
-                    "best": 1e3 * min(seconds) if seconds else None,
-                }
-                for row, process, seconds in zip(table.rows, processes, times)
+        np.savez(path, place=place, **inputs)
+        builders = [row.builder for row in rows]
+        with processes.started(
+            builders, path, options.pythons, patience=options.patience
+        ) as started:
+            times = processes.take_turns(started, options.repeats or 7)
+            found = [
+                {"name": row.name, "package": row.package, **process.told}
+                for row, process in zip(rows, started)
             ]
-    ours = rows[1]
-    for row in rows:
-        row["ratio"] = _share(row["ms"], rows[0]["ms"])
-        row["best_ratio"] = _share(row["best"], rows[0]["best"])
-        row["says"] = _says(row, ours)
-    return rows
+    for row, seconds in zip(found, times):
+        row["ms"] = 1e3 * np.median(seconds) if seconds else None
+        row["best"] = 1e3 * min(seconds) if seconds else None
+        row["ratio"] = _share(row["ms"], found[0]["ms"])
+        row["best_ratio"] = _share(row["best"], found[0]["best"])
+    for row, one in zip(found, rows):
+        row["says"] = _says(row, found[1], one.same)
+    return found
 
 
 def _share(value, of):
     return None if value is None or of is None else value / of
 
 
-def _says(row, ours):
-    """Returns what is to say of a row beside that of tbnets."""
+def _says(row, ours, same):
+    """Returns what is to say of a row beside that of tbnets.
+
+    Args:
+        row: dict of a row.
+        ours: that of tbnets.
+        same: as of `Row`.
+    """
     if "missing" in row:
         return f"not installed: pip install {row['package']}"
     if row["ms"] is None:
@@ -135,7 +297,7 @@ def _says(row, ours):
     if row is ours or row.get("value") is None or ours["ms"] is None:
         return ""
     apart = abs(row["value"] - ours["value"]) / max(abs(ours["value"]), 1e-9)
-    if not row["same"]:
+    if not same:
         said = "other definition"
     else:
         said = "same value" if apart <= AGREES else f"OTHER VALUE, {apart:.1e}"
@@ -157,35 +319,31 @@ def print_table(title, rows):
     print(f"\n{title}")
     columns = f"{'ms':>9}  {'ratio':>6}  {'best':>6}  {'MiB':>6}  value"
     print(f"  {''.ljust(width)}  {columns}")
+    forms = {"ms": "9.1f", "ratio": "6.2f", "best_ratio": "6.2f"}
+    forms |= {"mebibytes": "6.0f"}
     for row in rows:
-        names = "ms", "ratio", "best_ratio", "mebibytes"
-        cells = [row.get(name) for name in names]
-        formats = "9.1f", "6.2f", "6.2f", "6.0f"
-        told = [
-            format("-" if cell is None else format(cell, form), f">{form[0]}")
-            for cell, form in zip(cells, formats)
-        ]
+        cells = [row["name"].ljust(width)]
+        for name, form in forms.items():
+            is_known = row.get(name) is not None
+            cells.append(
+                format(row[name], form) if is_known else f"{'-':>{form[0]}}"
+            )
         value = row.get("value")
-        value = "" if value is None else f"{value:.6g}"
-        line = f"  {row['name'].ljust(width)}  {'  '.join(told)}  "
-        print(f"{line}{value:<8}  {row['says']}".rstrip())
+        cells.append(f"{'' if value is None else f'{value:.6g}':<8}")
+        print(f"  {'  '.join(cells)}  {row['says']}".rstrip())
     print("  " + ", ".join(versions))
 
 
-def keep(found, folder):
-    """Adds a table to `peers.json`, and draws all that is there."""
-    from benchmarks import peers_picture
+def keep(path, name, found, draw):
+    """Adds what was found to a file of results, and draws all of them.
 
-    path, known = kept(folder, "peers.json", [])
-    names = "table", "images"
-    known = [x for x in known if any(x[name] != found[name] for name in names)]
-    known.append(found)
-    write_json(path, known)
-    peers_picture.draw(known, path.with_suffix(".png"))
-
-
-def kept(folder, name, nothing):
-    """Returns the path of a file of results, and what it has."""
-    path = pathlib.Path(folder, name)
+    Args:
+        path: JSON file; its picture stands beside it.
+        name: what the results are called.
+        found: what JSON can hold.
+        draw: function of a dict of all results, and the path of a PNG file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    return path, CheckedFile(path).json() if path.exists() else nothing
+    known = CheckedFile(path).json() if path.exists() else {}
+    write_json(path, known | {name: found})
+    draw(known | {name: found}, path.with_suffix(".png"))

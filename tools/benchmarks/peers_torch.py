@@ -1,18 +1,19 @@
-"""Rows in plain PyTorch: products, losses, a train step, an evaluation.
+"""Rows in PyTorch: plain ones, and those of packages.
 
 Plain means what one writes without a package for it: in eager mode, the whole
-matrix of similarities, a mask, and what `autograd` makes of it.
+matrix of similarities, a mask, and what `autograd` makes of it. A row is a
+function of dict of arrays -> step, see `processes.serve`.
 """
 
 import torch
 from torch.nn import functional
 
-from benchmarks import peers_arrays as given
+from benchmarks import arrays as given
 
 
 def matmuls(arrays):
     """The floor, by PyTorch: a matrix of similarities and two products."""
-    images, texts = tensors(arrays, "images", "texts")
+    images, texts = _tensors(arrays, "images", "texts")
 
     def step():
         with torch.no_grad():
@@ -29,11 +30,15 @@ def within_matmuls(arrays):
 
 def hardest(arrays):
     """Each positive pair against the one hardest negative, cosine, summed."""
-    owners = torch.from_numpy(arrays["owners"])
-    match = torch.from_numpy(given.matches(arrays))
-    return learning(
+    owners, match = _owners_and_matches(arrays)
+    return _learning(
         arrays, lambda images, texts: _hinges(images, texts, owners, match)
     )
+
+
+def _owners_and_matches(arrays):
+    match = torch.from_numpy(given.matches(arrays))
+    return torch.from_numpy(arrays["owners"]), match
 
 
 def _hinges(images, texts, owners, match):
@@ -49,8 +54,7 @@ def _hinges(images, texts, owners, match):
 
 def top_k(arrays):
     """Each positive pair against K hardest, Euclidean, mean of violations."""
-    owners = torch.from_numpy(arrays["owners"])
-    match = torch.from_numpy(given.matches(arrays))
+    owners, match = _owners_and_matches(arrays)
     k = min(given.NUM_NEGATIVES, len(match) - 1)
 
     def distances(scores):
@@ -68,7 +72,7 @@ def top_k(arrays):
             total = total + hinges.sum() / (hinges > 0).sum().clamp_min(1)
         return total
 
-    return learning(arrays, loss)
+    return _learning(arrays, loss)
 
 
 def train_step(arrays):
@@ -76,9 +80,8 @@ def train_step(arrays):
     sides = [_layers(arrays, name) for name in ("image", "text")]
     weights = [one for side in sides for one in side.parameters()]
     optimizer = torch.optim.Adam(weights, lr=1e-4, fused=True)
-    inputs = tensors(arrays, "images", "texts")
-    owners = torch.from_numpy(arrays["owners"])
-    match = torch.from_numpy(given.matches(arrays))
+    inputs = _tensors(arrays, "images", "texts")
+    owners, match = _owners_and_matches(arrays)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -108,7 +111,7 @@ def _layers(arrays, side):
 
 def recalls(arrays):
     """The product, and the ten best by `topk` in both directions."""
-    images, texts = tensors(arrays, "images", "texts")
+    images, texts = _tensors(arrays, "images", "texts")
 
     def step():
         with torch.no_grad():
@@ -120,20 +123,188 @@ def recalls(arrays):
     return step
 
 
-def learning(arrays, loss):
+def clip(arrays):
+    """ClipLoss of open_clip."""
+    from open_clip.loss import ClipLoss
+
+    loss, scale = ClipLoss(), torch.tensor(1 / given.TEMPERATURE)
+    return _learning(arrays, lambda images, texts: loss(images, texts, scale))
+
+
+def ranking_both(arrays):
+    """MultipleNegativesRankingLoss of sentence-transformers, both ways."""
+    return ranking(
+        arrays,
+        directions=("query_to_doc", "doc_to_query"),
+        partition_mode="per_direction",
+    )
+
+
+def ranking(arrays, **options):
+    """MultipleNegativesRankingLoss as it comes: images ask, captions answer."""
+    from sentence_transformers.sentence_transformer import losses
+
+    loss = losses.MultipleNegativesRankingLoss(
+        torch.nn.Identity(), scale=1 / given.TEMPERATURE, **options
+    )
+    return _learning(
+        arrays,
+        lambda *both: loss.compute_loss_from_embeddings(list(both), None),
+    )
+
+
+def batch_hard_sentences(arrays):
+    """BatchHardTripletLoss of sentence-transformers, on one view."""
+    from sentence_transformers.sentence_transformer import losses
+
+    loss = losses.BatchHardTripletLoss(
+        torch.nn.Identity(),
+        losses.BatchHardTripletLossDistanceFunction.euclidean_distance,
+        given.MARGIN,
+    )
+    labels = torch.from_numpy(given.labels(arrays))
+    return _learning(
+        arrays,
+        lambda *both: loss.batch_hard_triplet_loss(labels, torch.cat(both)),
+    )
+
+
+def batch_hard_metric(arrays):
+    """BatchHardMiner and TripletMarginLoss, on one view."""
+    from pytorch_metric_learning import distances, reducers
+
+    distance = distances.LpDistance(normalize_embeddings=False)
+    loss = _mined(distance, reducers.MeanReducer())
+    labels = torch.from_numpy(given.labels(arrays))
+    return _learning(arrays, lambda *both: loss(torch.cat(both), labels))
+
+
+def hardest_metric(arrays):
+    """BatchHardMiner and TripletMarginLoss, two views, both directions."""
+    from pytorch_metric_learning import distances, reducers
+
+    distance = distances.CosineSimilarity()
+    return _two_ways(arrays, _mined(distance, reducers.SumReducer()))
+
+
+def _mined(distance, reducer):
+    """Returns a function of rows and labels, and of those of another view."""
+    from pytorch_metric_learning import losses, miners
+
+    miner = miners.BatchHardMiner(distance=distance)
+    loss = losses.TripletMarginLoss(
+        given.MARGIN, distance=distance, reducer=reducer
+    )
+    return lambda rows, labels, *others: loss(
+        rows, labels, miner(rows, labels, *others), *others
+    )
+
+
+def all_metric(arrays):
+    """TripletMarginLoss of all triplets, two views, both directions."""
+    from pytorch_metric_learning import distances, losses
+
+    distance = distances.LpDistance(normalize_embeddings=False)
+    loss = losses.TripletMarginLoss(given.MARGIN, distance=distance)
+    return _two_ways(arrays, _not_mined(loss))
+
+
+def crossed_metric(arrays):
+    """NTXentLoss, two views, the mean of both directions."""
+    from pytorch_metric_learning import losses
+
+    return _two_ways(
+        arrays, _not_mined(losses.NTXentLoss(given.TEMPERATURE)), 2
+    )
+
+
+def supervised_metric(arrays):
+    """SupConLoss, two views, the mean of both directions."""
+    from pytorch_metric_learning import losses
+
+    return _two_ways(
+        arrays, _not_mined(losses.SupConLoss(given.TEMPERATURE)), 2
+    )
+
+
+def _not_mined(loss):
+    return lambda rows, labels, *others: loss(rows, labels, None, *others)
+
+
+def _two_ways(arrays, loss, ways=1):
+    """Returns a step of a loss in both directions, divided by `ways`."""
+    ids, owners = _tensors(arrays, "image_ids", "owners")
+
+    def total(images, texts):
+        to_text = loss(images, ids, texts, owners)
+        return (to_text + loss(texts, owners, images, ids)) / ways
+
+    return _learning(arrays, total)
+
+
+def child_sum(arrays):
+    """The child-sum tree LSTM by DGL's messages over a graph.
+
+    DGL has no such layer. This is the cell of Tai et al. 2015 as its functions
+    for messages invite one to write it: a level of all trees at a time. Its
+    value is the sum of squares of all states.
+    """
+    import dgl
+
+    edges = _tensors(arrays, "children", "parents")
+    num_nodes = int(arrays["num_nodes"])
+    names = "words", "kernel", "gates", "forget"
+    leaves = [one.requires_grad_() for one in _tensors(arrays, *names)]
+    words, kernel, gates, forget = leaves
+    units = len(gates)
+    graph = dgl.graph(tuple(edges), num_nodes=num_nodes)
+    forget_bias = torch.ones(units, requires_grad=True)
+    bias = torch.zeros(3 * units, requires_grad=True)
+
+    def send(edges):
+        return {"state": edges.src["state"], "cell": edges.src["cell"]}
+
+    def gather(nodes):
+        states, cells = nodes.mailbox["state"], nodes.mailbox["cell"]
+        kept = torch.sigmoid(states @ forget + forget_bias) * cells
+        return {"gates": states.sum(1) @ gates, "cell": kept.sum(1)}
+
+    def update(nodes):
+        let, out, new = (nodes.data["gates"] + bias).chunk(3, 1)
+        cell = torch.sigmoid(let) * torch.tanh(new) + nodes.data["cell"]
+        return {"cell": cell, "state": torch.sigmoid(out) * torch.tanh(cell)}
+
+    def total():
+        rest = torch.zeros(num_nodes - len(words), 3 * units)
+        with graph.local_scope():
+            graph.ndata["gates"] = torch.cat([words @ kernel, rest])
+            graph.ndata["state"] = torch.zeros(num_nodes, units)
+            graph.ndata["cell"] = torch.zeros(num_nodes, units)
+            dgl.prop_nodes_topo(graph, send, gather, apply_node_func=update)
+            return graph.ndata["state"].square().sum()
+
+    return _step([*leaves, forget_bias, bias], total)
+
+
+def _learning(arrays, loss):
     """Returns a step: the loss and the gradients of all embeddings."""
-    rows = [one.requires_grad_() for one in tensors(arrays, "images", "texts")]
+    rows = [one.requires_grad_() for one in _tensors(arrays, "images", "texts")]
+    return _step(rows, lambda: loss(*rows))
+
+
+def _step(leaves, function):
+    """Returns a step: what a function returns, and gradients of leaves."""
 
     def step():
-        for one in rows:
+        for one in leaves:
             one.grad = None
-        total = loss(*rows)
+        total = function()
         total.backward()
         return total.item()
 
     return step
 
 
-def tensors(arrays, *names):
+def _tensors(arrays, *names):
     """Returns arrays as tensors that share their memory."""
     return [torch.from_numpy(arrays[name]) for name in names]

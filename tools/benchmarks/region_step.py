@@ -14,100 +14,101 @@ each phrase with each of its negatives.
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import loss, timing
+from benchmarks import products, timing
+from benchmarks.train_step import step_units
 from tbnets.data.localization import mining
 from tbnets.data.localization.mining import CandidateMining
 from tbnets.layers.branch import Branch
-from tbnets.losses import presets, triplet
+from tbnets.losses.presets import PRESETS
+from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.training.optimizers import FusedAdam
 
 PHRASES, REGIONS = 100, 200
-REGION_DIM, PHRASE_DIM = 1405, 200
+WIDTHS = REGION_DIM, PHRASE_DIM = 1405, 200
 NEGATIVE_SHARE = 0.7
 """Of the regions of a photo, for a phrase of it."""
 
 
-def run(num_images, hidden_dim, embedding_dim, repeats):
-    """Prints the table.
+def run(options):
+    """Prints two tables for each number of photos."""
+    units, repeats = step_units(options), options.repeats or 15
+    for num_images in options.num_images or (8, 100):
+        batch = _batch(num_images)
+        _run_triplets(batch, units, num_images, repeats)
+        _run_softmax(batch, units, num_images, repeats)
 
-    Args:
-        num_images: photos in a batch.
-        hidden_dim: hidden units of each branch.
-        embedding_dim: size of the embeddings.
-        repeats: times each row is run; the median is printed.
-    """
-    batch, units = _batch(num_images), (hidden_dim, embedding_dim)
-    network = EmbeddingNetwork(
-        Branch(units, "none", seed=1), Branch(units, "none", seed=2)
-    )
-    network.build(
-        {"images": (None, REGION_DIM), "captions": (None, PHRASE_DIM)}
-    )
-    network.compile(
-        FusedAdam(1e-6),
-        triplet.TripletLoss(
-            **presets.PRESETS["wang2018_phrases"], gradient="sparse"
-        ),
-        mining=CandidateMining(),
-    )
+
+def _run_triplets(batch, units, num_images, repeats):
+    """Prints the table of the embedding network."""
+    network = _network(EmbeddingNetwork, units)
+    loss = TripletLoss(**PRESETS["wang2018_phrases"], gradient="sparse")
+    network.compile(FusedAdam(1e-6), loss, mining=CandidateMining())
     picked = _num_picked(network, batch)
-    everything, some = batch["candidates"], batch["candidates"][:picked]
-    learned = tf.concat([batch["images"], some], axis=0)
-    whole = tf.concat([batch["images"], everything], axis=0)
-    products = tf.function(_matmuls(units))
-    floor = "matmuls alone"
-    rows = {
-        floor: loss.waiting(products, (everything, learned, batch["captions"])),
-        "matmuls, all regions learned from": loss.waiting(
-            products, (everything[:0], whole, batch["captions"])
+    regions = batch["candidates"]
+    learned = tf.concat([batch["images"], regions[:picked]], axis=0)
+    step, phrases = _step_products(units), batch["captions"]
+    runs = {
+        "matmuls alone": products.graph(step, regions, learned, phrases),
+        "matmuls, all regions learned from": products.graph(
+            step, regions[:0], _all_regions(batch), phrases
         ),
-        "train step": loss.waiting(tf.function(network.train_step), (batch,)),
+        "train step": products.graph(network.train_step, batch),
     }
     timing.print_table(
-        f"{PHRASES} phrases, {num_images} photos, {len(everything)} regions "
-        f"of which {picked} picked, {REGION_DIM}/{PHRASE_DIM} -> {hidden_dim} "
-        f"-> {embedding_dim}, Adam",
-        timing.interleaved(rows, repeats),
-        floor,
+        f"{PHRASES} phrases, {num_images} photos, {len(regions)} regions of "
+        f"which {picked} picked, {_sizes(units)}",
+        runs,
+        repeats,
     )
-    _run_softmax(batch, units, num_images, repeats)
 
 
 def _run_softmax(batch, units, num_images, repeats):
     """Prints the table of the similarity network."""
-    network = SimilarityNetwork(
-        Branch(units, "none", seed=1), Branch(units, "none", seed=2)
+    network = _network(SimilarityNetwork, units)
+    network.compile(
+        FusedAdam(1e-6), pair_loss="softmax", mining=CandidateMining()
     )
+    count = PHRASES + int(np.sum(batch["is_negative"]))
+    pairs = tf.random.stateless_normal([count, units[-1]], (3, 0))
+    sizes = units[-1], *network.head.units, 1
+    branches, head = _step_products(units), products.weights(sizes, 4)
+
+    def step(regions, phrases, pairs):
+        of_head = products.forward(pairs, head)
+        return (
+            branches(regions[:0], regions, phrases),
+            products.backward(of_head, head, to_rows=True),
+        )
+
+    inputs = _all_regions(batch), batch["captions"], pairs
+    timing.print_table(
+        f"{PHRASES} phrases, {num_images} photos, {count} pairs judged by "
+        f"{'-'.join(map(str, sizes))}, {_sizes(units)}",
+        {
+            "matmuls alone, softmax": products.graph(step, *inputs),
+            "softmax step": products.graph(network.train_step, batch),
+        },
+        repeats,
+    )
+
+
+def _network(kind, units):
+    branches = [Branch(units, "none", seed=seed) for seed in (1, 2)]
+    network = kind(*branches)
     network.build(
         {"images": (None, REGION_DIM), "captions": (None, PHRASE_DIM)}
     )
-    mining = CandidateMining()
-    network.compile(FusedAdam(1e-6), pair_loss="softmax", mining=mining)
-    regions = tf.concat([batch["images"], batch["candidates"]], axis=0)
-    count = PHRASES + int(np.sum(batch["is_negative"]))
-    pairs = tf.random.stateless_normal([count, units[-1]], (3, 0))
-    branches = _matmuls(units)
-    head = _head_matmuls((units[-1], *network.head.units, 1))
+    return network
 
-    @tf.function
-    def products(regions, phrases, pairs):
-        return branches(regions[:0], regions, phrases) + head(pairs)
 
-    floor = "matmuls alone, softmax"
-    rows = {
-        floor: loss.waiting(products, (regions, batch["captions"], pairs)),
-        "softmax step": loss.waiting(tf.function(network.train_step), (batch,)),
-    }
-    head_units = "-".join(map(str, network.head.units))
-    timing.print_table(
-        f"{PHRASES} phrases, {num_images} photos, {count} pairs judged by "
-        f"{units[-1]}-{head_units}-1, {REGION_DIM}/{PHRASE_DIM} -> {units[0]} "
-        f"-> {units[1]}, Adam",
-        timing.interleaved(rows, repeats),
-        floor,
-    )
+def _sizes(units):
+    return f"{REGION_DIM}/{PHRASE_DIM} -> {units[0]} -> {units[1]}, Adam"
+
+
+def _all_regions(batch):
+    return tf.concat([batch["images"], batch["candidates"]], axis=0)
 
 
 def _batch(num_images):
@@ -143,58 +144,25 @@ def _num_picked(network, batch):
         return found
 
     mining.embed_picked = counted
-    try:
-        network.batch_loss(batch)
-    finally:
-        mining.embed_picked = embed
+    network.batch_loss(batch)
+    mining.embed_picked = embed
     return seen[0]
 
 
-def _matmuls(units):
-    """Returns the products of a step; values stand in for gradients."""
-    weights = {
-        dim: (
-            tf.random.stateless_normal([dim, units[0]], (1, dim)),
-            tf.random.stateless_normal(units, (2, dim)),
+def _step_products(units):
+    """Returns a function: the products of regions and phrases in a step."""
+    kernels, of_phrases = (
+        products.weights([width, *units], seed)
+        for seed, width in enumerate(WIDTHS)
+    )
+
+    def step(mined, learned, phrases):
+        values = products.forward(learned, kernels)
+        texts = products.forward(phrases, of_phrases)
+        return (
+            products.forward(mined, kernels)[-1],
+            products.backward(values, kernels),
+            products.backward(texts, of_phrases),
         )
-        for dim in (REGION_DIM, PHRASE_DIM)
-    }
 
-    def forward(rows):
-        first, second = weights[rows.shape[1]]
-        hidden = tf.matmul(rows, first)
-        return hidden, tf.matmul(hidden, second)
-
-    def backward(rows):
-        hidden, output = forward(rows)
-        _, second = weights[rows.shape[1]]
-        return [
-            tf.matmul(hidden, output, transpose_a=True),
-            tf.matmul(output, second, transpose_b=True),
-            tf.matmul(rows, hidden, transpose_a=True),
-        ]
-
-    def products(mined, learned, phrases):
-        found = [forward(mined)[1], *forward(phrases)]
-        return found + backward(learned) + backward(phrases)
-
-    return products
-
-
-def _head_matmuls(dims):
-    """Returns the products of a head, forward and backward, likewise."""
-    weights = [
-        tf.random.stateless_normal(pair, (4, place))
-        for place, pair in enumerate(zip(dims, dims[1:]))
-    ]
-
-    def products(rows):
-        found = []
-        for weight in weights:
-            outputs = tf.matmul(rows, weight)
-            found.append(tf.matmul(rows, outputs, transpose_a=True))
-            found.append(tf.matmul(outputs, weight, transpose_b=True))
-            rows = outputs
-        return found
-
-    return products
+    return step

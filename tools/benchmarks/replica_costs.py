@@ -19,8 +19,8 @@ import sys
 from typing import NamedTuple
 
 import numpy as np
-from measuring.replica_parts import Job
 
+from benchmarks.replicas import Job, job_of
 from tbnets.checks import per_cent
 from tbnets.cli import local_workers
 from tbnets.errors import InputError
@@ -53,7 +53,7 @@ GPU = Machine(fixed=5.0, rate=1e11, latency=0.1, bandwidth=2e7)
 reach in TF32, 0.1 ms a message and 20 GB/s, half of a network of 400 Gbit/s
 for what goes around a ring twice; 5 ms for what a step does besides."""
 NUM_GPUS = 1, 8, 64
-PAPER = Job(images=500, captions=2, hidden=2048, dim=512, repeats=0)
+PAPER = Job(images=500, hidden=2048, dim=512, repeats=0)
 
 
 class Cost(NamedTuple):
@@ -88,7 +88,7 @@ def cost(job, workers, reduces=0, gathers=0):
         gathers: likewise.
     """
     first, second = job.hidden * job.hidden, job.hidden * job.dim
-    captions = job.images * job.captions
+    captions = 2 * job.images
     rows = job.images + captions
     # Forward, to the weights, and, behind the first layer, to the inputs.
     layers = 2 * rows * (2 * first + 3 * second) / workers
@@ -113,7 +113,7 @@ def predicted(cost, machine):
 
 def measure(job, workers, *parts):
     """Times parts in so many processes; returns name -> milliseconds."""
-    line = [sys.executable, "-m", "measuring.replica_parts"]
+    line = [sys.executable, "-m", "benchmarks.replicas"]
     line.append(json.dumps(job._replace(parts=parts)))
     own = local_workers.environments(workers) if workers > 1 else [{}]
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -156,58 +156,55 @@ def fitted(job, found, sizes):
     return fixed, 1 / per_flop
 
 
-def run(job, counts):
-    """Prints what workers take for a step, and what is predicted of it.
-
-    Args:
-        job: `Job`.
-        counts: of workers, for a row each.
-    """
+def run(options):
+    """Prints what workers take for a step, and what is predicted of it."""
+    job, cores = job_of(options), usable_cores()
     sizes = [max(1, job.images // part) for part in (1, 2, 4)]
-    cores = usable_cores()
     one = measure(job, 1, ("alone", job.images))[f"alone {job.images}"]
     probe = measure(job, 2, *(("alone", images) for images in sizes))
     fixed, rate = fitted(job, probe, sizes)
     print(
-        f"{job.images} images, {job.images * job.captions} captions, "
-        f"{job.hidden} -> {job.hidden} -> {job.dim}, {cores} cores; a worker: "
-        f"{fixed:.0f} ms and {rate / 1e6:.0f} GFLOP/s"
+        f"{job.images} images, {2 * job.images} captions, {job.hidden} -> "
+        f"{job.hidden} -> {job.dim}, {cores} cores; a worker: {fixed:.0f} ms "
+        f"and {rate / 1e6:.0f} GFLOP/s"
     )
     columns = "step", "predicted", "wrong by", "gather", "sums", "whole loss"
-    print("  workers" + "".join(f"  {name:>10}" for name in columns))
-    print(f"  {1:7}  {one:7.0f} ms")
-    for count in counts:
-        parts = ("step", "gathers", "whole_step"), ("sums", "message")
+    _print_row("workers", *columns)
+    _print_row(1, f"{one:.0f} ms")
+    for count in options.workers:
         found = measure(
             job,
             count,
-            *((name, 0) for name in parts[0]),
-            *(("sums", 2), ("message", 1), ("message", NUMBERS)),
+            *(("step", 0), ("gathers", 0), ("whole_step", 0), ("sums", 2)),
+            *(("message", 1), ("message", NUMBERS)),
         )
         latency, long = found["message 1"], found[f"message {NUMBERS}"]
         bandwidth = 4 * NUMBERS / max(long - latency, 1e-3)
-        crowd = count / cores
-        machine = Machine(fixed, rate, latency, bandwidth, crowd)
+        machine = Machine(fixed, rate, latency, bandwidth, count / cores)
         kinds = found["reduces"], found["gathers"]
-        own = cost(job, count, *kinds)
-        total, step = sum(predicted(own, machine)), found["step 0"]
-        shares = (found[name] / step for name in ("gathers 0", "sums 2"))
-        told = [
+        total = sum(predicted(cost(job, count, *kinds), machine))
+        step = found["step 0"]
+        _print_row(
+            count,
             f"{step:.0f} ms",
             f"{total:.0f} ms",
             f"{per_cent(total / step - 1, 0)} %",
-        ]
-        told += [f"{per_cent(share, 0)} %" for share in shares]
-        told.append(f"{found['whole_step 0']:.0f} ms")
-        print(f"  {count:7}" + "".join(f"  {word:>10}" for word in told))
+            f"{per_cent(found['gathers 0'] / step, 0)} %",
+            f"{per_cent(found['sums 2'] / step, 0)} %",
+            f"{found['whole_step 0']:.0f} ms",
+        )
     print_paper(*kinds)
+
+
+def _print_row(first, *cells):
+    print(f"  {first:>7}" + "".join(f"  {cell:>10}" for cell in cells))
 
 
 def print_paper(reduces, gathers):
     """Prints what is predicted of GPUs, of one batch and of one each."""
     print("On paper, 2048 -> 2048 -> 512, two captions an image:")
     columns = "images", "step", "messages", "images/s", "matrix", "whole loss"
-    print("     GPUs" + "".join(f"  {name:>10}" for name in columns))
+    _print_row("GPUs", *columns)
     sizes = [(gpus, PAPER.images) for gpus in NUM_GPUS]
     sizes += [(gpus, PAPER.images * gpus) for gpus in NUM_GPUS[1:]]
     for gpus, images in sizes:
@@ -216,11 +213,12 @@ def print_paper(reduces, gathers):
         computing, messages = predicted(own, GPU)
         step = computing + messages
         whole = own._replace(loss=own.loss * gpus)
-        told = [
-            f"{images}",
+        _print_row(
+            gpus,
+            images,
             f"{step:.1f} ms",
             f"{per_cent(messages / step, 0)} %",
-        ]
-        told += [f"{1e3 * images / step:.0f}", f"{own.compared / 1e6:.1f} MB"]
-        told.append(f"{sum(predicted(whole, GPU)):.1f} ms")
-        print(f"  {gpus:7}" + "".join(f"  {word:>10}" for word in told))
+            f"{1e3 * images / step:.0f}",
+            f"{own.compared / 1e6:.1f} MB",
+            f"{sum(predicted(whole, GPU)):.1f} ms",
+        )

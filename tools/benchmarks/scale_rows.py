@@ -1,6 +1,7 @@
-"""What `scale` times: a step of a size, and that of its floor.
+"""Rows of `scale`, and those of `peers` that rank: steps by size.
 
-A step is made of `size`, `place`, a folder, and what its part gives besides.
+What `scale` gives is `size`, `place`, a folder, and what its part needs
+besides. TensorFlow is imported by the rows that need it.
 """
 
 import csv
@@ -10,51 +11,55 @@ import time
 
 import numpy as np
 
-from benchmarks import peers_arrays, peers_ranking
+from benchmarks import arrays
 
 QUERIES = 100
 TOP = 10
 AT_ONCE = 2**15
-NAMES = "images", "texts", "image_ids", "owners"
 WORDS = (
     *("a dog runs over grass", "two men ride bicycles", "the girl climbs"),
     *("people wait for a train", "someone jumps into a pool"),
 )
 
 
-def loss_floor(given):
-    """The products of the loss's three terms, forward and backward."""
-    import tensorflow as tf
-
-    from benchmarks import loss as loss_benchmark
-
-    floor = tf.function(loss_benchmark.floor)
-    return loss_benchmark.waiting(floor, _batch(given))
-
-
-def loss(given):
-    """`TripletLoss` and the gradients of all embeddings."""
-    import tensorflow as tf
-
-    from benchmarks import loss as loss_benchmark
-    from tbnets.losses.triplet import TripletLoss
-
-    learn = tf.function(
-        loss_benchmark.loss_step(TripletLoss(gradient="sparse"))
-    )
-    return loss_benchmark.waiting(learn, _batch(given))
-
-
-def _batch(given):
-    import tensorflow as tf
-
-    made = peers_arrays.embeddings(int(given["size"]), 2, int(given["dim"]))
-    return [tf.constant(made[name]) for name in NAMES]
-
-
 def product(given):
+    """The floor: NumPy's product of both matrices."""
+    images, texts = given["images"], given["texts"]
+    scores = np.empty((len(images), len(texts)), np.float32)
+    return lambda: np.matmul(images, texts.T, scores)
+
+
+def exact_ranks(given):
+    """Exact ranks of both directions, by tbnets."""
+    from tbnets.evaluation.retrieval import evaluate_retrieval
+
+    rows = [given[name] for name in ("images", "texts", "owners")]
+    return lambda: evaluate_retrieval(*rows, text_to_text=False)["recall_sum"]
+
+
+def flat_index(given):
+    """The ten best of both directions, by IndexFlatIP of faiss."""
+    import faiss
+
+    def best(queries, rows):
+        index = faiss.IndexFlatIP(rows.shape[1])
+        index.add(rows)
+        return index.search(queries, 10)[1]
+
+    images, texts, owners = (given[x] for x in ("images", "texts", "owners"))
+    return lambda: arrays.recall_sum(
+        owners, best(images, texts), best(texts, images)
+    )
+
+
+def _embeddings(given, captions_per_image):
+    sizes = int(given["size"]), captions_per_image, int(given["dim"])
+    return arrays.embeddings(*sizes)
+
+
+def tiled_product(given):
     """NumPy's product, a thousand images at a time: all would not fit."""
-    made = _ranked(given)
+    made = _embeddings(given, 5)
     images, texts = made["images"], made["texts"]
     scores = np.empty((min(1000, len(images)), len(texts)), np.float32)
 
@@ -68,60 +73,51 @@ def product(given):
 
 def evaluation(given):
     """Exact ranks in both directions."""
-    return peers_ranking.exact_ranks(_ranked(given))
+    return exact_ranks(_embeddings(given, 5))
 
 
-def _ranked(given):
-    return peers_arrays.embeddings(int(given["size"]), 5, int(given["dim"]))
+def loss_floor(given):
+    """The products of the loss's three terms, forward and backward."""
+    from benchmarks.products import dense_loss, graph
+
+    return graph(dense_loss, *_embeddings(given, 2).values())
+
+
+def loss(given):
+    """`TripletLoss` and the gradients of all embeddings."""
+    from benchmarks.products import graph, learning
+    from tbnets.losses.triplet import TripletLoss
+
+    step = learning(TripletLoss(gradient="sparse"))
+    return graph(step, *_embeddings(given, 2).values())
 
 
 def forward(given):
     """The forward passes over decoded photos."""
-    from tbnets.features import extraction as extracting
+    from benchmarks import extraction
 
-    photos, features = _photos(given)
-    batches = extracting.decoded_batches([photos], features.decode)
-    decoded = [batch for _, _, batch in batches]
-
-    def step():
-        for batch in decoded:
-            features.compiled_forward(batch).numpy()
-
-    return step
+    return extraction.forward(*_photos(given))
 
 
-def extraction(given):
+def extract(given):
     """Photos from their files to a store of features."""
-    from tbnets.data.store.writer import FeatureWriter
-    from tbnets.features import extraction as extracting
+    from benchmarks import extraction
 
-    photos, features = _photos(given)
-    numbers = itertools.count()
-
-    def step():
-        folder = pathlib.Path(str(given["place"]), f"store{next(numbers)}")
-        writer = FeatureWriter(folder, {"for": "timing"}, features.dim)
-        extracting.extract_photos(photos, features, writer)
-        writer.finish()
-
-    return step
+    return extraction.extract(*_photos(given))
 
 
 def _photos(given):
-    from tbnets.data.photos import list_photos
-    from tbnets.features import cnn, photo_features
+    from benchmarks.extraction import photos_and_features
 
-    paths = list_photos(str(given["folder"]))
-    many = itertools.islice(itertools.cycle(paths), int(given["size"]))
-    photos = [(f"{row}.jpg", path) for row, path in enumerate(many)]
-    network = cnn.build_cnn(str(given["cnn"]), image_size=None)
-    return photos, photo_features.PhotoFeatures(network, ["last"])
+    folder, cnn = str(given["images"]), str(given["cnn"])
+    return photos_and_features(folder, int(given["size"]), cnn)
 
 
 def scored(given):
     """The products of all queries with one tile of rows, as often as needed."""
     size, dim = int(given["size"]), int(given["dim"])
-    queries, rows = _queries(dim), _block(dim)[:size]
+    queries = arrays.unit_rows(QUERIES, dim, seed=1)
+    rows = arrays.unit_rows(AT_ONCE, dim)[:size]
     tiles = [min(AT_ONCE, size - at) for at in range(0, size, AT_ONCE)]
 
     def step():
@@ -137,7 +133,8 @@ def search(given):
     from tbnets.serving.search_index import open_index
 
     size, dim = int(given["size"]), int(given["dim"])
-    queries, block = _queries(dim), _block(dim)
+    queries = arrays.unit_rows(QUERIES, dim, seed=1)
+    block = arrays.unit_rows(AT_ONCE, dim)
     folder = pathlib.Path(str(given["place"]), "index")
     start, drawing = time.perf_counter(), 0.0
     with IndexWriter(folder, {"for": "timing"}, dim) as writer:
@@ -154,14 +151,6 @@ def search(given):
         return built
 
     return step
-
-
-def _queries(dim):
-    return peers_arrays.embeddings(QUERIES, 1, dim)["texts"]
-
-
-def _block(dim):
-    return peers_arrays.embeddings(AT_ONCE, 0, dim)["images"]
 
 
 def csv_rows(given):

@@ -4,9 +4,7 @@ import itertools
 import pathlib
 import tempfile
 
-import numpy as np
-
-from benchmarks import timing
+from benchmarks import arrays, timing
 from tbnets.data import images
 from tbnets.data.photos import list_photos, sort_files
 from tbnets.features import cnn, photo_features
@@ -17,21 +15,21 @@ MODEL = "flickr8k_photos"
 QUERIES = ["a dog in the snow"]
 
 
-def run(folder, num_photos, num_known, repeats):
+def run(options):
     """Prints a table of embedding photos, and one of answering once they are.
 
-    Args:
-        folder: folder of photos, which are taken again where it has too few.
-        num_photos: photos that are embedded in a timed run.
-        num_known: photos of a folder whose embeddings are kept, random ones.
-        repeats: timed runs of each row.
+    Photos are taken again where --images has too few. Of those that are known
+    random embeddings are kept.
     """
-    model = zoo.open_model(MODEL)
+    model, repeats = zoo.open_model(MODEL), options.repeats or 3
     with tempfile.TemporaryDirectory() as place:
-        some = _links(folder, pathlib.Path(place, "new"), num_photos)
-        _time_embedding(model, some, num_photos, repeats)
-        some = _links(folder, pathlib.Path(place, "known"), num_known)
-        _time_answers(model, some, num_known, repeats)
+        for name, count, time_it in (
+            ("new", options.num_photos, _time_embedding),
+            ("known", options.first_size(20_000), _time_answers),
+        ):
+            folder = pathlib.Path(place, name)
+            _links(options.images, folder, count)
+            time_it(model, folder, count, repeats)
 
 
 def _links(folder, place, count):
@@ -40,7 +38,6 @@ def _links(folder, place, count):
     place.mkdir()
     for number, path in enumerate(itertools.islice(paths, count)):
         (place / f"{number}{path.suffix}").symlink_to(path)
-    return place
 
 
 def _time_embedding(model, folder, count, repeats):
@@ -63,16 +60,13 @@ def _time_embedding(model, folder, count, repeats):
             photo_index.embed_folder(model, folder, place)
 
     runs = {"forward passes alone": floor, "photos embedded and kept": embed}
-    found = timing.interleaved(runs, repeats)
-    speed = 1e3 * count / found["photos embedded and kept"]
-    title = f"{count} photos that are new, {MODEL}, {speed:.1f} photos/s"
-    timing.print_table(title, found, "forward passes alone")
+    title = f"{count} photos that are new, {MODEL}"
+    timing.print_table(title, runs, repeats, dict.fromkeys(runs, count))
 
 
 def _time_answers(model, folder, count, repeats):
     """Prints the table of a folder that was searched before."""
-    rows = np.random.default_rng(0).normal(size=(count, model.embedding_dim))
-    rows = np.float32(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    rows = arrays.unit_rows(count, model.embedding_dim)
     place = folder.with_name("kept")
     kept = photo_index.Index(place, model, folder)
     paths, _ = sort_files(folder)
@@ -86,18 +80,17 @@ def _time_answers(model, folder, count, repeats):
     def rank():
         return search.rank(model, QUERIES, (), rows, 5)
 
-    def draw():
-        montage.draw_montage(QUERIES, list(paths), *rank(), folder)
-
-    whole = "all of them found again"
     runs = {
+        "all of them found again": lambda: photo_index.embed_folder(
+            model, folder, place
+        ),
         "files and their stamps": look,
         "what is kept of them read": lambda: photo_index.Index(
             place, model, folder
         ),
-        whole: lambda: photo_index.embed_folder(model, folder, place),
         "sentence embedded and ranked": rank,
-        "the same, and drawn": draw,
+        "the same, and drawn": lambda: montage.draw_montage(
+            QUERIES, list(paths), *rank(), folder
+        ),
     }
-    found = timing.interleaved(runs, repeats)
-    timing.print_table(f"{count} photos that are known", found, whole)
+    timing.print_table(f"{count} photos that are known", runs, repeats)

@@ -6,13 +6,14 @@ import http.client
 import itertools
 import json
 import multiprocessing
-import pathlib
 import time
 from concurrent import futures
 
+import grpc
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import timing
 from tbnets.extras.server.models import Batching, Models
 from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import protocol, zoo
@@ -26,31 +27,33 @@ STEPS = 5
 _HOST = "127.0.0.1"
 
 
-def run(requests):
+def run(options):
     """Prints requests a second and latencies, then memory over many requests.
 
-    Args:
-        requests: of each row; then 40 times as many, of one caption each.
+    A row has --repeats requests; after the rows there are 40 times as many, of
+    one caption each.
     """
+    requests = options.repeats or 500
     model = zoo.open_model(zoo.folder() / MODEL)
     forward = model.signatures["embed_text"]
     print(f"{MODEL}, embed_text: what, rows, clients, requests/s, p50, p99 ms")
     with server() as (pid, port, rest_port):
-        grpc, rest = _grpc(port), functools.partial(_rest, rest_port)
+        by_grpc, by_rest = _grpc(port), functools.partial(_rest, rest_port)
         for size, clients in itertools.product(SIZES, CLIENTS):
             rows = [CAPTION] * size
             ready = tf.constant(rows)
             asks = {
                 "bare": functools.partial(forward, captions=ready),
-                "gRPC": functools.partial(grpc, rows),
-                "REST": functools.partial(rest, rows),
+                "gRPC": functools.partial(by_grpc, rows),
+                "REST": functools.partial(by_rest, rows),
             }
             _print_rows(size, clients, asks, requests)
         for step in range(STEPS):
-            call = functools.partial(grpc, [CAPTION])
+            call = functools.partial(by_grpc, [CAPTION])
             _latencies(call, 40 * requests // STEPS, CLIENTS[-1])
             done = 40 * requests * (step + 1) // STEPS
-            print(f"{done} more requests: {_memory(pid)} MB")
+            memory = timing.mebibytes("VmRSS", pid)
+            print(f"{done} more requests: {memory:.0f} MiB")
 
 
 @contextlib.contextmanager
@@ -79,8 +82,6 @@ def _serve(connection):
 def _grpc(port):
     """Returns what asks by gRPC."""
     stubs = protocol.api("prediction_service_pb2_grpc")
-    import grpc
-
     stub = stubs.PredictionServiceStub(grpc.insecure_channel(f"{_HOST}:{port}"))
 
     def ask(rows):
@@ -132,10 +133,3 @@ def _latencies(call, requests, clients):
 
     with futures.ThreadPoolExecutor(clients) as pool:
         return list(pool.map(one, range(requests)))
-
-
-def _memory(pid):
-    """Returns the MB that a process has in memory."""
-    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    [kilobytes] = [one.split()[1] for one in lines if one.startswith("VmRSS")]
-    return int(kilobytes) // 1000

@@ -1,42 +1,64 @@
-"""Times alternatives against each other on a machine that is not quiet."""
+"""Functions that run in turns, the table of their times, and memory."""
 
+import multiprocessing
+import pathlib
 import time
 
 import numpy as np
 
 
-def interleaved(runs, repeats):
+def in_turns(runs, repeats, warm_up=1, before=lambda: None):
     """Times functions in turn, so that they share the machine's moods.
 
     Args:
-        runs: Dict of functions by name; each must wait for its own result.
-        repeats: Times each function is run, after one run to warm up.
+        runs: dict of functions by name; each must wait for its own result.
+        repeats: timed runs of each function.
+        warm_up: runs of each before these.
+        before: called before each run, outside of its time.
 
     Returns:
-        Dict of median milliseconds by name.
+        dict of lists of seconds by name.
     """
-    for run in runs.values():
-        run()
     seconds = {name: [] for name in runs}
-    for _ in range(repeats):
+    for _ in range(warm_up + repeats):
         for name, run in runs.items():
+            before()
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
-    return {name: 1e3 * np.median(each) for name, each in seconds.items()}
+    return {name: each[warm_up:] for name, each in seconds.items()}
 
 
-def print_table(title, milliseconds, floor):
-    """Prints times and their ratios to one of them.
+def print_table(title, runs, repeats, rows=None):
+    """Times functions in turn; prints medians, and their ratio to the first.
 
     Args:
-        title: Line above the table.
-        milliseconds: Dict of times by name.
-        floor: Name of the time that counts as 1.
+        title: line above the table.
+        runs: as of `in_turns`; the first is the floor.
+        repeats: timed runs of each function.
+        rows: dict by name of the rows of a run, which are told by the second.
     """
-    width = max(len(name) for name in milliseconds)
+    times = in_turns(runs, repeats)
+    medians = {name: np.median(seconds) for name, seconds in times.items()}
+    width = max(map(len, runs))
     print(title)
-    print(f"  {'what'.ljust(width)}  {'ms':>9}  {'ratio':>6}")
-    for name, value in milliseconds.items():
-        ratio = value / milliseconds[floor]
-        print(f"  {name.ljust(width)}  {value:9.1f}  {ratio:6.2f}")
+    last = "   rows/s" if rows else ""
+    print(f"  {'what'.ljust(width)}  {'ms':>9}  {'ratio':>6}{last}")
+    floor = next(iter(medians.values()))
+    for name, seconds in medians.items():
+        last = f"  {rows[name] / seconds:7.1f}" if rows else ""
+        numbers = f"{1e3 * seconds:9.1f}  {seconds / floor:6.2f}{last}"
+        print(f"  {name.ljust(width)}  {numbers}")
+
+
+def in_another_process(function, *given):
+    """Returns what a function returns in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, given)
+
+
+def mebibytes(name, process="self"):
+    """Returns a line of a process's status, such as `VmRSS` (Linux)."""
+    status = pathlib.Path(f"/proc/{process}/status").read_text()
+    line = next(row for row in status.splitlines() if row.startswith(name))
+    return int(line.split()[1]) / 1024

@@ -8,94 +8,75 @@ batch normalisation, dropout, the loss, its miner and the Adam update, of
 """
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from benchmarks import loss, timing
+from benchmarks import arrays, products, timing
 from tbnets.layers.branch import Branch
-from tbnets.losses import triplet
+from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.training.optimizers import FusedAdam
 
-IMAGE_DIM, TEXT_DIM = 4096, 6000
 
-
-def run(num_images, captions_per_image, hidden_dim, embedding_dim, repeats):
-    """Prints the table.
-
-    Args:
-        num_images: Images in a batch.
-        captions_per_image: Captions of each image.
-        hidden_dim: Hidden units of each branch.
-        embedding_dim: Size of the embeddings.
-        repeats: Times each row is run; the median is printed.
-    """
-    owners = np.repeat(np.arange(num_images), captions_per_image)
-    images = tf.random.stateless_normal([num_images, IMAGE_DIM], (0, 0))
-    texts = tf.random.stateless_normal([len(owners), TEXT_DIM], (0, 1))
-    batch = {
-        "images": images,
-        "captions": texts,
-        "image_ids": tf.range(num_images),
-        "caption_image_ids": tf.constant(owners),
-    }
-    rows = {
-        "matmuls alone, float32": loss.waiting(
-            tf.function(matmuls(hidden_dim, embedding_dim)), (images, texts)
-        )
-    }
+def run(options):
+    """Prints the table."""
+    count, units = options.first_size(500), step_units(options)
+    widths = arrays.IMAGE_DIM, arrays.TEXT_DIM
+    batch = make_batch(arrays.features(count, 2, *widths))
+    floor = "matmuls alone, float32"
+    runs = {floor: step_products(batch, units)}
+    before = keras.mixed_precision.global_policy()
     for policy in ("float32", "mixed_bfloat16"):
-        network = _network(hidden_dim, embedding_dim, policy)
-        step = tf.function(network.train_step)
-        rows[f"train step, {policy}"] = loss.waiting(step, (batch,))
+        keras.mixed_precision.set_global_policy(policy)
+        network = make_network(widths, units)
+        runs[f"train step, {policy}"] = products.graph(
+            network.train_step, batch
+        )
+    keras.mixed_precision.set_global_policy(before)
     timing.print_table(
-        f"{num_images} images, {len(owners)} captions, "
-        f"{IMAGE_DIM}/{TEXT_DIM} -> {hidden_dim} -> {embedding_dim}, Adam",
-        timing.interleaved(rows, repeats),
-        "matmuls alone, float32",
+        f"{count} images, {2 * count} captions, {widths[0]}/{widths[1]} -> "
+        f"{units[0]} -> {units[1]}, Adam",
+        runs,
+        options.repeats or 15,
     )
 
 
-def _network(hidden_dim, embedding_dim, policy):
-    """Builds a network whose layers compute under a Keras dtype policy."""
-    before = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy(policy)
-    try:
-        network = EmbeddingNetwork(
-            Branch((hidden_dim, embedding_dim)),
-            Branch((hidden_dim, embedding_dim)),
-        )
-        network.build(
-            {"images": (None, IMAGE_DIM), "captions": (None, TEXT_DIM)}
-        )
-    finally:
-        keras.mixed_precision.set_global_policy(before)
-    network.compile(FusedAdam(1e-4), triplet.TripletLoss(gradient="sparse"))
+def step_units(options):
+    """Returns the sizes of the layers of a branch."""
+    return options.hidden_dim, options.embedding_dim
+
+
+def make_batch(features):
+    """Returns a batch of what `arrays.features` made."""
+    keys = "images", "captions", "image_ids", "caption_image_ids"
+    return {key: tf.constant(features[n]) for key, n in zip(keys, arrays.NAMES)}
+
+
+def make_network(widths, units):
+    """Returns a compiled network.
+
+    Args:
+        widths: sizes of features of images, of captions.
+        units: sizes of the layers of a branch.
+    """
+    branches = [Branch(units, seed=seed) for seed in (100, 200)]
+    network = EmbeddingNetwork(*branches)
+    network.build({"images": (None, widths[0]), "captions": (None, widths[1])})
+    network.compile(FusedAdam(1e-4), TripletLoss(gradient="sparse"))
+    network.optimizer.build(network.trainable_variables)
     return network
 
 
-def matmuls(hidden_dim, embedding_dim):
-    """Returns the products of a step; values stand in for gradients."""
-    weights = {
-        dim: (
-            tf.random.stateless_normal([dim, hidden_dim], (1, dim)),
-            tf.random.stateless_normal([hidden_dim, embedding_dim], (2, dim)),
-        )
-        for dim in (IMAGE_DIM, TEXT_DIM)
-    }
+def step_products(batch, units):
+    """Returns a call of the products of a step."""
+    inputs = batch["images"], batch["captions"]
+    kernels = [
+        products.weights([rows.shape[1], *units], seed)
+        for seed, rows in enumerate(inputs)
+    ]
 
-    def products(images, texts):
-        results, outputs = [], []
-        for inputs, dim in ((images, IMAGE_DIM), (texts, TEXT_DIM)):
-            first, second = weights[dim]
-            hidden = tf.matmul(inputs, first)
-            output = tf.matmul(hidden, second)
-            results += [
-                tf.matmul(hidden, output, transpose_a=True),
-                tf.matmul(output, second, transpose_b=True),
-                tf.matmul(inputs, hidden, transpose_a=True),
-            ]
-            outputs.append(output)
-        return results + loss.floor(*outputs)
+    def step(*inputs):
+        values = [products.forward(*pair) for pair in zip(inputs, kernels)]
+        found = [products.backward(*pair) for pair in zip(values, kernels)]
+        return found, products.dense_loss(*(rows[-1] for rows in values))
 
-    return products
+    return products.graph(step, *inputs)

@@ -12,12 +12,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import loss, timing
+from benchmarks import timing
+from benchmarks.products import graph, learning_squares
 from tbnets.layers.tree_lstm import TreeLSTM
 from tbnets.text.packed_trees import TreeRows, pack_trees, tree_array
 from tbnets.text.trees import read_tree
 
-NUM_WORDS = 12
+NUM_WORDS, WORD_DIM = 12, 300
 TREES = (
     "(S (NP (NP a small girl) (PP in (NP a pink dress))) (VP climbs (PP into "
     "(NP a wooden house))))",
@@ -30,46 +31,39 @@ TREES = (
 )
 
 
-def run(num_captions, word_dim, units, repeats):
-    """Prints the table.
-
-    Args:
-        num_captions: captions in a batch.
-        word_dim: size of a word vector.
-        units: size of a state.
-        repeats: times each row is run; the median is printed.
-    """
+def run(options):
+    """Prints the table."""
+    num_captions, units = options.num_captions, options.hidden_dim
     rows = tree_rows(num_captions)
     packed = pack_trees(rows)
     words = tf.random.stateless_normal(
-        [num_captions, NUM_WORDS, word_dim], (0, 1)
+        [num_captions, NUM_WORDS, WORD_DIM], (0, 1)
     )
     tree_lstm, lstm = TreeLSTM(units), keras.layers.LSTM(units)
-    tree_lstm.build((None, word_dim))
-    lstm.build((None, NUM_WORDS, word_dim))
-    flat = tf.reshape(words, [-1, word_dim])
-
-    def over_trees(flat, rows):
-        return tree_lstm(flat, pack_trees(rows))
-
-    floor = "matmuls alone"
-    runs = {
-        floor: loss.waiting(
-            tf.function(products(packed, units)),
-            (flat, tf.convert_to_tensor(tree_lstm.kernel)),
-        ),
-        "LSTM of Keras": loss.waiting(_learning(lstm, lstm), (words,)),
-        "LSTM over trees": loss.waiting(
-            _learning(over_trees, tree_lstm), (flat, tf.constant(rows))
-        ),
-    }
+    tree_lstm.build((None, WORD_DIM))
+    lstm.build((None, NUM_WORDS, WORD_DIM))
+    flat = tf.reshape(words, [-1, WORD_DIM])
+    kernel = tf.convert_to_tensor(tree_lstm.kernel)
     timing.print_table(
         f"{num_captions} captions of {NUM_WORDS} words, {len(packed.trees)} "
-        f"nodes in {len(packed.levels) + 1} levels, {word_dim} -> {units}, "
+        f"nodes in {len(packed.levels) + 1} levels, {WORD_DIM} -> {units}, "
         "forward and backward",
-        timing.interleaved(runs, repeats),
-        floor,
+        {
+            "matmuls alone": graph(products(packed, units), flat, kernel),
+            "LSTM of Keras": graph(learning_squares(lstm), words),
+            "LSTM over trees": graph(
+                learning_squares(tree_lstm, over_trees(tree_lstm)),
+                flat,
+                tf.constant(rows),
+            ),
+        },
+        options.repeats or 15,
     )
+
+
+def over_trees(layer):
+    """Returns a function of words and rows of trees: the layer's states."""
+    return lambda words, rows: layer(words, pack_trees(rows))
 
 
 def tree_rows(num_captions):
@@ -81,19 +75,26 @@ def tree_rows(num_captions):
     return TreeRows(picked).batch(np.arange(num_captions))
 
 
-def _learning(function, layer):
-    """Returns a graph of outputs and the gradients of inputs and weights."""
+def tree_arrays(num_captions, _, units):
+    """Makes trees, vectors of their words, and weights, for rows of `peers`."""
+    rows = tree_rows(num_captions)
+    packed = pack_trees(rows)
+    rng = np.random.default_rng(0)
 
-    @tf.function
-    def run(vectors, *others):
-        with tf.GradientTape() as tape:
-            tape.watch(vectors)
-            outputs = function(vectors, *others)
-            total = tf.reduce_sum(tf.square(outputs))
-        sources = [vectors, *layer.trainable_variables]
-        return [one[:1] for one in tape.gradient(total, sources)]
+    def drawn(*shape):
+        scale = np.float32(shape[-2] ** -0.5)
+        return scale * rng.standard_normal(shape, np.float32)
 
-    return run
+    return {
+        "rows": rows,
+        "children": packed.children.numpy(),
+        "parents": packed.parents.numpy(),
+        "num_nodes": packed.ends.numpy()[0],
+        "words": drawn(len(packed.word_ids), WORD_DIM),
+        "kernel": drawn(WORD_DIM, 3 * units),
+        "gates": drawn(units, 3 * units),
+        "forget": drawn(units, units),
+    }
 
 
 def products(packed, units):

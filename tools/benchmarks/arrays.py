@@ -1,57 +1,74 @@
-"""What every row of a table is given: the same NumPy arrays, and numbers."""
+"""The arrays that benchmarks work on: NumPy's, equal in all processes."""
 
 import numpy as np
 
-from tbnets import startup
-
+NAMES = "images", "texts", "image_ids", "owners"
 MARGIN = 0.2
 NUM_NEGATIVES = 10
 TEMPERATURE = 0.05
-WORD_DIM = 300
 NOISE = 8.0
 """A caption is its image plus so much noise: some are nearer to others."""
 IMAGE_DIM, TEXT_DIM, HIDDEN_DIM = 4096, 6000, 2048
 
 
-def embeddings(num_images, captions_per_image, dim):
+def unit(rows):
+    """Returns rows scaled to length 1."""
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def unit_rows(count, dim, seed=0):
+    """Returns random rows of length 1, float32 `[count, dim]`."""
+    rng = np.random.default_rng(seed)
+    return unit(rng.standard_normal((count, dim), np.float32))
+
+
+def embeddings(num_images, captions_per_image, dim, noise=NOISE):
     """Makes unit embeddings of images, of captions near theirs, and ids.
 
     Args:
         num_images: images of a batch.
         captions_per_image: captions of each.
         dim: size of an embedding.
+        noise: length of what is added to an image for a caption.
 
     Returns:
-        Dict of arrays: `images`, `texts` float32 `[n, dim]`, `image_ids` and
-        `owners`, the row of the image of each caption.
+        Dict of arrays, by `NAMES`: `images`, `texts` float32 `[n, dim]`,
+        `image_ids` and `owners`, the row of the image of each caption.
     """
-    rng = np.random.default_rng(0)
     owners = np.repeat(np.arange(num_images), captions_per_image)
-    images = _unit(rng.standard_normal((num_images, dim), np.float32))
-    noise = _unit(rng.standard_normal((len(owners), dim), np.float32))
-    return {
-        "images": images,
-        "texts": _unit(images[owners] + NOISE * noise),
-        "image_ids": np.arange(num_images),
-        "owners": owners,
-    }
+    images = unit_rows(num_images, dim)
+    texts = unit_rows(len(owners), dim, seed=1)
+    texts *= np.float32(noise)
+    texts += images[owners]
+    rows = images, unit(texts), np.arange(num_images), owners
+    return dict(zip(NAMES, rows))
+
+
+def features(num_images, captions_per_image, *dims):
+    """Makes random features of images and of captions in place of embeddings.
+
+    Args:
+        num_images: as of `embeddings`.
+        captions_per_image: likewise.
+        *dims: sizes of features of an image, of a caption.
+    """
+    made = embeddings(num_images, captions_per_image, 1)
+    for seed, (name, dim) in enumerate(zip(NAMES, dims)):
+        rng = np.random.default_rng(seed)
+        shape = len(made[name]), dim
+        made[name] = rng.standard_normal(shape, np.float32)
+    return made
 
 
 def step(num_images, captions_per_image, dim):
     """Makes features of images and captions, ids, and first weights."""
-    made = embeddings(num_images, captions_per_image, 1)
-    rng = np.random.default_rng(1)
+    made = features(num_images, captions_per_image, IMAGE_DIM, TEXT_DIM)
+    rng = np.random.default_rng(2)
     for side, width in (("image", IMAGE_DIM), ("text", TEXT_DIM)):
-        rows = len(made["images" if side == "image" else "owners"])
-        made[f"{side}s"] = rng.standard_normal((rows, width), np.float32)
         for layer, shape in enumerate([(width, HIDDEN_DIM), (HIDDEN_DIM, dim)]):
             weights = rng.standard_normal(shape, np.float32)
             made[f"{side}_{layer}"] = weights / np.float32(shape[0] ** 0.5)
     return made
-
-
-def _unit(rows):
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def matches(arrays):
@@ -85,29 +102,3 @@ def recall_sum(owners, captions, photos):
     return 100 * sum(
         one[:, :k].any(axis=1).mean() for one in right for k in (1, 5, 10)
     )
-
-
-def trees(num_captions, _, units):
-    """Makes captions of 12 words with trees, word vectors, and weights."""
-    with startup.quiet_tensorflow():
-        from benchmarks import tree_lstm
-        from tbnets.text.packed_trees import pack_trees
-
-        rows = tree_lstm.tree_rows(num_captions)
-        packed = pack_trees(rows)
-    rng = np.random.default_rng(0)
-
-    def drawn(*shape):
-        scale = np.float32(shape[-2] ** -0.5)
-        return scale * rng.standard_normal(shape, np.float32)
-
-    return {
-        "rows": rows,
-        "children": packed.children.numpy(),
-        "parents": packed.parents.numpy(),
-        "num_nodes": packed.ends.numpy()[0],
-        "words": drawn(len(packed.word_ids), WORD_DIM),
-        "kernel": drawn(WORD_DIM, 3 * units),
-        "gates": drawn(units, 3 * units),
-        "forget": drawn(units, units),
-    }

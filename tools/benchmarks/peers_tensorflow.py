@@ -1,0 +1,154 @@
+"""Rows of tbnets, of TensorFlow's products and of tensorflow-addons.
+
+A row is a function of dict of arrays -> step, see `processes.serve`.
+"""
+
+import keras
+import tensorflow as tf
+
+from benchmarks import arrays as given
+from benchmarks import tree_lstm
+from benchmarks.products import graph, learning, learning_squares
+from benchmarks.train_step import make_batch, step_products
+from tbnets.layers.branch import Branch
+from tbnets.layers.tree_lstm import TreeLSTM
+from tbnets.losses.infonce import InfoNCELoss
+from tbnets.losses.presets import PRESETS
+from tbnets.losses.triplet import TripletLoss
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.text.packed_trees import pack_trees
+from tbnets.training.optimizers import FusedAdam
+
+BOTH = {"image_to_text": 1.0, "text_to_image": 1.0}
+HARDEST = TripletLoss(**PRESETS["vse++"], gradient="sparse")
+
+
+def matmuls(arrays):
+    """The floor: a matrix of similarities, and the products of its gradient."""
+
+    def products(images, texts):
+        matrix = tf.matmul(images, texts, transpose_b=True)
+        return (
+            tf.matmul(matrix, texts),
+            tf.matmul(matrix, images, transpose_a=True),
+        )
+
+    return graph(products, *_some(arrays, "images", "texts"))
+
+
+def within_matmuls(arrays):
+    """The floor of one view."""
+    return matmuls(given.one_view(arrays))
+
+
+def _some(arrays, *names):
+    return [arrays[name] for name in names]
+
+
+def _learning(loss):
+    """Returns the row of a loss: its total, the gradients of embeddings."""
+
+    def row(arrays):
+        def total(*inputs):
+            return loss(*inputs).total
+
+        return graph(learning(total), *_some(arrays, *given.NAMES))
+
+    return row
+
+
+top_k = _learning(
+    TripletLoss(
+        margin=given.MARGIN,
+        num_negatives=given.NUM_NEGATIVES,
+        term_weights=BOTH,
+        gradient="sparse",
+    )
+)
+hardest = _learning(HARDEST)
+every = _learning(
+    TripletLoss(margin=given.MARGIN, negatives="all", term_weights=BOTH)
+)
+softmax = _learning(InfoNCELoss(temperature=given.TEMPERATURE))
+softmax_one_way = _learning(
+    InfoNCELoss(given.TEMPERATURE, {"image_to_text": 1.0})
+)
+
+
+def _learning_one_view(loss, arrays):
+    """Returns a step: a loss of labels and rows, images and captions alike."""
+    labels = tf.constant(given.labels(arrays))
+
+    def total(images, texts):
+        return loss(labels, tf.concat([images, texts], 0))
+
+    return graph(learning(total), *_some(arrays, "images", "texts"))
+
+
+def batch_hard(arrays):
+    """Images and captions as one view."""
+    loss = TripletLoss(
+        margin=given.MARGIN,
+        negatives="hardest",
+        reduction="mean",
+        gradient="sparse",
+    )
+    return _learning_one_view(lambda ids, rows: loss(rows, ids).total, arrays)
+
+
+def hard_addons(arrays):
+    """TripletHardLoss of tensorflow-addons, on one view."""
+    from tensorflow_addons.losses import triplet_hard_loss as loss
+
+    return _learning_one_view(lambda *x: loss(*x, given.MARGIN), arrays)
+
+
+def semihard_addons(arrays):
+    """TripletSemiHardLoss of tensorflow-addons, on one view."""
+    from tensorflow_addons.losses import triplet_semihard_loss as loss
+
+    return _learning_one_view(lambda *x: loss(*x, given.MARGIN), arrays)
+
+
+def train_step(arrays):
+    """Two linear layers a side, the hardest negatives, Adam in one pass."""
+    units = arrays["image_1"].shape
+    plain = {"batch_normalization": "none", "dropout": 0.0}
+    branches = [Branch(units, **plain) for _ in range(2)]
+    network = EmbeddingNetwork(*branches)
+    widths = [arrays[name].shape[1] for name in ("images", "texts")]
+    network.build({"images": (None, widths[0]), "captions": (None, widths[1])})
+    for branch, side in zip(branches, ("image", "text")):
+        dense = [x for x in branch.steps if isinstance(x, keras.layers.Dense)]
+        for place, layer in enumerate(dense):
+            layer.kernel.assign(arrays[f"{side}_{place}"])
+    network.compile(FusedAdam(1e-4), HARDEST)
+
+    def step(batch):
+        metrics = network.train_step(batch)
+        return metrics["loss"], metrics
+
+    return graph(step, make_batch(arrays))
+
+
+def step_matmuls(arrays):
+    """The floor of a train step."""
+    return step_products(make_batch(arrays), arrays["image_1"].shape)
+
+
+def tree_matmuls(arrays):
+    """The floor of trees: the products of every level, both ways."""
+    units = len(arrays["gates"])
+    products = tree_lstm.products(pack_trees(arrays["rows"]), units)
+    return graph(products, *_some(arrays, "words", "kernel"))
+
+
+def child_sum(arrays):
+    """`TreeLSTM(tied=True)`: the sum of squares of all states."""
+    layer = TreeLSTM(len(arrays["gates"]), tied=True)
+    layer.build(arrays["words"].shape)
+    layer.kernel.assign(arrays["kernel"])
+    layer.noun_gates.assign(arrays["gates"])
+    layer.noun_forget.assign(arrays["forget"])
+    step = learning_squares(layer, tree_lstm.over_trees(layer))
+    return graph(step, *_some(arrays, "words", "rows"))

@@ -1,0 +1,119 @@
+"""Pictures of what `peers` and `scale` measured."""
+
+import math
+import re
+
+from matplotlib import pyplot
+from matplotlib.ticker import NullFormatter
+
+from tbnets.files import write_atomically
+
+OURS, THEIRS, FLOOR = "tab:blue", "tab:gray", "tab:green"
+MARKS = "o", "s", "^", "v"
+"""Of the sizes of a table, in order."""
+
+
+def draw_peers(found, path):
+    """Draws a panel for each table: a line a row, in units of the floor.
+
+    Args:
+        found: dict of dicts of `table`, `images` and `rows`.
+        path: PNG file to write.
+    """
+    tables = {}
+    for one in found.values():
+        tables.setdefault(one["table"], []).append(one)
+    counts = [len(sizes[0]["rows"]) for sizes in tables.values()]
+    heights = [max(counts[at : at + 2]) + 1 for at in range(0, len(counts), 2)]
+    figure, axes = pyplot.subplots(
+        len(heights),
+        2,
+        figsize=(14, 0.5 * sum(heights) + 0.4 * len(heights)),
+        squeeze=False,
+        layout="constrained",
+        height_ratios=heights,
+    )
+    for axis in axes.flat[len(tables) :]:
+        axis.set_axis_off()
+    for axis, (name, sizes) in zip(axes.flat, tables.items()):
+        _panel(axis, sizes)
+        told = ", ".join(
+            f"{mark} {one['images']}"
+            for mark, one in zip("\N{BLACK CIRCLE}\N{BLACK SQUARE}", sizes)
+        )
+        axis.set_title(f"{name}: times the products alone; {told}", fontsize=9)
+    _write(figure, path)
+
+
+def _panel(axis, sizes):
+    axis.axvline(1, color=FLOOR, linewidth=1)
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    for mark, one in zip(MARKS, sizes):
+        for place, row in enumerate(one["rows"]):
+            if row["ratio"]:
+                _point(axis, mark, place, row)
+            elif one is sizes[0]:
+                axis.text(1, place, f" {row['says']}", va="center", fontsize=8)
+    rows = sizes[0]["rows"]
+    names = [re.sub("[:,] ", ",\n", row["name"], count=1) for row in rows]
+    axis.set_yticks(range(len(rows)), names, fontsize=8)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.margins(x=0.1)
+    axis.tick_params(labelsize=8)
+    axis.grid(alpha=0.3)
+
+
+def _point(axis, mark, place, row):
+    """Draws the ratio of a row, and writes it beside all but the floor."""
+    ratio = row["ratio"]
+    colour = OURS if row["package"] == "tbnets" else THEIRS
+    colour = FLOOR if "alone" in row["name"] else colour
+    axis.scatter(ratio, place, c=colour, marker=mark)
+    is_first = mark == MARKS[0]
+    if place:
+        axis.annotate(
+            f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}",
+            (ratio, place),
+            xytext=(0, 5 if is_first else -5),
+            textcoords="offset points",
+            ha="center",
+            va="bottom" if is_first else "top",
+            fontsize=7,
+        )
+
+
+def draw_parts(found, path):
+    """Draws a panel for each part, both axes logarithmic.
+
+    Args:
+        found: dict of dicts by part: what a size is `of`, `floor`, `rows`.
+        path: PNG file to write.
+    """
+    figure, axes = pyplot.subplots(
+        math.ceil(len(found) / 3), 3, figsize=(13, 7), squeeze=False
+    )
+    for axis in axes.flat[len(found) :]:
+        axis.set_axis_off()
+    for axis, (name, part) in zip(axes.flat, found.items()):
+        sizes, seconds, floor = (
+            [row[key] for row in part["rows"]]
+            for key in ("size", "seconds", "floor")
+        )
+        axis.loglog(sizes, seconds, "o-", label="tbnets")
+        axis.loglog(sizes, floor, "s--", color=FLOOR, label=part["floor"])
+        axis.set_title(name)
+        axis.set_xlabel(part["of"])
+        axis.set_ylabel("seconds")
+        axis.grid(alpha=0.3, which="both")
+        axis.legend(fontsize=8)
+    figure.tight_layout()
+    _write(figure, path)
+
+
+def _write(figure, path):
+    write_atomically(
+        path, lambda file: figure.savefig(file, format="png", dpi=80)
+    )
+    pyplot.close(figure)

@@ -1,0 +1,217 @@
+"""Processes that take turns: one for each row of a table.
+
+The parent starts this module for each row. It writes a line for each run and
+reads a line of JSON as answer. A process of its own tells the row's memory
+apart, and lets rows of PyTorch and of two versions of TensorFlow take turns.
+"""
+
+import contextlib
+import importlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import resource
+import select
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from benchmarks.timing import mebibytes
+from tbnets.startup import keep_freed_memory, usable_cores
+
+LIMIT_GIB = 10
+"""Memory that one process may take; it is the only one that works."""
+ENOUGH = 10
+"""Seconds after which a row is not repeated."""
+SHORT = 1.0
+"""Steps of fewer seconds are run twice in a turn; the second is timed."""
+THREADS = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
+)
+PACKAGES = {
+    "tensorflow": "tensorflow",
+    "torch": "torch",
+    "tensorflow_addons": "tensorflow-addons",
+    "pytorch_metric_learning": "pytorch-metric-learning",
+    "open_clip": "open_clip_torch",
+    "sentence_transformers": "sentence-transformers",
+    "faiss": "faiss-cpu",
+    "dgl": "dgl",
+}
+"""Modules whose versions are told, and what pip calls them."""
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Process:
+    """A row in a process of its own.
+
+    Attributes:
+        told: what it says of itself, a dict: `value`, `mebibytes`, `seconds`
+            and `versions`; or `missing`, a module; or `failed`, why.
+    """
+
+    def __init__(self, builder, arrays, python, patience):
+        paths = [str(ROOT), str(ROOT / "tools")]
+        self._patience = patience
+        self._errors = tempfile.TemporaryFile()
+        line = [f"benchmarks.{builder}", str(arrays)]
+        self._process = subprocess.Popen(
+            [python, "-m", "benchmarks.processes", *line],
+            env={
+                **os.environ,
+                **dict.fromkeys(THREADS, str(usable_cores())),
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+                "PYTHONPATH": os.pathsep.join(paths),
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self.told = self._answer()
+
+    def run(self):
+        """Has it do its step once; returns seconds, or None."""
+        if {"missing", "failed"} & self.told.keys():
+            return None
+        self._process.stdin.write("run\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        if "failed" in answer:
+            self.told |= answer
+        return answer.get("seconds")
+
+    def _answer(self):
+        stdout = self._process.stdout
+        if not select.select([stdout], [], [], self._patience)[0]:
+            self.stop()
+            return {"failed": f"more than {self._patience} s"}
+        if line := stdout.readline():
+            return json.loads(line)
+        code = self._process.wait()
+        self._errors.seek(0)
+        text = self._errors.read().decode(errors="replace")
+        *_, last = ["", *filter(str.strip, text.split("\n"))]
+        return {"failed": _why(text, f"exit code {code}, {last[:100]}")}
+
+    def stop(self):
+        """Ends the process."""
+        self._process.kill()
+        self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._errors):
+            with contextlib.suppress(BrokenPipeError):
+                file.close()
+
+
+@contextlib.contextmanager
+def started(builders, arrays, pythons=(), *, patience):
+    """Yields a `Process` of each builder; ends all of them.
+
+    Args:
+        builders: list of `module:function`.
+        arrays: path of their arrays.
+        pythons: interpreters to try where this one lacks a package.
+        patience: seconds that a run may take, its imports included.
+    """
+    processes = []
+    with contextlib.ExitStack() as stack:
+        for builder in builders:
+            for python in (sys.executable, *pythons):
+                process = Process(builder, arrays, python, patience)
+                stack.callback(process.stop)
+                if "missing" not in process.told:
+                    break
+            processes.append(process)
+        yield processes
+
+
+def take_turns(processes, repeats):
+    """Lets processes run in turns; returns seconds of the runs of each."""
+    seconds = [[] for _ in processes]
+    for _ in range(repeats):
+        for process, own in zip(processes, seconds):
+            if sum(own) < ENOUGH and (found := process.run()):
+                own.append(found)
+    return seconds
+
+
+def serve(builder, arrays):
+    """Answers on standard output: what the row is, then seconds of each run.
+
+    Args:
+        builder: `module:function` of dict of arrays -> step; a step returns
+            the value that it computed, or None.
+        arrays: path of the `.npz` they are in.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Libraries print; the parent reads answers alone.
+    keep_freed_memory()
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_GIB * 2**30,) * 2)
+
+    def answer(**told):
+        answers.write(json.dumps(told) + "\n")
+        answers.flush()
+
+    try:
+        step, told = _first(builder, arrays)
+    except ImportError as error:
+        answer(missing=str(error.name or error))
+        return
+    except MemoryError as error:
+        answer(failed=_why(f"bad_alloc {error}", ""))
+        return
+    except Exception as error:
+        first, *_ = str(error).splitlines() or [""]
+        answer(failed=_why(str(error), f"{type(error).__name__}: {first}"))
+        return
+    answer(**told)
+    seconds = told["seconds"]
+    for _ in sys.stdin:
+        if seconds < SHORT:  # Caches are others' and threads are asleep.
+            step()
+        start = time.perf_counter()
+        step()
+        seconds = time.perf_counter() - start
+        answer(seconds=seconds)
+
+
+def _first(builder, arrays):
+    """Builds a step and runs it once; tells its value and its memory."""
+    module, function = builder.split(":")
+    with np.load(arrays) as file:
+        given = {name: file[name] for name in file.files}
+    step = getattr(importlib.import_module(module), function)(given)
+    before = mebibytes("VmRSS")
+    with contextlib.suppress(OSError):  # Forgets the peak of the imports.
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+    start = time.perf_counter()
+    value = step()
+    seconds = time.perf_counter() - start
+    versions = {
+        name: importlib.metadata.version(name)
+        for module, name in PACKAGES.items()
+        if module in sys.modules
+    }
+    is_number = value is not None and np.ndim(value) == 0
+    return step, {
+        "value": float(value) if is_number else None,
+        "mebibytes": mebibytes("VmHWM") - before,
+        "seconds": seconds,
+        "versions": versions,
+    }
+
+
+def _why(text, otherwise):
+    """Returns that memory ran out, where an error says so."""
+    if any(word in text for word in ("bad_alloc", "allocat", "OOM")):
+        return f"more than {LIMIT_GIB} GiB of memory"
+    return otherwise
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])
