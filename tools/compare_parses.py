@@ -11,13 +11,16 @@ those of the embedded scenes (tools/make_scenes.py):
   python tools/compare_parses.py --gold_trees=scenes/trees
 
 Prints how many phrases both have (found), how many of the others' the parser
-has not (missed), and how many it alone has (extra).
+has not (missed), and how many it alone has (extra). Phrases are compared by
+where they stand in the caption without its blanks, so that it does not matter
+how words are cut.
 """
 
 import dataclasses
 import sys
+from typing import NamedTuple
 
-from measuring import tree_comparison
+import numpy as np
 
 from tbnets import cli
 from tbnets.checks import per_cent
@@ -28,7 +31,7 @@ from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import Whole, flag
 from tbnets.text import parsing
 from tbnets.text.parsing import DEFAULT_URL, PARSERS
-from tbnets.text.trees import gold_rows, read_tree
+from tbnets.text.trees import Tree, gold_rows, kind_of, read_tree
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,92 @@ class Options:
     processes: Whole = flag(0, "Processes that parse; 0: one a core.")
 
 
+class Agreement(NamedTuple):
+    """How many phrases agree.
+
+    Attributes:
+        found: phrases that both have.
+        missed: phrases that the parser does not have.
+        extra: phrases that the parser alone has.
+    """
+
+    found: int
+    missed: int
+    extra: int
+
+    @property
+    def recall(self) -> float:
+        """Share of the others' phrases that the parser has."""
+        return self.found / max(1, self.found + self.missed)
+
+    @property
+    def precision(self) -> float:
+        """Share of the parser's phrases that the others have."""
+        return self.found / max(1, self.found + self.extra)
+
+
+def compare(parsed, others) -> Agreement:
+    """Counts the phrases of captions.
+
+    Args:
+        parsed: for each caption the set of the parser's phrases.
+        others: for each caption the set of the others' phrases.
+    """
+    found = missed = extra = 0
+    for one, other in zip(parsed, others, strict=True):
+        found += len(one & other)
+        missed += len(other - one)
+        extra += len(one - other)
+    return Agreement(found, missed, extra)
+
+
+def letter_spans(words, spans) -> set[tuple[int, int]]:
+    """Returns spans of words as spans of letters, blanks left out.
+
+    Args:
+        words: of the caption.
+        spans: pairs of the first word and the word after the last.
+    """
+    ends = np.cumsum([0, *map(len, words)])
+    return {(int(ends[start]), int(ends[end])) for start, end in spans}
+
+
+def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
+    """Returns the letters of each noun phrase of a tree.
+
+    Args:
+        tree: a `Tree`.
+        base: whether noun phrases that hold another one are left out.
+    """
+    spans = tree.phrases("NP")
+    if base:
+        outer = set()
+        for node, _, _ in spans:
+            parent = tree.parents[node]
+            while parent >= 0 and parent not in outer:
+                outer.add(parent)
+                parent = tree.parents[parent]
+        spans = [one for one in spans if one[0] not in outer]
+    return letter_spans(tree.words, [one[1:] for one in spans])
+
+
+def phrases(tree: Tree) -> set[tuple[int, int]]:
+    """Returns the letters of each phrase of two words or more."""
+    return {(start, end) for start, end, _ in kinds(tree)}
+
+
+def kinds(tree: Tree) -> set[tuple[int, int, str]]:
+    """Returns the letters and the kind of each phrase of two words or more."""
+    ends = np.cumsum([0, *map(len, tree.words)])
+    return {
+        (int(ends[start]), int(ends[end]), kind_of(label))
+        for (start, end), text, label in zip(
+            tree.spans(), tree.texts, tree.labels
+        )
+        if not text and end - start > 1
+    }
+
+
 def parse(options, captions):
     """Returns the tree of each caption; tells how many did not parse."""
     with progress_bar(len(set(captions)), "parsing", "caption") as bar:
@@ -69,7 +158,7 @@ def parse(options, captions):
 
 def show(title, parsed, others):
     """Prints a line of the table."""
-    found = tree_comparison.compare(parsed, others)
+    found = compare(parsed, others)
     print(
         f"{title:<34} {found.found:>7} {found.missed:>7} {found.extra:>7} "
         f"{per_cent(found.recall):>7} {per_cent(found.precision):>9}"
@@ -90,13 +179,13 @@ def compare_entities(options):
     for caption, span in zip(regions.phrase_to_caption, regions.spans):
         spans[caption].append(span)
     marked = [
-        tree_comparison.letter_spans(caption.split(), one)
+        letter_spans(caption.split(), one)
         for caption, one in zip(captions, spans)
     ]
     trees = parse(options, captions)
     heading()
     for title, base in (("all noun phrases", False), ("innermost ones", True)):
-        found = [tree_comparison.noun_phrases(tree, base) for tree in trees]
+        found = [noun_phrases(tree, base) for tree in trees]
         show(title, found, marked)
 
 
@@ -106,12 +195,12 @@ def compare_gold(options):
     gold = [read_tree(*row) for row in zip(texts, names)]
     trees = parse(options, captions)
     heading()
-    for title, phrases in (
-        ("noun phrases", tree_comparison.noun_phrases),
-        ("phrases of two words or more", tree_comparison.phrases),
-        ("the same with their kind", tree_comparison.kinds),
+    for title, phrases_of in (
+        ("noun phrases", noun_phrases),
+        ("phrases of two words or more", phrases),
+        ("the same with their kind", kinds),
     ):
-        show(title, [*map(phrases, trees)], [*map(phrases, gold)])
+        show(title, [*map(phrases_of, trees)], [*map(phrases_of, gold)])
 
 
 def heading():

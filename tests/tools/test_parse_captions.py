@@ -6,7 +6,6 @@ import pytest
 
 from tbnets.text.trees import trees_of
 from tests import verbs
-from tests.data.test_phrases import write_entities
 
 pytest.importorskip("textblob")
 
@@ -68,37 +67,3 @@ def test_a_server_that_does_not_run_is_one_line(captions, tmp_path):
     )
     assert ended.returncode == 1
     assert "which does not answer" in ended.stderr
-
-
-def test_parses_are_compared_with_gold_trees(tmp_path):
-    (tmp_path / "1.txt").write_text(
-        "(NP (NP (DT A) (NN dog)) (PP (IN on) (NP (NN grass))) (. .))\n"
-    )
-    ended = verbs.run(
-        "compare_parses", f"--gold_trees={tmp_path}", "--processes=1"
-    )
-    assert ended.returncode == 0, ended.stderr
-    lines = ended.stdout.splitlines()
-    assert lines[0] == "1 captions by embedded, 0 distinct ones did not parse"
-    # The whole, a dog, grass.
-    assert lines[2].split() == [
-        "noun",
-        "phrases",
-        "3",
-        "0",
-        "0",
-        *["100.0"] * 2,
-    ]
-
-
-def test_parses_are_compared_with_entities(tmp_path):
-    folder = write_entities(tmp_path)
-    ended = verbs.run("compare_parses", f"--entities={folder}", "--processes=1")
-    assert ended.returncode == 0, ended.stderr
-    assert "innermost ones" in ended.stdout
-
-
-def test_one_thing_is_compared(tmp_path):
-    ended = verbs.run("compare_parses")
-    assert ended.returncode == 1
-    assert "`--entities` or `--gold_trees` must be given" in ended.stderr

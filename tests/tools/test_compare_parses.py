@@ -1,0 +1,62 @@
+"""Tests of the tool that compares parses."""
+
+import compare_parses
+import pytest
+
+from tbnets.text.trees import read_tree
+from tests import verbs
+from tests.data.test_phrases import write_entities
+
+TREE = read_tree(
+    "(S (NP (NP (DT a) (NN dog)) (PP (IN on) (NP (NN grass)))) (VBZ sits))"
+)
+
+
+def test_phrases_are_told_by_their_letters():
+    # adogongrasssits: a dog is 0 to 4, grass 6 to 11.
+    assert compare_parses.noun_phrases(TREE) == {(0, 11), (0, 4), (6, 11)}
+    assert compare_parses.noun_phrases(TREE, True) == {(0, 4), (6, 11)}
+    assert compare_parses.phrases(TREE) == {(0, 15), (0, 11), (0, 4), (4, 11)}
+    assert (4, 11, "PP") in compare_parses.kinds(TREE)
+
+
+def test_words_may_be_cut_otherwise():
+    spans = compare_parses.letter_spans(["man's", "hat"], [(0, 2), (1, 2)])
+    assert spans == {(0, 8), (5, 8)}
+    other = compare_parses.letter_spans(["man", "'s", "hat"], [(0, 3), (2, 3)])
+    assert other == spans
+
+
+def test_agreement_by_hand():
+    found = compare_parses.compare(
+        [{(0, 1), (1, 2)}, {(3, 4)}], [{(0, 1)}, {(3, 4), (5, 6), (7, 8)}]
+    )
+    assert found == (2, 2, 1)
+    assert (found.recall, found.precision) == (0.5, 2 / 3)
+    assert compare_parses.compare([set()], [set()]).recall == 0
+
+
+def ask(*line):
+    pytest.importorskip("textblob")
+    ended = verbs.run("compare_parses", *line, "--processes=1")
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_parses_are_compared_with_gold_trees(tmp_path):
+    (tmp_path / "1.txt").write_text(
+        "(NP (NP (DT A) (NN dog)) (PP (IN on) (NP (NN grass))) (. .))\n"
+    )
+    # The whole, a dog, grass.
+    found = ask(f"--gold_trees={tmp_path}").splitlines()[2].split()
+    assert found == ["noun", "phrases", "3", "0", "0", "100.0", "100.0"]
+
+
+def test_parses_are_compared_with_entities(tmp_path):
+    assert "innermost ones" in ask(f"--entities={write_entities(tmp_path)}")
+
+
+def test_one_thing_is_compared():
+    ended = verbs.run("compare_parses")
+    assert ended.returncode == 1
+    assert "`--entities` or `--gold_trees` must be given" in ended.stderr
