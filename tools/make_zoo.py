@@ -48,15 +48,17 @@ them, and begins with photos all the same, see tbnets/serving/zoo.py, by
       --images=flickr8k/images --card=card.md
 """
 
+import contextlib
+import ctypes
 import dataclasses
 import datetime
+import os
 import pathlib
 import shutil
 import sys
 import tempfile
 
-from zoo_making import again, cards, measures, served_alike
-from zoo_making.replacing import replaced_folder
+from zoo_making import alike, cards
 from zoo_making.served import phrase_scores, served_scores
 
 from tbnets import cli
@@ -64,7 +66,7 @@ from tbnets.checks import rounded
 from tbnets.cli.data_flags import Choosing, check_choosing, chosen
 from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError
-from tbnets.files import write_json, write_text
+from tbnets.files import new_folder, write_json, write_text
 from tbnets.serving import assembled, checksums, zoo
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
@@ -143,7 +145,7 @@ def make(options, folder, text):
     session = runs.open_run(
         options.run_dir, data_root=options.data_root, adjust=adjust
     )
-    report = measures.read_report(pathlib.Path(options.run_dir, cards.METRICS))
+    report = cards.read_report(pathlib.Path(options.run_dir, cards.METRICS))
     fitted, choice, more = None, chosen(options), {}
     if options.regions:
         fitted = with_regions(session, options.regions)
@@ -161,10 +163,8 @@ def make(options, folder, text):
     else:
         scores = served_scores(session.task, model, split).metrics()
     best = session.task.best_metric
-    check_loss(
-        options,
-        *(cards.recall_sum(x, best) for x in (report["test"], scores)),
-    )
+    both = [cards.recall_sum(one, best) for one in (report["test"], scores)]
+    check_loss(options, *both)
     today = datetime.date.today().isoformat()
     metrics = cards.describe(report, model, scores, today, best)
     metrics |= {"command": command(options), "language": options.language}
@@ -224,19 +224,60 @@ def check_size(folder):
     if num_bytes > cards.MOST_BYTES:
         raise InputError(
             "--run_dir",
-            f"be a run whose model fits into {cards.MOST_BYTES / 1000000.0:g} "
-            "MB",
-            f"{num_bytes / 1000000.0:.2f} MB",
+            f"be a run whose model fits into {cards.MOST_BYTES / 1e6:g} MB",
+            f"{num_bytes / 1e6:.2f} MB",
             "Train one with fewer weights.",
         )
 
 
 def write_card(options, folder, text):
     """Writes README.md, and the checksums of all files."""
-    metrics = measures.read_metrics(folder / cards.METRICS)
+    metrics = cards.read_metrics(folder / cards.METRICS)
     card = cards.render_card(options.name, text, metrics)
     (folder / "README.md").write_text(card, "utf-8", newline="\n")
     checksums.write_checksums(folder)
+
+
+@contextlib.contextmanager
+def replaced_folder(path):
+    """Gives a folder to write, which takes the place of `path` at the end.
+
+    What stands there does so until all is written; where the block raises or
+    is killed, it is as it was.
+
+    Args:
+        path: `pathlib.Path` of a folder; the one around it must exist.
+    """
+    new, before = (path.with_name(f".{path.name}.{n}") for n in ("new", "old"))
+    if before.is_dir() and not path.exists():  # A kill between two renames.
+        os.rename(before, path)
+    for leftover in (new, before):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with new_folder(new) as folder:
+        yield folder
+    if not (path.exists() and exchange(new, path)):
+        if path.exists():
+            os.rename(path, before)
+        os.rename(new, path)
+    for leftover in (new, before):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def exchange(one, other):
+    """Exchanges the names of two folders in one step, if the system can.
+
+    Returns:
+        Whether it could.
+    """
+    name = "renamex_np" if sys.platform == "darwin" else "renameat2"
+    call = getattr(ctypes.CDLL(None), name, None)
+    if call is None:
+        return False
+    here, flags = -100, 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP.
+    places = [os.fsencode(one), os.fsencode(other)]
+    if sys.platform != "darwin":
+        places = [here, places[0], here, places[1]]
+    return call(*places, flags) == 0
 
 
 def make_model(options, target):
@@ -254,9 +295,9 @@ def export_again(options, target):
     with replaced_folder(target) as folder:
         for name in (cards.METRICS, f"{options.name}.flags"):
             shutil.copy(target / name, folder / name)
-        _, differs = again.export_again(target, folder / "1")
+        _, differs = alike.export_again(target, folder / "1")
         print(f"answers     differ by {differs:.1e} at most")
-        metrics = measures.read_metrics(folder / cards.METRICS)
+        metrics = cards.read_metrics(folder / cards.METRICS)
         answers = target / checksums.ANSWERS
         model = opened(folder, answers.is_file())
         if answers.is_file():
@@ -270,25 +311,23 @@ def export_again(options, target):
 
 def renew_card(options, target):
     """Writes the card again; all other files must be as they were."""
-    written = {"README.md", zoo.CHECKSUMS}
-    wanted = checksums.read_checksums(target)
     text = cards.own_text(options.card or target / "README.md")
+    wanted = checksums.read_checksums(target) | {"README.md": ""}
+    others = {name: wanted[name] for name in wanted if name != "README.md"}
+    changed = [
+        *checksums.differences(target, others),
+        *sorted(checksums.model_files(target).keys() - wanted.keys()),
+    ]
+    if changed:
+        raise InputError(
+            "--name",
+            "be a model of which the card alone was changed",
+            f"--name={options.name}, and not so: {changed[0]}",
+            "Give --run_dir to make it anew.",
+        )
     with replaced_folder(target) as folder:
         shutil.copytree(target, folder, dirs_exist_ok=True)
         write_card(options, folder, text)
-        found = checksums.read_checksums(folder)
-        changed = [
-            name
-            for name in sorted({*wanted, *found} - written)
-            if wanted.get(name) != found.get(name)
-        ]
-        if changed:
-            raise InputError(
-                "--name",
-                "be a model of which the card alone was changed",
-                f"--name={options.name}, where {changed[0]} was too",
-                "Give --run_dir to make it anew.",
-            )
 
 
 def check_flags(options):
@@ -299,29 +338,20 @@ def check_flags(options):
     for name in ("phrases", "choice"):
         if name in changed(options) and not options.regions:
             raise must_come_with(options, name, "--regions")
-    if not options.name and (
-        options.run_dir or options.card or not (options.table or options.served)
-    ):
+    for name in ("run_dir", "card", "again"):
+        if name in changed(options) and not options.name:
+            raise must_come_with(options, name, "--name")
+    if options.again and options.run_dir:
+        raise must_come_with(options, "again", "--name and without --run_dir")
+    if options.branches and (options.cnn_weights or not options.run_dir):
+        needed = "--run_dir and without --cnn_weights"
+        raise must_come_with(options, "branches", needed)
+    if not (options.name or options.table or options.served):
         raise InputError(
             "--name",
-            "be given, or --table or --served alone",
-            f"--name=, --run_dir={options.run_dir}",
+            "be given, or --table or --served",
+            "--name=",
             "Add for example --name=scenes_embedding.",
-        )
-    if options.again and (options.run_dir or not options.name):
-        raise InputError(
-            "--again",
-            "come with --name, and without --run_dir",
-            f"--again --name={options.name} --run_dir={options.run_dir}",
-            "Leave one of them out.",
-        )
-    if options.branches and (options.cnn_weights or not options.run_dir):
-        raise InputError(
-            "--branches",
-            "come with --run_dir, and without --cnn_weights",
-            f"--branches --run_dir={options.run_dir} "
-            f"--cnn_weights={options.cnn_weights}",
-            "The networks are those of the extra photos.",
         )
     if options.name and not options.name.isidentifier():
         raise InputError(
@@ -338,7 +368,7 @@ def main(options):
     folder = pathlib.Path(options.zoo or zoo.folder())
     if options.served:
         names = [options.name] if options.name else zoo.names()
-        served_alike.compare_served([folder / name for name in names])
+        alike.compare_served([folder / name for name in names])
     elif options.name:
         target = folder / options.name
         if options.run_dir:

@@ -1,15 +1,24 @@
 """A run becomes a folder of the zoo, or is refused; nothing is half made."""
 
+import contextlib
 import json
+import os
 import shutil
+import sys
 
 import keras
+import make_zoo
 import numpy as np
 import pytest
-from zoo_making import cards
+import tensorflow as tf
+from zoo_making import alike
 
+from tbnets.errors import InputError
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import write_checksums
+from tbnets.serving.endpoints import Endpoints
+from tbnets.serving.export import write_saved_model
+from tbnets.serving.served import load_saved_model
 from tbnets.tasks.settings.records import FLAGFILE
 from tests import fresh, tiny, verbs
 from tests.eager import without_tracing
@@ -104,7 +113,7 @@ def test_an_edited_card_is_renewed(made):
     metrics = folder / "tiny" / "metrics.json"
     metrics.write_text(metrics.read_text() + "\n")
     ended = tool(f"--zoo={folder}", "--name=tiny")
-    assert "where metrics.json was too" in ended.stderr
+    assert "metrics.json was changed" in ended.stderr
     metrics.write_text(metrics.read_text()[:-1])
     zoo.check_files(folder / "tiny")
 
@@ -126,104 +135,24 @@ def test_a_model_that_lost_too_much_is_not_made(made, run_dir, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    ("line", "argument"),
     [
-        (["--run_dir=runs/x"], "`--name` must be given"),
-        ([], "`--name` must be given"),
-        (["--name=a/b"], "must be letters, digits"),
+        (["--run_dir=runs/x"], "--run_dir"),
+        ([], "--name"),
+        (["--name=a/b"], "--name"),
+        (["--again", "--table"], "--again"),
+        (["--again", "--name=tiny", "--run_dir=x"], "--again"),
+        (["--branches", "--name=tiny"], "--branches"),
+        (
+            ["--branches", "--name=a", "--run_dir=x", "--cnn_weights=y"],
+            "--branches",
+        ),
     ],
 )
-def test_flags_that_make_nothing_are_refused(arguments, said):
-    ended = tool(*arguments)
-    assert ended.returncode == 1 and said in ended.stderr
-
-
-LOCALIZED = {
-    "phrase_to_region/recall_at_1": 0.25,
-    "phrase_to_region/recall_at_5": 0.5,
-    "phrase_to_region/recall_at_10": 0.75,
-    "phrase_to_region/upper_bound": 0.875,
-    "phrase_to_region/mean_average_precision": 0.125,
-    "phrase_to_region/num_queries": 8.0,
-}
-
-
-def localized(takes):
-    """Returns the `metrics.json` of a model of phrase localization."""
-    return {
-        "test": LOCALIZED,
-        "takes": takes,
-        "test_split": {"name": "test", "photos": 2, "phrases": 8},
-        "run_recall_sum": cards.recall_sum(LOCALIZED),
-        "command": "python tools/train.py --flagfile=configs/x.flags",
-        **{"epochs": 3, "best_epoch": 2, "train_seconds": 90},
-        **{"date": "2026-01-02", "embedding_dim": 4},
-        "versions": {"tensorflow": "2", "keras": "3"},
-    }
-
-
-def test_the_recall_sum_of_localization_is_that_of_its_recalls():
-    # 25 + 50 + 75.
-    assert cards.recall_sum(LOCALIZED) == 150
-    assert cards.recall_sum({"recall_sum": 300.5}) == 300.5
-
-
-@pytest.mark.parametrize(
-    "takes, used",
-    [
-        ("photos with boxes", "tools/localize.py --model=tiny photo.jpg"),
-        ("features of regions", 'model.similarity(["a red ball"], features)'),
-    ],
-)
-def test_the_card_of_localization_says_how_it_is_used(takes, used):
-    card = cards.render_card("tiny", CARD.strip(), localized(takes))
-    assert "| tiny | 25.0 | 50.0 | 75.0 | 87.5 | 12.5 | 8 |" in card
-    assert "recall sum of\n150.0" in card and used in card
-    assert f"Takes {takes}" in " ".join(card.split())
-
-
-def test_localization_has_a_table_of_its_own(made, tmp_path):
-    folder = shutil.copytree(made[0], tmp_path / "zoo")
-    (folder / "finder").mkdir()
-    text = json.dumps(localized("photos with boxes"))
-    (folder / "finder" / "metrics.json").write_text(text)
-    (folder / "finder" / "README.md").write_text(CARD)
-    images, _, regions = cards.render_table(folder).partition("\n## Phrases")
-    assert "[tiny](tiny/README.md)" in images and "finder" not in images
-    assert "[finder](finder/README.md) | 25.0 |" in regions
-    rows = [line for line in regions.splitlines() if line.startswith("|")]
-    assert len(rows) == 3 and len({row.count("|") for row in rows}) == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["# a\n\nb\n", "", CARD.replace("# tiny", ""), "# a\n\n## Not for\n"],
-)
-def test_a_card_without_its_parts_is_refused(tmp_path, text):
-    path = tmp_path / "card.md"
-    path.write_text(text)
-    with pytest.raises(ValueError, match="`card` must be a Markdown file"):
-        cards.own_text(path)
-
-
-def test_places_of_flags_are_no_machines():
-    lines = [
-        "--data_root=/home/me/data",
-        "--run_dir=/home/me/runs/x",
-        "--scenes=/tmp/scenes20k",
-        "--image_features=/a/b/{split}_ims.npy,features/own",
-        "--image_units=1024,512",
-        "--captions=flickr8k/dataset.json",
-        "--margin=0.2",
-    ]
-    assert cards.portable_flags(lines, "tiny")[1:] == [
-        "--run_dir=runs/tiny",
-        "--scenes=runs/scenes20k",
-        "--image_features=data/{split}_ims.npy,features/own",
-        "--image_units=1024,512",
-        "--captions=flickr8k/dataset.json",
-        "--margin=0.2",
-    ]
+def test_flags_that_make_nothing_are_refused(line, argument):
+    ended = tool(*line)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"error: `{argument}` must ")
 
 
 def test_the_flags_train_the_same(made, run_dir):
@@ -263,18 +192,99 @@ def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
     assert "Words after the 200th are not read." in " ".join(card.split())
 
 
-def test_again_needs_a_model_alone(made, run_dir):
-    for line in (
-        ["--name=", "--table"],
-        ["--name=tiny", f"--run_dir={run_dir}"],
-    ):
-        ended = tool(f"--zoo={made[0]}", "--again", *line)
-        assert ended.returncode == 1
-        assert "`--again` must come with --name" in ended.stderr
+def scaling(factor):
+    """Returns the endpoints of a model that multiplies."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], name="rows")])
+    def embed(rows):
+        return {"embeddings": factor * rows, "status": tf.constant("")}
+
+    return Endpoints({"embed": embed}, "embed")
 
 
-def test_a_card_that_is_no_utf8_is_named(tmp_path):
-    path = tmp_path / "card.md"
-    path.write_bytes(b"# tiny\n\nTells.\n\xff\n")
-    with pytest.raises(ValueError, match="card.md:4: expected UTF-8 text"):
-        cards.own_text(path)
+def test_a_model_that_tells_no_settings_is_refused(tmp_path):
+    path = write_saved_model(scaling(1.0), tmp_path / "1")
+    with pytest.raises(InputError, match="not tell its settings") as caught:
+        alike.export_again(path, tmp_path / "2")
+    assert caught.value.argument == "source"
+    assert not (tmp_path / "2").exists()
+
+
+def test_an_answer_that_differs_is_told(tmp_path):
+    one, same, other = (
+        load_saved_model(write_saved_model(scaling(factor), tmp_path / name))
+        for name, factor in (("1", 1.0), ("2", 1.0), ("3", 1.1))
+    )
+    assert alike._compare(one.signatures, same) == 0
+    with pytest.raises(InputError, match="embed, whose answers differ by"):
+        alike._compare(one.signatures, other)
+
+
+def test_weights_without_a_place_are_named():
+    variable = tf.Variable(np.zeros([2]), name="kernel")
+    embed = tf.function(
+        lambda rows: {"embeddings": rows + variable},
+        input_signature=[tf.TensorSpec([None, 2], tf.float64, name="rows")],
+    )
+    endpoints = Endpoints({"embed": embed}, "embed")
+    other = tf.Variable(np.ones([2]), name="other")
+    with pytest.raises(InputError, match="kernel:0 and 1 others"):
+        alike._assign(endpoints, {"other:0": other}, "model")
+    alike._assign(endpoints, {"kernel:0": other}, "model")
+    assert variable.numpy().tolist() == [1, 1]
+
+
+def replace(model, text):
+    with make_zoo.replaced_folder(model) as folder:
+        (folder / "card").write_text(text)
+        assert text == "old" or (model / "card").read_text() == "old"
+
+
+@pytest.fixture(params=["exchange", "rename"])
+def model(request, tmp_path, monkeypatch):
+    """A folder that is replaced in one step, or by two renames."""
+    rename, folder = os.rename, tmp_path / "model"
+    replace(folder, "old")
+
+    def checked(source, target):
+        assert source != folder  # Or there would be no model for a while.
+        rename(source, target)
+
+    if request.param == "rename":
+        monkeypatch.setattr(make_zoo, "exchange", lambda *_: False)
+    elif sys.platform == "linux":
+        monkeypatch.setattr(os, "rename", checked)
+    return folder
+
+
+def test_a_folder_is_replaced_when_the_new_one_is_whole(model):
+    replace(model, "new")
+    assert (model / "card").read_text() == "new"
+    with pytest.raises(KeyError), make_zoo.replaced_folder(model):
+        raise KeyError
+    assert (model / "card").read_text() == "new"
+    assert os.listdir(model.parent) == ["model"]
+
+
+@pytest.mark.parametrize(("renames", "kept"), [(2, "old"), (3, "new")])
+@pytest.mark.parametrize("model", ["rename"], indirect=True)
+def test_a_folder_is_never_lost_between_renames(
+    model, monkeypatch, renames, kept
+):
+    rename, calls = os.rename, []
+
+    def killed(*places):  # The folder written, the old one aside, the new one.
+        if len(calls) == renames:
+            raise KeyboardInterrupt
+        calls.append(places)
+        rename(*places)
+
+    monkeypatch.setattr(os, "rename", killed)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    with contextlib.suppress(KeyboardInterrupt):
+        replace(model, "new")
+    monkeypatch.undo()
+    with pytest.raises(KeyError), make_zoo.replaced_folder(model):
+        raise KeyError
+    assert (model / "card").read_text() == kept
+    assert os.listdir(model.parent) == ["model"]

@@ -93,11 +93,3 @@ def test_the_card_says_what_is_put_before_them(made):
     assert "tbnets zoo --export=tiny FOLDER" in card
     assert 'images, texts = ["one.jpg", "two.png"]' in card
     assert "the folder `1` is a" not in card
-
-
-@pytest.mark.parametrize(
-    "line", [["--run_dir=runs/x", "--cnn_weights=imagenet"], []]
-)
-def test_branches_are_of_a_run_and_its_networks_published(line):
-    failure = verbs.ask("make_zoo", "--name=tiny", "--branches", *line)[2]
-    assert "`--branches` must come with --run_dir" in failure

@@ -9,20 +9,82 @@ import pathlib
 import re
 import textwrap
 
-from tbnets.checks import rounded
+from tbnets.checks import per_cent, rounded
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
-from tbnets.files import CheckedFile
+from tbnets.files import CheckedFile, is_kind, shown
 from tbnets.serving.checksums import CHECKSUMS
 from tbnets.serving.zoo import METRICS, size
-from zoo_making import rows
-from zoo_making.measures import read_metrics
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
 SECTIONS = ("## Data and terms", "## Not for")
 """Headings that the part by hand must have."""
 MOST_BYTES = 20_000_000
 _EXPECTED = f"a title, a sentence, and the sections {', '.join(SECTIONS)}"
+
+
+_OF_BOTH = {
+    "best_epoch": int,
+    "epochs": int,
+    "train_seconds": float,
+    "test_split": dict,
+    "versions": dict,
+    "test": dict,
+}
+_OF_RUN = {**_OF_BOTH, "dev": dict}
+_OF_MODEL = {
+    **_OF_BOTH,
+    "takes": str,
+    "embedding_dim": int,
+    "run_recall_sum": float,
+    "date": str,
+    "command": str,
+}
+
+
+def read_report(path):
+    """Reads the `metrics.json` of a finished run with a test split.
+
+    Raises:
+        ValueError: it is damaged, or without test results.
+        FileNotFoundError: there is none.
+    """
+    cure = "Let the run finish, or write it again by --resume."
+    return _read(CheckedFile(path), _OF_RUN, cure)
+
+
+def read_metrics(path):
+    """Reads the `metrics.json` of a model of the zoo.
+
+    Raises:
+        ValueError: it is damaged, or without what a card shows.
+        FileNotFoundError: there is none.
+    """
+    cure = "Make the model anew, or restore the file."
+    return _read(CheckedFile(path), _OF_MODEL, cure)
+
+
+def _read(file, kinds, cure):
+    """Reads a file that may have been edited, cut or damaged."""
+
+    def check(values, kinds, where):
+        for name, kind in kinds.items():
+            if not is_kind(values.get(name), kind):
+                file.report(
+                    f"expected `{name}` in {where} of type {kind.__name__}; "
+                    f"found {shown(values.get(name))}. {cure}"
+                )
+
+    report = file.json()
+    check({"results": report}, {"results": dict}, "the file")
+    check(report, kinds, "the file")
+    names = [name for _, name, _ in columns(report["test"])]
+    check(
+        report["test"], dict.fromkeys(names or ["recall_sum"], float), "`test`"
+    )
+    check(report["versions"], {"tensorflow": str, "keras": str}, "`versions`")
+    check(report["test_split"], {"name": str}, "`test_split`")
+    return report
 
 
 def own_text(path):
@@ -69,6 +131,62 @@ def recall_sum(measures, best=""):
     return measures["recall_sum" if "recall_sum" in measures else best]
 
 
+def _recalls(cutoffs):
+    return [(f"R@{k}", f"recall_at_{k}", per_cent) for k in cutoffs]
+
+
+def columns(metrics: dict) -> list[tuple]:
+    """Returns what a row of Markdown shows of metrics.
+
+    Args:
+      metrics: as for `evaluation.tables.format_table`.
+
+    Returns:
+      (title, name of the metric, function that writes its value) for each:
+      of retrieval recalls and median rank, image to text first, then the
+      recall sum; of localization recalls, what they could be at most and the
+      mean average precision, then the number of phrases; of others each.
+    """
+    if tables.are_of_retrieval(metrics):
+        shown = [
+            *_recalls(tables.recall_cutoffs(metrics)),
+            ("MedR", "median_rank", "{:g}".format),
+        ]
+        found = []
+        for direction in tables.DIRECTIONS[:2]:
+            label = direction.replace("_", " ") + " "
+            for title, name, write in shown:
+                found.append((label + title, f"{direction}/{name}", write))
+                label = ""
+        return [*found, ("recall sum", "recall_sum", rounded)]
+    if tables.are_of_regions(metrics):
+        shown = [
+            *_recalls((1, 5, 10)),
+            ("bound", "upper_bound", per_cent),
+            ("mAP", "mean_average_precision", per_cent),
+            ("phrases", "num_queries", "{:.0f}".format),
+        ]
+        return [(t, f"{tables.REGIONS}/{n}", write) for t, n, write in shown]
+    return [(name, name, "{:.4g}".format) for name in metrics]
+
+
+def markdown_table(rows, more):
+    """Returns metrics of models as a table.
+
+    Args:
+        rows: list of (name, metrics, *cells), whose metrics are of one kind.
+        more: title of each of the cells -> how Markdown aligns it.
+    """
+    shown = columns(rows[0][1])
+    titles = ["model", *(title for title, _, _ in shown), *more]
+    rule = ["---", *["---:"] * len(shown), *more.values()]
+    lines = [f"| {' | '.join(titles)} |", f"|{'|'.join(rule)}|"]
+    for name, metrics, *cells in rows:
+        numbers = [write(metrics[key]) for _, key, write in shown]
+        lines.append(f"| {' | '.join([name, *numbers, *cells])} |")
+    return "\n".join(lines)
+
+
 def render_card(name, text, metrics):
     """Returns a whole card.
 
@@ -96,8 +214,7 @@ def render_card(name, text, metrics):
 {measured}of the model as it is here, on the split
 {metrics["test_split"]["name"]}: {_counts(metrics["test_split"])}.
 
-{rows.header(test)}
-{rows.row(test, name)}
+{markdown_table([(name, test)], {})}
 {total}
 ## How to load it
 
@@ -187,35 +304,31 @@ def render_table(folder):
     Args:
         folder: the zoo's.
     """
-    parts, found = [_INTRODUCTION], {}
+    groups = {}
     for path in sorted(pathlib.Path(folder).glob(f"*/{METRICS}")):
-        metrics = read_metrics(path)
-        header = rows.header(metrics["test"])
-        found.setdefault(header, []).append((path.parent, metrics))
-    first = tables.are_of_retrieval
-    for models in sorted(
-        found.values(), key=lambda x: not first(x[0][1]["test"])
-    ):
-        test = models[0][1]["test"]
-        if tables.are_of_regions(test):
-            parts.append(_ABOUT_REGIONS)
-        elif not first(test):
-            parts.append("\n## Others\n")
-        head, rule = rows.header(test).split("\n")
-        parts.append(f"{head} what it is | size | date |")
-        parts.append(f"{rule}---|---:|---|")
-        for path, metrics in models:
-            told = (
-                summary(own_text(path / "README.md")),
-                f"{size(path) / 1e6:.1f} MB",
-                metrics["date"],
-            )
-            link = f"[{path.name}]({path.name}/README.md)"
-            row = rows.row(metrics["test"], link)
-            parts.append(f"{row} {' | '.join(told)} |")
-    return "\n".join([*parts, ""])
+        metrics, model = read_metrics(path), path.parent
+        row = (
+            f"[{model.name}]({model.name}/README.md)",
+            metrics["test"],
+            summary(own_text(model / "README.md")),
+            f"{size(model) / 1e6:.1f} MB",
+            metrics["date"],
+        )
+        kind = tuple(title for title, _, _ in columns(metrics["test"]))
+        groups.setdefault(kind, []).append(row)
+    parts, last = [_INTRODUCTION], []
+    for rows in groups.values():
+        table = markdown_table(rows, _ABOUT_MODELS)
+        if tables.are_of_retrieval(rows[0][1]):
+            parts.append(table)
+        elif tables.are_of_regions(rows[0][1]):
+            last += [_ABOUT_REGIONS, table]
+        else:
+            last += ["\n## Others\n", table]
+    return "\n".join([*parts, *last, ""])
 
 
+_ABOUT_MODELS = {"what it is": "---", "size": "---:", "date": "---"}
 _MEASURED_IMAGES = "Recall in per cent and median rank "
 _MEASURED_REGIONS = (
     "Recall at IoU 0.5 over the regions that are proposed, what it could be\n"

@@ -1,25 +1,42 @@
-"""An exported model -> the same model by the exporter of today.
+"""Models that must answer alike: exported once more, or served.
 
 A SavedModel holds all that built its network: settings, words, weights. So
 what is mended in the exporter reaches a model whose run is gone. The network
 is built anew, its weights are those of the SavedModel, and what comes out is
 asked the same questions as what went in.
+
+A model of the zoo is served as a user does it: tools/export.py --serving,
+tools/serve.py in a process of its own. The questions are those that the server
+warms up by.
 """
+
+import contextlib
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
 
 import numpy as np
 import tensorflow as tf
 
 from tbnets import tasks
 from tbnets.errors import InputError
+from tbnets.extras.demo.loopback import HOST
+from tbnets.extras.server.client import Client
+from tbnets.serving import zoo
+from tbnets.serving.deployment import read_requests
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.inputs import TreeReader
+from tbnets.serving.protocol import to_array
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.trained import settings_of_model
 from tbnets.text.trees import read_tree
 
-TOLERANCE = 1e-6
+TOLERANCE, SERVED_TOLERANCE = 1e-6, 1e-5
 """An answer may differ by so much: a sum is rounded by how it is batched."""
 _QUESTIONS = 4
+_TOOLS = pathlib.Path(__file__).parents[1]
 
 
 def export_again(source, path):
@@ -150,31 +167,43 @@ def _compare(before, after):
         ValueError: an answer differs by more than `TOLERANCE`.
     """
     generator = np.random.default_rng(0)
-    largest = 0.0
-    for name in sorted(before):
-        if name == "serving_default":
-            continue
+    found = {}
+    for name in sorted(before.keys() - {"serving_default"}):
         inputs = {
             spec.name: tf.constant(_question(spec, after, generator))
             for spec in before[name].structured_input_signature[1].values()
         }
-        wanted, found = before[name](**inputs), after.signatures[name](**inputs)
-        for output, value in wanted.items():
-            one, other = map(np.asarray, (value, found[output]))
-            if one.dtype.kind != "f":
-                differs = 0.0 if np.array_equal(one, other) else np.inf
-            else:
-                differs = float(np.abs(one - other).max(initial=0))
-            largest = max(largest, differs)
-            if not differs <= TOLERANCE:
-                raise InputError(
-                    "source",
-                    "answer as before",
-                    f"{name}, whose {output} differ by {differs}",
-                    "Something else than the exporter has changed: compare by "
-                    "hand.",
-                )
-    return largest
+        found[name] = difference(before, after.signatures, name, inputs)
+    worst = max(found, key=found.get)
+    if found[worst] > TOLERANCE:
+        raise InputError(
+            "source",
+            "answer as before",
+            f"{worst}, whose answers differ by {found[worst]:.1e}",
+            "Something else than the exporter has changed: compare by hand.",
+        )
+    return found[worst]
+
+
+def difference(one, other, name, inputs):
+    """Returns the largest difference of two answers, inf of other strings.
+
+    Args:
+        one: dict of signatures.
+        other: likewise.
+        name: of the signature.
+        inputs: dict of tensors, its arguments.
+    """
+    wanted, found = one[name](**inputs), other[name](**inputs)
+    worst = 0.0
+    for key in wanted:
+        pair = np.asarray(wanted[key]), np.asarray(found[key])
+        if pair[0].dtype.kind != "f" or pair[0].shape != pair[1].shape:
+            differs = 0.0 if np.array_equal(*pair) else np.inf
+        else:
+            differs = np.abs(pair[0] - pair[1]).max(initial=0)
+        worst = max(worst, float(np.nan_to_num(differs, nan=np.inf)))
+    return worst
 
 
 def _question(spec, model, generator):
@@ -200,3 +229,73 @@ def _question(spec, model, generator):
         return TreeReader(model.vocabulary).read(map(read_tree, trees))
     shape = [size or _QUESTIONS for size in spec.shape]
     return generator.normal(size=shape).astype(np.float32)
+
+
+def compare_served(sources):
+    """Prints by how much answers of a server differ, by gRPC and by REST.
+
+    Args:
+        sources: folders of models of the zoo.
+
+    Raises:
+        ValueError: some answer differs by more than `SERVED_TOLERANCE`.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        folders = [pathlib.Path(place, source.name) for source in sources]
+        for source, folder in zip(sources, folders):
+            given = f"--model={source}", f"--output={folder}", "--serving"
+            subprocess.run(_line("export", *given), check=True)
+        print(f"\n{'model':22}protocol  signatures  requests  differ by")
+        with _served(folders) as servers:
+            for source, folder in zip(sources, folders):
+                for server in servers:
+                    here = zoo.open_model(source)
+                    _compare_with_server(here, folder, server)
+
+
+def _line(verb, *given):
+    return [sys.executable, str(_TOOLS / f"{verb}.py"), *given]
+
+
+@contextlib.contextmanager
+def _served(folders):
+    """Serves models; the context is the addresses of gRPC and REST."""
+    with socket.create_server((HOST, 0)) as one:
+        with socket.create_server((HOST, 0)) as other:
+            port, rest_port = (x.getsockname()[1] for x in (one, other))
+    line = _line(
+        *("serve", f"--model={','.join(map(str, folders))}", f"--port={port}"),
+        *(f"--rest_api_port={rest_port}", "--enable_batching"),
+    )
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            while "Ctrl-C" not in (server.stdout.readline() or "Ctrl-C"):
+                pass  # It says so when all models serve, or has ended.
+            yield f"grpc://{HOST}:{port}", f"http://{HOST}:{rest_port}"
+        finally:
+            server.terminate()
+
+
+def _compare_with_server(here, folder, server):
+    """Prints a line of a model by one protocol."""
+    differences, requests = {}, read_requests(folder / "1")
+    with Client(server, folder.name, folder=folder) as there:
+        for request in requests:
+            name = request.model_spec.signature_name
+            inputs = {
+                key: tf.constant(to_array(key, one), one.dtype)
+                for key, one in request.inputs.items()
+            }
+            worst = difference(here.signatures, there.signatures, name, inputs)
+            differences[name] = max(worst, differences.get(name, 0))
+    worst = max(differences.values())
+    print(
+        f"{folder.name:22}{server[:4]:8}{len(differences):12}"
+        f"{len(requests):10}{worst:11.1e}"
+    )
+    if {*differences} != {*here.signatures} or worst > SERVED_TOLERANCE:
+        raise InputError(
+            f"Each signature of {folder.name} must be answered alike, by "
+            f"{SERVED_TOLERANCE:g}. Received: {differences} by {server}. Mend "
+            "tbnets/extras/server."
+        )
