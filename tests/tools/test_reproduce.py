@@ -8,9 +8,9 @@ import shutil
 import pytest
 from reproducing import checks, measured, recording, tables
 from reproducing import pages as page_parts
-from reproducing.flagfiles import expecting
 
 from tbnets.cli import run_line, train
+from tbnets.errors import InputError
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of
 from tbnets.tasks.settings.records import write_settings
@@ -86,17 +86,11 @@ def test_numbers_of_others_are_those_of_a_paper(results, pages):
 
 def test_a_table_without_a_file_or_a_command_is_found(results, pages):
     page = pages / "docs" / "new.md"
-    page.write_text(
-        "# New\n\n## Rows\n\n| row | R@1 |\n|---|---|\n| best | 99.9 |\n"
-    )
+    table = "| row | R@1 |\n|---|---|\n| best | 99.9 |\n"
+    page.write_text(f"# New\n\n## Rows\n\n{table}")
     (found,) = checks.findings(results, pages)
-    assert found == (
-        f"{page.relative_to(pages)}:7: expected a generated table, or a "
-        "command; found 99.9, column 'R@1', row 'best'"
-    )
-    page.write_text(
-        "# New\n\n`tools/a.py`:\n\n| row | s |\n|---|---|\n| a | 9.9 |\n"
-    )
+    assert found.startswith("docs/new.md:7: ") and "99.9" in found
+    page.write_text(f"# New\n\n`tools/a.py`:\n\n{table}")
     assert checks.findings(results, pages) == []
 
 
@@ -126,8 +120,8 @@ def test_a_table_of_a_page_shows_rows(page, record, tmp_path):
         finished_run(tmp_path / name, seed, recall)
         for seed, (name, recall) in enumerate({"a": 0.1, "b": 0.25}.items())
     ]
-    path = runs[0] / "metrics.json"
-    path.write_text(path.read_text().replace("180.0", "190.0"))
+    test = {"image_to_text/recall_at_1": 0.1, "recall_sum": 190.0}
+    change(runs[0], test=test)
     record(*runs)
     sums = ["", "test/recall_sum dev/recall_sum", "", ""]
     assert page(
@@ -144,9 +138,9 @@ def test_a_table_of_a_page_shows_rows(page, record, tmp_path):
 
 
 def test_a_row_that_is_nobodys_is_refused(page):
-    with pytest.raises(ValueError, match="expected slow.json, of a row that"):
+    with pytest.raises(InputError, match="slow.json"):
         page({"cells": ["slow"], "name": "slow"})
-    with pytest.raises(ValueError, match="'speed'; found 'quick, 8.8'"):
+    with pytest.raises(InputError, match="'speed'.*'quick, 8.8'"):
         page({"cells": ["quick, 8.8"]})
 
 
@@ -263,39 +257,41 @@ def test_recorded_runs_give_the_numbers(record, tmp_path):
 
 def test_kernels_are_told_beside_the_processor(record, tmp_path):
     run = finished_run(tmp_path / "a", 0, 0.1)
-    path = run / "metrics.json"
-    report = json.loads(path.read_text())
-    report["versions"]["kernels"] = "oneDNN"
-    path.write_text(json.dumps(report))
+    change(run, versions={"kernels": "oneDNN"})
     assert record(run)[1]["quickstart"].cpu == "fast, oneDNN"
     other = finished_run(tmp_path / "b", 1, 0.1)  # By which, nobody told.
     assert record(run, other)[1]["quickstart"].cpu == "fast"
 
 
+def change(run, **changes):
+    """Changes what `metrics.json` of a run says; None takes it out."""
+    path = run / "metrics.json"
+    report = json.loads(path.read_text()) | changes
+    kept = {name: value for name, value in report.items() if value is not None}
+    path.write_text(json.dumps(kept))
+
+
+def refused(argument, call, *given, **named):
+    """Asserts that recording is refused, by its argument."""
+    with pytest.raises(InputError) as caught:
+        call(*given, **named)
+    assert caught.value.argument == argument
+
+
 def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):
     run = finished_run(tmp_path / "a", 0, 0.1, "--margin=0.3")
-    with pytest.raises(ValueError, match="--margin=0.3 too. Name this row"):
-        record(run)
+    refused("--record", record, run)
     _, kept = record(run, name="quickstart_wide")
     assert kept["quickstart_wide"].flags == "--margin=0.3"
-    with pytest.raises(ValueError, match="`--name` must be letters"):
-        record(run, name="../wide")
-    other = finished_run(tmp_path / "b", 1, 0.1)
-    with pytest.raises(ValueError, match="differ in their seeds alone"):
-        record(run, other)
+    refused("--name", record, run, name="../wide")
+    refused("--record", record, run, finished_run(tmp_path / "b", 1, 0.1))
 
 
 def test_a_run_of_no_configuration_is_told_by_its_command(record, tmp_path):
     run = finished_run(tmp_path / "a", 0, 0.1)
-    path = run / "metrics.json"
-    report = json.loads(path.read_text())
-    report["command"] = (
-        "tools/train.py --from=scenes --images='my photos' --seed=0 "
-        "--run_dir=a --cache=b"
-    )
-    path.write_text(json.dumps(report))
-    with pytest.raises(ValueError, match="the flags of a configuration"):
-        record(run)
+    command = "tools/train.py --from=scenes --images='my photos' --seed=0 "
+    change(run, command=f"{command} --run_dir=a --cache=b")
+    refused("--record", record, run)
     _, kept = record(run, name="tuned")
     assert kept["tuned"].configuration == ""
     assert kept["tuned"].flags == "--from=scenes '--images=my photos'"
@@ -308,13 +304,11 @@ def test_a_row_has_no_name_of_another(record, tmp_path):
     (tmp_path / "measured" / "rows.json").write_text(json.dumps(made))
     plain = finished_run(tmp_path / "a", 0, 0.1)
     for name in ("scenes_cca", "wide"):
-        with pytest.raises(ValueError, match="must be that of no other row"):
-            record(plain, name=name)
+        refused("--name", record, plain, name=name)
     wide = finished_run(tmp_path / "b", 0, 0.1, "--margin=0.3")
     kept = record(wide, name="wide")[1]  # In the words of rows.json.
     assert kept["wide"].flags == "--margin=0.30"
-    with pytest.raises(ValueError, match="Received: seeds 0, 0"):
-        record(plain, plain)
+    refused("--record", record, plain, plain)
 
 
 def test_runs_of_a_row_that_is_evaluated_are_when_it_is_recorded(
@@ -353,75 +347,77 @@ def test_runs_of_a_row_that_is_evaluated_are_when_it_is_recorded(
 
 def test_a_run_that_is_not_finished_is_refused(record, tmp_path):
     run = finished_run(tmp_path / "a", 0, 0.1)
-    report = json.loads((run / "metrics.json").read_text())
-    for change, told in (
-        ({"epochs": 3}, "of 3 epochs in its metrics.json"),
-        ({"command": "tools/train.py --resume"}, "a command with all flags"),
-    ):
-        (run / "metrics.json").write_text(json.dumps(report | change))
-        with pytest.raises(ValueError, match=told):
-            record(run)
+    change(run, epochs=3)
+    refused("--record", record, run)
+    change(run, epochs=None, best_epoch=None)
+    refused("--record", record, run)
     (run / "metrics.json").unlink()
-    with pytest.raises(ValueError, match="of 0 epochs"):
-        record(run)
+    refused("--record", record, run)
+    resumed = finished_run(tmp_path / "b", 0, 0.1)
+    change(resumed, command="tools/train.py --resume")
+    with pytest.raises(InputError, match="a command with all flags"):
+        record(resumed)
 
 
 def test_a_run_that_patience_ended_is_recorded_but_not_its_places(
     record, tmp_path
 ):
     """Twelve epochs were the best, three more were waited for."""
-    run = finished_run(
-        tmp_path / "a", 0, 0.1, "--patience=3", f"--images={tmp_path}"
-    )
-    path = run / "metrics.json"
-    report = json.loads(path.read_text()) | {"epochs": 15}
-    path.write_text(json.dumps(report))
-    os.utime(path, (0, 12 * 3600))
-    other = finished_run(tmp_path / "b", 1, 0.1, "--patience=3")
-    os.utime(other / "metrics.json", (0, 36 * 3600))
+    patience = "--patience=3"
+    run = finished_run(tmp_path / "a", 0, 0.1, patience, f"--images={tmp_path}")
+    change(run, epochs=15)
+    other = finished_run(tmp_path / "b", 1, 0.1, patience)
+    for folder, hours in ((run, 12), (other, 36)):
+        os.utime(folder / "metrics.json", (0, hours * 3600))
     content, kept = record(run, other, name="patient")
-    assert kept["patient"].flags == "--patience=3"
+    assert kept["patient"].flags == patience
     assert content["date"] == "1970-01-02"
-    del report["test"]
-    path.write_text(json.dumps(report))
-    with pytest.raises(ValueError, match="expected metrics of a test split"):
+    change(run, test=None)
+    with pytest.raises(InputError, match="metrics of a test split"):
         record(run, name="patient")
 
 
+def commands_of(name, *flags):
+    out, _, failure = verbs.ask("reproduce", f"--run={name}", *flags)
+    assert failure == ""
+    return out.splitlines()
+
+
 def test_run_prints_the_commands_of_a_row():
-    out = verbs.ask(
-        "reproduce", "--run=flickr8k_tfidf_nonlinear_sampling", "--seeds=0,1"
-    )[0]
-    name = "runs/flickr8k_tfidf_nonlinear_sampling"
-    train = (
+    name = "flickr8k_tfidf_nonlinear_sampling"
+    *trained, recorded = commands_of(name, "--seeds=0,1")
+    assert trained == [
         "python tools/train.py --flagfile=configs/flickr8k_tfidf.flags "
-        "--text_to_text_weight=0"
+        f"--text_to_text_weight=0 --seed={seed} --run_dir=runs/{name}_{seed}"
+        for seed in (0, 1)
+    ]
+    assert recorded == (
+        f"python tools/reproduce.py --record=runs/{name}_0,runs/{name}_1 "
+        f"--name={name}"
     )
-    assert out == (
-        f"{train} --seed=0 --run_dir={name}_0\n"
-        f"{train} --seed=1 --run_dir={name}_1\n"
-        f"python tools/reproduce.py --record={name}_0,{name}_1 "
-        "--name=flickr8k_tfidf_nonlinear_sampling\n"
-    )
-    failure = verbs.ask("reproduce", "--run=flickr8k_meen")[2]
-    assert "`--run`" in failure and "Did you mean flickr8k_mean?" in failure
-    out = verbs.ask("reproduce", "--run=flickr8k_best_with_phrases")[0]
-    trained, phrases, recorded = out.splitlines()
+    name = "flickr8k_best_with_phrases"
+    trained, phrases, recorded = commands_of(name)
     assert trained.endswith("--run_dir=runs/flickr8k_best_one_view_0")
     assert phrases.endswith("--run_dir=runs/entities_localization_best_0")
     assert recorded.endswith(
-        "--record=runs/flickr8k_best_one_view_0 "
-        "--name=flickr8k_best_with_phrases"
+        f"--record=runs/flickr8k_best_one_view_0 --name={name}"
     )
-    for flag in ("cpu=x", "name=x", "seeds=1"):
-        assert "must come with" in verbs.ask("reproduce", f"--{flag}")[2]
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("run", "flickr8k_meen"), ("cpu", "x"), ("name", "x"), ("seeds", "1")],
+)
+def test_flags_that_say_nothing_are_refused(flag, value):
+    failure = verbs.ask("reproduce", f"--{flag}={value}")[2]
+    assert failure.startswith(f"`--{flag}` must ")
 
 
 def test_a_generated_part_that_is_missing_is_told(results, pages):
     path = pages / "docs" / "reproduction_rows.md"
     text = path.read_text("utf-8").replace("<!-- all rows -->", "")
     path.write_text(text, "utf-8")
-    with pytest.raises(ValueError, match="too few of .*all rows"):
+    with pytest.raises(InputError, match="all rows"):
         checks.findings(results, pages)
 
 
@@ -432,32 +428,21 @@ def test_a_flagfile_expects_what_was_kept(results):
         for place, metric in enumerate(["image_to_text", "text_to_image"])
         for rank in (1, 5, 10)
     }
-    row = dataclasses.replace(
-        results.kept["quickstart"],
-        values=values
-        | {"test/recall_sum": "301.3", "dev/recall_sum": "302.4"}
-        | {
-            "test/correspondence_accuracy": "61.2",
-            "test/correspondence_chance": "11.2",
-            "test/correspondence_upper_bound": "91.2",
-        },
-    )
+    values |= {"test/recall_sum": "301.3", "dev/recall_sum": "302.4"}
+    for name, value in (
+        *(("accuracy", "61.2"), ("chance", "11.2"), ("upper_bound", "91.2")),
+    ):
+        values[f"test/correspondence_{name}"] = value
+    row = dataclasses.replace(results.kept["quickstart"], values=values)
     text = (
-        "# Expected: test R@1/5/10 9.9/9.9/9.9 image to text, 8.8/8.8/8.8\n"
-        "#   text to image, recall sum 199.9, dev 177.7; mAP 6.6. 50.0 % of\n"
-        "#   the phrases were right, 9.0 % by chance, 99.9 % at most.\n"
+        "# Expected: test R@1/5/10 {} image to text, {}\n"
+        "#   text to image, recall sum {}, dev {}; mAP 6.6. {} % of\n"
+        "#   the phrases were right, {} % by chance, {} % at most.\n"
         "# Source: a paper, which has 5.5/5.5/5.5 image to text.\n"
     )
-    wanted = text.replace("9.9/9.9/9.9", "1.0/5.0/10.0")
-    wanted = wanted.replace("8.8/8.8/8.8", "1.1/5.1/10.1")
-    wanted = wanted.replace("199.9, dev 177.7", "301.3, dev 302.4")
-    for told, found in (
-        ("50.0", "61.2"),
-        ("9.0 %", "11.2 %"),
-        ("99.9", "91.2"),
-    ):
-        wanted = wanted.replace(told, found)
-    assert expecting(text, row) == wanted
+    before = "9.9/9.9/9.9", "8.8/8.8/8.8", 199.9, 177.7, 50.0, 9.0, 99.9
+    after = "1.0/5.0/10.0", "1.1/5.1/10.1", 301.3, 302.4, 61.2, 11.2, 91.2
+    assert checks.expecting(text.format(*before), row) == text.format(*after)
 
 
 def test_a_flagfile_that_expects_something_else_is_found(results, pages):
