@@ -1,5 +1,4 @@
 import json
-import os
 
 import numpy as np
 import pytest
@@ -43,31 +42,28 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     with open(table, "a") as stream:
         stream.write("c.jpg,A cow\na.jpg,A dog,test\n../d.jpg,A pig,test\n")
     np.save(tmp_path / "ims.npy", np.asarray([[np.inf], [1]], np.float32))
-    (tmp_path / "ids.txt").write_text("a.jpg\nx.jpg\n")
-    os.rename(tmp_path / "ids.txt", tmp_path / "ims_ids.txt")
+    (tmp_path / "ims_ids.txt").write_text("a.jpg\nx.jpg\n")
     result = describe(
-        "--captions_format=table",
-        f"--captions={table}",
-        f"--images={tmp_path}",
-        f"--image_features={tmp_path / 'ims.npy'}",
+        *("--captions_format=table", f"--captions={table}"),
+        *(f"--images={tmp_path}", f"--image_features={tmp_path / 'ims.npy'}"),
         f"--json={tmp_path / 'out.json'}",
     )
     assert (result.returncode, result.stderr) == (1, "")
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["splits"]["test"]["images"] == 2
-    problems = [(p["line"], p["message"]) for p in report["problems"]]
-    assert [line for line, _ in problems[:2]] == [5, 7]
-    told = "\n".join(message for _, message in problems)
-    assert "expected 3 columns" in told
-    assert "leaves that folder" in told
-    assert "found inf in column 0" in told
-    assert "found none for 1: 'b.jpg'" in told
-    assert "found 1 in 'train' and in 'test': 'a.jpg'" in told
+    problems = report["problems"]
+    assert [problem["line"] for problem in problems[:2]] == [5, 7]
+    told = "\n".join(problem["message"] for problem in problems)
+    for words in (
+        "3 columns",
+        "found none for 1: 'b.jpg'",
+        "in 'test': 'a.jpg",
+    ):
+        assert words in told
     assert told.count("found that it is not there") == 3  # a.jpg twice, b.jpg
-    assert f"{len(problems)} problems.\n{table}:5: exp" in result.stdout
-    for _, message in problems:
-        assert message in result.stdout
     assert told.count("found inf") == 1  # Two splits share the file.
+    assert f"{len(problems)} problems." in result.stdout
+    assert all(one["message"] in result.stdout for one in problems)
 
 
 def test_one_split_and_no_training_split(table):
@@ -83,28 +79,15 @@ def test_one_split_and_no_training_split(table):
     assert "unknown words" not in result.stdout.split("\n\n", 1)[1]
 
 
-def test_file_that_cannot_be_read(tmp_path):
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
     path = tmp_path / "d.json"
     path.write_text('{"images": [\n{"filename": "a.j')
     result = describe("--captions_format=karpathy", f"--captions={path}")
     assert result.returncode == 1
-    assert result.stderr.startswith(f"error: {path}:2: expected JSON")
-    assert "looks truncated" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_captions_that_are_not_there_are_named_by_their_flag(table, tmp_path):
+    assert result.stderr.startswith(f"error: {path}:2: ")
+    assert result.stderr.count("\n") == 1
     result = describe(f"--captions={tmp_path / 'nope.csv'}")
-    assert result.stderr.strip() == (
-        "error: `--captions` must be an existing file. Received: --captions="
-        f"{tmp_path / 'nope.csv'}. {tmp_path} holds {table.name}."
-    )
-
-
-def test_help_shows_an_example():
-    result = describe("--help")
-    assert "python tools/describe_data.py --captions_format=" in result.stdout
-    assert "--vocabulary_split" in result.stdout
+    assert result.stderr.startswith("error: `--captions` must ")
 
 
 @pytest.mark.real_data

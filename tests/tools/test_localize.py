@@ -1,7 +1,7 @@
 """Tests of the tool that finds the boxes that phrases name in a photo."""
 
 import json
-import pathlib
+import os
 import sys
 import types
 
@@ -29,94 +29,58 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def answers(folder):
-    """Name of a question -> (standard output, standard error, error)."""
+MODEL = "--model={folder}/model"
+PHOTO = "{folder}/photo.png"
+
+
+@pytest.fixture
+def localize_by(folder, monkeypatch):
+    """A function of a line, {folder} in it: (output, error output, error)."""
     pytest.importorskip("cv2")
-    model, photo = f"--model={folder}/model", f"{folder}/photo.png"
-    questions = {
-        "colours": [
-            *(model, f"--json={folder}/found.json", "--top=2"),
-            *(
-                f"--output={folder}/drawn.png",
-                photo,
-                "red",
-                "blue",
-                "a thing, red",
-            ),
-        ],
-        "mean boxes": [
-            *(model, "--choice=mean_box", f"--output={folder}/out"),
-            *(photo, "red"),
-        ],
-        "no size": [model, "--choice_area_exponent=1", photo, "red"],
-        "no warmth": [model, "--choice_temperature=0.2", photo, "red"],
-        "too cold": [
-            *(model, "--choice=mean_box", "--choice_temperature=0"),
-            *(photo, "red"),
-        ],
-        "unknown": [model, photo, "a zebra", "..."],
-        "nothing there": [model, f"{folder}/black.png", "red"],
-        "several": [
-            *(model, f"--json={folder}/several.json"),
-            *(f"--output={folder}/drawn.d/", photo, f"{folder}/cut.png"),
-            *(f"{folder}/black.PNG", "red"),
-        ],
-        "to a program": [model, "--json=-", photo, "zebra"],
-        "two of one name": [model, "--output=.", photo, "a/photo.png", "red"],
-        "no phrase": [model, photo],
-        "empty phrase": [model, photo, " "],
-        "no text": [model, photo, "a \udcff"],
-        "no photo": [model, f"{folder}/none.jpg", "red"],
-        "cut photo": [model, f"{folder}/cut.png", "red"],
-        "no ending": [model, f"--output={folder}/a.out", photo, "red"],
-        "no folder to draw in": ["--model=none", "--output=file", photo, "red"],
-        "one for two": [model, "--output=a.png", photo, photo, "red"],
-        "over the photo": [model, f"--output={photo}", photo, "red"],
-        "no folder": [model, f"--json={folder}/none/a.json", photo, "red"],
-        "no model": [f"--model={folder}/none", photo, "red"],
-        "whole images": ["--model=scenes_embedding", photo, "red"],
-        "features": [f"--model={folder}/features", photo, "red"],
-    }
-    with saved_models.loaded_once(), pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        found = {n: ask("localize", *line) for n, line in questions.items()}
-        patch.setitem(sys.modules, "cv2", None)
-        found["no opencv"] = ask("localize", model, photo, "red")
-    return found
+    monkeypatch.chdir(folder)
+
+    def call(*words):
+        return ask("localize", *(word.format(folder=folder) for word in words))
+
+    with saved_models.loaded_once():
+        yield call
 
 
-def test_each_phrase_has_its_box(answers, folder):
-    out, err, failure = answers["colours"]
-    assert (err, failure) == ("", "")
+def test_each_phrase_has_its_box(localize_by, folder, tmp_path):
+    path, drawn = tmp_path / "found.json", tmp_path / "drawn.png"
+    out, err, failure = localize_by(
+        *(MODEL, f"--json={path}", "--top=2", f"--output={drawn}"),
+        *(PHOTO, "red", "blue", "a thing, red"),
+    )
+    assert (err, failure) == ("", "") and f"drawn: {drawn}" in out
     titles = [line for line in out.splitlines() if line.startswith('"')]
-    note = "(unknown words: a, thing)"
-    assert titles == ['"red"', '"blue"', f'"a thing, red" {note}']
-    record = json.loads((folder / "found.json").read_text())
-    said = [one["phrase"] for one in record["phrases"]]
-    assert said == ["red", "blue", "a thing, red"]
-    assert record["phrases"][2]["unknown_words"] == ["a", "thing"]
-    for one, box in zip(record["phrases"], tiny_localizer.BOXES.values()):
+    assert titles[:2] == ['"red"', '"blue"']
+    found = json.loads(path.read_text())["phrases"]
+    assert [one["phrase"] for one in found] == ["red", "blue", "a thing, red"]
+    assert found[2]["unknown_words"] == ["a", "thing"]
+    for one, box in zip(found, tiny_localizer.BOXES.values()):
         first, second = one["regions"]
         assert tiny_localizer.is_centred_in(first["box"], box)
         assert first["similarity"] > second["similarity"]
-        printed = "".join(f"{edge:8.1f}" for edge in first["box"])
-        assert printed in out
+        assert "".join(f"{edge:8.1f}" for edge in first["box"]) in out
+    with PIL.Image.open(drawn) as picture:
+        assert picture.size == (640, 427)  # 640 * 80 / 120 = 426.7
+        colours = {colour for _, colour in picture.getcolors(1 << 20)}
+    assert colours >= {*map(PIL.ImageColor.getrgb, COLOURS[:3])}
+    other = tiny_localizer.write_photo(tmp_path / "photo.png")
+    assert (folder / "photo.png").read_bytes() == other.read_bytes()
 
 
-def test_a_name_without_ending_is_a_folder(answers, folder):
-    assert answers["mean boxes"][2] == ""
-    assert [path.name for path in (folder / "out").iterdir()] == [
-        "photo.localized.png"
-    ]
-
-
-def test_mean_boxes_are_found(answers):
-    out, err, failure = answers["mean boxes"]
+def test_mean_boxes_are_drawn_into_a_folder(localize_by, tmp_path):
+    line = MODEL, PHOTO, "red"
+    more = "--choice=mean_box", f"--output={tmp_path}/out"
+    out, err, failure = localize_by(*more, *line)
     assert (err, failure) == ("", "")
-    usual = answers["colours"][0]
+    usual = localize_by(*line)[0]
+    assert "drawn" not in usual  # What no flag asks for is not written.
     assert out.splitlines()[2] not in usual
     assert out.splitlines()[2][:18] in usual  # Rank and similarity.
+    assert os.listdir(tmp_path / "out") == ["photo.localized.png"]
 
 
 def test_a_photo_is_read_once(folder, tmp_path, monkeypatch):
@@ -144,85 +108,75 @@ def test_a_photo_is_read_once(folder, tmp_path, monkeypatch):
     assert found.items() >= told["choice"].items()
 
 
-def test_the_boxes_are_drawn(answers, folder):
-    assert f"drawn: {folder}/drawn.png" in answers["colours"][0]
-    with PIL.Image.open(folder / "drawn.png") as drawn:
-        assert drawn.size == (640, 427)  # 640 * 80 / 120 = 426.7
-        colours = {colour for _, colour in drawn.getcolors(1 << 20)}
-    for colour in COLOURS[:3]:
-        assert PIL.ImageColor.getrgb(colour) in colours
-    # What no flag asks for is not written.
-    assert "drawn" not in answers["unknown"][0]
-    names = ["black.PNG", "black.png", "cut.png", "drawn.d", "drawn.png"]
-    names += ["features", "file", "found.json", "model", "out", "photo.png"]
-    names += ["several.json"]
-    assert sorted(path.name for path in folder.iterdir()) == names
+def test_several_photos_are_asked_for_the_same(localize_by, folder, tmp_path):
+    path, drawn = tmp_path / "several.json", tmp_path / "drawn.d"
+    _, err, failure = localize_by(
+        *(MODEL, f"--json={path}", f"--output={drawn}/"),
+        *(PHOTO, "{folder}/cut.png", "{folder}/black.PNG", "red"),
+    )
+    assert failure == "" and "left out: " in err and "cut.png" in err
+    photo, black = json.loads(path.read_text())
+    assert [x["photo"] for x in (photo, black)] == [
+        f"{folder}/photo.png",
+        f"{folder}/black.PNG",
+    ]
+    assert len(photo["phrases"][0]["regions"]) == 1
+    assert black["phrases"][0]["regions"] == []
+    names = ["black.localized.png", "photo.localized.png"]
+    assert sorted(os.listdir(drawn)) == names
 
 
-def test_several_photos_are_asked_for_the_same(answers, folder):
-    out, err, failure = answers["several"]
-    assert failure == "" and out.count('"red"') == 2
-    for name in ("photo.png", "black.PNG"):
-        assert f"{folder}/{name}:\n" in out
-    assert "left out: " in err and "cut.png, which does not decode" in err
-    records = json.loads((folder / "several.json").read_text())
-    alone = json.loads((folder / "found.json").read_text())
-    assert records[0].keys() == alone.keys()
-    assert [bool(one["phrases"][0]["regions"]) for one in records] == [1, 0]
-    drawn = sorted(path.name for path in (folder / "drawn.d").iterdir())
-    assert drawn == ["black.localized.png", "photo.localized.png"]
-
-
-def test_a_phrase_without_a_known_word_is_warned_of(answers):
-    out, err, failure = answers["unknown"]
+def test_a_phrase_without_a_known_word_is_warned_of(localize_by):
+    out, err, failure = localize_by(MODEL, PHOTO, "a zebra", "...")
     assert failure == "" and out.count("rank") == 2
-    warnings = err.splitlines()
-    assert len(warnings) == 2 and 'knows no word of "a zebra"' in warnings[0]
+    assert len(err.splitlines()) == 2 and '"a zebra"' in err
 
 
-def test_json_stands_alone_on_standard_output(answers):
-    out, _, failure = answers["to a program"]
+def test_json_stands_alone_on_standard_output(localize_by):
+    out, _, failure = localize_by(MODEL, "--json=-", PHOTO, "zebra")
     assert failure == ""
     [phrase] = json.loads(out)["phrases"]
     assert phrase["note"] == "no word of this is known"
     assert len(phrase["regions"]) == 1
 
 
-def test_a_photo_without_proposals_is_told(answers):
-    out, _, failure = answers["nothing there"]
+def test_a_photo_without_proposals_is_told(localize_by):
+    out, _, failure = localize_by(MODEL, "{folder}/black.png", "red")
     assert failure == "" and "no box is proposed" in out
 
 
 @pytest.mark.parametrize(
-    "question, message",
+    ("line", "named"),
     [
-        ("no size", "`--choice_area_exponent` must come with --choice=expe"),
-        ("no warmth", "must come with --choice=expected_overlap or --cho"),
-        ("too cold", "`--choice_temperature` must be a finite number above 0"),
-        ("no phrase", "`localize` must be given a photo and a phrase"),
-        ("empty phrase", "a phrase or more, of words"),
-        ("no text", "`localize` must be asked in UTF-8"),
-        ("no photo", "none.jpg', which is not there"),
-        ("cut photo", "cut.png', which does not decode"),
-        ("no ending", "`--output` must be a file that ends with .png"),
-        ("no folder to draw in", "`--output` must be a file that ends"),
-        ("one for two", "`--output` must be a folder for several photos"),
-        ("over the photo", "`--output` must not be a photo"),
-        ("two of one name", "two photos called photo. Draw them one by one"),
-        ("no folder", "`--json` must be a file in a folder that is there"),
-        ("no model", "`--model` must be a name of the zoo, or a folder"),
-        ("whole images", "tools/query.py"),
-        ("features", "tools/export.py --cnn_weights=imagenet"),
-        ("no opencv", 'pip install "tbnets[regions]"'),
+        (["--choice_area_exponent=1", PHOTO, "red"], "--choice_area_exponent"),
+        (["--choice_temperature=0.2", PHOTO, "red"], "--choice_temperature"),
+        (
+            [*("--choice=mean_box", "--choice_temperature=0", PHOTO, "red")],
+            "--choice_temperature",
+        ),
+        ([PHOTO], "localize"),
+        ([PHOTO, " "], "localize"),
+        ([PHOTO, "a \udcff"], "localize"),
+        (["{folder}/none.jpg", "red"], "none.jpg"),
+        (["{folder}/cut.png", "red"], "cut.png"),
+        (["--output={folder}/a.out", PHOTO, "red"], "--output"),
+        (["--output=file", PHOTO, "red"], "--output"),
+        (["--output=a.png", PHOTO, PHOTO, "red"], "--output"),
+        (["--output=" + PHOTO, PHOTO, "red"], "--output"),
+        (["--output=.", PHOTO, "a/photo.png", "red"], "two photos"),
+        (["--json={folder}/none/a.json", PHOTO, "red"], "--json"),
+        (["--model={folder}/none", PHOTO, "red"], "--model"),
+        (["--model=scenes_embedding", PHOTO, "red"], "tools/query.py"),
+        (["--model={folder}/features", PHOTO, "red"], "tools/export.py"),
     ],
 )
-def test_what_can_not_be_answered_is_one_clear_line(answers, question, message):
-    out, _, failure = answers[question]
-    assert message in failure and "\n" not in failure
+def test_what_can_not_be_answered_is_one_clear_line(localize_by, line, named):
+    has_model = any(word.startswith("--model") for word in line)
+    out, _, failure = localize_by(*([] if has_model else [MODEL]), *line)
+    assert named in failure and "\n" not in failure
     assert out == ""
 
 
-def test_the_photo_is_left_as_it_is(answers, folder, tmp_path):
-    other = tiny_localizer.write_photo(tmp_path / "photo.png")
-    written = pathlib.Path(folder / "photo.png").read_bytes()
-    assert written == other.read_bytes()
+def test_without_opencv_the_extra_is_named(localize_by, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    assert "tbnets[regions]" in localize_by(MODEL, PHOTO, "red")[2]

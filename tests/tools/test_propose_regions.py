@@ -10,6 +10,7 @@ from tbnets.data.scenes.dataset import ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
+from tbnets.errors import InputError
 from tbnets.features import extraction, proposals
 from tests import fresh, verbs
 
@@ -25,10 +26,11 @@ def folder(tmp_path_factory):
     return path
 
 
-def run(*arguments):
-    """Returns (exit code, standard output, standard error)."""
+def run(*arguments, code=0):
+    """Returns what is printed, errors too."""
     ended = verbs.run(VERB, *arguments)
-    return ended.returncode, ended.stdout, ended.stderr
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout + ended.stderr
 
 
 def content(folder):
@@ -37,20 +39,14 @@ def content(folder):
 
 def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
     picture = tmp_path / "new" / "picture.png"
-    code, output, errors = run(
+    output = run(
         f"--images={folder / 'images'}",
-        f"--captions={folder / 'dataset.json'}",
-        "--splits=test",
-        f"--recall={folder / 'Annotations'}",
-        "--recall_at=1,50",
-        f"--output={tmp_path / 'store'}",
-        "--method=selective_search",
-        "--limit=60",
-        f"--picture={picture}",
+        *(f"--captions={folder / 'dataset.json'}", "--splits=test"),
+        *(f"--recall={folder / 'Annotations'}", "--recall_at=1,50"),
+        *(f"--output={tmp_path / 'store'}", f"--picture={picture}"),
+        *("--method=selective_search", "--limit=60"),
     )
-    assert code == 0, errors
-    assert "3 photos in" in output and "3 in the store" in output
-    assert "selective_search, at most 60 boxes a photo" in output
+    assert "3 in the store" in output
     lines = [line.split() for line in output.splitlines() if "first" in line]
     (_, first, _, low, *_), (_, second, _, high, *_) = lines
     assert (first, second) == ("1", "50")
@@ -74,10 +70,9 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
             image.resize((200, 200)).save(photos / f"{number}.jpg")
     broken = photos / "5.jpg"
     broken.write_bytes(broken.read_bytes()[:2000])
-    arguments = (f"--images={photos}", "--shard_images=1", "--workers=2")
-
     killed = tmp_path / "killed"
-    line = (*arguments, f"--output={killed}")
+    line = f"--images={photos}", "--shard_images=1", "--workers=2"
+    line += (f"--output={killed}",)
     process = fresh.start(f"tools/{VERB}.py", *line)
     second = killed / "00001.boxes.npy"
     while process.is_alive() and not second.exists():
@@ -85,13 +80,11 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
     process.kill()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    with pytest.raises(ValueError, match="complete"):
+    with pytest.raises(InputError, match="complete"):
         open_features(killed)
-
-    code, output, errors = run(*arguments, f"--output={killed}")
-    assert code == 0, errors
-    assert f"left out: {broken}, which does not decode" in output
-    assert "7 in the store" in output and "1 left out" in output
+    output = run(*line)
+    assert f"left out: {broken}" in output
+    assert "7 in the store, 1 left out" in output
 
     proposer = proposals.Proposer()
     writer = FeatureWriter(
@@ -106,26 +99,20 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
 def test_shares_of_boxes_are_joined_to_the_bytes_of_one_run(folder, tmp_path):
     given = (f"--images={folder / 'images'}", "--shard_images=4", "--limit=9")
     recall = f"--recall={folder / 'Annotations'}"
-    shares = [tmp_path / str(i) for i in range(4)]
-    assert run(*given, f"--output={shares[0]}")[0] == 0
-    for number, share in enumerate(shares[1:], 1):
-        line = (f"--shard={number}/3", f"--output={share}", recall)
-        code, output, errors = run(*given, *line)
-        assert code == 0, errors
-        count = (8, 4, 3)[number - 1]
-        assert f"share     {number}/3: {count} of 15 photos" in output, output
-        assert f"in {count} photos" in output, output  # Of the recall.
+    run(*given, f"--output={tmp_path / 'whole'}")
+    shares = [tmp_path / str(number) for number in (1, 2, 3)]
+    for share, count in zip(shares, (8, 4, 3)):
+        shard = f"--shard={share.name}/3"
+        output = run(*given, shard, f"--output={share}", recall)
+        assert f"{share.name}/3: {count} of 15 photos" in output
+        assert f"in {count} photos" in output  # Of the recall.
     joined = tmp_path / "joined"
-    verbs.run("join_store", *shares[1:], f"--output={joined}")
-    assert content(joined) == content(shares[0])
+    verbs.run("join_store", *shares, f"--output={joined}")
+    assert content(joined) == content(tmp_path / "whole")
 
 
-def test_propose_regions_bad_flags_say_what_to_change(folder, tmp_path):
-    for flag in ("--recall_at=5,x", "--picture=out"):
-        code, _, errors = run(
-            f"--images={folder / 'images'}",
-            f"--output={tmp_path / 'store'}",
-            flag,
-        )
-        assert code == 1 and flag in errors
-        assert not (tmp_path / "store").exists()
+@pytest.mark.parametrize("flag", ["--recall_at=5,x", "--picture=out"])
+def test_propose_regions_bad_flags_say_what_to_change(folder, tmp_path, flag):
+    place = f"--output={tmp_path / 'store'}"
+    assert flag in run(f"--images={folder / 'images'}", place, flag, code=1)
+    assert not (tmp_path / "store").exists()
