@@ -1,7 +1,7 @@
 """Presets of Keras Hub as networks of images and of texts."""
 
-from tbnets.extras.hub.image_encoder import PresetEncoder
 from tbnets.extras.hub.presets import (
+    PresetEncoder,
     PresetPhotos,
     build_hub_cnn,
     converter_of,
