@@ -1,1 +1,1 @@
-"""Embeddings and identities -> a loss."""
+"""Losses of embeddings whose ids define the matching pairs."""

@@ -1,8 +1,7 @@
-"""Distances between unit vectors, written as functions of inner products.
+"""Distances between unit vectors, computed from their inner products.
 
-Everything downstream mines and compares on similarities, the inner products
-of a whole batch; a distance is asked only of the few pairs that survive.
-Every distance here shrinks as the pair gets closer.
+Losses select pairs by similarity (inner product) and compute distances only for
+selected pairs. A smaller distance means a closer pair.
 """
 
 import tensorflow as tf
@@ -12,8 +11,8 @@ def similarities(queries, candidates):
     """Computes all inner products of queries and candidates.
 
     Args:
-        queries: Float `[num_queries, embedding_dim]`. Half precision inputs
-            are widened first, so that the result never has their spacing.
+        queries: Float `[num_queries, embedding_dim]`. Half precision is cast to
+            float32 before the product.
         candidates: Float `[num_candidates, embedding_dim]`.
 
     Returns:
@@ -27,20 +26,19 @@ def similarities(queries, candidates):
 
 
 def euclidean(similarities):
-    r"""Turns inner products of unit vectors into Euclidean distances.
+    r"""Computes Euclidean distances from inner products of unit vectors.
 
     $$d(x, y) = \lVert x - y \rVert = \sqrt{2 - 2 x^\top y}$$
 
-    No constant is added under the root: it would bias small distances. Where
-    the distance is 0 its gradient is taken as 0, which keeps it finite. A NaN
-    stays a NaN.
+    No constant is added under the root; it would bias small distances. The
+    gradient at distance 0 is defined as 0, hence finite. NaN remains NaN.
 
     Args:
-        similarities: float32 of any shape, inner products of unit vectors.
-            Values beyond 1 by rounding count as 1.
+        similarities: float32, inner products of unit vectors. Values that
+            rounding puts above 1 count as 1.
 
     Returns:
-        float32 of the same shape, in `[0, 2]`.
+        float32 in `[0, 2]`, shaped like `similarities`.
 
     Source: Wang et al. 2018, Sec. 3.2.1; departures: none.
     """
@@ -51,19 +49,19 @@ def euclidean(similarities):
 
 
 def cosine(similarities):
-    r"""Turns inner products of unit vectors into cosine distances.
+    r"""Computes cosine distances from inner products of unit vectors.
 
     $$d(x, y) = 1 - x^\top y$$
 
     Args:
-        similarities: float32 of any shape, inner products of unit vectors.
+        similarities: float32, inner products of unit vectors.
 
     Returns:
-        float32 of the same shape, in `[0, 2]`.
+        float32 in `[0, 2]`, shaped like `similarities`.
 
-    Source: the similarity of Kiros et al. 2014 and VSE++ (Faghri et al.
-    2018), turned round; a difference of two distances is their difference of
-    two similarities, so the margin keeps its unit.
+    Source: 1 minus the similarity of Kiros et al. 2014 and VSE++ (Faghri et al.
+    2018). Differences of distances equal differences of similarities, so the
+    margin keeps its unit.
     """
     return 1.0 - similarities
 

@@ -1,11 +1,10 @@
-"""Hinges of triplets, summed without a list of all triplets.
+"""Sums the hinges of a batch's triplets without listing the triplets.
 
-The pairs that matter are picked from the similarities: of each anchor its
-negatives, and some of its positives, which are compared with them. Anchors
-with more positives take further rounds, until none is left. Shapes are static
-all the same, and compile under XLA. Images and texts that rank each other are
-compared together: a matching pair is a positive of both. The gradient is
-written out: it goes through the rounds again, and is zero for all other pairs.
+Negatives and a few positives of every anchor are selected from the
+similarities; further rounds compare remaining positives. Shapes are static, so
+XLA compiles the loss. Images and texts that rank each other share one pass,
+because a matching pair is a positive in both directions. The written-out
+gradient repeats the rounds and is zero for all other pairs.
 """
 
 from typing import NamedTuple
@@ -15,35 +14,34 @@ import tensorflow as tf
 from tbnets.losses import distances, miners, replicas
 from tbnets.losses.presets import TERMS
 
-# Gradients by similarities, at a few pairs of each row -> by embeddings.
+# From the gradient by a few similarities to the gradient by embeddings.
 #
-# With X the rows of a matrix of similarities, Y its columns and G the gradient
-# by it, that of X is G Y and that of Y is G^T X. G is zero but for the pairs
-# that a loss has picked. A loss with `gradient="sparse"` never writes G out:
-# the products are those of a matrix of compressed sparse rows, and cost what
-# their pairs cost. XLA does not compile them, and accelerators are faster with
-# dense matrices: for these, `gradient="dense"` puts G together first.
+# For similarities of rows X and columns Y with gradient G, the gradient by X is
+# G Y and by Y it is G^T X. G is zero except for selected pairs.
+# `gradient="sparse"` multiplies compressed sparse rows without building G; its
+# cost grows with the number of pairs. XLA does not compile it, and accelerators
+# multiply dense matrices faster: `gradient="dense"` builds G.
 
 
 class PairSlopes:
-    """Gradients of embeddings, which grow by each group of pairs.
+    """Adds up gradients of embeddings by sparse products, group by group.
 
     Args:
-        sides: float32 `[rows, dim]` and `[columns, dim]`; of a set that is
-            compared with itself one, whose gradient is that of both.
+        sides: float32 `[rows, dim]` and `[columns, dim]`; a single array for a
+            set that is compared with itself.
     """
 
     def __init__(self, sides):
         self._sides = sides
 
     def of_pairs(self, pairs, values, turned=False):
-        """Returns what pairs add: a list of one gradient a side.
+        """Returns a list with one gradient per side.
 
         Args:
-            pairs: int32 `[n, 2]`, an anchor and its candidate, sorted by
-                anchor. A pair may be told more than once.
-            values: float32 `[n]`, the gradient by their similarities.
-            turned: Whether the anchors are columns, not rows.
+            pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor; may
+                repeat.
+            values: float32 `[n]`, the gradient by the pairs' similarities.
+            turned: Whether the anchors are columns instead of rows.
         """
         anchors, candidates = self._sides[0], self._sides[-1]
         if turned:
@@ -55,8 +53,8 @@ class PairSlopes:
             dense_shape=tf.cast(tf.stack(sizes), tf.int64),
         )
         found = [_product(slopes, candidates)]
-        # Turned round first: the product of a transpose takes five times as
-        # long.
+        # Transposing first is five times faster than the product of a
+        # transpose.
         slopes = tf.raw_ops.SparseMatrixTranspose(input=slopes, type=tf.float32)
         found.append(_product(slopes, anchors))
         if len(self._sides) == 1:
@@ -64,30 +62,30 @@ class PairSlopes:
         return found[::-1] if turned else found
 
     def of_sides(self, state):
-        """Returns the gradients of the sides, of all that was added."""
+        """Returns the gradients of the sides from the accumulated state."""
         return state
 
 
 class MatrixSlopes:
-    """A matrix of slopes, as `PairSlopes`, and their products at the end."""
+    """Adds up a dense gradient matrix and multiplies it once at the end."""
 
     def __init__(self, sides):
         self._sides = sides
 
     def of_pairs(self, pairs, values, turned=False):
-        """Returns what pairs add: a list of one matrix."""
+        """Returns a list of one dense matrix with the gradients of pairs."""
         pairs = pairs[:, ::-1] if turned else pairs
         sizes = [tf.shape(self._sides[i])[0] for i in (0, -1)]
         num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
         rows, columns = tf.unstack(tf.cast(pairs, tf.int64), axis=1)
-        # As a sum of segments it takes a third of the time of a scatter.
+        # A sum of segments takes a third of the time of a scatter.
         sums = tf.math.unsorted_segment_sum(
             values, rows * num_columns + columns, num_rows * num_columns
         )
         return [tf.reshape(sums, [num_rows, num_columns])]
 
     def of_sides(self, state):
-        """Returns the gradients of the sides."""
+        """Returns the gradients of the sides from the accumulated matrix."""
         [slopes] = state
         rows, columns = self._sides[0], self._sides[-1]
         if len(self._sides) == 1:
@@ -100,37 +98,37 @@ def _product(sparse, dense):
     return tf.raw_ops.SparseMatrixMatMul(a=sparse, b=dense)
 
 
-# The contrastive loss of pairs of a phrase and a region, each weighted.
+# The contrastive loss of weighted pairs of a phrase and a region.
 #
 # $$L = \sum_k w_k \Big( \sum_l [m - v_k^\top h_k + v_k^\top h_l]_+
 #     + \sum_l [m - h_k^\top v_k + h_k^\top v_l]_+ \Big)$$
 #
 # over the pairs (v_k, h_k) of a region and a phrase; h_l and v_l are the
-# phrases and regions that the pair is contrasted with. It is a `TripletLoss`
-# whose anchors have weights, so that any of its distances, reductions and
-# choices of negatives may be taken, or any other `RankingLoss`.
+# contrasted phrases and regions. `TripletLoss` with weighted anchors computes
+# it, with any distance, reduction and negatives; so does any other
+# `RankingLoss`.
 
 
 def pair_views(regions, phrases, region_of, is_contrast, weights):
     """Builds the views in which pairs are ranked, for `RankingLoss.of_views`.
 
-    Every phrase makes one pair with its region; a region may be in several,
-    and in each it is an anchor of its own.
+    Every phrase forms one pair with its region. A region in several pairs is a
+    separate anchor in every pair.
 
     Args:
         regions: float32 `[num_regions, embedding_dim]`.
         phrases: float32 `[num_phrases, embedding_dim]`.
-        region_of: int32 `[num_phrases]`, row of the region of each phrase.
-        is_contrast: bool `[num_regions, num_phrases]`, which of them are
-            contrasted: False where they might belong together.
-        weights: float32 `[num_phrases]`, of each pair.
+        region_of: int32 `[num_phrases]`, row of each phrase's region.
+        is_contrast: bool `[num_regions, num_phrases]`, contrasted pairs; False
+            where they might match.
+        weights: float32 `[num_phrases]`, weights of the pairs.
 
     Returns:
-        Dict of two `hinges.View`s by term: in `image_to_text` the region of
-        each pair ranks phrases, in `text_to_image` its phrase ranks regions.
+        Dict of two `hinges.View`s: in `image_to_text` a pair's region ranks
+            phrases, in `text_to_image` its phrase ranks regions.
 
-    Source: Niu et al. 2017, Eq. 9-10; departures: what is contrasted is told
-    from outside, where the paper does not say which phrases and regions are.
+    Source: Niu et al. 2017, Eq. 9-10; departures: the caller chooses the
+    contrasted pairs, which the paper does not specify.
     """
     num_regions, num_phrases = tf.unstack(tf.shape(is_contrast))
     own = tf.equal(region_of[:, None], tf.range(num_regions)[None, :])
@@ -144,27 +142,27 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
     }
 
 
-# Terms that read one matrix of similarities: along its rows, its columns.
+# Terms that share a similarity matrix: along its rows, along its columns.
 _CROSS = TERMS[:2]
 
-# Positives of an anchor in a round, and its triplets in one.
+# Positives of an anchor compared in one round; triplets in one round.
 _ROUND = 5
 _FEW_TRIPLETS = 512
 
 
 class View(NamedTuple):
-    """One term's side of a batch.
+    """The anchors, candidates and masks of one term.
 
     Attributes:
         anchors: float32 `[num_anchors, embedding_dim]`.
         candidates: float32 `[num_candidates, embedding_dim]`.
         positive: bool `[num_anchors, num_candidates]`; within one view an
             anchor is not its own positive.
-        not_negative: bool, the same shape: the positives and the anchor
-            itself.
-        weights: float32 `[num_anchors]` that the losses of each anchor are
-            multiplied by; None for 1. They change the sum of losses, not how
-            many there are, and triplet losses give them no gradient.
+        not_negative: bool `[num_anchors, num_candidates]`: the positives and
+            the anchor itself.
+        weights: float32 `[num_anchors]`, factors of the anchors' losses; None
+            for 1. They do not change the counts. Triplet losses pass them no
+            gradient.
     """
 
     anchors: tf.Tensor
@@ -175,7 +173,7 @@ class View(NamedTuple):
 
 
 def views(images, texts, masks):
-    """Builds the `View` of each term.
+    """Builds a `View` for each term.
 
     Args:
         images: float32 `[num_images, embedding_dim]`.
@@ -183,7 +181,7 @@ def views(images, texts, masks):
         masks: Three bool masks, image-text, text-text and image-image.
 
     Returns:
-        A dict by term, in the order of `TERMS`.
+        Dict by term, in the order of `TERMS`.
     """
     cross, text_mask, image_mask = (tf.convert_to_tensor(m) for m in masks)
     turned = tf.transpose(cross)
@@ -203,10 +201,7 @@ def _within(rows, mask):
 
 
 def own_anchors(view):
-    """Returns the `View` with the part of its anchors that a replica does.
-
-    Every candidate stays: an anchor's negatives are those of all replicas.
-    """
+    """Returns the `View` with this replica's anchors and all candidates."""
     cut = {
         name: replicas.own_rows(rows)
         for name, rows in view._asdict().items()
@@ -219,18 +214,17 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
     """Sums and counts the hinges of every view.
 
     Args:
-        views: Dict of `View`s by term. Where images and texts rank each
-            other, all of both, the masks of one are those of the other turned
-            round.
+        views: Dict of `View`s by term. Images and texts that rank each other in
+            full need transposed masks.
         num_negatives: Hardest negatives kept for an anchor; None keeps all.
         margin: Required gap, in units of the distance.
-        distance: Function of similarities, see `distances.DISTANCES`.
-        gradient: "dense" or "sparse"; see `triplet.TripletLoss`.
+        distance: Function of similarities, a value of `distances.DISTANCES`.
+        gradient: "dense" or "sparse", as in `triplet.TripletLoss`.
 
     Returns:
         Dict of float32 `[3]` by term: the sum of hinges, which carries the
-        gradient of the embeddings, the number of triplets, and how many of
-        them are above 0.
+            gradient, the number of triplets, and the number of triplets above
+            0.
     """
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):
@@ -246,11 +240,7 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
 
 
 def _sums_of_matrix(views, num_negatives, margin, distance, sparse):
-    """Sums the hinges of a view and of the same turned round, if any.
-
-    Returns:
-        For each view `[sum of hinges, triplets kept, triplets active]`.
-    """
+    """Returns `[sum of hinges, kept, active]` for each view of a matrix."""
 
     @tf.custom_gradient
     def run(*sides):
@@ -262,7 +252,7 @@ def _sums_of_matrix(views, num_negatives, margin, distance, sparse):
 
         return triplets.sums(), gradient
 
-    # Padded here, where it costs little, and not the matrix.
+    # Padding the embeddings costs less than padding the matrix.
     anchors, candidates = views[0].anchors, views[0].candidates
     is_one = anchors is candidates
     sides = [anchors] if is_one else [anchors, candidates]
@@ -271,22 +261,14 @@ def _sums_of_matrix(views, num_negatives, margin, distance, sparse):
 
 
 class _Triplets:
-    """The triplets of a matrix of similarities, along rows and columns.
-
-    Args:
-        views: A `View`, and the same turned round, if that counts.
-        matrix: float32 similarities of the first one, padded.
-        num_negatives: As in `sums`.
-        margin: As in `sums`.
-        distance: As in `sums`.
-    """
+    """The triplets of a padded similarity matrix, by rows and columns."""
 
     def __init__(self, views, matrix, num_negatives, margin, distance):
         self.views, self.matrix = views, matrix
         self.margin, self.distance = margin, distance
         excluded = miners.padded(views[0].not_negative, True)
         masked = tf.where(excluded, float("-inf"), matrix)
-        # Similarities of the negatives of each anchor, and where they stand.
+        # Similarities and columns of the anchors' negatives.
         if num_negatives is None:
             self.size, self.places = 1, None
             self.negatives = [masked, tf.transpose(masked)][: len(views)]
@@ -298,28 +280,19 @@ class _Triplets:
             ]
             self.negatives, columns = zip(*found)
             self.places = [_pairs(each) for each in columns]
-        # Positives of each row, one more than a round takes.
+        # Positives of every row, one more than a round compares.
         self.first = miners.first_positives(views[0].positive, self.size + 1)
 
     def _split(self, columns, match):
-        """Returns pairs of row and column `[n, 2]`, and whether they count."""
+        """Returns (row, column) pairs `[n, 2]`, and which are real."""
         pairs = _pairs(columns[:, : self.size])
         return pairs, tf.reshape(match[:, : self.size], [-1])
 
     def _later_rounds(self, visit, state):
-        """Visits the positives that the first round leaves, if any.
-
-        Args:
-            visit: Function of what `_split` returns and a state -> the next
-                state.
-            state: The first state.
-
-        Returns:
-            The last state.
-        """
+        """Folds `visit(pairs, match, state)` over the remaining positives."""
 
         def step(left, columns, match, state):
-            # One that does not count is column 0 of a row without more.
+            # Padding is column 0 of rows without more positives.
             done, _ = self._split(columns, match)
             nothing = tf.zeros(tf.shape(done)[:1], tf.bool)
             left = tf.tensor_scatter_nd_update(left, done, nothing)
@@ -333,28 +306,20 @@ class _Triplets:
         return tf.while_loop(has_more, step, (left, *self.first, state))[-1]
 
     def _sums(self, positives, negatives, pairs, match):
-        """Returns of each view `[sum of hinges, kept, active]`.
-
-        Args:
-            positives: float32 `[n]`, similarities of pairs.
-            negatives: Of each view, float32 `[anchors, negatives]`.
-            pairs: As `_split` returns them.
-            match: Likewise.
-        """
+        """Returns, for each view, sum of hinges, kept and active counts."""
         bounds = self.margin + self.distance(positives)
         bounds = tf.where(match, bounds, float("-inf"))
         sums = []
         for turned, view in enumerate(self.views):
             anchors = pairs[:, turned]
-            # Where there is none it is -inf, and its distance inf.
+            # A missing negative has similarity -inf and distance inf.
             counts = tf.not_equal(negatives[turned], float("-inf"))
             counts = tf.reduce_sum(tf.cast(counts, tf.float32), axis=1)
             kept = tf.where(match, tf.gather(counts, anchors), 0.0)
             reached = tf.gather(self.distance(negatives[turned]), anchors)
             hinges = bounds[:, None] - reached
-            # Asked this way round, a NaN counts as a loss and is seen; the
-            # negation of a comparison is rewritten by TensorFlow's graph
-            # optimizer.
+            # `hinges <= 0` counts a NaN as a loss, so that it shows.
+            # TensorFlow's graph optimizer would rewrite a negated comparison.
             idle = hinges <= 0.0
             losses = tf.where(idle, 0.0, hinges)
             if view.weights is not None:
@@ -364,7 +329,7 @@ class _Triplets:
         return tf.stack(sums)
 
     def sums(self):
-        """Returns float32 `[views, 3]`, of all positives, see `_sums`."""
+        """Returns float32 `[views, 3]`: `_sums` over all positives."""
 
         def visit(pairs, match, sums):
             positives = tf.gather_nd(self.matrix, pairs)
@@ -378,15 +343,15 @@ class _Triplets:
 
         Args:
             upstream: float32 `[views, 3]`, the gradient by `sums`.
-            sides: As `PairSlopes` takes them.
-            sparse: Whether the products are sparse, if negatives were picked.
+            sides: As in `PairSlopes`.
+            sparse: Whether to use sparse products if negatives were selected.
         """
         is_few = self.places is not None and sparse
         kind = PairSlopes if is_few else MatrixSlopes
         products = kind(sides)
 
         def visit(pairs, match):
-            """Returns what positives give, and the slopes of all negatives."""
+            """Returns the gradients of these positives and all negatives."""
             picked = tf.gather_nd(self.matrix, pairs), *self.negatives
             picked = [tf.identity(one) for one in picked]
             with tf.GradientTape() as tape:
@@ -416,7 +381,7 @@ def _added(state, more):
 
 
 def _pairs(indices):
-    """Lists the entries `[rows * k, 2]` that row-wise columns stand for."""
+    """Returns the (row, column) entries `[rows * k, 2]` of columns by row."""
     rows = tf.range(tf.shape(indices)[0])[:, None]
     rows = tf.broadcast_to(rows, tf.shape(indices))
     return tf.reshape(tf.stack([rows, indices], axis=-1), [-1, 2])

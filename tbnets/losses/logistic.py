@@ -1,6 +1,7 @@
-"""Logistic losses of pairs: does this text belong to this image?
+"""Losses that classify whether an image and a text match.
 
-Of each pair for itself, or of one pair among others: does it fit best?
+Logistic loss judges each pair separately; softmax loss compares one match with
+non-matching candidates.
 """
 
 from typing import NamedTuple
@@ -13,24 +14,24 @@ from tbnets.losses import miners
 from tbnets.losses.miners import checked_mask, checked_row
 from tbnets.losses.positives import positive_masks
 
-# Sampling of pairs inside a batch: matching ones, and as many others.
+# Sampling of matching and non-matching pairs in a batch.
 #
-# As miners do, these return indices of a fixed shape with a mask that tells
-# which of them count, carry no gradient and compile under XLA. Random numbers
-# are a function of a seed that the caller counts up, so that a resumed run
-# draws what it would have drawn.
+# Like the miners, these functions return indices of a fixed shape with a mask
+# of valid entries, carry no gradient and compile under XLA. Random numbers
+# depend only on a seed that the caller increments, so resumed runs draw the
+# numbers of an uninterrupted run.
 
 
 class PairSample(NamedTuple):
-    """A matching pair for each caption of a batch, and captions for it.
+    """Matching images and non-matching captions for a batch's captions.
 
     Attributes:
         images: int32 `[num_captions]`, row of the caption's own image.
-        negatives: int32 `[num_captions, num_candidates]`, captions that do
-            not match that image, drawn with replacement.
-        valid: bool `[num_captions]`, False where a caption's image is not in
-            the batch or every caption matches it; the others then mean
-            nothing, but are in range wherever the batch has rows.
+        negatives: int32 `[num_captions, num_candidates]`, captions that do not
+            match that image, drawn with replacement.
+        valid: bool `[num_captions]`, False if the image is not in the batch or
+            matches every caption. Such entries are meaningless, but in range if
+            the batch has rows.
     """
 
     images: tf.Tensor
@@ -41,33 +42,32 @@ class PairSample(NamedTuple):
 
 
 def random_columns(mask, rows, draws):
-    """Picks a random True column of some rows of a mask.
+    """Picks random True columns of the given rows of a mask.
 
-    Each True column of a row is as likely as any other. Memory stays within
-    a few arrays of the mask's shape.
+    All True columns of a row are equally likely. Memory: a few arrays of the
+    mask's shape.
 
     Args:
-        mask: bool `[num_rows, num_columns]`, columns that may be picked; at
-            least one row and column.
-        rows: int32 `[n]`, at least one, the row of each entry; negative for
-            none.
-        draws: float32 `[n, k]` in [0, 1), one number for each pick.
+        mask: bool `[num_rows, num_columns]`, at least one row and column.
+        rows: int32 `[n]`, at least one, the rows to pick from; negative for no
+            row.
+        draws: float32 `[n, k]` in [0, 1), a number for each pick.
 
     Returns:
-        A pair `(columns, valid)`: int32 `[n, k]`, and bool `[n]`, False where
-        a row has no True column. Such columns are 0.
+        A pair `(columns, valid)`: int32 `[n, k]`, and bool `[n]`, False for a
+            row without a True column, whose columns are 0.
     """
     num_columns = tf.shape(mask)[1]
     flags = tf.cast(mask, tf.int32)
     counts = tf.reduce_sum(flags, axis=1)
     up_to_row = tf.cumsum(counts, exclusive=True)
-    # One count runs through all rows, so that one search finds every pick.
+    # A count over all rows lets one search find every pick.
     running = tf.cumsum(tf.reshape(flags, [-1]))
     known = rows >= 0
     rows = tf.maximum(rows, 0)
     eligible = tf.where(known, tf.gather(counts, rows), 0)[:, None]
     picks = tf.cast(draws * tf.cast(eligible, tf.float32), tf.int32)
-    # A draw next to 1 may round up to the count itself.
+    # A draw close to 1 may round up to the count.
     picks = tf.minimum(picks, eligible - 1)
     wanted = tf.gather(up_to_row, rows)[:, None] + picks + 1
     places = tf.searchsorted(running, tf.reshape(wanted, [-1]))
@@ -77,15 +77,14 @@ def random_columns(mask, rows, draws):
 
 
 def own_images(image_ids, caption_image_ids):
-    """Returns the row of each caption's own image, int32 `[num_captions]`.
+    """Returns the row of every caption's own image, int32 `[num_captions]`.
 
     Args:
         image_ids: integer `[num_images]`, at least one.
         caption_image_ids: integer `[num_captions]`.
 
     Returns:
-        The first of the rows where an image was drawn twice; -1 where it is
-        not in the batch.
+        The first row of an image drawn twice; -1 for an image not in the batch.
     """
     captions = tf.cast(caption_image_ids, tf.int64)[:, None]
     return miners.first_true(captions == tf.cast(image_ids, tf.int64))
@@ -99,18 +98,19 @@ def sample_pairs(
     seed: Integers,
     num_candidates: int = 1,
 ) -> PairSample:
-    """Draws captions that do not match, for each matching pair of a batch.
+    """Draws non-matching captions for each matching pair of a batch.
 
-    The matching pairs are the captions with their own images: with an image
-    drawn twice, or equal texts, every other match repeats one of these.
+    The matching pairs are captions with their own images. Images drawn twice or
+    equal texts only repeat these matches.
 
     Args:
-        image_ids: integer `[num_images]`, at least one; see
+        image_ids: integer `[num_images]`, at least one, as in
             `positives.positive_masks`.
-        caption_image_ids: integer `[num_captions]`, likewise.
+        caption_image_ids: integer `[num_captions]`, ids of the captions'
+            images.
         text_ids: optional integer `[num_captions]`, equal for equal texts.
-        seed: int32 `[2]`, for example a run's seed and the step.
-        num_candidates: captions drawn for each pair; the papers: 1.
+        seed: int32 `[2]`, for example the run's seed and the step.
+        num_candidates: captions drawn for a pair; the papers: 1.
 
     Returns:
         A `PairSample`.
@@ -124,8 +124,8 @@ def sample_pairs(
         pairs.images  # [0, 1, 0]: the row of each caption's image
         pairs.negatives[0]  # [1], the one caption that is not of image 7
 
-    Source: Wang et al. 2018, Sec. 5.1: for each positive pair (x, y) a
-    negative (x, y'), y' a random sentence not associated with the image.
+    Source: Wang et al. 2018, Sec. 5.1: for each positive pair (x, y) a negative
+    (x, y'), y' a random sentence not associated with the image.
     """
     seed = tf.convert_to_tensor(seed)
     if not seed.dtype.is_integer or not seed.shape.is_compatible_with([2]):
@@ -148,13 +148,13 @@ PAIR_LOSSES = ("logistic", "softmax")
 
 
 class LogisticOutput(NamedTuple):
-    """What `logistic_loss` returns; every value is a float32 scalar.
+    """Values that `logistic_loss` returns, each a float32 scalar.
 
     Attributes:
-        total: mean over all valid pairs, the value to minimise.
-        positive_loss: mean over the valid pairs that match; 0 without any.
-        negative_loss: mean over the valid pairs that do not; 0 without any.
-        pair_accuracy: share of the valid pairs whose logit has the right sign.
+        total: mean over valid pairs, the value to minimise.
+        positive_loss: mean over valid matching pairs; 0 without any.
+        negative_loss: mean over valid non-matching pairs; 0 without any.
+        pair_accuracy: share of valid pairs whose logit has the right sign.
     """
 
     total: tf.Tensor
@@ -166,12 +166,12 @@ class LogisticOutput(NamedTuple):
 
 
 class SoftmaxOutput(NamedTuple):
-    """What `softmax_loss` returns; every value is a float32 scalar.
+    """Values that `softmax_loss` returns, each a float32 scalar.
 
     Attributes:
         total: mean over the lists, the value to minimise.
-        ranked_first: share of the lists whose match has the largest logit;
-            one that ties with another is not first.
+        ranked_first: share of lists whose match has the largest logit; ties do
+            not count.
     """
 
     total: tf.Tensor
@@ -189,9 +189,9 @@ def logistic_loss(
 
         log(1 + exp(-z p))
 
-    for a logit p and a label z, written as a softplus, which neither
-    overflows nor loses small values. Always float32. Without a valid pair the
-    loss is 0, and so is its gradient.
+    for a logit p and a label z, in float32. The softplus form neither overflows
+    nor loses small values. Without a valid pair the loss and its gradient are
+    0.
 
     Args:
         logits: float `[pairs]`; larger means a better match.
@@ -202,15 +202,15 @@ def logistic_loss(
         A `LogisticOutput`.
 
     Raises:
-        TypeError: logits are no numbers.
-        ValueError: a shape is wrong, or what is bool is something else.
+        TypeError: If logits are not numbers.
+        ValueError: If a shape is wrong or a mask is not bool.
 
     Example:
         output = tbnets.logistic_loss([2.0, -1.0], [True, True])
         output.total, output.pair_accuracy  # 0.72, 0.5
 
-    Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs, where
-    the equation sums, so that the size of a batch does not change the rate.
+    Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs instead of
+    the sum, so that the batch size does not change the learning rate.
     """
     logits = checked_row("logits", logits, tf.float32, "Give one a pair.")
     is_match = checked_mask("is_match", is_match, logits.shape)
@@ -230,33 +230,32 @@ def logistic_loss(
 
 
 def softmax_loss(matches, others, valid):
-    r"""Computes the loss of lists of one match and what stands beside it.
+    r"""Computes the loss of lists of one match and several non-matches.
 
     $$\log\Big(1 + \sum_j \exp(p_j - p)\Big)$$
 
-    for the logit p of the match and those of the others, the negative log of
-    the match's share of a softmax. What all logits of a list have in common
-    drops out: they are compared with each other alone. Always float32. A list
-    without others does not count; without any that does, the loss is 0, and
-    so is its gradient.
+    for the logit p of the match and p_j of the non-matches, in float32: the
+    negative log of the match's softmax share. A term common to a list's logits
+    cancels out. Lists without non-matches do not count; if no list counts, the
+    loss and its gradient are 0.
 
     Args:
         matches: float `[lists]`; larger means a better match.
-        others: float `[lists, size]`, what does not match.
-        valid: bool `[lists, size]`, which of the others there are.
+        others: float `[lists, size]`, logits of the non-matches.
+        valid: bool `[lists, size]`, which entries of `others` exist.
 
     Returns:
         A `SoftmaxOutput`.
 
-    Source: the likelihood of Cao et al. 2007 (ListNet) with one right answer.
-    The papers of this package do not have it.
+    Source: the likelihood of Cao et al. 2007 (ListNet) with one correct
+    document; not in this package's papers.
     """
     valid = tf.convert_to_tensor(valid)
     counts = tf.reduce_any(valid, axis=1)
     matches = tf.where(counts, tf.cast(matches, tf.float32), 0.0)
     gaps = tf.cast(others, tf.float32) - matches[:, None]
     gaps = tf.where(valid, gaps, float("-inf"))
-    # The match itself, whose gap is 0, keeps each list from being empty.
+    # The match itself, with gap 0, keeps each list from being empty.
     gaps = tf.pad(gaps, [[0, 0], [1, 0]])
     losses = tf.reduce_logsumexp(gaps, axis=1)
     first = tf.reduce_all(gaps[:, 1:] < 0.0, axis=1)
@@ -267,7 +266,7 @@ def softmax_loss(matches, others, valid):
 
 
 def _mean(values, mask):
-    """Returns the mean of the values under a mask; 0 where it is empty."""
+    """Returns the mean of the masked values; 0 for an empty mask."""
     weights = tf.cast(mask, tf.float32)
     total = tf.reduce_sum(values * weights)
     return tf.math.divide_no_nan(total, tf.reduce_sum(weights))

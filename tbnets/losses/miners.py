@@ -1,8 +1,8 @@
-"""Selection of triplets inside a batch, on similarities and boolean masks.
+"""Selects triplets in a batch from similarities and boolean masks.
 
-All functions here return indices of a fixed shape with a mask that tells
-which of them count. They carry no gradient, hold no more than a constant
-number of `[rows, columns]` arrays, and compile under XLA.
+All functions return indices of a fixed shape with a mask of valid entries. They
+carry no gradient, use a constant number of `[rows, columns]` arrays and compile
+under XLA.
 """
 
 import warnings
@@ -13,15 +13,15 @@ import tensorflow as tf
 from tbnets.checks import Array, checked_number
 from tbnets.errors import InputError, InputTypeError
 
-# What losses and miners are given, checked by what is known before a step.
+# Checks of arguments of losses and miners.
 #
-# Shapes and types cost a compiled step nothing. Lengths are looked at where
-# numbers are at hand, outside of a `tf.function`.
+# Checks of shapes and types cost a compiled step no time. Vector lengths are
+# checked only eagerly, outside of a `tf.function`.
 
 UNIT_TOLERANCE = 0.01
-"""By so much a length may differ from 1: half precision rounds."""
+"""Allowed difference of a vector's length from 1: half precision rounds."""
 _looked = set()
-"""Names of the arguments whose lengths were looked at; empty before that."""
+"""Arguments whose vector lengths were checked; empty before the check."""
 MASKS_OF_IDS = (
     "Of ids, `tbnets.positive_masks(image_ids, caption_image_ids)` makes it."
 )
@@ -31,13 +31,13 @@ TOGETHER = (
 
 
 def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
-    """Returns a row of ids, or of floats; refuses what is none.
+    """Returns ids or floats as a row; raises for another type or rank.
 
     Args:
-        name: what the argument is called.
-        values: integers `[n]`; floats where `dtype` is one of floats.
-        dtype: what they become.
-        advice: what to change where they are something else.
+        name: Name of the argument.
+        values: Integers `[n]`; floats if `dtype` is a float type.
+        dtype: Type of the returned row.
+        advice: Last sentence of the error.
     """
     values = tf.convert_to_tensor(values)
     given, found = values.dtype, f"{name}={values.dtype.name}{values.shape}"
@@ -60,7 +60,7 @@ def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
 
 
 def check_as_many(name, ids, rows_name, rows):
-    """Refuses ids that are more or fewer than the rows they stand for."""
+    """Raises unless the number of ids equals the number of rows."""
     if ids is None:
         raise InputError(
             name,
@@ -79,14 +79,14 @@ def check_as_many(name, ids, rows_name, rows):
 
 
 def embeddings_of_loss(**named):
-    """Returns embeddings of one space as float32, by name.
+    """Returns embeddings of one space as float32, in the order given.
 
-    The first time that they are at hand, rows that are not of unit length are
-    warned of; rows of zeros stand for nothing, and are let through.
+    The first eager call warns of rows that are not of unit length; rows of
+    zeros are allowed.
 
     Raises:
-        TypeError: they are no numbers.
-        ValueError: they are not `[n, dim]`, or differ in dim.
+        TypeError: If embeddings are not numbers.
+        ValueError: If they are not `[n, dim]` or differ in dim.
     """
     arrays = {key: tf.convert_to_tensor(rows) for key, rows in named.items()}
     first, last = next(iter(named)), next(reversed(named))
@@ -137,7 +137,7 @@ def _warn_of_lengths(arrays):
 
 
 def checked_mask(name, mask, shape, advice="Give True or False for each."):
-    """Returns a mask; refuses what is not bool, or of another shape."""
+    """Returns the mask; raises unless it is bool and of the given shape."""
     mask, shape = tf.convert_to_tensor(mask), tf.TensorShape(shape)
     if mask.dtype != tf.bool or not mask.shape.is_compatible_with(shape):
         raise InputError(
@@ -158,35 +158,33 @@ def hardest_negatives(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the most similar non-positive columns of every row.
 
-    The search is exact and has two stages: the maximum of every group of
-    neighbouring columns is compared first, then the members of the best
-    groups. Each of a row's k largest values lies in a group that is among
-    the row's k largest by maximum, so no other group needs a look.
+    The exact search finds the groups of neighbouring columns with the largest
+    maxima, then searches their members. A row's k largest values are always in
+    its k groups with the largest maxima.
 
     Args:
         similarities: float32 `[rows, columns]`; larger is closer.
-        positive_mask: bool `[rows, columns]`, columns that must not be
-            returned as negatives (the row's own column in a within-view
-            matrix included).
-        num_negatives: Number of negatives K a row, at least 1 (Wang 2016
+        positive_mask: bool `[rows, columns]`, columns that are not negatives,
+            including the row's own column in a within-view matrix.
+        num_negatives: Number of negatives K for each row, at least 1 (Wang 2016
             uses 50, Wang 2018 uses 10).
 
     Returns:
         A pair `(indices, valid)` of shape `[rows, min(K, columns)]`: int32
-        columns with the most similar first, and bool, False where a row has
-        run out of negatives. Such an index is in range but means nothing.
+        columns, the most similar first, and bool, False where a row has too few
+        negatives; such an index is in range but meaningless.
 
     Raises:
-        ValueError: If an argument is of another shape or type.
+        ValueError: If an argument has a wrong shape or type.
 
     Example:
         mask = tbnets.positive_masks(image_ids, caption_image_ids)
         indices, valid = tbnets.hardest_negatives(
             image_embeddings @ text_embeddings.T, mask.image_to_text, 10)
 
-    Source: Wang et al. 2016, Sec. 2.2, "Triplet sampling"; departures: the
-    choice is made once an anchor, since it is the same for each of the
-    anchor's positives.
+    Source: Wang et al. 2016, Sec. 2.2, "Triplet sampling"; departures:
+    negatives are selected once for an anchor, because they do not depend on its
+    positives.
     """
     if not tf.is_tensor(num_negatives):
         checked_number("num_negatives", num_negatives, 1, whole=True)
@@ -208,10 +206,7 @@ def hardest_negatives(
 
 
 def padded(rows, value, axes=(0, 1)):
-    """Pads axes of a matrix to sizes that groups divide, see `largest`.
-
-    None of them is left empty, which `slopes` cannot do with.
-    """
+    """Pads axes of a matrix to nonempty multiples of the group size."""
     sizes = _shape(rows)
     groups = [-(-_at_least_one(size) // _GROUP) for size in sizes]
     paddings = [
@@ -225,14 +220,14 @@ def largest(values, count, turned=False):
     """Finds the largest values of every row.
 
     Args:
-        values: float32 `[rows, columns]`, `padded`.
-        count: How many of a row, at least 1.
-        turned: Whether rows and columns change their parts. They do without
-            a copy of the matrix that is turned round.
+        values: float32 `[rows, columns]`, from `padded`.
+        count: Number of values to find in a row, at least 1.
+        turned: Whether to search columns instead of rows, without transposing
+            the matrix.
 
     Returns:
-        A pair of float32 values, the largest first, and int32 columns, both
-        `[rows, min(count, columns)]`. Where a value is -inf, the column is 0.
+        float32 values, the largest first, and int32 columns, both `[rows,
+        min(count, columns)]`. The column of a value -inf is 0.
     """
     num_rows, num_columns = _shape(values)[:: -1 if turned else 1]
     num_groups = num_columns // _GROUP
@@ -252,8 +247,8 @@ def largest(values, count, turned=False):
         members = tf.gather(tf.reshape(values, [-1]), places)
     else:
         members = _flat_rows(tf.gather(grouped, groups, batch_dims=1))
-    # Of as many groups as are asked for, each has one that is no less than
-    # the least of their maxima: below it, a search is spared its work.
+    # Each of the `count` best groups holds a value of at least the smallest of
+    # their maxima. Smaller values need no search.
     least = tf.reduce_min(best, axis=1, keepdims=True)
     least = tf.where(count <= num_groups, least, float("-inf"))
     members = tf.where(members < least, float("-inf"), members)
@@ -265,18 +260,17 @@ def largest(values, count, turned=False):
 def first_positives(positive_mask, limit):
     """Finds up to `limit` True columns of every row.
 
-    Eight columns are looked at as one word, so that a mask that is almost
-    empty costs little more than reading it.
+    Eight columns are read as one word, so a nearly empty mask costs little more
+    than a read.
 
     Args:
         positive_mask: bool `[rows, columns]`.
-        limit: Number of columns asked for, at least 1.
+        limit: Largest number of columns to return, at least 1.
 
     Returns:
-        A pair `(indices, valid)` of shape `[rows, min(limit, columns)]`:
-        int32 columns, and bool, False where a row has fewer. A row with more
-        than `limit` True columns has all its places valid, and which of them
-        are returned is not promised.
+        A pair `(indices, valid)` of shape `[rows, min(limit, columns)]`: int32
+        columns, and bool, False where a row has fewer. It is undefined which
+        columns are returned for a row with more than `limit`.
     """
     num_rows, num_columns = _shape(positive_mask)
     padding = -num_columns % _WORD
@@ -304,10 +298,10 @@ def first_true(mask):
         mask: bool `[rows, columns]`.
 
     Returns:
-        int32 `[rows]`, -1 where there is none.
+        int32 `[rows]`, -1 for a row without a True column.
     """
     places = tf.range(tf.shape(mask)[1])
-    # Not argmax, which XLA refuses for a matrix without columns.
+    # XLA rejects argmax for a matrix without columns.
     first = tf.reduce_min(tf.where(mask, places, places.dtype.max), axis=1)
     return tf.where(first == places.dtype.max, -1, first)
 
@@ -329,12 +323,12 @@ def _at_least_one(size):
 
 
 def _columns(groups, places, size):
-    """Returns the columns of members of groups of so many neighbours.
+    """Returns the columns of selected members of selected groups.
 
     Args:
         groups: int32 `[rows, a]`, groups of columns.
-        places: int32 `[rows, b]`, places among the members of those.
-        size: Members of a group.
+        places: int32 `[rows, b]`, positions among the members of `groups`.
+        size: Number of members of a group.
     """
     groups = tf.gather(groups, places // size, batch_dims=1)
     return groups * size + places % size

@@ -1,4 +1,4 @@
-"""Identities of images and texts -> which pairs of a batch match."""
+"""Masks of matching pairs of a batch, from the ids of images and texts."""
 
 from typing import NamedTuple
 
@@ -10,13 +10,12 @@ from tbnets.losses.miners import check_as_many, checked_row
 
 
 class PositiveMasks(NamedTuple):
-    """Which pairs of a batch match: bool, True where they do.
+    """Masks of the matching pairs of a batch: bool, True for a match.
 
     Attributes:
         image_to_text: `[num_images, num_captions]`.
-        text_to_text: `[num_captions, num_captions]`; its diagonal is never
-            looked at.
-        image_to_image: `[num_images, num_images]`; likewise.
+        text_to_text: `[num_captions, num_captions]`; its diagonal is ignored.
+        image_to_image: `[num_images, num_images]`; its diagonal is ignored.
     """
 
     image_to_text: tf.Tensor
@@ -31,19 +30,19 @@ def positive_masks(
     caption_image_ids: Integers,
     text_ids: Integers | None = None,
 ) -> PositiveMasks:
-    """Builds the masks of a batch from integer identities.
+    """Builds the masks of a batch from integer ids.
 
     An image drawn twice, and two captions of one image, match in every term.
-    With `text_ids`, so do equal texts: an image matches every caption that
-    reads the same as one of its own, a caption matches its copies, and two
-    images match if one text describes both.
+    With `text_ids` equal texts match too: an image matches copies of its
+    captions, a caption matches its copies, and two images with a common text
+    match.
 
     Args:
-        image_ids: Integer `[num_images]`, any numbers that tell images
-            apart. They are compared as integers, never as floats, which
-            cannot tell large ids apart.
-        caption_image_ids: Integer `[num_captions]`, the id of each caption's
-            image. An image may have any number of captions, 0 included.
+        image_ids: Integer `[num_images]`, any numbers that distinguish images.
+            They are compared as integers; floats cannot represent large ids
+            exactly.
+        caption_image_ids: Integer `[num_captions]`, ids of the captions'
+            images. An image may have any number of captions, even 0.
         text_ids: Optional integer `[num_captions]`, equal for equal texts.
 
     Returns:
@@ -51,17 +50,17 @@ def positive_masks(
 
     Raises:
         TypeError: If ids are not integers.
-        ValueError: If they are not in a row.
+        ValueError: If ids are not one-dimensional.
 
     Example:
         masks = tbnets.positive_masks([7, 8], [7, 8, 7])
         masks.image_to_text  # [[True, False, True], [False, True, False]]
 
-    Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: identity of
-    images and texts decides, where the papers take each row of the batch for
-    a different image. As in Eq. 5, all other captions of its image are
-    positives of a caption; the authors' released code keeps one of them, the
-    farthest. With two captions an image there is no other.
+    Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: ids of images
+    and texts decide, where the papers treat each row of the batch as a
+    different image. As in Eq. 5, all other captions of its image are positives
+    of a caption; the authors' released code keeps only the farthest. With two
+    captions for each image the two rules agree.
     """
     image_ids = checked_row("image_ids", image_ids)
     caption_ids = checked_row("caption_image_ids", caption_image_ids)
@@ -74,7 +73,7 @@ def positive_masks(
     check_as_many("text_ids", text_ids, "caption_image_ids", caption_ids)
     same_text = _equal_pairs(text_ids, text_ids)
     first_copy = miners.first_true(same_text)
-    # [num_captions, num_images]: is text t described by, or of, image i?
+    # [num_captions, num_images]: does text t describe image i?
     text_to_image = _any_of_segment(
         tf.transpose(image_to_text), first_copy, tf.shape(caption_ids)[0]
     )
@@ -96,6 +95,6 @@ def _equal_pairs(left, right):
 
 
 def _any_of_segment(mask, segments, num_segments):
-    """Tells for each segment of rows whether any of them is True."""
+    """Returns whether any row of each segment is True."""
     flags = tf.cast(mask, tf.int32)
     return tf.math.unsorted_segment_sum(flags, segments, num_segments) > 0

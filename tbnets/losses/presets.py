@@ -1,8 +1,8 @@
-"""The losses of the papers, as arguments of their classes.
+"""The losses of the papers, as arguments of the loss classes.
 
-Plain numbers: the command line reads them before TensorFlow is there. A term
-without a weight is not part of the loss. `num_negatives` comes only with the
-negatives "top_k".
+The presets are plain numbers: the command line reads them before it imports
+TensorFlow. A term without a weight is not part of the loss. `num_negatives`
+applies only to the negatives "top_k".
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ TERMS = ("image_to_text", "text_to_image", "text_to_text", "image_to_image")
 
 
 def _weights(*weights):
-    """Returns the weights of the first terms by their names."""
+    """Returns the weights of the first terms by name."""
     return dict(zip(TERMS, weights))
 
 
@@ -32,7 +32,7 @@ _KIROS_2014: dict[str, Any] = {
 
 
 class _Presets(dict):
-    """Arguments by the name of a loss; a name that is none is told so."""
+    """Arguments by the name of a loss; raises for an unknown name."""
 
     def __missing__(self, name):
         check_choice("loss", name, self)
@@ -45,15 +45,15 @@ Example:
     loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
 """
 PRESETS |= {
-    # Wang 2016, Sec. 2.2 and 3.2: margin and K of the text, weights of the
-    # "structure" rows of Table 1. Eq. 5 sums; see `TripletLoss`.
+    # Wang 2016, Sec. 2.2 and 3.2: margin and K from the text, weights from the
+    # "structure" rows of Table 1. Eq. 5 sums; see departures of `TripletLoss`.
     "wang2016": {
         **_WANG,
         "margin": 0.1,
         "num_negatives": 50,
         "term_weights": _weights(1.0, 2.0, 0.2),
     },
-    # Wang 2018, Sec. 3.2.1, 5.1 and 5.3. Eq. 6 sums; see `TripletLoss`.
+    # Wang 2018, Sec. 3.2.1, 5.1 and 5.3. Eq. 6 sums, as above.
     "wang2018": {
         **_WANG,
         "margin": 0.05,
@@ -61,29 +61,29 @@ PRESETS |= {
         "term_weights": _weights(1.0, 1.5, 0.05),
     },
     # Wang 2018, Sec. 4.2 and Algorithm 1, phrase localization: an "image" is a
-    # region. The margin is that of image-sentence matching, none is told.
+    # region. The margin is from image-sentence matching; the paper gives none.
     "wang2018_phrases": {
         **_WANG,
         "margin": 0.05,
         "num_negatives": 30,
         "term_weights": _weights(1.0, 4.0, 0.1, 0.1),
     },
-    # Faghri 2018 (VSE++): the one hardest negative, summed.
+    # Faghri 2018 (VSE++): the hardest negative alone, summed.
     "vse++": _KIROS_2014 | {"negatives": "hardest"},
     # Kiros 2014: every negative of the batch, summed.
     "kiros2014": _KIROS_2014,
     # Vilalta 2017, Eq. 1, trains with the loss of Kiros 2014.
     "vilalta2017": _KIROS_2014,
-    # Niu 2017, Eq. 9: the same hinges. The margin is not told.
+    # Niu 2017, Eq. 9, uses these hinges and gives no margin.
     "niu2017": _KIROS_2014,
 }
 
 INFONCE: dict[str, Any] = {
-    # Wu 2018 and CLIP's first temperature (Radford 2021, Sec. 2.4), whose two
-    # directions are averaged.
+    # Temperature of Wu 2018, and CLIP's initial value (Radford 2021, Sec. 2.4).
+    # CLIP averages the two directions.
     "temperature": 0.07,
     "term_weights": _weights(0.5, 0.5),
 }
 """Arguments of `InfoNCELoss`."""
 LOSSES: dict[str, dict[str, Any]] = _Presets(PRESETS | {"infonce": INFONCE})
-"""Arguments by the name of a loss, whatever its class."""
+"""Arguments of every loss by its name, whatever its class."""

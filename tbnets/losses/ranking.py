@@ -1,7 +1,7 @@
-"""What losses share that rank the candidates of anchors.
+"""The base class of losses that rank candidates for anchors.
 
 A loss is a weighted sum of terms: images ranking texts, texts ranking images,
-and each view ranking itself. What a term is made of is the loss' own.
+and each view ranking itself. Subclasses define how a term is computed.
 """
 
 import copy
@@ -22,13 +22,13 @@ TERMS = hinges.TERMS
 
 
 class LossOutput(NamedTuple):
-    """What a loss returns; every value is a float32 scalar.
+    """Values that a loss returns, each a float32 scalar.
 
     Attributes:
         total: Weighted sum of the terms, the value to minimise.
         terms: Unweighted loss of every term whose weight is not 0.
-        active_fraction: Share of the term's triplets with a loss above 0; of
-            a softmax, of its anchors whose closest candidate is wrong.
+        active_fraction: Share of the term's triplets with a loss above 0; for a
+            softmax, share of its anchors whose closest candidate is wrong.
     """
 
     total: tf.Tensor
@@ -39,11 +39,11 @@ class LossOutput(NamedTuple):
 
 
 class RankingLoss:
-    """A loss whose terms rank the candidates of anchors.
+    """A loss whose terms rank candidates for anchors.
 
-    A loss is a dataclass with `term_weights` among its fields. It gives
-    `_sums`, what anchors bring to each term, which replicas add up, and
-    `_reduce`, the term that such a sum stands for.
+    A subclass is a dataclass with the field `term_weights`. It defines `_sums`,
+    the terms' sums over anchors, which replicas add up, and `_reduce`, a term's
+    loss from its sums.
 
     Attributes:
         term_weights: weight of every term in `TERMS`.
@@ -53,28 +53,28 @@ class RankingLoss:
 
     @property
     def kept_negatives(self) -> int | None:
-        """Negatives that any anchor keeps at most; None for all."""
+        """Largest number of negatives that an anchor keeps; None for all."""
         return None
 
     def _sums(self, views):
-        """Returns float32 `[3]` by term of what anchors of views bring."""
+        """Returns float32 `[3]` by term: sums over the views' anchors."""
         raise NotImplementedError
 
     def _reduce(self, sums):
-        """Returns the loss of a term, and its active fraction."""
+        """Returns the loss and active fraction of a term."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments that make an equal loss."""
+        """Returns the constructor arguments of the loss."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes a loss of its config."""
+        """Builds a loss from its config."""
         return cls(**config)
 
     def _check_terms(self):
-        """Gives every term a weight; refuses what is no dict of weights."""
+        """Gives every term a weight; raises unless weights are a dict."""
         if not isinstance(self.term_weights, Mapping):
             raise InputError(
                 "term_weights",
@@ -100,24 +100,26 @@ class RankingLoss:
     ) -> LossOutput:
         """Computes the loss of one batch.
 
-        `loss(embeddings, labels)`, without ids, is `within_view`. In a
-        replica of a `tf.distribute` strategy, which has its rows of a batch,
-        the loss is that of the whole batch: see `replicas`.
+        `loss(embeddings, labels)`, without ids, calls `within_view`. Under a
+        `tf.distribute` strategy each replica passes its rows and gets the loss
+        of the whole batch.
 
         Args:
-            image_embeddings: Float `[num_images, embedding_dim]`, rows of
-                unit length. Half precision is widened to float32.
-            text_embeddings: Float `[num_captions, embedding_dim]`, likewise.
-            image_ids: Integer `[num_images]`, see `positive_masks`.
-            caption_image_ids: Integer `[num_captions]`, likewise.
-            text_ids: Optional integer `[num_captions]`, likewise.
+            image_embeddings: Float `[num_images, embedding_dim]`, rows of unit
+                length. Half precision is cast to float32.
+            text_embeddings: Float `[num_captions, embedding_dim]`, rows of unit
+                length.
+            image_ids: Integer `[num_images]`, as in `positive_masks`.
+            caption_image_ids: Integer `[num_captions]`, ids of the captions'
+                images.
+            text_ids: Optional integer `[num_captions]`, equal for equal texts.
 
         Returns:
             A `LossOutput`.
 
         Raises:
             TypeError: If ids are not integers.
-            ValueError: If there are not as many ids as embeddings.
+            ValueError: If the numbers of ids and embeddings differ.
         """
         if image_ids is None and caption_image_ids is None:
             return self.within_view(image_embeddings, text_embeddings)
@@ -133,11 +135,11 @@ class RankingLoss:
         return self.with_masks(images, texts, positive_masks(*ids))
 
     def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
-        """Computes the loss of one view, whose rows have labels.
+        """Computes the loss of one view whose rows have labels.
 
-        Rows of one label are each other's positives, all others negatives; no
-        row is its own. It is a term within a view, alone and of weight 1:
-        `term_weights` are not looked at.
+        Rows with equal labels are positives, all other rows negatives; a row is
+        not its own positive. The loss is one term of weight 1; `term_weights`
+        is ignored.
 
         Args:
             embeddings: Float `[n, embedding_dim]`, rows of unit length.
@@ -148,7 +150,7 @@ class RankingLoss:
 
         Raises:
             TypeError: If labels are not integers.
-            ValueError: As above.
+            ValueError: If the numbers of labels and rows differ.
         """
         advice = "Of two views give image_ids and caption_image_ids too."
         labels = miners.checked_row("labels", labels, advice=advice)
@@ -169,19 +171,21 @@ class RankingLoss:
         masks: PositiveMasks,
         idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
-        """Computes the loss where masks say what matches, instead of ids.
+        """Computes the loss with matches given by masks instead of ids.
 
         Args:
-            image_embeddings: As above; of replicas, the rows of all.
-            text_embeddings: As above; likewise.
-            masks: A `PositiveMasks` of the batch; likewise.
-            idle: See `of_views`.
+            image_embeddings: Float `[num_images, embedding_dim]`; under a
+                strategy, gathered from all replicas.
+            text_embeddings: Float `[num_captions, embedding_dim]`, also
+                gathered.
+            masks: The `PositiveMasks` of the batch, also gathered.
+            idle: Terms to skip and when, as in `of_views`.
 
         Returns:
             A `LossOutput`.
 
         Raises:
-            TypeError: If embeddings are no numbers.
+            TypeError: If embeddings are not numbers.
             ValueError: If a shape is wrong, or a mask is not bool.
         """
         images, texts = miners.embeddings_of_loss(
@@ -193,7 +197,7 @@ class RankingLoss:
 
     @staticmethod
     def _checked_masks(masks, num_images, num_texts):
-        """Returns three masks; refuses others than these two views have."""
+        """Returns the masks; raises unless their number and shapes fit."""
         if not isinstance(masks, list | tuple) or len(masks) != 3:
             raise InputError(
                 "masks",
@@ -210,16 +214,16 @@ class RankingLoss:
         views: dict[str, hinges.View],
         idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
-        """Computes the loss where each term has candidates of its own.
+        """Computes the loss with separate anchors and candidates for each term.
 
-        Replicas that share a batch are given the same views, of the whole
-        batch; each compares a part of the anchors with all candidates.
+        Under a strategy every replica passes the views of the whole batch; it
+        compares its share of the anchors with all candidates.
 
         Args:
-            views: Dict of `hinges.View`s by term, float32; a term without a
-                weight is left out.
-            idle: Terms, and a bool scalar: where it is True they are not
-                computed, and are 0.
+            views: Dict of `hinges.View`s by term, float32; terms without a
+                weight are skipped.
+            idle: Terms, and a bool scalar: if True, these terms are not
+                computed and are 0.
 
         Returns:
             A `LossOutput`.

@@ -1,32 +1,31 @@
-"""Several devices that learn from one batch, each from its rows of it.
+"""Gathers and sums the rows of replicas that share a batch.
 
-Under a `tf.distribute` strategy a train step runs once a device, in a replica.
-A replica has its rows of everything in a batch; the whole batch is the rows of
-all replicas, in their order. What compares rows with each other has to see the
-whole: it is gathered, and each replica computes the loss of the whole batch.
-Gradients go back the way that the rows came, to the replica that has them, so
-that the sum over replicas of the gradients of `part_of(loss)` is the gradient
-of the loss.
+Under a `tf.distribute` strategy a train step runs in a replica on each device,
+with that replica's rows of the batch. A loss that compares rows gathers the
+whole batch, the replicas' rows in order, and every replica computes the loss of
+the whole batch. Gradients return to the replica that owns the row, so that the
+sum over replicas of the gradients of `part_of(loss)` is the gradient of the
+loss.
 
-Outside of a strategy, and where it has one replica, a graph computes nothing
-more for it.
+Without a strategy, or with one replica, these functions add no operations to
+the graph.
 """
 
 import tensorflow as tf
 
 
 def num_replicas():
-    """Returns how many replicas share the batch of this step, an int."""
+    """Returns the number of replicas that share the batch, an int."""
     context = tf.distribute.get_replica_context()
     return context.num_replicas_in_sync if context else 1
 
 
 def gather(*rows):
-    """Returns the rows of all replicas of each tensor, differentiably.
+    """Concatenates the rows of all replicas, differentiably.
 
     Args:
-        *rows: `[n, ...]`, or None, which is let through; all replicas agree
-            in everything but n.
+        *rows: `[n, ...]`, or None, which is returned as is; replicas may differ
+            only in n.
 
     Returns:
         List of `[sum of n, ...]`, the first replica's rows first.
@@ -34,14 +33,15 @@ def gather(*rows):
     if num_replicas() == 1:
         return list(rows)
     context = tf.distribute.get_replica_context()
-    # One by one: of several in a list, TensorFlow's graph optimizer takes the
-    # shape of one for that of all (2.21).
+    # One call per tensor: in a list, TensorFlow's graph optimizer applies one
+    # tensor's shape to all (2.21).
     return [one if one is None else _gathered(context, one) for one in rows]
 
 
 def _gathered(context, rows):
-    """Returns the rows of all replicas of one tensor."""
-    # No message takes bool, and an input of the step stands on no device.
+    """Concatenates the replicas' rows of one tensor."""
+    # The collective does not support bool, and an input of the step has no
+    # device: cast or copy it.
     is_bool = rows.dtype == tf.bool
     own = tf.cast(rows, tf.int32) if is_bool else tf.identity(rows)
     return _densely(tf.cast(context.all_gather(own, 0), rows.dtype))
@@ -49,9 +49,9 @@ def _gathered(context, rows):
 
 @tf.custom_gradient
 def _densely(rows):
-    """Returns rows whose gradient is no `tf.IndexedSlices`.
+    """Returns `rows` with a dense gradient instead of `tf.IndexedSlices`.
 
-    Those of rows that were picked are, and all_gather's gradient takes none.
+    Picked rows have gradients of slices, which all_gather's gradient rejects.
     """
     return tf.identity(rows), tf.convert_to_tensor
 
@@ -60,7 +60,7 @@ def summed(tensors):
     """Returns tensors summed over replicas, differentiably.
 
     Args:
-        tensors: nested structure; `tf.IndexedSlices` are put together.
+        tensors: nested structure; `tf.IndexedSlices` are concatenated.
     """
     if num_replicas() == 1:
         return tensors
@@ -69,11 +69,11 @@ def summed(tensors):
 
 
 def part_of(tensor):
-    """Returns a tensor, the same on all replicas, divided by their number.
+    """Divides a tensor, equal on all replicas, by their number.
 
     Args:
-        tensor: of floats, or None; `tf.IndexedSlices` become dense: put
-            together, they would be as many times as long at the next sum.
+        tensor: floats, or None. `tf.IndexedSlices` become dense: the next sum
+            would concatenate all replicas' slices.
     """
     count = num_replicas()
     if count == 1 or tensor is None:
@@ -82,14 +82,13 @@ def part_of(tensor):
 
 
 def own_rows(rows):
-    """Returns of rows that all replicas have those that this one works on.
+    """Returns this replica's share of rows that all replicas have.
 
     Args:
-        rows: `[n, ...]`, the same on all replicas.
+        rows: `[n, ...]`, equal on all replicas.
 
     Returns:
-        `[k, ...]`: the parts of all replicas are equally long but for a row,
-        and together they are all rows.
+        `[k, ...]`; shares differ by at most one row and together hold all rows.
     """
     if num_replicas() == 1:
         return rows
@@ -101,14 +100,14 @@ def own_rows(rows):
 
 
 def span(num_rows):
-    """Returns the place of this replica's rows among those of all replicas.
+    """Returns where this replica's rows begin among all replicas' rows.
 
     Args:
-        num_rows: int32 scalar, how many rows this replica has.
+        num_rows: int32 scalar, the number of this replica's rows.
 
     Returns:
-        (first, total): int32 scalars, the place of its first row, and the
-        number of rows of all replicas.
+        (first, total): int32 scalars, the index of its first row and the number
+            of rows on all replicas.
     """
     if num_replicas() == 1:
         return 0, num_rows

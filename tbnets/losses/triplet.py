@@ -3,12 +3,12 @@ r"""The triplet losses of two-branch networks.
 $$L = \sum_{t} \lambda_t \, R\big(\{[m + d(a, p) - d(a, n)]_+\}\big)$$
 
 over four terms t: images ranking texts, texts ranking images, and each view
-ranking itself. R is a reduction, and the triplets (a, p, n) are all positive
-pairs of the batch, each with the hardest of the anchor's negatives.
+ranking itself. R is a reduction. The triplets (a, p, n) combine every positive
+pair of the batch with its anchor's hardest negatives.
 
-The work is arranged so that it costs little beside the inner products: they
-are computed once and mined in both directions, distances are asked only of
-the pairs that survive, and the gradient is assembled from those alone.
+Inner products are computed once and mined in both directions. Distances and
+gradients are computed only for selected pairs, so the loss costs little more
+than the inner products.
 """
 
 import dataclasses
@@ -34,18 +34,17 @@ _DEFAULTS = presets.PRESETS["wang2018"]
 class TripletLoss(RankingLoss):
     r"""Ranking loss over the hardest triplets of a batch.
 
-    Each term ranks candidates for anchors. For an anchor a, a positive p and
-    a negative n the hinge is::
+    Each term ranks candidates for anchors. For an anchor a, a positive p and a
+    negative n the hinge is::
 
         [m + d(a, p) - d(a, n)]_+
 
-    Every positive of an anchor meets the same negatives: its `num_negatives`
-    closest non-matching candidates. Within one view an anchor is neither a
-    positive nor a negative of itself. A term without triplets is 0, and so
-    are its gradients.
+    All positives of an anchor are compared with its `num_negatives` closest
+    non-matching candidates. Within one view an anchor is neither a positive nor
+    a negative of itself. A term without triplets is 0, and so is its gradient.
 
-    Shapes may be unknown, and the loss compiles under XLA. Memory stays
-    within a few arrays of `[num_anchors, num_candidates]`.
+    Shapes may be unknown, and XLA compiles the loss. Memory: a few arrays of
+    `[num_anchors, num_candidates]`.
 
     The defaults are the preset "wang2018" of `losses.presets`.
 
@@ -56,27 +55,27 @@ class TripletLoss(RankingLoss):
         output.total, output.active_fraction["text_to_image"]
 
     Args:
-        margin: Required gap m, in units of the distance; not negative (0.1
-            in Wang 2016, 0.05 in Wang 2018 for image-sentence matching).
+        margin: Required gap m, in units of the distance; not negative (0.1 in
+            Wang 2016, 0.05 in Wang 2018 for image-sentence matching).
         num_negatives: Negatives K kept for an anchor, at least 1 (50 in Wang
             2016, 10 in Wang 2018). Only for `negatives="top_k"`, where None
             means 10; otherwise it must be None.
         term_weights: Mapping of a term in `TERMS` to its weight, not
             negative; a term left out has weight 0 and is not computed.
         distance: A key of `distances.DISTANCES`.
-        reduction: "mean_active", over the triplets with a loss above 0;
-            "mean", over all kept triplets; or "sum".
+        reduction: "mean_active", over triplets with a loss above 0; "mean",
+            over all kept triplets; or "sum".
         negatives: "top_k"; "hardest", one negative an anchor (VSE++);
             or "all" (Kiros 2014).
-        gradient: how the gradient is summed. "dense", by a matrix of
-            `[num_anchors, num_candidates]`, runs everywhere. "sparse", by the
-            kept triplets alone, is faster on CPUs (docs/benchmarks.md); XLA
-            does not compile it.
+        gradient: "dense" sums the gradient in a matrix `[num_anchors,
+            num_candidates]` and runs everywhere. "sparse" uses only the kept
+            triplets and is faster on CPUs (docs/benchmarks.md); XLA does not
+            compile it.
 
     Source: Wang et al. 2016, Eq. 5, and Wang et al. 2018, Eq. 6; departures:
-    matching is decided by identity, and the reduction, a plain sum in the
-    equations, is a choice, so that the weight of a term does not depend on
-    how many triplets a batch happens to violate.
+    ids define the matching pairs. The reduction is a choice where the equations
+    sum, so that a term's weight does not depend on the number of active
+    triplets.
     """
 
     margin: float = _DEFAULTS["margin"]
@@ -115,11 +114,11 @@ class TripletLoss(RankingLoss):
 
     @property
     def kept_negatives(self) -> int | None:
-        """Negatives that any anchor keeps at most; None for all."""
+        """Largest number of negatives that an anchor keeps; None for all."""
         return 1 if self.negatives == "hardest" else self.num_negatives
 
     def _sums(self, views):
-        """Returns `hinges.sums` of some views."""
+        """Returns the views' sums and counts of hinges."""
         how = self.margin, distances.DISTANCES[self.distance]
         return hinges.sums(views, self.kept_negatives, *how, self.gradient)
 
