@@ -125,7 +125,7 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
 
     Returns:
         Dict of two `hinges.View`s: in `image_to_text` a pair's region ranks
-            phrases, in `text_to_image` its phrase ranks regions.
+        phrases, in `text_to_image` its phrase ranks regions.
 
     Source: Niu et al. 2017, Eq. 9-10; departures: the caller chooses the
     contrasted pairs, which the paper does not specify.
@@ -223,8 +223,7 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
 
     Returns:
         Dict of float32 `[3]` by term: the sum of hinges, which carries the
-            gradient, the number of triplets, and the number of triplets above
-            0.
+        gradient, the number of triplets, and the number of triplets above 0.
     """
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):

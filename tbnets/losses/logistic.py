@@ -55,7 +55,7 @@ def random_columns(mask, rows, draws):
 
     Returns:
         A pair `(columns, valid)`: int32 `[n, k]`, and bool `[n]`, False for a
-            row without a True column, whose columns are 0.
+        row without a True column, whose columns are 0.
     """
     num_columns = tf.shape(mask)[1]
     flags = tf.cast(mask, tf.int32)

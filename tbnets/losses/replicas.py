@@ -107,7 +107,7 @@ def span(num_rows):
 
     Returns:
         (first, total): int32 scalars, the index of its first row and the number
-            of rows on all replicas.
+        of rows on all replicas.
     """
     if num_replicas() == 1:
         return 0, num_rows
