@@ -1,1 +1,1 @@
-"""Building blocks of the two branches."""
+"""Branches, encoders and heads: layers that return embeddings or scores."""

@@ -1,8 +1,8 @@
-"""The branch: fully connected layers that end in L2 normalisation.
+"""The branch: fully connected layers followed by L2 normalisation.
 
-One branch maps images, another maps text, into the shared space of Wang et
-al. 2016, Fig. 1. What comes before it (a convolutional network, a recurrent
-text encoder, a file of features) is not its concern.
+One branch maps images and another maps text into the shared space of Wang et
+al. 2016, Fig. 1. Its input comes from a convolutional network, a text encoder
+or a file of features.
 """
 
 from collections.abc import Sequence
@@ -17,29 +17,25 @@ from tbnets.layers import configured
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.losses import replicas
 
-# Dropout whose random stream is part of the model's weights.
-
 _APART = 1 << 30
-"""What a seed differs in that is drawn apart."""
+"""Difference between the seeds of `draw_apart` layers."""
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SeededDropout(ConfiguredLayer):
-    """Drops units by a random stream that is part of the model's weights.
+    """Drops units by a random stream saved with the model's weights.
 
-    The mask is a function of (`seed`, number of draws so far), and the
-    number of draws is a non-trainable weight. A restored model therefore
-    goes on with exactly the masks it would have drawn, on every Keras
-    version; the random generators of Keras itself are not saved with the
-    weights in all of them. XLA draws other masks than a plain graph does.
-    Replicas that share a batch draw masks of their own.
+    The mask depends on `seed` and on the number of draws so far, a
+    non-trainable weight. A restored model therefore continues with the masks of
+    an uninterrupted run, on every Keras version; not all versions save Keras'
+    random generators with the weights. XLA draws other masks than a plain
+    graph. Replicas that share a batch draw different masks.
 
     Args:
         rate: fraction of units set to 0, in [0, 1); the rest is scaled by
             `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
-        seed: integer; layers of one side of a model need different seeds.
-            Where one of the other side has the same, the model has it
-            `draw_apart`.
+        seed: integer; layers of one side of a model need different seeds. If a
+            layer of every side has an equal seed, the model calls `draw_apart`.
 
     Example:
         drop = tbnets.SeededDropout(0.5, seed=1)
@@ -54,7 +50,7 @@ class SeededDropout(ConfiguredLayer):
         self.stream = seed
 
     def draw_apart(self) -> None:
-        """Has it draw other masks than another layer of the same seed."""
+        """Changes the masks to differ from a layer with an equal seed."""
         self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:
@@ -80,14 +76,11 @@ class SeededDropout(ConfiguredLayer):
         return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed)
 
 
-# Batch normalisation, also of a batch that replicas share.
-
-
 def batch_normalization(name, dtype=None):
-    """Returns the layer that keeps 90 % of its history a step.
+    """Returns a layer that keeps 90 % of its history a step.
 
-    Made in the scope of a strategy with several replicas, it normalises by the
-    statistics of all rows of a batch.
+    In the scope of a strategy with several replicas, the layer normalises by
+    the statistics of the whole batch.
     """
     return keras.layers.BatchNormalization(
         momentum=0.9, name=name, dtype=dtype, synchronized=_has_replicas()
@@ -95,10 +88,10 @@ def batch_normalization(name, dtype=None):
 
 
 def share_statistics(network):
-    """Makes the layers of a Keras network normalise as `batch_normalization`.
+    """Lets a network's batch normalisation use the whole batch's statistics.
 
-    Layers of nested models too, but none within layers of other kinds: these
-    keep the statistics of their replica.
+    This covers nested models, but not layers inside layers of other kinds,
+    which keep the statistics of their replica.
     """
     if not _has_replicas():
         return
@@ -106,7 +99,7 @@ def share_statistics(network):
         share_statistics(layer)
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.synchronized = True
-            layer.fused = False  # Keras 2 uses fused kernels first.
+            layer.fused = False  # Keras 2 prefers fused kernels.
 
 
 def _has_replicas():
@@ -125,23 +118,23 @@ class Branch(configured.ConfiguredLayer):
 
         x -> [FC -> ReLU -> dropout] * (len(units) - 1) -> FC -> BN -> L2
 
-    With `"first"`, as in the code the authors released, batch normalisation
-    stands between the first FC and its ReLU instead. A single entry in
-    `units` is the linear branch of the papers' ablations (give it
-    `batch_normalization="none"`: "immediately followed by L2").
+    With `"first"`, as in the authors' released code, batch normalisation is
+    between the first FC and its ReLU. A single entry in `units` with
+    `batch_normalization="none"` is the linear branch of the papers' ablations
+    ("immediately followed by L2").
 
     Args:
-        units: output size of each fully connected layer. Papers: `(2048,
-            512)` on CNN and Fisher-vector features, `(1024, 512)` on LSTM
-            states. `()` leaves L2 alone, as in the text branch of Vilalta et
-            al. 2017, whose GRU states are the embedding.
+        units: output size of every fully connected layer. Papers: `(2048, 512)`
+            on CNN and Fisher-vector features, `(1024, 512)` on LSTM states.
+            `()` leaves only L2, as in the text branch of Vilalta et al. 2017,
+            where GRU states are the embedding.
         batch_normalization: `last`, `first` or `none`.
         dropout: rate after each ReLU. Paper: 0.5.
         input_dropout: rate on the branch's input. Paper: 0.
-        seed: integer from which the dropout layers derive their streams.
+        seed: integer that determines the dropout streams.
 
-    Returns from a call: `[n, output_dim]` float32, each row of length 1,
-    whatever the mixed-precision policy.
+    Returns from a call: `[n, output_dim]` float32, rows of length 1, under
+    every mixed-precision policy.
 
     Example:
         branch = tbnets.Branch((2048, 512))
@@ -192,7 +185,7 @@ class Branch(configured.ConfiguredLayer):
         return steps
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds the steps one after the other."""
+        """Builds the steps in sequence."""
         if len(input_shape) != 2:
             raise InputError(
                 "input_shape",

@@ -1,4 +1,4 @@
-"""Layers that are built again from what their constructors were given."""
+"""Layers whose config is their constructors' arguments."""
 
 import inspect
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from tbnets.errors import InputError
 
 
 def parameters_of(kind, method, base):
-    """Returns what a method takes: name -> `inspect.Parameter`.
+    """Returns the parameters of a method: name -> `inspect.Parameter`.
 
     Args:
         kind: a class.
-        method: name of its method.
-        base: the class up to which those above it count, itself included.
+        method: name of the method.
+        base: the last base class to include.
     """
     found = {}
     for one in reversed(kind.__mro__):
@@ -28,15 +28,15 @@ def parameters_of(kind, method, base):
 
 
 def repr_of(thing, base, **more):
-    """Returns a line on what was constructed, and more that is told of it.
+    """Returns one line that describes an object and further values.
 
-    Of the constructor's arguments come the first, and those that are not as
-    they are by default.
+    It holds the constructor's first argument and the arguments that differ from
+    their defaults.
 
     Args:
-        thing: what keeps them under their own names.
-        base: as of `parameters_of`.
-        **more: name -> value.
+        thing: object that keeps its arguments as attributes.
+        base: the last base class to include.
+        **more: further values by name.
     """
     given = parameters_of(type(thing), "__init__", base).items()
     parts = {
@@ -52,14 +52,14 @@ def repr_of(thing, base, **more):
 
 
 class ConfiguredLayer(keras.layers.Layer):
-    """A layer that keeps its constructor's arguments under their own names.
+    """A layer that keeps its constructor's arguments as attributes.
 
-    So its config needs no list of them: it holds whatever arguments the
-    constructors of its class and of those above it, up to here, name.
+    Its config holds the arguments of the constructors of its class and base
+    classes, up to this class.
     """
 
     vocabulary_size: int = 0
-    """How many ids of words it reads; 0 where it reads features."""
+    """Number of word ids that the layer reads; 0 if it reads features."""
 
     def __repr__(self) -> str:
         return repr_of(self, ConfiguredLayer)
@@ -85,13 +85,13 @@ class FittedLayer(ConfiguredLayer):
         initial: str = "zeros",
         dtype: str = "float32",
     ) -> None:
-        """Makes a weight that holds a fitted constant, an attribute."""
+        """Creates a weight for a fitted constant, as an attribute."""
         options = {"initializer": initial, "trainable": False, "dtype": dtype}
         setattr(self, name, self.add_weight(name=name, shape=shape, **options))
 
 
 def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
-    """Returns the sizes of layers as a tuple of whole numbers from 1."""
+    """Returns layer sizes as a tuple of whole numbers from 1."""
     if not hasattr(units, "__iter__") or isinstance(units, str):
         raise InputError(
             name,
@@ -103,7 +103,7 @@ def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
 
 
 def build_steps(steps, shape):
-    """Builds layers one after the other; returns the shape behind them."""
+    """Builds layers in sequence; returns the output shape of the last."""
     for step in steps:
         step.build(shape)
         if isinstance(step, keras.layers.Dense):
@@ -112,7 +112,7 @@ def build_steps(steps, shape):
 
 
 def run_steps(steps, outputs, training):
-    """Returns what layers make of something, one after the other."""
+    """Applies layers in sequence to `outputs`."""
     plain = (keras.layers.Dense, keras.layers.ReLU)
     for step in steps:
         told = {} if isinstance(step, plain) else {"training": training}

@@ -1,4 +1,4 @@
-"""Rescaling of precomputed features, inside the network."""
+"""Rescales precomputed features inside the network."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,16 +11,14 @@ from tbnets.checks import Array
 from tbnets.errors import InputError, check_choice
 from tbnets.layers.configured import FittedLayer
 
-# Statistics of more rows than fit in memory.
-
 NOISE = 1e-6
 
 
 class StreamingStatistics:
-    """Mean and standard deviation of features, in one pass over them.
+    """Mean and standard deviation of features, in one pass.
 
-    Batches are merged by the update of Chan et al. 1983, in float64, so that
-    a mean far from 0 does not swallow the deviation.
+    Batches are merged by the update of Chan et al. 1983, in float64, so that a
+    large mean does not hide the deviation.
     """
 
     def __init__(self):
@@ -53,10 +51,10 @@ class StreamingStatistics:
 
     @property
     def deviation(self):
-        """The standard deviation, float64 `[dim]`.
+        """The standard deviation, float64 `[dim]`; 0 for a constant feature.
 
-        It is 0 where a feature never changes. Rounding leaves some noise
-        there; what is below a millionth of the mean counts as no change.
+        Deviations below a millionth of the mean are rounding noise and count as
+        0.
         """
         deviation = np.sqrt(self.variance)
         noise = NOISE * np.abs(self.mean)
@@ -66,28 +64,26 @@ class StreamingStatistics:
 FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
 STATISTICS = {"center", "standardize", "ternary"}
 LOW, HIGH = -0.25, 0.15
-"""Thresholds in standard deviations, those of the authors of Vilalta 2017."""
+"""Thresholds in standard deviations, from the authors of Vilalta 2017."""
 
 
 def ternary_bounds(mean, deviation):
-    """Returns the features at which a dimension counts as low or high.
+    """Returns the bounds below and above which features are low or high.
 
-    `(x - mean) / deviation < LOW` is the same as `x < mean + LOW *
-    deviation`, which needs no division and no rounding of x. The bounds are
-    rounded outwards, so that a comparison in float32 decides as exact
-    arithmetic would.
+    `(x - mean) / deviation < LOW` becomes `x < mean + LOW * deviation`, which
+    needs no division and no rounding of x. The bounds are rounded outwards, so
+    that float32 comparisons agree with exact arithmetic.
 
     Args:
         mean: float64 `[dim]`, of the training images.
-        deviation: float64 `[dim]`; 0 where a feature never changes, which
-            then is 0 always.
+        deviation: float64 `[dim]`; 0 for a constant feature, which is always
+            cut to 0.
 
     Returns:
         (lower, upper): float32 `[dim]` each.
 
-    Source: Vilalta et al. 2017, Sec. 3.1. Departures: none; the thresholds
-    are those of the authors' code, which the paper refers to and does not
-    print.
+    Source: Vilalta et al. 2017, Sec. 3.1. Departures: none; the thresholds come
+    from the authors' code, which the paper refers to and does not print.
     """
     mean, deviation = np.asarray(mean), np.asarray(deviation)
     lower = np.where(deviation > 0, mean + LOW * deviation, -np.inf)
@@ -116,20 +112,19 @@ def ternary(features, lower, upper):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class FeatureTransform(FittedLayer):
-    """Rescales precomputed features; part of the model, so also of serving.
+    """Rescales precomputed features, in training and in serving.
 
-    The statistics of `center`, `standardize` and `ternary` are those of the
-    training features, given to `adapt`. They are weights: checkpoints and
+    `center`, `standardize` and `ternary` use statistics of the training
+    features, computed by `adapt`. The statistics are weights: checkpoints and
     SavedModels hold them.
 
     Args:
         steps: names from `FEATURE_STEPS`, applied in order: `signed_sqrt`,
             `sign(x) sqrt(|x|)`, which tames the heavy tail of pooled
-            activations; `l2`, to unit length; and, as the last, `center`,
-            minus the mean of each dimension, divided by one standard
-            deviation for all, or `standardize`, by that of each dimension,
-            or `ternary`, standardised and cut to -1, 0, +1 (Vilalta et al.
-            2017, see `ternary_bounds`).
+            activations; `l2`, to unit length; and, only as the last, `center`,
+            minus each dimension's mean, divided by one common standard
+            deviation, `standardize`, divided by each dimension's own, or
+            `ternary`, standardised and cut to -1, 0, +1 (Vilalta et al. 2017).
 
     Example:
         transform = tbnets.FeatureTransform(("signed_sqrt", "standardize"))
@@ -157,7 +152,7 @@ class FeatureTransform(FittedLayer):
         return bool(set(self.steps) & STATISTICS)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the statistics, as yet without effect."""
+        """Creates the statistics with neutral values."""
         self.output_dim = input_shape[-1]
         if self.needs_statistics:
             is_ternary = "ternary" in self.steps
@@ -167,13 +162,13 @@ class FeatureTransform(FittedLayer):
         super().build(input_shape)
 
     def adapt(self, batches: Iterable[Array]) -> None:
-        """Takes the statistics of the training features, in one pass.
+        """Computes the statistics of the training features, in one pass.
 
         Args:
             batches: iterable of float arrays `[n, feature_dim]`.
 
         Raises:
-            ValueError: there are none, or of another shape.
+            ValueError: If there are no features, or they have another shape.
         """
         statistics = StreamingStatistics()
         for batch in batches:
@@ -199,7 +194,7 @@ class FeatureTransform(FittedLayer):
         if "center" in self.steps:
             common = np.sqrt(np.mean(statistics.variance))
             deviation = np.full_like(deviation, common)
-        # A dimension that never changes tells nothing: leave it as it is.
+        # A constant dimension carries no information: keep its scale.
         fitted = mean, np.where(deviation > 0, deviation, 1.0)
         if "ternary" in self.steps:
             fitted = ternary_bounds(mean, deviation)

@@ -1,4 +1,4 @@
-"""Layers behind the branches: projections of CCA, temperature, pair scores."""
+"""Layers after the branches: CCA projections, temperature, pair scores."""
 
 import math
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ class CanonicalProjection(FittedLayer):
 
         x -> (x - mean) projection [+ bias] -> L2
 
-    Nothing of it is trained by a gradient: `models.cca` solves for it. Before
-    that it is the first `output_dim` features as they are.
+    `models.cca` computes the weights; no gradient trains them. Before that the
+    layer returns the first `output_dim` features, normalised.
 
     Args:
         output_dim: size of the shared space. Gong et al. 2014: 256 and more.
-        use_bias: whether there is a bias, as CCA with background needs for
-            its texts.
+        use_bias: whether to add a bias, which the texts of CCA with background
+            need.
 
-    Returns from a call: `[n, output_dim]` float32, each row of length 1, or
-    0 for the mean itself without a bias.
+    Returns from a call: `[n, output_dim]` float32, rows of length 1, or 0 for
+    the mean itself without a bias.
 
     Example:
         projection = tbnets.CanonicalProjection(32)
@@ -51,10 +51,10 @@ class CanonicalProjection(FittedLayer):
         self.bias = None
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the weights, as yet without effect."""
+        """Creates the weights with neutral values."""
         size = input_shape[-1]
         self.constant("mean", (size,))
-        # Solved for in float64, it is kept and used in float32.
+        # Computed in float64, kept and used in float32.
         self.constant("projection", (size, self.output_dim), "identity")
         if self.use_bias:
             self.constant("bias", (self.output_dim,))
@@ -69,25 +69,23 @@ class CanonicalProjection(FittedLayer):
         return tf.math.l2_normalize(outputs, axis=-1)
 
 
-# The temperature of a softmax over similarities, learned.
-
 LARGEST = 100.0
-"""What similarities are multiplied by at most. CLIP: 100."""
+"""Largest factor of the similarities. CLIP: 100."""
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class LogitScale(ConfiguredLayer):
-    """Divides similarities by a temperature that is learned.
+    """Divides similarities by a learned temperature.
 
-    Its weight is the log of what similarities are multiplied by, so that a
-    step changes this by a share of itself. Beyond 100, a temperature below
-    0.01, it counts as 100, and no gradient takes it further.
+    Its weight is the log of the factor of the similarities, so that a step
+    changes the factor by a share of itself. Factors above 100 (temperatures
+    below 0.01) count as 100 and get no gradient that increases them.
 
     Args:
-        temperature: what it begins with, from 0.01. CLIP: 0.07.
+        temperature: initial temperature, from 0.01. CLIP: 0.07.
 
-    Returns from a call: float32 of the shape of the similarities, whatever
-    the mixed-precision policy.
+    Returns from a call: float32, shaped like the similarities, under every
+    mixed-precision policy.
 
     Example:
         network = tbnets.EmbeddingNetwork(
@@ -95,12 +93,13 @@ class LogitScale(ConfiguredLayer):
             logit_scale=tbnets.LogitScale(0.07))
         network.compile("adam", tbnets.InfoNCELoss())
 
-    The optimizer of `tools/train.py` does not decay the weight. Of others say
-    so: `optimizer.exclude_from_weight_decay(var_names=["logit_scale"])`.
+    The optimizer of `tools/train.py` does not decay the weight. Exclude it from
+    other optimizers:
+    `optimizer.exclude_from_weight_decay(var_names=["logit_scale"])`.
 
-    Source: Radford et al. 2021 (CLIP), Sec. 2.4 and 2.5; departures: the
-    weight may pass the bound, by as far as an optimizer's momentum carries
-    it, and counts as the bound until it has come back; CLIP sets it back.
+    Source: Radford et al. 2021 (CLIP), Sec. 2.4 and 2.5; departures: an
+    optimizer's momentum may carry the weight past the bound, where it counts as
+    the bound until it returns; CLIP clips it.
     """
 
     def __init__(self, temperature: float = 0.07, **kwargs: Any) -> None:
@@ -111,7 +110,7 @@ class LogitScale(ConfiguredLayer):
         )
 
     def build(self, input_shape: Sequence[int | None] | None = None) -> None:
-        """Makes the weight, a scalar."""
+        """Creates the weight, a scalar."""
         initial = keras.initializers.Constant(-math.log(self.temperature))
         self.logit_scale = self.add_weight(
             name="logit_scale", shape=(), initializer=initial
@@ -119,7 +118,7 @@ class LogitScale(ConfiguredLayer):
         super().build(input_shape)
 
     def learned_temperature(self) -> tf.Tensor:
-        """Returns the temperature as it is now, a float32 scalar."""
+        """Returns the current temperature, a float32 scalar."""
         scale = tf.convert_to_tensor(self.logit_scale)
         return tf.exp(-_at_most_largest(scale))
 
@@ -130,19 +129,16 @@ class LogitScale(ConfiguredLayer):
 
 @tf.custom_gradient
 def _at_most_largest(scale):
-    """Returns a log, bounded; beyond the bound a gradient leads back alone."""
+    """Bounds a log; beyond the bound only decreasing gradients pass."""
     limit = math.log(LARGEST)
 
     def gradient(upstream):
-        # Where it leads is told by all replicas' parts of it together.
+        # The sign of the gradient depends on all replicas' parts.
         whole = replicas.summed(upstream)
         leads_away = (scale > limit) & (whole < 0.0)
         return replicas.part_of(tf.where(leads_away, 0.0, whole))
 
     return tf.minimum(scale, limit), gradient
-
-
-# The head of the similarity network: a pair's product -> how well it fits.
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -153,25 +149,25 @@ class PairHead(configured.ConfiguredLayer):
 
         x * y -> [FC -> ReLU -> dropout] * len(units) -> FC of one unit
 
-    The products of two unit vectors are small, about 1 / dim each. They are
-    multiplied by `scale`; None stands for dim, which makes them about 1.
+    Products of two unit vectors are small, about 1 / dim. `scale` multiplies
+    them; None means dim, which makes them about 1.
 
     Args:
         units: sizes of the FC layers before the last. Paper: `(512, 256)`,
-            that is three FC layers; `()` leaves the last one alone.
+            three FC layers in all; `()` leaves only the last.
         dropout: rate after each ReLU.
-        scale: what the products are multiplied by. Paper: 1.
-        seed: integer from which the dropout layers derive their streams.
+        scale: factor of the products. Paper: 1.
+        seed: integer that determines the dropout streams.
 
-    Returns from a call: float32 `[n]`, whatever the mixed-precision policy:
-    the last layer computes in float32, or scores would tie.
+    Returns from a call: float32 `[n]` under every mixed-precision policy: the
+    last layer computes in float32, because half-precision scores would tie.
 
     Example:
         head = tbnets.PairHead((512, 256))
         head(image_embeddings * text_embeddings).shape  # (n,)
 
     Source: Wang et al. 2018, Sec. 3.3 and 4.3; departures: `scale` and
-    `dropout`, of which the paper says nothing here.
+    `dropout`, which the paper does not mention here.
     """
 
     def __init__(
@@ -195,7 +191,7 @@ class PairHead(configured.ConfiguredLayer):
         self.last = keras.layers.Dense(1, dtype="float32", name="logit")
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds the steps one after the other."""
+        """Builds the steps in sequence."""
         shape = tuple(input_shape)
         self.factor = float(shape[-1] if self.scale is None else self.scale)
         self.last.build(configured.build_steps(self.steps, shape))

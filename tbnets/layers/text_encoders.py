@@ -1,7 +1,6 @@
-"""Text encoders: word ids `[n, words]` -> text features `[n, feature_dim]`.
+"""Text encoders: word ids `[n, words]` to text features `[n, feature_dim]`.
 
-Id 0 is padding. Every encoder takes any number of padded columns and gives
-the same answer: padding takes part in nothing.
+Id 0 is padding. The number of padded columns does not change the output.
 """
 
 from collections.abc import Sequence
@@ -24,13 +23,13 @@ def pool_words(states, mask, pooling):
     """Pools `[n, words, dim]` over the words where `mask` holds.
 
     Args:
-        states: `[n, words, dim]` a vector a word.
-        mask: bool `[n, words]`; at least one word a row counts.
+        states: `[n, words, dim]`, a vector for each word.
+        mask: bool `[n, words]`, at least one True in each row.
         pooling: `mean` or `max`.
 
     Returns:
-        `[n, dim]` in the dtype of `states`; rows without words are 0 under
-        `mean`.
+        `[n, dim]` in the dtype of `states`; under `mean`, rows without words
+        are 0.
     """
     keep = mask[:, :, tf.newaxis]
     if pooling == "max":
@@ -41,20 +40,19 @@ def pool_words(states, mask, pooling):
 
 
 class TextEncoder(ConfiguredLayer):
-    """What text encoders share: a table of word vectors, with dropout.
+    """Base class of text encoders: a table of word vectors with dropout.
 
-    An encoder of its own gives `call`, sets `output_dim`, and builds what
-    comes after the words.
+    A subclass defines `call`, sets `output_dim` and builds its further layers.
 
     Args:
-        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        vocabulary_size: number of ids, including padding (0) and unknown (1).
         embedding_dim: size of a word vector.
         word_dropout: dropout rate on the units of the word vectors.
-        seed: integer, of the dropout stream.
+        seed: integer, seed of the dropout stream.
         word_training: `trained` or `frozen` vectors.
 
     Attributes:
-        input_rank: axes of what it reads.
+        input_rank: number of axes of the input.
 
     Example:
         class Largest(tbnets.TextEncoder):
@@ -107,7 +105,7 @@ class TextEncoder(ConfiguredLayer):
         super().build(input_shape)
 
     def word_vectors(self, ids: Array, training: bool) -> tf.Tensor:
-        """Returns the vectors of word ids of any shape, after dropout."""
+        """Returns the vectors of word ids (any shape), after dropout."""
         return self.drop(self.embedding(ids), training=training)
 
 
@@ -116,10 +114,10 @@ class MeanOfWords(TextEncoder):
     """Averages the learned vectors of a caption's words.
 
     Args:
-        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        vocabulary_size: number of ids, including padding (0) and unknown (1).
         embedding_dim: size of a word vector. Papers: 300.
         word_dropout: dropout rate on the units of the word vectors.
-        seed: integer, of the dropout stream.
+        seed: integer, seed of the dropout stream.
         word_training: `trained` or `frozen` vectors.
 
     Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
@@ -128,13 +126,13 @@ class MeanOfWords(TextEncoder):
         encoder = tbnets.MeanOfWords(vocabulary.size)
         encoder(tbnets.Tokenizer(vocabulary)(captions)).shape  # (n, 300)
 
-    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
-    Departures: the vectors are learned, not fixed word2vec, unless they are
-    taken from there (`embedding.embeddings.assign`) and `frozen`.
+    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c). Departures:
+    the vectors are learned; for fixed word2vec assign them
+    (`embedding.embeddings.assign`) and set `frozen`.
     """
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the mean word vector of each row of ids."""
+        """Returns the mean word vector of every row of ids."""
         words = self.word_vectors(inputs, training)
         return pool_words(words, tf.not_equal(inputs, 0), "mean")
 
@@ -144,20 +142,20 @@ class RecurrentEncoder(TextEncoder):
     """Reads the words of a caption with an LSTM or a GRU.
 
     Args:
-        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        vocabulary_size: number of ids, including padding (0) and unknown (1).
         cell: `lstm` (Wang et al. 2018) or `gru` (Vilalta et al. 2017).
         embedding_dim: size of a word vector. Wang 2018: 256.
-        units: state size of each direction. Wang 2018: 512.
-        bidirectional: whether a second network reads from the end; its
-            states are appended.
-        pooling: `last` state (both papers), or the `mean` or `max` of all.
-        mean_beside: whether the mean of the caption's word vectors is
-            appended, so that what order does not matter for is not learned
-            through the recurrence.
-        **kwargs: see `TextEncoder`; the name and dtype of the layer.
+        units: state size per direction. Wang 2018: 512.
+        bidirectional: whether to append the states of a second network, which
+            reads backwards.
+        pooling: `last` state (both papers), or all states' `mean` or `max`.
+        mean_beside: whether to append the mean of the word vectors, so that the
+            recurrence need not learn features that ignore word order.
+        **kwargs: further arguments of `TextEncoder`; name and dtype of the
+            layer.
 
     Returns from a call on int `[n, words]`: float `[n, output_dim]`: `units`,
-    or `2 * units` when bidirectional, and `embedding_dim` for the mean.
+    or `2 * units` when bidirectional, plus `embedding_dim` for the mean.
 
     Example:
         encoder = tbnets.RecurrentEncoder(vocabulary.size, "gru", units=1024)
@@ -200,7 +198,7 @@ class RecurrentEncoder(TextEncoder):
         self.recurrence.build((*input_shape, self.embedding_dim))
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the text features of each row of ids."""
+        """Returns the text features of every row of ids."""
         mask = tf.not_equal(inputs, 0)
         words = self.word_vectors(inputs, training)
         features = self.recurrence(words, mask=mask)

@@ -11,14 +11,13 @@ from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.text.packed_trees import PackedTrees, pack_trees
 
-# The states of trees, a level at a time, and their gradient.
+# States of trees, computed level by level, and their gradient.
 #
-# All nodes of one level of the whole batch are computed in one step. A step
-# gathers the states of the level's children, noun phrases and others apart,
-# multiplies each kind by its matrices, and sums what goes to one parent. The
-# gradient is written out: it walks the levels down again, and leaves the
-# gradients of the matrices to one product each at the end. Equations are those
-# of `tree_lstm.TreeLSTM`.
+# A step computes all nodes of one level of the whole batch: it gathers the
+# children's states, separately for noun phrases and other children, multiplies
+# each kind by its matrices, and sums over each parent's children. The
+# written-out gradient visits the levels in reverse and computes the matrices'
+# gradients in one product each at the end. The equations are in `TreeLSTM`.
 
 WEIGHTS = (
     *("noun_gates", "other_gates", "noun_forget", "other_forget"),
@@ -27,11 +26,11 @@ WEIGHTS = (
 
 
 def tree_states(projected, weights, trees):
-    """Returns the states of all nodes; its gradient is written out.
+    """Computes every node's state, with a written-out gradient.
 
     Args:
-        projected: `[num_words, 3 * units]` W x of the words, gates i, o, u.
-        weights: tensors by the order of `WEIGHTS`.
+        projected: `[num_words, 3 * units]`, W x of the words, gates i, o, u.
+        weights: tensors in the order of `WEIGHTS`.
         trees: `PackedTrees`.
 
     Returns:
@@ -43,7 +42,7 @@ def tree_states(projected, weights, trees):
         hidden, kept = _forward(projected, weights, trees)
 
         def gradient(upstream):
-            # That of a gather, as of the roots alone, comes in slices.
+            # The gradient of a gather, as for the roots, is `IndexedSlices`.
             upstream = tf.convert_to_tensor(upstream)
             return _backward(upstream, weights, kept, trees)
 
@@ -53,11 +52,11 @@ def tree_states(projected, weights, trees):
 
 
 def _gates(sums, cells):
-    """Returns i, o, u, c and h of nodes (Eq. 5-8).
+    """Computes i, o, u, c and h of nodes (Eq. 5-8).
 
     Args:
-        sums: `[n, 3 * units]` what the gates i, o, u are functions of.
-        cells: `[n, units]` what the children leave of their cells, or 0.
+        sums: `[n, 3 * units]`, inputs of the gates i, o, u.
+        cells: `[n, units]`, the children's gated cells, or 0.
     """
     i, o, u = tf.split(sums, 3, axis=1)
     i, o, u = tf.sigmoid(i), tf.sigmoid(o), tf.tanh(u)
@@ -66,7 +65,7 @@ def _gates(sums, cells):
 
 
 def _gates_gradient(d_hidden, d_cells, i, o, u, c):
-    """Returns the gradients of the sums and cells that `_gates` took."""
+    """Returns the gradients by the arguments of `_gates`."""
     tanh_c = tf.tanh(c)
     d_cells = d_cells + tf.raw_ops.TanhGrad(y=tanh_c, dy=d_hidden * o)
     d_i = tf.raw_ops.SigmoidGrad(y=i, dy=d_cells * u)
@@ -76,16 +75,16 @@ def _gates_gradient(d_hidden, d_cells, i, o, u, c):
 
 
 def _column_sums(matrix):
-    """Returns the sum of the rows; a product is the faster way on a CPU."""
+    """Returns the sum of the rows; a product is faster on a CPU."""
     ones = tf.ones([1, tf.shape(matrix)[0]], matrix.dtype)
     return tf.matmul(ones, matrix)[0]
 
 
 class _Level:
-    """Where the nodes and edges of one level stand.
+    """Slices of the nodes and edges of one level.
 
-    Nodes of a level are ordered by their children: others alone, both kinds,
-    noun phrases alone. So the parents of either kind stand side by side.
+    A level's nodes are ordered by their children: only others, both kinds, only
+    noun phrases. The parents of every kind are therefore contiguous.
     """
 
     def __init__(self, bounds, level, trees):
@@ -105,7 +104,7 @@ class _Level:
         self.noun_parents = noun_parents - self.before_noun
 
     def joined(self, others, nouns):
-        """Adds what stands at parents of others and at those of nouns."""
+        """Adds values at parents of others to values at parents of nouns."""
         first, both = self.before_noun, self.num_others - self.before_noun
         middle = others[first:] + nouns[:both]
         return tf.concat([others[:first], middle, nouns[both:]], axis=0)
@@ -124,7 +123,7 @@ def _arrays(like, count, widths):
         tf.TensorArray(
             like.dtype,
             count,
-            clear_after_read=False,  # A tape may be asked twice.
+            clear_after_read=False,  # A tape may be used twice.
             infer_shape=False,
             element_shape=(None, width),
         )
@@ -133,13 +132,13 @@ def _arrays(like, count, widths):
 
 
 def _written(arrays, level, values):
-    """Returns arrays with a value of each at a level."""
+    """Writes one value to each array at a level."""
     both = zip(arrays, values)
     return tuple(array.write(level, value) for array, value in both)
 
 
 def _forward(projected, weights, trees):
-    """Returns h of all nodes, and what the gradient needs."""
+    """Returns h of every node, and values for the gradient."""
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
     leaf = _gates(projected + bias, 0)
@@ -183,13 +182,13 @@ def _forward(projected, weights, trees):
 
 
 def _to_children(at, transposed, gradients):
-    """Returns the gradients of the states of a level's children.
+    """Returns the gradients by the states of a level's children.
 
     Args:
         at: the `_Level`.
-        transposed: the matrices by the order of `WEIGHTS`, transposed.
-        gradients: of what the matrices gave: at parents of nouns and of
-            others, then of the edges of nouns and of others.
+        transposed: the transposed matrices in the order of `WEIGHTS`.
+        gradients: by the matrices' products: at parents of nouns and of others,
+            then at edges of nouns and of others.
     """
     at_nouns, at_others, nouns, others = map(tf.matmul, gradients, transposed)
     others += tf.gather(at_others, at.other_parents)
@@ -204,7 +203,7 @@ def _backward(upstream, weights, saved, trees):
     num_words = tf.shape(leaf[0])[0]
     bounds = _bounds(trees)
     count = tf.shape(trees.levels)[0]
-    # Once for all levels: a product that transposes does so each time.
+    # Transposed once; a transposing product would do it at every level.
     transposed = [tf.transpose(matrix) for matrix in weights[:4]]
 
     def step(level, d_hidden, d_cells, d_bias, found):
@@ -245,7 +244,7 @@ def _backward(upstream, weights, saved, trees):
         d_hidden[:num_words], d_cells[:num_words], *leaf, cells[:num_words]
     )
     d_bias += _column_sums(d_projected)
-    # What each matrix was multiplied with, and the gradients of its products.
+    # The inputs of every matrix, and the gradients of its products.
     inputs, found = ([one.concat() for one in x] for x in (kept[4:], found))
     pairs = zip(inputs, found)
     d_matrices = [tf.matmul(*pair, transpose_a=True) for pair in pairs]
@@ -253,27 +252,24 @@ def _backward(upstream, weights, saved, trees):
     return d_projected, *d_matrices, d_bias, d_forget_bias
 
 
-# The text encoder that reads a caption along its constituency tree.
-
-
 @keras.saving.register_keras_serializable(package="tbnets")
 class TreeEncoder(TextEncoder):
     """Reads a caption's words along its tree with the hierarchical LSTM.
 
     Args:
-        vocabulary_size: number of ids, padding (0) and unknown (1) included.
-        embedding_dim: size of a word vector. Niu 2017: 300, of word2vec and
-            frozen.
+        vocabulary_size: number of ids, including padding (0) and unknown (1).
+        embedding_dim: size of a word vector. Niu 2017: 300, word2vec, frozen.
         units: size of a state.
-        tied: whether noun phrases and other children share their matrices:
-            the child-sum Tree-LSTM of Tai et al. 2015.
-        mean_beside: whether the mean of the vectors of a node's words is
-            appended to its state.
-        **kwargs: see `TextEncoder`; the name and dtype of the layer.
+        tied: whether noun phrases and other children share their matrices: the
+            child-sum Tree-LSTM of Tai et al. 2015.
+        mean_beside: whether to append the mean vector of a node's words to its
+            state.
+        **kwargs: further arguments of `TextEncoder`; name and dtype of the
+            layer.
 
-    Returns from a call on int32 `[n, nodes, 6]` (`text.packed_trees.TreeRows`
-    makes them): float `[n, output_dim]`, the state of each root: `units`, and
-    `embedding_dim` for the mean.
+    Returns from a call on int32 `[n, nodes, 6]`, from
+    `text.packed_trees.TreeRows`: float `[n, output_dim]`, the state of every
+    root: `units`, plus `embedding_dim` for the mean.
 
     Example:
         trees = [tbnets.read_tree("(NP (DT a) (NN dog))")]
@@ -282,8 +278,8 @@ class TreeEncoder(TextEncoder):
         tbnets.TreeEncoder(vocabulary.size)(rows).shape  # (1, 512)
 
     Source: Niu et al. 2017, Sec. 3.2.1. Departures: the word vectors are
-    learned unless they are taken from others and `frozen`; the paper has no
-    mean beside the state.
+    learned unless they are assigned and `frozen`; the paper does not append a
+    mean.
     """
 
     input_rank = 3
@@ -312,15 +308,15 @@ class TreeEncoder(TextEncoder):
     def encode_nodes(
         self, inputs: Array, training: bool = False
     ) -> tuple[tf.Tensor, PackedTrees]:
-        """Returns the states of all nodes, words and phrases.
+        """Returns the states of every word and phrase.
 
         Args:
             inputs: int32 `[n, nodes, 6]`.
             training: whether words are dropped.
 
         Returns:
-            (states, trees): float `[num_nodes, output_dim]` and the
-            `PackedTrees` that tell which tree, words and kind each row is.
+            (states, trees): float `[num_nodes, output_dim]`, and the
+            `PackedTrees` with the tree, words and kind of every row.
         """
         if not self.built:
             self.build(inputs.shape)
@@ -332,17 +328,17 @@ class TreeEncoder(TextEncoder):
         return states, trees
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the state of the root of each tree."""
+        """Returns the state of the root of every tree."""
         states, trees = self.encode_nodes(inputs, training)
         return tf.gather(states, trees.roots)
 
 
 def span_means(words, trees):
-    """Returns the mean of the words of each node, `[num_nodes, dim]`.
+    """Returns the mean of the words of every node, `[num_nodes, dim]`.
 
     Args:
-        words: `[num_words, dim]`, in the order of `trees.word_ids`, in which
-            the words of one tree stand side by side.
+        words: `[num_words, dim]`, in the order of `trees.word_ids`, where the
+            words of one tree are contiguous.
         trees: `PackedTrees`.
     """
     num_words, num_trees = tf.shape(words)[0], tf.size(trees.roots)
@@ -351,12 +347,12 @@ def span_means(words, trees):
     counts = tf.math.unsorted_segment_sum(ones, owners, num_trees)
     first = tf.cumsum(counts, exclusive=True)
     places = tf.range(num_words) - tf.gather(first, owners)
-    # A tree for itself, so that no caption's sums are rounded by others'.
+    # Summed tree by tree, so that captions do not share rounding errors.
     width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
     shape = tf.stack([num_trees, width, words.shape[1]])
     places = tf.stack([owners, places], axis=1)
     own = tf.scatter_nd(places, tf.cast(words, tf.float32), shape)
-    # The sum of a span: of the words up to its end, less those before it.
+    # A span's sum: words up to its end minus words before its start.
     sums = tf.pad(tf.cumsum(own, axis=1), [[0, 0], [1, 0], [0, 0]])
     start, end = tf.unstack(trees.spans, axis=1)
     upper, lower = (
@@ -382,27 +378,27 @@ class TreeLSTM(ConfiguredLayer):
         c_j = i_j u_j + sum_k \hat f_jk c_k + sum_l \bar f_jl c_l          (7)
         h_j = o_j tanh(c_j)                                                (8)
 
-    Only words have an x, and words have no children, so that W_f of the
-    paper, which is read where both meet, is no weight of the layer.
+    Only words have an x, and words have no children. The paper's W_f, which
+    needs both, is therefore no weight of the layer.
 
-    XLA does not compile the layer, as the sizes of its steps are data; see
-    docs/trees.md.
+    XLA does not compile the layer, because the sizes of its steps depend on the
+    data (docs/trees.md).
 
     Args:
         units: size of a state. Tai et al. 2015: 150.
-        tied: whether noun phrases and other children share their matrices;
-            the layer is then the child-sum Tree-LSTM.
+        tied: whether noun phrases and other children share their matrices; the
+            layer is then the child-sum Tree-LSTM.
 
     A call takes
 
-    - `inputs`: `[num_words, dim]` vectors of the words of all trees, in the
-      order of `trees.word_ids`;
+    - `inputs`: `[num_words, dim]` vectors of all trees' words, in the order of
+      `trees.word_ids`;
     - `trees`: `PackedTrees`, from `text.packed_trees.pack_trees`.
 
-    Returns from a call: `[num_nodes, units]`, h of each node, in the order
-    of the packed trees: `tf.gather(states, trees.roots)` are the sentences,
-    `tf.boolean_mask(states, trees.is_noun_phrase > 0)` the noun phrases, and
-    `trees.trees` and `trees.spans` tell which caption and words a node is.
+    Returns from a call: `[num_nodes, units]`, h of every node, in the order of
+    the packed trees: `tf.gather(states, trees.roots)` are the sentences,
+    `tf.boolean_mask(states, trees.is_noun_phrase > 0)` the noun phrases;
+    `trees.trees` and `trees.spans` hold each node's caption and words.
 
     Example:
         trees = tbnets.pack_trees(rows)  # rows: of TreeRows
@@ -410,8 +406,8 @@ class TreeLSTM(ConfiguredLayer):
         states = tbnets.TreeLSTM(512)(vectors, trees)
 
     Source: Niu et al. 2017, Eq. 2-8; tied: Tai et al. 2015, Eq. 2-8.
-    Departures: none; b_f begins with 1, as in the LSTM of Keras, which the
-    papers do not tell.
+    Departures: none; b_f is initialised to 1, as in the LSTM of Keras; the
+    papers do not specify it.
     """
 
     def __init__(self, units: int, tied: bool = False, **kwargs: Any) -> None:
@@ -422,7 +418,7 @@ class TreeLSTM(ConfiguredLayer):
     def build(
         self, inputs_shape: Sequence[int | None], trees_shape: Any = None
     ) -> None:
-        """Creates the matrices; gates stand side by side as i, o, u."""
+        """Creates the matrices; gates are concatenated as i, o, u."""
         units = self.units
         self.kernel = self.add_weight(
             name="kernel",
