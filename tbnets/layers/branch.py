@@ -34,8 +34,8 @@ class SeededDropout(ConfiguredLayer):
     Args:
         rate: fraction of units set to 0, in [0, 1); the rest is scaled by
             `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
-        seed: integer; layers of one side of a model need different seeds. If a
-            layer of every side has an equal seed, the model calls `draw_apart`.
+        seed: integer; layers of one side of a model need different seeds. For
+            a seed used on both sides, the model calls `draw_apart`.
 
     Example:
         drop = tbnets.SeededDropout(0.5, seed=1)

@@ -1,1 +1,1 @@
-"""Keras models with their own `train_step`."""
+"""Keras models with their own train steps."""

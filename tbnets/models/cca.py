@@ -1,8 +1,8 @@
-"""Canonical correlation analysis: two linear branches, solved for.
+"""Canonical correlation analysis: two linear branches in closed form.
 
-No gradient is taken. `fit` goes over the batches, `train_step` adds each to
-the covariances of images and texts, and at the end the projections are solved
-for. Memory is that of the covariances, whatever the number of rows.
+No gradient is computed. `fit` iterates over the batches, `train_step` adds each
+batch to the covariances of images and texts, and the projections are computed
+at the end. Memory depends only on the size of the covariances.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,8 @@ from tbnets.losses.replicas import gather, num_replicas
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.two_branch import IDS, INPUTS
 
-# What canonical correlation analysis computes of covariances, in float64.
-
 NO_CORRELATION = 1e-6
-# What sums of float32 products know of a variance.
+# Relative accuracy of a variance summed from float32 products.
 ROUNDING = 1e-6
 
 
@@ -31,18 +29,17 @@ def cholesky_factor(covariance, regularization, name):
     """Returns the Cholesky factor of a regularised covariance.
 
     Args:
-        covariance: float64 `[n, n]`; overwritten, so that big ones need less
-            memory.
+        covariance: float64 `[n, n]`; overwritten to save memory.
         regularization: share of the mean variance that is added to each
             variance; larger is smoother.
-        name: what the features are of, for the error.
+        name: side of the features, for the error.
 
     Returns:
         float64 `[n, n]`, lower triangular.
 
     Raises:
-        ValueError: features are not finite or never change, or the
-            covariance is singular.
+        ValueError: If features are not finite or constant, or the covariance is
+            singular.
     """
     mean_variance = np.trace(covariance) / len(covariance)
     if not np.isfinite(mean_variance):
@@ -59,7 +56,7 @@ def cholesky_factor(covariance, regularization, name):
     diagonal += regularization * mean_variance
     try:
         factor = np.linalg.cholesky(covariance)
-        # The share of a variance that the dimensions before leave open.
+        # Share of a variance that earlier dimensions do not explain.
         shares = np.einsum("ii->i", factor) ** 2 / diagonal
     except np.linalg.LinAlgError:
         shares = np.zeros(1)
@@ -76,26 +73,27 @@ def cholesky_factor(covariance, regularization, name):
 
 
 def solve_cca(left, right, between, dim):
-    """Solves for the directions in which two views correlate most.
+    """Computes the directions in which two views correlate most.
 
-    The left and right singular vectors of `L_x^-1 C_xy L_y^-T` are the
-    directions of whitened features, its singular values the correlations.
+    `L_x^-1 C_xy L_y^-T` has as its left and right singular vectors the
+    directions of whitened features, and as its singular values the
+    correlations.
 
     Args:
         left: float64 `[n, n]`, `cholesky_factor` of the images.
-        right: float64 `[m, m]`, of the texts.
+        right: float64 `[m, m]`, `cholesky_factor` of the texts.
         between: float64 `[n, m]`, covariance of images with texts.
-        dim: directions to keep, at most `min(n, m)`.
+        dim: number of directions, at most `min(n, m)`.
 
     Returns:
         (image_directions float64 `[n, dim]`, text_directions `[m, dim]`,
-        correlations `[dim]`, falling). A direction is scaled to a regularised
-        variance of 1; it is 0 where no correlation is left.
+        correlations `[dim]`, descending). Each direction has a regularised
+        variance of 1; it is 0 if no correlation is left.
 
     Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, whose constant on the
     diagonal is not relative to the features' scale.
     """
-    # The larger factor, of the texts, comes first: least memory at once.
+    # Solving first for the larger factor, of the texts, needs least memory.
     whitened = np.linalg.solve(left, np.linalg.solve(right, between.T).T)
     turned = len(left) > len(right)
     inner = whitened.T if turned else whitened
@@ -115,17 +113,17 @@ def solve_cca(left, right, between, dim):
 
 
 def with_background(mean, images, between, background, share):
-    """Adds regions without words to what pairs tell of images.
+    """Adds regions without texts to the image statistics of pairs.
 
-    Texts get one dimension more: `[text - mean text; 1]` for the text of a
-    pair, `[0; 0]` for the text that background does not have.
+    Texts get one more dimension: `[text - mean text; 1]` for the text of a
+    pair, `[0; 0]` for background, which has no text.
 
     Args:
         mean: float64 `[n]`, mean of the images of pairs.
         images: float64 `[n, n]`, their covariance; overwritten.
         between: float64 `[n, m]`, their covariance with the texts.
-        background: `PairSums` whose images are the regions without words.
-        share: of the pairs among all rows, between 0 and 1.
+        background: `PairSums` with the regions without texts as images.
+        share: share of pairs among all rows, between 0 and 1.
 
     Returns:
         (mean `[n]`, images `[n, n]`, between `[n, m + 1]`) over all rows.
@@ -141,30 +139,27 @@ def with_background(mean, images, between, background, share):
 
 
 def with_indicator(factor, share):
-    """Returns the Cholesky factor of texts with their dimension more.
+    """Returns the Cholesky factor of texts with the pair indicator.
 
-    What says whether a row is a pair is known exactly: it varies with no word
-    and needs no regularization.
+    The indicator is known exactly: it correlates with no word and needs no
+    regularization.
 
     Args:
         factor: float64 `[m, m]`, `cholesky_factor` of the texts of pairs.
-        share: of the pairs among all rows.
+        share: share of pairs among all rows.
     """
     factor = np.pad(np.sqrt(share) * factor, (0, 1))
     factor[-1, -1] = np.sqrt(share * (1 - share))
     return factor
 
 
-# Sums over the batches of an epoch, and the covariances they come to.
-
-
 class PairSums:
-    """Sums over matching pairs, from which their covariances come.
+    """Sums over matching pairs, for their means and covariances.
 
-    A plain object, so that Keras counts none of it among a model's weights.
-    Features are shifted by the mean of the first batch, so that a mean far
-    from 0 swallows no variance; batches are multiplied in float32 and summed
-    in float64.
+    A plain object, so that Keras does not count its variables as weights.
+    Features are shifted by the first batch's mean, so that a large mean does
+    not hide the variance. Batches are multiplied in float32 and summed in
+    float64.
 
     Args:
         num_images: size of image features.
@@ -212,10 +207,10 @@ class PairSums:
         return [_read(shift) + _read(total) / count for shift, total in sides]
 
     def covariance(self, *sides):
-        """Returns the covariance of two of images (0) and texts (1), once.
+        """Returns the covariance of two sides: images (0) or texts (1).
 
-        The shift is the mean of one batch: what is left of the mean goes
-        here. The sum is given up for its covariance.
+        The mean that remains after the shift is subtracted. The sum is deleted,
+        so that each covariance can be read once.
         """
         count = _read(self.count)
         covariance = _read(self.products.pop(sides))
@@ -226,13 +221,7 @@ class PairSums:
 
 
 def _zeros(*shape, is_known=False):
-    """Returns a variable that each replica has for itself.
-
-    Args:
-        *shape: of it.
-        is_known: whether all replicas have the same; else what they have is
-            summed where it is read.
-    """
+    """Creates a variable per replica: equal values if known, else summed."""
     kinds = tf.VariableAggregation
     return tf.Variable(
         tf.zeros(shape, tf.float64),
@@ -251,7 +240,7 @@ def _wide(values):
 
 
 class _Solving(keras.callbacks.Callback):
-    """Solves at the end of the last epoch, before what looks at the model."""
+    """Solves after the last epoch, before other callbacks read the model."""
 
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 == self.params["epochs"]:
@@ -269,29 +258,29 @@ class CCA(EmbeddingNetwork):
         images -> [image_encoder ->] (x - mean) W_x diag(s) -> unit vectors
         texts  -> [text_encoder  ->] (y - mean) W_y diag(s) -> unit vectors
 
-    `W` are the directions in which matching images and texts correlate most,
-    `s = (1 + correlation) ** power` weighs each, and cosines compare. A row of
-    an image counts once for each of its texts in a batch, found by ids: where
-    an image stands on several rows, each counts with all of these texts.
+    `W` are the directions in which matching images and texts correlate most, `s
+    = (1 + correlation) ** power` weighs them, and embeddings are compared by
+    cosine. Ids define the matches: an image row counts once for each of its
+    texts in a batch, also if several rows hold the image.
 
-    Where a text is compared with regions of one photo, most of these are
-    named by nobody, and pairs do not tell what they look like. `background`
-    adds them as rows without a text: the candidates that each batch brings
-    (`data.localization.mining`), all of them, since a few that are named
-    after all change little. A direction more tells such rows from pairs, and
-    texts get a bias on it.
+    When a text is compared with regions of one photo, most regions have no
+    text, and pairs carry no information about them. `background` adds such
+    regions as rows without a text: all candidates of every batch
+    (`data.localization.mining`), because the few that have a text change
+    little. An extra direction distinguishes these rows from pairs, and texts
+    get a bias on it.
 
     Args:
         image_branch: `CanonicalProjection` of the images.
-        text_branch: `CanonicalProjection` of the texts, of the same size.
+        text_branch: `CanonicalProjection` of the texts, of equal size.
         image_encoder: layer without trainable weights that turns images into
             features, or None.
-        text_encoder: the same for texts.
-        regularization: share of a view's mean variance added to each variance;
-            see `cholesky_factor`.
-        power: of the eigenvalues. Gong et al. 2014: 4; 0 weighs all alike.
-        background: what candidates count for together, as a multiple of all
-            pairs; 0 leaves them out. Above 0, `text_branch` needs a bias.
+        text_encoder: layer without trainable weights for texts, or None.
+        regularization: share of a view's mean variance added to each variance.
+        power: exponent of the eigenvalues. Gong et al. 2014: 4; 0 weighs all
+            equally.
+        background: total weight of the candidates, as a multiple of the pairs;
+            0 leaves them out. Above 0, `text_branch` needs a bias.
 
     Attributes:
         correlations: float64 `[dim]` after `fit`, else None.
@@ -302,8 +291,8 @@ class CCA(EmbeddingNetwork):
         network.compile()
         network.fit({**pairs, "captions": text_features})
 
-    Source: Gong et al. 2014, Sec. 3.3 and 4; the CCA rows of Wang et al.
-    2016, Table 1. Neither tells of background.
+    Source: Gong et al. 2014, Sec. 3.3 and 4; the CCA rows of Wang et al. 2016,
+    Table 1. Departures: `background`.
     """
 
     loss_kind = type(None)
@@ -344,24 +333,24 @@ class CCA(EmbeddingNetwork):
         self.background = background
 
     def compile(self, **kwargs: Any) -> None:
-        """Prepares the model for `fit`; an optimizer has nothing to do."""
+        """Prepares the model for `fit`, which ignores the optimizer."""
         kwargs = {"optimizer": "sgd", "ranking_loss": None, **kwargs}
         super().compile(**kwargs)
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """Nothing that is averaged over an epoch."""
+        """Empty: CCA averages no values over an epoch."""
         return []
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds both sides.
 
         Args:
-            input_shape: as of `TwoBranchModel.build`.
+            input_shape: dict of shapes, as in `TwoBranchModel.build`.
 
         Raises:
-            ValueError: a side has fewer features than the shared space, or an
-                encoder has weights to train.
+            ValueError: If a side has fewer features than the shared space, or
+                an encoder has trainable weights.
         """
         super().build(input_shape)
         for side in ("image", "text"):
@@ -396,18 +385,18 @@ class CCA(EmbeddingNetwork):
         return self.image_branch, self.text_branch
 
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
-        """Gathers covariances over the batches, then solves.
+        """Sums covariances over the batches, then computes the projections.
 
         Args:
-            *args: as of `keras.Model.fit`.
-            **kwargs: likewise; one epoch that has every pair is enough.
+            *args: arguments of `keras.Model.fit`.
+            **kwargs: arguments of `keras.Model.fit`; one epoch that has every
+                pair is enough.
 
         Returns:
-            The history of Keras, whose `loss` is 1 minus the mean
-            correlation.
+            The Keras history; its `loss` is 1 minus the mean correlation.
 
         Raises:
-            ValueError: there are fewer than two pairs, or a covariance is
+            ValueError: If there are fewer than two pairs, or a covariance is
                 singular.
         """
         self.found, self.train_function = None, None
@@ -416,24 +405,24 @@ class CCA(EmbeddingNetwork):
                 self._start({})
         history = super().fit(*args, **kwargs)
         if self.found is not None or self.correlations is None:
-            self.solve()  # A callback ended it before its last epoch.
+            self.solve()  # A callback stopped training before its last epoch.
         loss = float(1 - self.correlations.mean())
         history.history["loss"] = [loss] * len(history.history["loss"])
         return history
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:
-        """Returns callbacks that come before all others in `fit`."""
+        """Returns callbacks that run before all others in `fit`."""
         return [*super().own_callbacks(), _Solving()]
 
     def batch_loss(self, batch: Batch, training: bool = False) -> Any:
-        """Refuses: a batch has no loss.
+        """Raises an error: a batch has no loss.
 
         Args:
-            batch: whatever it is.
-            training: likewise.
+            batch: ignored.
+            training: ignored.
 
         Raises:
-            ValueError: always.
+            ValueError: Always.
         """
         raise InputError(
             "CCA must be measured by what it retrieves: a batch has no loss. "
@@ -443,14 +432,14 @@ class CCA(EmbeddingNetwork):
         )
 
     def train_step(self, batch: Batch) -> Tensors:
-        """Adds a batch to the covariances; nothing is learned as yet."""
+        """Adds a batch to the covariances."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if self.found is None:
             with tf.init_scope():
                 self._start({name: batch[name].shape for name in INPUTS})
         texts = _features(self.text_encoder, batch["captions"])
         image_ids, text_ids = (batch[name] for name in IDS)
-        # Of a batch that replicas share, each adds the pairs of its images.
+        # Each replica adds the pairs of its own images.
         texts, text_ids = gather(texts, text_ids)
         pairs = positive_masks(image_ids, text_ids).image_to_text
         if num_replicas() > 1:
@@ -460,14 +449,14 @@ class CCA(EmbeddingNetwork):
         images = _features(self.image_encoder, batch["images"])
         self.found.add(images, texts, tf.cast(pairs, tf.float32))
         if self.background and "candidates" in batch:
-            # They are pairs with a text of no features.
+            # Candidates are pairs with a text without features.
             rows = _features(self.image_encoder, batch["candidates"])
             ones = tf.ones([tf.shape(rows)[0], 1])
             self.found_background.add(rows, tf.zeros([1, 0]), ones)
         return {"loss": tf.constant(1.0)}
 
     def _start(self, shapes):
-        """Makes room for the covariances, and builds where nobody has."""
+        """Creates the covariance sums; builds the model if needed."""
         if not self.built:
             self.build(shapes)
         sizes = [branch.mean.shape[0] for branch in self._branches]
@@ -476,7 +465,7 @@ class CCA(EmbeddingNetwork):
             self.found_background = PairSums(sizes[0], 0)
 
     def solve(self) -> float:
-        """Puts what the covariances tell into the branches.
+        """Computes the branches' weights from the covariances.
 
         Returns:
             1 minus the mean correlation.
@@ -514,7 +503,7 @@ class CCA(EmbeddingNetwork):
         )
         weights = (1 + self.correlations) ** self.power
         if others:
-            # A text's last entry is 1, and over all rows its mean is `share`.
+            # A text's last entry is 1; its mean over all rows is `share`.
             bias = (1 - share) * directions[1][-1]
             self.text_branch.bias.assign((bias * weights).astype(np.float32))
             directions[1] = directions[1][:-1]
@@ -525,7 +514,7 @@ class CCA(EmbeddingNetwork):
 
 
 def _features(encoder, inputs):
-    """Returns what an encoder, or none, makes of inputs: float32."""
+    """Returns inputs as float32, after the encoder if there is one."""
     if encoder is not None:
         inputs = encoder(inputs, training=False)
     return tf.cast(inputs, tf.float32)

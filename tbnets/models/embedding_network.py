@@ -20,28 +20,27 @@ WITHIN_VIEWS = TERMS[2:]
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class EmbeddingNetwork(TwoBranchModel):
-    """Embeds images and texts so that what belongs together is close.
+    """Embeds images and texts so that matching pairs are close.
 
     ::
 
         images -> [image_encoder ->] image_branch -> unit vectors
         texts  -> [text_encoder  ->] text_branch  -> unit vectors
 
-    A batch is a dict with `images` (`[n, feature_dim]` features or `[n,
-    height, width, 3]` pixels in [0, 255]), `captions` (int `[m, words]` word
-    ids, 0 is padding, or `[m, feature_dim]` features), and, in training, the
-    integers `image_ids` `[n]` and `caption_image_ids` `[m]` that say which
-    belong together (optionally `text_ids` `[m]`, equal for equal texts). `n`
-    and `m` need not have a fixed ratio, and any of these may vary from batch
-    to batch.
+    A batch is a dict with `images` (`[n, feature_dim]` features or `[n, height,
+    width, 3]` pixels in [0, 255]) and `captions` (int `[m, words]` word ids, 0
+    is padding, or `[m, feature_dim]` features). Training also needs the
+    integers `image_ids` `[n]` and `caption_image_ids` `[m]`, which define the
+    matches, and optionally `text_ids` `[m]`, equal for equal texts. `n`, `m`
+    and the other sizes may vary from batch to batch.
 
     Args:
         image_branch: `Branch` of the images.
         text_branch: `Branch` of the texts, with the same last size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
-        logit_scale: `LogitScale`, the temperature of an `InfoNCELoss` that is
-            learned; None for that of the loss.
+        logit_scale: `LogitScale`, a learned temperature for `InfoNCELoss`; None
+            for the loss' fixed temperature.
 
     Example:
         network = tbnets.EmbeddingNetwork(
@@ -87,18 +86,20 @@ class EmbeddingNetwork(TwoBranchModel):
         Args:
             optimizer: a Keras optimizer or its name.
             ranking_loss: a `RankingLoss`, such as a `TripletLoss`; an
-                `InfoNCELoss` where the network has a `logit_scale`.
-            gradient_clip_norm: largest global norm of a step's gradient;
-                None leaves it alone. Vilalta et al. 2017 use 2.
-            structure_steps: steps before the terms within a view count; till
-                then they are not computed, and reported as 0. Wang 2018,
-                phrase localization: 8 of 10 epochs.
-            structure_end: step from which they count no more, None for none.
-                Wang 2016, fine-tuning with hard negatives: its first.
-            mining: what mines a batch that brings more than images and
-                captions, such as a `CandidateMining`; None to rank the images
-                and captions of the batch.
-            **kwargs: as `keras.Model.compile`, for example `jit_compile`.
+                `InfoNCELoss` if the network has a `logit_scale`.
+            gradient_clip_norm: largest global norm of a step's gradient; None
+                for no clipping. Vilalta et al. 2017 use 2.
+            structure_steps: number of steps before the terms within a view
+                count; until then they are not computed, and reported as 0. Wang
+                2018, phrase localization: 8 of 10 epochs.
+            structure_end: step from which these terms no longer count; None for
+                no end. Wang 2016, fine-tuning with hard negatives: its first
+                step.
+            mining: object that mines batches with more than images and
+                captions, such as a `CandidateMining`; None to rank the batch's
+                images and captions.
+            **kwargs: arguments of `keras.Model.compile`, for example
+                `jit_compile`.
         """
         advice = "Give for example tbnets.TripletLoss(margin=0.2)."
         check_kind("ranking_loss", ranking_loss, self.loss_kind, advice)
@@ -127,10 +128,10 @@ class EmbeddingNetwork(TwoBranchModel):
         return [*names, "temperature"]
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides, and the temperature that is learned.
+        """Builds both sides and the learned temperature.
 
         Args:
-            input_shape: as of `TwoBranchModel.build`.
+            input_shape: dict of shapes, as in `TwoBranchModel.build`.
         """
         super().build(input_shape)
         if self.logit_scale is not None and not self.logit_scale.built:
@@ -142,7 +143,7 @@ class EmbeddingNetwork(TwoBranchModel):
         return {"image_embeddings": images, "text_embeddings": texts}
 
     def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
-        """Returns the `LossOutput` of one batch, of replicas of the whole."""
+        """Returns the `LossOutput` of one batch, whole across replicas."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if self.mining is not None:
             return self.mining.ranking_output(self, batch, training)
@@ -154,10 +155,10 @@ class EmbeddingNetwork(TwoBranchModel):
         return loss.with_masks(images, texts, masks, idle)
 
     def current_loss(self) -> RankingLoss:
-        """Returns the loss, at the temperature that it has now.
+        """Returns the loss at the current temperature.
 
-        A step asks once: what is learned of a temperature depends on where
-        its whole gradient leads.
+        Call it once per step: the temperature's bound depends on the sign of
+        the whole gradient.
         """
         if self.logit_scale is None:
             return self.ranking_loss
@@ -165,9 +166,9 @@ class EmbeddingNetwork(TwoBranchModel):
         return self.ranking_loss.at_temperature(temperature)
 
     def idle_terms(self) -> tuple[tuple[str, ...], Any]:
-        """Returns the terms that wait at some steps, and whether they do now.
+        """Returns the terms that may be idle, and whether they are idle now.
 
-        A term that does not count is not computed, and reported as 0.
+        An idle term is not computed, and reported as 0.
         """
         if not self.structure_steps and self.structure_end is None:
             return (), False
@@ -179,7 +180,7 @@ class EmbeddingNetwork(TwoBranchModel):
         return WITHIN_VIEWS, off
 
     def report(self, output: LossOutput) -> Tensors:
-        """Returns loss and active share of each term, and what is learned."""
+        """Returns each term's loss and active share, and the temperature."""
         scalars = {}
         if self.logit_scale is not None:
             scalars["temperature"] = self.logit_scale.learned_temperature()

@@ -1,4 +1,4 @@
-"""What `fit` is given -> what Keras' `fit` takes, checked."""
+"""Checks the arguments of `fit` and converts them for Keras."""
 
 import inspect
 import itertools
@@ -16,42 +16,42 @@ from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.training.retrieval_metrics import RetrievalMetrics
 
-# What a model is asked beside `fit`, looked at as `fit` does.
-
 
 class CheckedModel(keras.Model):
-    """A `keras.Model` that refuses what is not finite.
+    """A `keras.Model` that rejects input that is not finite.
 
-    A kernel may make 0 of a NaN, and what comes out is a number.
+    A kernel may turn a NaN into 0, so the output alone would not show it.
     """
 
     text_encoder: keras.layers.Layer | None
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Measures the loss as `keras.Model.evaluate`, on finite numbers.
+        """Measures the loss as `keras.Model.evaluate` does, on finite input.
 
         Args:
-            *args: as of `keras.Model.evaluate`; `x` may be `EpochBatches`.
-            **kwargs: likewise.
+            *args: arguments of `keras.Model.evaluate`; `x` may be
+                `EpochBatches`.
+            **kwargs: arguments of `keras.Model.evaluate`.
 
         Returns:
-            The loss and what else `report` tells, as Keras does.
+            The loss and the values of `report`, in the format of Keras.
 
         Raises:
-            TypeError, ValueError: as `fit`.
+            TypeError, ValueError: As `fit`.
         """
         given = self._on_finite(keras.Model.evaluate, args, kwargs)
         return super().evaluate(*given.args[1:], **given.kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns what `call` does, as `keras.Model.predict`; see `evaluate`.
+        """Returns the outputs of `call` as `keras.Model.predict` does.
 
         Args:
-            *args: as of `keras.Model.predict`; `x` may be `EpochBatches`.
-            **kwargs: likewise.
+            *args: arguments of `keras.Model.predict`; `x` may be
+                `EpochBatches`.
+            **kwargs: arguments of `keras.Model.predict`.
 
         Returns:
-            NumPy arrays, of a whole data set at once.
+            NumPy arrays for the whole data set.
         """
         given = self._on_finite(keras.Model.predict, args, kwargs)
         return super().predict(*given.args[1:], **given.kwargs)
@@ -63,11 +63,11 @@ class CheckedModel(keras.Model):
         and photos, so it needs a vocabulary.
 
         Args:
-            *args: as of `keras.Model.export`.
-            **kwargs: likewise.
+            *args: ignored.
+            **kwargs: ignored.
 
         Raises:
-            TypeError: always.
+            TypeError: Always.
         """
         raise InputTypeError(
             "export",
@@ -78,33 +78,32 @@ class CheckedModel(keras.Model):
         )
 
     def _on_finite(self, method, args, kwargs):
-        """Returns what a method of Keras is given, once it was looked at."""
+        """Returns the bound arguments of a Keras method, with checked data."""
         given = inspect.signature(method).bind(self, *args, **kwargs)
         prepare_data(given.arguments, "x", self.text_encoder)
         return given
 
 
-# `fit` for networks that several replicas train.
+# `fit` for networks trained on several replicas.
 #
-# That of Keras 3 can not do it (keras#20585). Before the first step it
-# averages the first batch over the replicas to build the model, ids and shares
-# of different sizes included; and under `MultiWorkerMirroredStrategy` it
-# averages what a step logs over an axis that scalars do not have. That of
-# Keras 2 sums the logs over the workers, so that a loss, or a rate, is told as
-# many times as large.
+# Keras' own `fit` cannot do it. Keras 3 averages the first batch over the
+# replicas to build the model, even ids and shares of different sizes, and under
+# `MultiWorkerMirroredStrategy` averages scalar logs over an axis that they lack
+# (keras#20585). Keras 2 sums the logs over workers, which multiplies losses and
+# rates.
 #
-# Here a step is `strategy.run(train_step)`, and what callbacks see is the
-# same, in the same order. Every replica's logs are of the whole batch
-# (`replicas`), so the first one of this process says it all.
+# Here a step is `strategy.run(train_step)`; callbacks get Keras' values in
+# Keras' order. Every replica's logs describe the whole batch (`replicas`), so
+# this process' first replica is enough.
 
 TAKEN = (
     *("x", "epochs", "initial_epoch", "steps_per_epoch", "callbacks"),
     *("verbose", "shuffle"),
     *("validation_data", "validation_steps", "validation_freq"),
 )
-"""The arguments of Keras' `fit` that this one takes."""
+"""Arguments of Keras' `fit` that `fit_replicas` accepts."""
 CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
-"""What Keras' optimizers take to clip gradients."""
+"""Arguments of Keras' optimizers that clip gradients."""
 
 
 def fit_replicas(self, **arguments):
@@ -112,17 +111,17 @@ def fit_replicas(self, **arguments):
 
     Args:
         self: the `TwoBranchModel`.
-        **arguments: of `keras.Model.fit`, name -> value; `x` is a
-            `DistributedDataset` of shares, or a `tf.data.Dataset` of whole
-            batches, of which each replica gets an even share, and so is
-            `validation_data`. An endless data set goes on from epoch to
-            epoch, others begin anew.
+        **arguments: arguments of `keras.Model.fit` by name. `x` and
+            `validation_data` are a `DistributedDataset` of shares, or a
+            `tf.data.Dataset` of whole batches, which is split evenly over the
+            replicas. An endless data set continues from epoch to epoch; others
+            restart.
 
     Returns:
-        The history of Keras.
+        The Keras history.
 
     Raises:
-        ValueError: an argument that is not taken, or the data end too early.
+        ValueError: If an argument is not supported, or the data end too early.
     """
     model = self
     _check(model, arguments)
@@ -160,7 +159,7 @@ def fit_replicas(self, **arguments):
 
 
 def _check(model, arguments):
-    """Refuses what is not taken."""
+    """Raises if an argument or the model does not support replicas."""
     given = {name for name, value in arguments.items() if value is not None}
     others = sorted(given - {*TAKEN})
     if others:
@@ -192,7 +191,7 @@ def _check(model, arguments):
             "several replicas train. Received: "
             f"{optimizer.gradient_accumulation_steps}. Use larger batches."
         )
-    # Keras 3 has it clip what one replica gives, before that is summed.
+    # Keras 3 would clip each replica's gradient before the sum.
     for name in CLIPPING:
         limit = getattr(optimizer, name, None)
         if limit is not None:
@@ -205,14 +204,14 @@ def _check(model, arguments):
 
 
 def _shared(model, arguments, name, steps_name):
-    """Returns an argument's batches as shares: (shares, steps, is_endless).
+    """Returns an argument's batches as (shares, steps, is_endless).
 
     Args:
-        model: see `fit`.
-        arguments: likewise.
-        name: of the argument.
-        steps_name: of that which tells how many steps it is taken for; where
-            it does not, they are all that there are, None if nobody knows.
+        model: the `TwoBranchModel`.
+        arguments: dict of the arguments of `fit`.
+        name: name of the data argument.
+        steps_name: name of its number of steps; without a value, all batches
+            count, and None means an unknown number.
     """
     data, steps = arguments.get(name), arguments.get(steps_name)
     if isinstance(data, tf.distribute.DistributedDataset):
@@ -238,7 +237,7 @@ def _shared(model, arguments, name, steps_name):
 
 
 def _validation(model, arguments):
-    """Returns the function (epoch, callbacks) -> logs of `validation_data`."""
+    """Returns the function (epoch, callbacks) -> validation logs."""
     if arguments.get("validation_data") is None:
         return lambda epoch, callbacks: {}
     names = "validation_data", "validation_steps"
@@ -261,7 +260,7 @@ def _validation(model, arguments):
 
 
 def _step_function(model, kind="train"):
-    """Returns the function iterator -> logs of a step of all replicas."""
+    """Returns a function iterator -> logs: a step on all replicas."""
     strategy = model.distribute_strategy
 
     def step(iterator):
@@ -276,7 +275,7 @@ def _step_function(model, kind="train"):
 
 
 def _epoch(model, run, batches, steps, callbacks, kind="train"):
-    """Takes the steps of an epoch; returns the logs of the last one."""
+    """Runs the steps of an epoch; returns the logs of the last step."""
     logs, name = None, "x" if kind == "train" else "validation_data"
     begin = getattr(callbacks, f"on_{kind}_batch_begin")
     end = getattr(callbacks, f"on_{kind}_batch_end")
@@ -303,18 +302,18 @@ TOLD = ("loss", "gradient_norm")
 
 
 class FiniteSteps(keras.callbacks.Callback):
-    """Ends a `fit` after the first epoch that left the finite numbers.
+    """Stops `fit` after the first epoch with values that are not finite.
 
-    A NaN in one row makes every weight NaN within a step. Arrays are looked at
-    before the first step. What comes batch by batch is not, for that would
-    cost each step: the means of an epoch tell it at the end of the first one.
+    A NaN in one row makes every weight NaN within a step. `fit` checks arrays
+    before the first step; checking streamed batches would slow every step, so
+    their epoch means are checked instead.
     """
 
     def on_epoch_end(self, epoch, logs=None):
-        """Raises ValueError where the loss or its gradient did.
+        """Raises ValueError if the loss or its gradient is not finite.
 
-        The gradient tells where the loss does not: a kernel that multiplies
-        and cuts off at once may make 0 of a NaN on the way to the loss.
+        The gradient is checked too: a kernel that multiplies and cuts off at
+        once may turn a NaN into 0 before it reaches the loss.
         """
         told = {key: float((logs or {}).get(key, 0.0)) for key in TOLD}
         if np.isfinite(list(told.values())).all():
@@ -330,33 +329,32 @@ class FiniteSteps(keras.callbacks.Callback):
 
 
 class _Epochs(keras.callbacks.Callback):
-    """Tells batches which epoch it is."""
+    """Sets the epoch of the batches."""
 
     def __init__(self, batches):
         super().__init__()
         self.batches = batches
 
     def on_epoch_begin(self, epoch, logs=None):
-        """Sets it, before the first batch is drawn."""
+        """Sets the epoch before the first batch is drawn."""
         self.batches.epoch = epoch
 
 
 def prepare_arguments(arguments, text_encoder, strategy, own=()):
-    """Makes arguments of our `fit` those of Keras, in their place.
+    """Converts the arguments of `TwoBranchModel.fit` for Keras, in place.
 
-    Batches that are drawn anew each epoch (`data.batches.EpochBatches`) become
-    their dataset, of shares where replicas learn together. What adds to the
-    logs of an epoch, and what ends it, comes before the callbacks that read
-    them.
+    `EpochBatches`, which are redrawn every epoch, become their dataset, or
+    dataset of shares for several replicas. Callbacks that add logs or stop
+    training are moved before the callbacks that read logs.
 
     Args:
-        arguments: dict, changed.
+        arguments: dict, changed in place.
         text_encoder: layer that reads captions, or None.
         strategy: the `tf.distribute.Strategy` of the model.
-        own: callbacks that come first.
+        own: callbacks to put first.
 
     Raises:
-        ValueError: as `check_arrays`; or there are targets or weights.
+        ValueError: As `check_arrays`; or if there are targets or weights.
     """
     _refuse_targets(arguments)
     callbacks, own = arguments.get("callbacks"), [*own]
@@ -380,18 +378,18 @@ def prepare_arguments(arguments, text_encoder, strategy, own=()):
 
 
 def prepare_data(arguments, name, text_encoder):
-    """Looks at an argument that holds data; of `EpochBatches` Keras gets data.
+    """Checks a data argument and replaces `EpochBatches` by their dataset.
 
     Args:
-        arguments: dict, changed.
-        name: of the argument.
+        arguments: dict, changed in place.
+        name: name of the argument.
         text_encoder: layer that reads captions, or None.
 
     Returns:
-        What it was.
+        The original argument.
 
     Raises:
-        TypeError, ValueError: as `check_arrays`.
+        TypeError, ValueError: As `check_arrays`.
     """
     reads = isinstance(text_encoder, TextEncoder)
     num_words = text_encoder.vocabulary_size if reads else None
@@ -404,7 +402,7 @@ def prepare_data(arguments, name, text_encoder):
 
 
 def _check_steps(steps, num_batches):
-    """Refuses epochs that would begin among the batches of another."""
+    """Raises if `steps` is not an epoch's number of batches."""
     if steps not in (None, num_batches):
         raise InputError(
             "steps_per_epoch",
@@ -415,7 +413,7 @@ def _check_steps(steps, num_batches):
 
 
 def _refuse_targets(arguments):
-    """Refuses what Keras would leave out without a word, or end on."""
+    """Raises for targets and weights, which Keras would ignore or reject."""
     for name in ("y", "sample_weight", "class_weight"):
         if arguments.get(name) is not None:
             raise InputError(
@@ -428,13 +426,13 @@ def _refuse_targets(arguments):
 
 
 def refuse_unheeded(arguments):
-    """Refuses what `compile` takes and no step would look at.
+    """Raises for arguments of `compile` that no step would use.
 
     Args:
-        arguments: dict, of `keras.Model.compile`.
+        arguments: dict of the arguments of `keras.Model.compile`.
 
     Raises:
-        ValueError: there is a loss or a metric of Keras.
+        ValueError: If there is a loss or a metric of Keras.
     """
     for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
         if arguments.get(name):
@@ -448,18 +446,18 @@ def refuse_unheeded(arguments):
 
 
 def check_arrays(name, arrays, num_words=None):
-    """Refuses what no network takes, in arrays that are in memory.
+    """Raises if arrays in memory are not valid network inputs.
 
     Args:
-        name: what the arrays are called together.
-        arrays: dict of arrays, or anything else, which is let through.
-        num_words: ids of words that the network knows; None where captions
-            are something else.
+        name: common name of the arrays.
+        arrays: dict of arrays; other values are not checked.
+        num_words: number of word ids of the network; None if captions are not
+            word ids.
 
     Raises:
-        TypeError: one holds text, or is no array.
-        ValueError: one has no rows, or another number of them, NaN, infinity
-            or ids of words that are none; names the array and the row.
+        TypeError: If an array holds text, or is not an array.
+        ValueError: If an array has no rows, a different number of rows, NaN,
+            infinity or unknown word ids; names the array and the row.
     """
     if isinstance(arrays, Examples):
         raise InputTypeError(
@@ -502,7 +500,7 @@ def check_arrays(name, arrays, num_words=None):
 
 
 def _refuse_text(called, array):
-    """Refuses what holds no numbers."""
+    """Raises if an array does not hold numbers."""
     kind = getattr(array.dtype, "kind", "")
     if array.dtype == tf.string or (kind and kind in "OSU"):
         raise InputTypeError(
@@ -516,19 +514,19 @@ def _refuse_text(called, array):
 
 
 def checked_inputs(name, inputs, encoder, shape):
-    """Returns what one side of a network takes; refuses what it can not read.
+    """Returns the inputs of one side; raises if it cannot read them.
 
-    Of a tensor of a graph, nothing but its type and shape is looked at.
+    Graph tensors are checked by type and shape only.
 
     Args:
         name: "images" or "captions".
         inputs: array or tensor; lists become arrays.
-        encoder: the layer that reads them; None for a branch.
-        shape: that the network was built for; None before that.
+        encoder: layer that reads the inputs; None for a branch.
+        shape: shape that the network was built for; None before it is built.
 
     Raises:
-        TypeError: they are text, or words are no integers.
-        ValueError: the shape is another, or an id is none of a word.
+        TypeError: If inputs are text, or words are not integers.
+        ValueError: If the shape differs, or a word id is unknown.
     """
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)
@@ -554,7 +552,7 @@ def checked_inputs(name, inputs, encoder, shape):
 
 
 def _check_words(called, words, num_words):
-    """Refuses what is no id of a word, or of none that a network knows."""
+    """Raises if values are not word ids that the network knows."""
     dtype = tf.as_dtype(words.dtype)
     if not dtype.is_integer:
         raise InputTypeError(

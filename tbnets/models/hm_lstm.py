@@ -24,7 +24,7 @@ from tbnets.models.two_branch import IDS, INPUTS, build_side, embed_side, ids_of
 
 _TOLD = "region_images", "region_of", "is_contrast", "weights"
 PAIRS = "regions", "phrase_nodes", *_TOLD
-"""What a training batch holds beside that of an `EmbeddingNetwork`."""
+"""Batch entries in addition to the inputs of an `EmbeddingNetwork`."""
 _TERMS = ("region_to_phrase", "phrase_to_region", "region_mean")
 _OF_PAIRS = dict(zip(("image_to_text", "text_to_image"), _TERMS))
 _OF_MEAN = {"text_to_image": _TERMS[-1]}
@@ -40,27 +40,27 @@ class HMLSTM(EmbeddingNetwork):
         regions  -> [region_encoder ->] region_branch -> unit vectors
         tree -> text_encoder -> state of each node -> text_branch -> the same
 
-    A batch is that of the `EmbeddingNetwork`, whose `captions` are trees
-    (int32 `[m, nodes, 6]`, see `text.packed_trees.TreeRows`). In training it
-    also holds pairs of a noun phrase and a region of its photo, with
+    A batch is a batch of the `EmbeddingNetwork` with trees as `captions` (int32
+    `[m, nodes, 6]`, from `text.packed_trees.TreeRows`). In training it also
+    holds pairs of a noun phrase and a region of its photo:
 
-    - `regions` `[n, region_dim]` and, for each, `region_images` int32 `[n]`,
-      the row of its photo among `images`;
-    - `phrase_nodes` int32 `[p]`: which nodes are the phrases, counted tree by
-      tree through the batch;
-    - `region_of` int32 `[p]`: the region of each phrase, counted through the
-      regions and then the photos, as a photo may stand for all of itself;
-    - `is_contrast` bool `[p, n + num_images]`: what is contrasted;
-    - `weights` float32 `[p]` of the pairs, 0 as long as none is known.
+    - `regions` `[n, region_dim]` and `region_images` int32 `[n]`, the row of
+      the region's photo in `images`;
+    - `phrase_nodes` int32 `[p]`: nodes of the phrases, numbered tree by tree
+      through the batch;
+    - `region_of` int32 `[p]`: the phrase's region, numbered through the regions
+      and then the photos, because a whole photo may serve as a region;
+    - `is_contrast` bool `[p, n + num_images]`: regions to contrast with the
+      phrase;
+    - `weights` float32 `[p]` of the pairs, 0 until a correspondence is known.
 
     Args:
         image_branch: `Branch` of the photos.
-        text_branch: `Branch` of sentences and phrases, with the same last
-            size.
+        text_branch: `Branch` of sentences and phrases, with equal last size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: `TreeEncoder`.
-        region_branch: `Branch` of the regions, with the same last size; None
-            where they go through encoder and branch of the photos.
+        region_branch: `Branch` of the regions, with equal last size; None to
+            use encoder and branch of the photos.
         region_encoder: layer before `region_branch`, or None.
 
     Example:
@@ -70,11 +70,11 @@ class HMLSTM(EmbeddingNetwork):
         network.compile("adam", tbnets.TripletLoss(**tbnets.PRESETS["niu2017"]))
 
     Source: Niu et al. 2017, Sec. 3.2, Fig. 4. Departures: regions may have
-    features, and then a branch, of another kind than photos. Nothing would
-    train that branch before the first correspondences; so a photo counts as
-    the mean of its regions too (`region_mean_weight`). In training a branch
-    sees sentences and phrases at once, so batch normalisation has the
-    statistics of both, from the first step on.
+    other features than photos, and then their own branch. Before the first
+    correspondences no loss would train that branch; therefore the mean of a
+    photo's regions is also ranked (`region_mean_weight`). In training a branch
+    sees sentences and phrases together, so batch normalisation uses the
+    statistics of both from the first step.
     """
 
     build_inputs = (*INPUTS, "regions")
@@ -107,15 +107,16 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: a `RankingLoss`, of images and sentences, and of
-                regions and phrases too.
-            gradient_clip_norm: largest global norm of a step's gradient;
-                None leaves it alone.
-            phrase_weight: of the loss of regions and phrases, beside the
-                weight of each pair. Paper: 1.
-            region_mean_weight: of the loss that ranks sentences for the mean
-                of a photo's regions, and these for sentences. Paper: 0.
-            **kwargs: as `EmbeddingNetwork.compile`.
+            ranking_loss: a `RankingLoss` for images and sentences, and for
+                regions and phrases.
+            gradient_clip_norm: largest global norm of a step's gradient; None
+                for no clipping.
+            phrase_weight: weight of the loss of regions and phrases, in
+                addition to the weights of the pairs. Paper: 1.
+            region_mean_weight: weight of the loss that ranks sentences for the
+                mean of a photo's regions, and these means for sentences. Paper:
+                0.
+            **kwargs: arguments of `EmbeddingNetwork.compile`.
         """
         super().compile(optimizer, ranking_loss, gradient_clip_norm, **kwargs)
         self.phrase_weight = checked_number("phrase_weight", phrase_weight, 0)
@@ -131,11 +132,11 @@ class HMLSTM(EmbeddingNetwork):
         ]
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides, and the branch of the regions.
+        """Builds both sides and the branch of the regions.
 
         Args:
-            input_shape: as of `TwoBranchModel.build`, with `regions` where
-                these have a branch of their own.
+            input_shape: dict of shapes, as in `TwoBranchModel.build`, with
+                `regions` if these have their own branch.
         """
         super().build(input_shape)
         if self.region_branch is None:
@@ -153,7 +154,7 @@ class HMLSTM(EmbeddingNetwork):
 
     @property
     def region_dim(self) -> int:
-        """Features of a region."""
+        """Number of features of a region."""
         key = "images" if self.region_branch is None else "regions"
         return self.input_shapes[key][-1]
 
@@ -192,16 +193,16 @@ class HMLSTM(EmbeddingNetwork):
     def embed_noun_phrases(
         self, captions: Array
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Embeds all noun phrases of trees, as they are served.
+        """Embeds all noun phrases of trees, as in serving.
 
         Args:
             captions: int32 `[m, nodes, 6]`.
 
         Returns:
             (embeddings, captions, spans): unit vectors float32 `[p,
-            embedding_dim]`; int32 `[p]`, which tree each phrase is in; and
-            int32 `[p, 2]`, its words. Ordered by tree, then as the nodes of
-            its array; of a tree, all nodes that are noun phrases count.
+            embedding_dim]`; int32 `[p]`, the tree of every phrase; and int32
+            `[p, 2]`, its words. Ordered by tree, then by node; every node that
+            is a noun phrase is included.
         """
         states, trees = self.text_encoder.encode_nodes(captions, False)
         is_phrase = tf.gather(trees.is_noun_phrase, trees.rows) > 0
@@ -211,7 +212,7 @@ class HMLSTM(EmbeddingNetwork):
         return embeddings, *told
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
-        """Returns the embeddings of images and texts, and of `regions`."""
+        """Returns the embeddings of images, texts and, if given, `regions`."""
         outputs = super().call(inputs, training=training)
         inputs = checked_dict("inputs", inputs, INPUTS)
         if "regions" in inputs:
@@ -223,8 +224,7 @@ class HMLSTM(EmbeddingNetwork):
     def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
         """Returns the `LossOutput` of one batch.
 
-        Source: Niu et al. 2017, Eq. 9-10; the weight of the losses at the
-        root is 1.
+        Source: Niu et al. 2017, Eq. 9-10; the losses at the root have weight 1.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS + PAIRS)
         seen = self._embed_seen(batch, training)
@@ -250,10 +250,7 @@ class HMLSTM(EmbeddingNetwork):
         return output
 
     def _embed_seen(self, batch, training):
-        """Returns the embeddings of photos and of regions.
-
-        What goes through one branch goes through it at once.
-        """
+        """Returns the embeddings of photos and regions, one call per branch."""
         images, regions = batch["images"], batch["regions"]
         count = tf.shape(images)[0]
         if self.region_branch is not None:
@@ -271,14 +268,7 @@ def _region_mean(regions, region_images, num_images):
 
 
 def _joined(output, weight, other, names):
-    """Returns a `LossOutput` with another one added.
-
-    Args:
-        output: that of the roots, at first.
-        weight: of the other one.
-        other: a `LossOutput`.
-        names: of its terms, beside those that are there.
-    """
+    """Adds a weighted `LossOutput` to another, with its terms renamed."""
     told = (
         mine | {names[term]: new[term] for term in names if term in new}
         for mine, new in zip(output[1:], other[1:])

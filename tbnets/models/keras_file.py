@@ -1,4 +1,4 @@
-"""Whole models as Keras saves them: one `.keras` file."""
+"""Loads whole models from `.keras` files."""
 
 import importlib
 import io
@@ -21,8 +21,7 @@ from tbnets.features.cnn_weights import check_datasets
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.training import optimizers  # noqa: F401
 
-# Keras finds the classes that a file names once they are registered, and they
-# are when their modules are imported.
+# Importing a module registers its classes; Keras then finds them by name.
 for package in (layers, losses, models):
     for module in pkgutil.iter_modules(
         package.__path__, f"{package.__name__}."
@@ -33,39 +32,39 @@ for package in (layers, losses, models):
 def load_model(path: Path, **options: Any) -> TwoBranchModel:
     """Loads a model that `model.save("name.keras")` wrote, ready for `fit`.
 
-    Weights, loss, optimizer and its state are as they were saved: training
-    goes on as if it had not stopped. `keras.models.load_model` does the same
-    where the classes of tbnets have been imported; in a fresh process Keras 3
-    does not find them.
+    Weights, loss, optimizer and optimizer state are restored, so training
+    continues without a change. `keras.models.load_model` also works once the
+    classes of tbnets are imported; in a fresh process Keras 3 does not find
+    them.
 
     Args:
         path: a `.keras` file.
-        **options: as of `keras.models.load_model`, for example `compile=False`
-            for a model that is only asked, or `custom_objects` for layers of
-            your own that are not registered with Keras.
+        **options: options of `keras.models.load_model`, for example
+            `compile=False` for inference alone, or `custom_objects` for your
+            own layers that are not registered with Keras.
 
     Returns:
         The model.
 
     Raises:
-        ValueError: the file holds no model, is compressed, or its weights
-            would take more than 20 times the memory of the file.
+        ValueError: If the file holds no model or is compressed, or its weights
+            need more than 20 times the file's size in memory.
 
     Example:
         network.save("network.keras")
         network = tbnets.load_model("network.keras")
     """
-    if zipfile.is_zipfile(path):  # Keras reports any other file.
+    if zipfile.is_zipfile(path):  # Keras reports other files.
         _check_sizes(path)
-    hub.package()  # Registers its layers.
+    hub.package()  # Registers the hub's layers.
     return keras.models.load_model(path, **options)
 
 
 def _check_sizes(path):
     """Raises an InputError if a `.keras` file would fill the memory.
 
-    Keras stores the parts of the archive uncompressed, and unpacks any other
-    one whole, whatever size it states.
+    Keras stores archive members uncompressed, but loads a compressed member
+    whole, whatever its size.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -76,7 +75,7 @@ def _check_sizes(path):
         check_datasets(
             f"the weights of {path}", io.BytesIO(weights), len(weights)
         )
-    except Exception as error:  # Of zip archives and HDF5, of several kinds.
+    except Exception as error:  # Zip and HDF5 raise several types.
         raise InputError(
             "path",
             "be a `.keras` file as `model.save` writes it",

@@ -1,4 +1,4 @@
-"""The similarity network: two branches and a head that judges pairs."""
+"""The similarity network: two branches and a head that scores pairs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SimilarityNetwork(TwoBranchModel):
-    """Tells of a pair of image and text whether they belong together.
+    """Classifies whether an image and a text match.
 
     ::
 
@@ -33,15 +33,15 @@ class SimilarityNetwork(TwoBranchModel):
         texts  -> [text_encoder  ->] text_branch  -> unit vectors y
         x * y  -> head -> logit of "they match"
 
-    Inner products of its embeddings mean nothing: only the head compares. A
-    batch is that of the `EmbeddingNetwork`.
+    Inner products of its embeddings are meaningless: only the head compares.
+    Batches are those that `EmbeddingNetwork` takes.
 
     Args:
         image_branch: `Branch` of the images.
-        text_branch: `Branch` of the texts, with the same last size.
+        text_branch: `Branch` of the texts, with equal last size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
-        head: `PairHead`; None for one as in the paper.
+        head: `PairHead`; None for the head of the paper.
 
     Example:
         network = tbnets.SimilarityNetwork(
@@ -84,26 +84,26 @@ class SimilarityNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            gradient_clip_norm: largest global norm of a step's gradient;
-                None leaves it alone.
-            num_candidates: captions drawn at random for each matching pair,
-                of which the one that the head takes for the best match
-                becomes the negative. Paper: 1, which is a random negative.
-                Nothing is drawn for the softmax loss.
-            sampling_seed: integer; with the optimizer's step it decides what
-                is drawn.
-            pair_loss: "logistic", of each pair for itself, as many that do
-                not match as match (Wang 2018); or "softmax", of each matching
-                pair among all that do not match of the batch: all other
-                captions of the image and all other images of the caption, or
-                the caption's candidates with `CandidateMining`.
-            mining: what mines a batch that brings more than images and
-                captions, such as a `CandidateMining`; None to draw among the
-                images and captions of the batch.
-            **kwargs: as `keras.Model.compile`, for example `jit_compile`.
+            gradient_clip_norm: largest global norm of a step's gradient; None
+                for no clipping.
+            num_candidates: captions drawn at random for each matching pair; the
+                one with the highest logit becomes the negative. Paper: 1, a
+                random negative. The softmax loss draws no captions.
+            sampling_seed: integer; it and the optimizer's step determine the
+                draws.
+            pair_loss: "logistic" scores pairs separately, with equal numbers of
+                matches and non-matches (Wang 2018). "softmax" compares each
+                matching pair with all non-matching pairs of the batch: all
+                other captions of the image and all other images of the caption,
+                or the caption's candidates with `CandidateMining`.
+            mining: object that mines batches with more than images and
+                captions, such as a `CandidateMining`; None to draw from the
+                batch's images and captions.
+            **kwargs: arguments of `keras.Model.compile`, for example
+                `jit_compile`.
 
         Raises:
-            ValueError: an unknown `pair_loss`.
+            ValueError: If `pair_loss` is unknown.
         """
         check_choice("pair_loss", pair_loss, PAIR_LOSSES)
         super().compile(optimizer, gradient_clip_norm, **kwargs)
@@ -113,14 +113,14 @@ class SimilarityNetwork(TwoBranchModel):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of what is told of either loss."""
+        """Returns the names of the reported values of either loss."""
         return [*LogisticOutput._fields[1:], *SoftmaxOutput._fields[1:]]
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds both sides and the head.
 
         Args:
-            input_shape: as of `TwoBranchModel.build`.
+            input_shape: dict of shapes, as in `TwoBranchModel.build`.
         """
         super().build(input_shape)
         if not self.head.built:
@@ -128,7 +128,7 @@ class SimilarityNetwork(TwoBranchModel):
 
     @property
     def floats_per_pair(self) -> int:
-        """Both embeddings of a pair, and what the head makes of them."""
+        """Number of floats of a pair: both embeddings and the head's layers."""
         return 2 * self.embedding_dim + sum(self.head.units)
 
     def judge(
@@ -137,9 +137,10 @@ class SimilarityNetwork(TwoBranchModel):
         """Returns the logits float32 `[p]` of pairs of rows.
 
         Args:
-            image_rows: float32 `[p, embedding_dim]`, an image's embedding for
-                each pair.
-            text_rows: float32 `[p, embedding_dim]`, that of its text.
+            image_rows: float32 `[p, embedding_dim]`, image embeddings of the
+                pairs.
+            text_rows: float32 `[p, embedding_dim]`, text embeddings of the
+                pairs.
             training: whether dropout is on.
         """
         return self.head(image_rows * text_rows, training=training)
@@ -150,9 +151,10 @@ class SimilarityNetwork(TwoBranchModel):
         text_embeddings: Array,
         training: bool = False,
     ) -> tf.Tensor:
-        """Returns the logits float32 `[n, m]` of all pairs.
+        """Returns the logits float32 `[n, m]` for all pairs.
 
-        Memory is that of `n * m` rows of the head: ask for a tile at a time.
+        It needs memory for `n * m` rows of the head: compute large matrices in
+        tiles.
 
         Args:
             image_embeddings: float32 `[n, embedding_dim]`.
@@ -166,7 +168,7 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.reshape(logits, shape[:2])
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
-        """Returns the dict of `similarities`, logits `[n, m]` of all pairs."""
+        """Returns the dict of `similarities`, logits `[n, m]` for all pairs."""
         images, texts = self.embed(inputs, training)
         logits = self.similarities(images, texts, training=training)
         return {"similarities": logits}
@@ -174,9 +176,10 @@ class SimilarityNetwork(TwoBranchModel):
     def batch_loss(
         self, batch: Batch, training: bool = False
     ) -> LogisticOutput | SoftmaxOutput:
-        """Returns the output of the loss of one batch, of `losses.logistic`.
+        """Returns the output of a `losses.logistic` loss for one batch.
 
-        Replicas judge a part of the pairs each, and tell the others.
+        Each replica scores a share of the pairs and sends the logits to the
+        rest.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS)
         is_softmax = self.pair_loss == "softmax"
@@ -188,7 +191,7 @@ class SimilarityNetwork(TwoBranchModel):
         return loss(self, batch, training)
 
     def _embed_whole(self, batch, training):
-        """Returns embeddings of all replicas' batch, and its ids."""
+        """Returns the embeddings and ids of the replicas' whole batch."""
         return gather(*self.embed(batch, training), *ids_of(batch))
 
     def _logistic_loss(self, batch, training):
@@ -213,13 +216,13 @@ class SimilarityNetwork(TwoBranchModel):
         valid: tf.Tensor,
         training: bool,
     ) -> LogisticOutput:
-        """Returns the `LogisticOutput` of matching and of other pairs.
+        """Returns the `LogisticOutput` of matching and non-matching pairs.
 
         Args:
-            images: two tensors `[p, embedding_dim]`, the images of the pairs
-                that match and of the others.
-            texts: two tensors `[p, embedding_dim]`, their texts.
-            valid: bool `[p]`, which pairs count, of both alike.
+            images: two tensors `[p, embedding_dim]`, images of the matching and
+                of the non-matching pairs.
+            texts: two tensors `[p, embedding_dim]`, the pairs' texts.
+            valid: bool `[p]`, which matching and non-matching pairs count.
             training: whether dropout is on.
         """
         logits = tf.concat(self.judge_shared(images, texts, training), 0)
@@ -232,7 +235,7 @@ class SimilarityNetwork(TwoBranchModel):
         texts: Sequence[tf.Tensor],
         training: bool,
     ) -> Sequence[tf.Tensor]:
-        """Returns the logits of several lists of pairs; replicas share them.
+        """Returns the logits of several lists of pairs, split over replicas.
 
         Args:
             images: list of embeddings `[p, embedding_dim]`.
@@ -251,12 +254,12 @@ class SimilarityNetwork(TwoBranchModel):
     def most_convincing(
         self, columns: tf.Tensor, images: tf.Tensor, texts: tf.Tensor
     ) -> tf.Tensor:
-        """Returns the column of each row whose pair has the largest logit.
+        """Returns, for each row, the column whose pair has the largest logit.
 
         Args:
             columns: int32 `[n, k]`.
             images: `[n * k, embedding_dim]`, images of the pairs, row by row.
-            texts: `[n * k, embedding_dim]`, their texts.
+            texts: `[n * k, embedding_dim]`, texts of the pairs.
 
         Returns:
             int32 `[n, 1]`.
@@ -274,9 +277,8 @@ class SimilarityNetwork(TwoBranchModel):
     def _softmax_loss(self, batch, training):
         """Returns the `SoftmaxOutput` of captions with their images.
 
-        Each pair of a caption and its own image stands in two lists, beside
-        the image's other captions and beside the caption's other images: what
-        matches is in neither.
+        Each matching pair is in two lists, with the image's other captions and
+        with the caption's other images; other matches are left out.
         """
         images, texts, *ids = self._embed_whole(batch, training)
         matches = positive_masks(*ids).image_to_text
@@ -296,5 +298,5 @@ class SimilarityNetwork(TwoBranchModel):
         return SoftmaxOutput(*(tf.add_n(both) / 2 for both in zip(*lists)))
 
     def report(self, output: LogisticOutput | SoftmaxOutput) -> Tensors:
-        """Returns what there is to tell of the output of its loss."""
+        """Returns the reported values of the loss by name."""
         return dict(zip(output._fields[1:], output[1:]))

@@ -1,4 +1,4 @@
-"""What all two-branch models share: branches, train step, reported means."""
+"""The base class of two-branch models: building, train step, reported means."""
 
 import inspect
 from collections.abc import Mapping
@@ -18,15 +18,13 @@ from tbnets.models import fit_arguments
 from tbnets.models.fit_arguments import CheckedModel
 from tbnets.training.optimizers import current_learning_rate, loss_scale
 
-# The mean over an epoch of what each step reports.
-
 
 class StepMean(keras.metrics.Metric):
-    """Averages a scalar of each step.
+    """Averages a scalar over the steps.
 
-    As `keras.metrics.Mean` does, but replicas keep it for themselves: they all
-    report the same, so a mean of each is the mean of all, where Keras 3 would
-    sum both its variables over all replicas at each step.
+    Replicas report equal values, so each keeps its own mean.
+    `keras.metrics.Mean` of Keras 3 would sum its variables over all replicas at
+    each step.
     """
 
     def __init__(self, name):
@@ -37,11 +35,11 @@ class StepMean(keras.metrics.Metric):
             synchronization=tf.VariableSynchronization.ON_READ,
             aggregation=tf.VariableAggregation.SUM,
         )
-        # A function: Keras 2 would count the variable among a model's weights.
+        # A function, because Keras 2 would count the variable as a weight.
         self._total_and_count = lambda: total_and_count
 
     def update_state(self, value):
-        """Counts the value of a step, a scalar."""
+        """Adds the value of a step, a scalar."""
         value = tf.cast(value, tf.float32)
         self._total_and_count().assign_add([value, 1.0])
 
@@ -51,11 +49,9 @@ class StepMean(keras.metrics.Metric):
         return tf.math.divide_no_nan(*tf.unstack(both))
 
     def reset_state(self):
-        """Begins anew."""
+        """Resets the mean."""
         self._total_and_count().assign(tf.zeros([2]))
 
-
-# A side of a two-branch model: a branch, and what encodes its inputs.
 
 SIDES = {
     "image_branch": "tbnets.Branch((512, 256))",
@@ -63,11 +59,11 @@ SIDES = {
     "image_encoder": "tbnets.SmallConvNet()",
     "text_encoder": "tbnets.MeanOfWords(vocabulary.size)",
 }
-"""The layers of a network by their arguments, with an example of each."""
+"""The layers of a network by argument name, with an example each."""
 
 
 def check_sides(model):
-    """Refuses a model whose branches or encoders are not layers."""
+    """Raises unless a model's branches and encoders are layers."""
     for name, example in SIDES.items():
         part = getattr(model, name)
         advice = f"Give for example {example}."
@@ -76,10 +72,10 @@ def check_sides(model):
 
 
 def draw_apart(image_branch, text_branch):
-    """Lets the branches drop by different masks where seeds are the same.
+    """Gives the branches different dropout masks for equal seeds.
 
-    Row i of either may be that of one pair: of equal masks a network learns
-    to find the pair by its mask.
+    Row i of both branches may belong to one pair; with equal masks a network
+    would learn to recognise the pair by its mask.
     """
     seeds = {layer.seed for layer in _dropouts(image_branch)}
     for layer in _dropouts(text_branch):
@@ -93,7 +89,7 @@ def _dropouts(branch):
 
 
 def _output_dim(layer):
-    """Returns the size of what a built branch or encoder returns."""
+    """Returns the output size of a built branch or encoder."""
     size = getattr(layer, "output_dim", None)
     if size is None:
         raise InputError(
@@ -104,15 +100,15 @@ def _output_dim(layer):
 
 
 def build_side(shape, encoder, branch):
-    """Builds an encoder, which may be None, and the branch behind it.
+    """Builds an encoder, which may be None, and its branch.
 
     Args:
-        shape: of what comes in.
+        shape: shape of the inputs.
         encoder: layer, or None.
-        branch: layer on what the encoder returns.
+        branch: layer on the encoder's output.
 
     Returns:
-        The size of what the branch returns.
+        The output size of the branch.
     """
     if encoder is not None:
         if not encoder.built:
@@ -124,7 +120,7 @@ def build_side(shape, encoder, branch):
 
 
 def embed_side(inputs, encoder, branch, training):
-    """Returns what a branch makes of inputs, behind an encoder if any."""
+    """Returns the branch's embeddings of inputs, encoded if needed."""
     if encoder is not None:
         inputs = encoder(inputs, training=training)
     return branch(inputs, training=training)
@@ -136,7 +132,7 @@ KERAS_2 = keras.__version__.startswith("2.")
 
 
 def ids_of(batch):
-    """Returns what tells which pairs of a batch match, see `positive_masks`."""
+    """Returns the ids that define a batch's matches, for `positive_masks`."""
     return *(batch[name] for name in IDS), batch.get("text_ids")
 
 
@@ -148,8 +144,8 @@ class TwoBranchModel(CheckedModel):
         images -> [image_encoder ->] image_branch
         texts  -> [text_encoder  ->] text_branch
 
-    A model gives `batch_loss` and `report`; the step, the clipping, the means
-    over an epoch, building and configs are here.
+    A subclass defines `batch_loss` and `report`. This class contains the train
+    step, clipping, means over an epoch, building and configs.
 
     Args:
         image_branch: layer on the images, with an `output_dim`.
@@ -157,17 +153,16 @@ class TwoBranchModel(CheckedModel):
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
 
-    What the constructors and `compile` of a model and of those above it take,
-    up to here, it keeps in attributes of the same names: so its configs need
-    no list of them.
+    A model keeps the arguments of its constructors and `compile` methods, up to
+    this class, in attributes of equal names; configs are read from them.
 
     Attributes:
-        learned_similarity: whether a model learns what `similarities`
-            computes; else these are the inner products. Such a model gives
-            `judge(image_rows, text_rows)` too, the similarities `[p]` of
-            pairs of rows; evaluation, export and search then use both.
+        learned_similarity: whether the model learns `similarities`; otherwise
+            they are inner products. Such a model also defines
+            `judge(image_rows, text_rows)`, the similarities `[p]` of pairs of
+            rows; evaluation, export and search use both.
         floats_per_pair: numbers that such a model holds for a pair.
-        build_inputs: names of what `build` takes the shapes of.
+        build_inputs: names of the inputs whose shapes `build` takes.
 
     Example:
         network = tbnets.load_model("network.keras")
@@ -208,7 +203,7 @@ class TwoBranchModel(CheckedModel):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of all that `report` may return."""
+        """Returns all names that `report` may return."""
         return []
 
     def batch_loss(self, batch: Batch, training: bool = False) -> Any:
@@ -216,12 +211,12 @@ class TwoBranchModel(CheckedModel):
         raise NotImplementedError
 
     def report(self, output: Any) -> Tensors:
-        """Returns what to show of a `batch_loss`: name -> scalar."""
+        """Returns the values of a `batch_loss` to report: name -> scalar."""
         return {}
 
     @property
     def embedding_dim(self) -> int:
-        """Size of what the branches end in."""
+        """Size of the embeddings."""
         return self.image_branch.output_dim
 
     def embed_images(self, images: Array, training: bool = False) -> tf.Tensor:
@@ -240,7 +235,7 @@ class TwoBranchModel(CheckedModel):
 
     @tf.autograph.experimental.do_not_convert
     def _checked(self, name, inputs, encoder):
-        """Returns what a side reads; refuses what it can not read."""
+        """Returns the inputs of a side; raises if it cannot read them."""
         shape = self.input_shapes and self.input_shapes[name]
         return fit_arguments.checked_inputs(name, inputs, encoder, shape)
 
@@ -255,7 +250,7 @@ class TwoBranchModel(CheckedModel):
     def similarities(
         self, image_embeddings: Array, text_embeddings: Array
     ) -> tf.Tensor:
-        """Compares each image with each text, by their embeddings.
+        """Compares every image with every text by their embeddings.
 
         Args:
             image_embeddings: float32 `[n, embedding_dim]`.
@@ -276,10 +271,10 @@ class TwoBranchModel(CheckedModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            gradient_clip_norm: largest global norm of a step's gradient;
-                None leaves it alone. Vilalta et al. 2017 use 2.
-            **kwargs: as `keras.Model.compile`, for example `jit_compile`;
-                losses and metrics of Keras are refused.
+            gradient_clip_norm: largest global norm of a step's gradient; None
+                for no clipping. Vilalta et al. 2017 use 2.
+            **kwargs: arguments of `keras.Model.compile`, for example
+                `jit_compile`; losses and metrics of Keras raise an error.
         """
         if gradient_clip_norm is not None:
             checked_number(
@@ -291,19 +286,19 @@ class TwoBranchModel(CheckedModel):
         self.gradient_clip_norm = gradient_clip_norm
 
     def get_compile_config(self) -> dict[str, Any]:
-        """Returns what `compile` was given, empty before that."""
+        """Returns the arguments of `compile`, empty before `compile`."""
         config = super().get_compile_config()
         return config and {**config, **self._arguments("compile")}
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compiles the model as `get_compile_config` describes it."""
+        """Compiles the model from a `get_compile_config`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built and hasattr(self.optimizer, "build"):
             self.optimizer.build(self.trainable_variables)
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """The means over an epoch of all that `train_step` may report."""
+        """The epoch means of all values that `train_step` may report."""
         return list(self.trackers.values())
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
@@ -311,7 +306,7 @@ class TwoBranchModel(CheckedModel):
 
         Args:
             input_shape: dict with the shapes of `images` and `captions`;
-                the number of images, captions and words may be None.
+                numbers of images, captions and words may be None.
         """
         shapes = checked_dict("inputs", input_shape, INPUTS)
         shapes = {key: tuple(shape) for key, shape in shapes.items()}
@@ -336,25 +331,25 @@ class TwoBranchModel(CheckedModel):
         }
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Builds the model as `get_build_config` describes it."""
+        """Builds the model from a `get_build_config`."""
         self.build(config["input_shape"])
 
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
-        """Trains as `keras.Model.fit`, on finite numbers.
+        """Trains as `keras.Model.fit` does, on finite numbers.
 
         Args:
-            *args: as of `keras.Model.fit`. `x` and `validation_data` may also
-                be `EpochBatches`, of which `x` counts up the epoch.
-            **kwargs: likewise.
+            *args: arguments of `keras.Model.fit`. `x` and `validation_data` may
+                also be `EpochBatches`; `fit` sets the epoch of `x`.
+            **kwargs: arguments of `keras.Model.fit`.
 
         Returns:
-            The history of Keras.
+            The Keras history.
 
         Raises:
-            TypeError: an array holds text, or is a list.
-            ValueError: an array holds NaN or infinity, or too few rows, or
-                the steps of an epoch were not finite, whose end callbacks do
-                not see.
+            TypeError: If an array holds text, or is a list.
+            ValueError: If an array holds NaN or infinity, or too few rows, or
+                if an epoch's steps were not finite; other callbacks do not see
+                that epoch's end.
         """
         given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
         strategy = self.distribute_strategy
@@ -363,25 +358,25 @@ class TwoBranchModel(CheckedModel):
         optimizer = getattr(self, "optimizer", None)
         is_built = getattr(optimizer, "built", False)
         if self.built and hasattr(optimizer, "build") and not is_built:
-            # Variables that a step makes have it traced twice.
+            # Variables created in a step would make Keras trace it twice.
             with strategy.scope():
                 optimizer.build(self.trainable_variables)
-        if strategy.num_replicas_in_sync > 1:  # Keras' own can not do it.
+        if strategy.num_replicas_in_sync > 1:  # Keras' own `fit` cannot do it.
             return fit_arguments.fit_replicas(**given.arguments)
         return super().fit(*given.args[1:], **given.kwargs)
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:
-        """Returns callbacks that come before all others in `fit`."""
+        """Returns callbacks that run before all others in `fit`."""
         return [fit_arguments.FiniteSteps()]
 
     def train_step(self, batch: Batch) -> Tensors:
-        """Takes one step down the gradient; returns what it saw."""
+        """Takes one gradient step; returns its reported values."""
         rate = current_learning_rate(self.optimizer)
         scale = loss_scale(self.optimizer)
         self._build_for(batch)
         with tf.GradientTape() as tape:
             output = self.batch_loss(batch, training=True)
-            # Beside the loss of the batch stand penalties on weights.
+            # `self.losses` holds penalties on weights.
             total = tf.add_n([output.total, *self.losses])
             total = replicas.part_of(total * scale)
         variables = self.trainable_variables
@@ -395,7 +390,7 @@ class TwoBranchModel(CheckedModel):
         norm /= scale
         if tf.is_tensor(scale):  # Steps that overflow are skipped.
             norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
-        # Keras sums once more what replicas give it.
+        # Keras sums the gradients of the replicas once more.
         gradients = map(replicas.part_of, gradients)
         self.optimizer.apply_gradients(zip(gradients, variables))
         if KERAS_2 and hasattr(self.optimizer, "build"):
@@ -403,12 +398,12 @@ class TwoBranchModel(CheckedModel):
         return self._track(output, gradient_norm=norm, learning_rate=rate)
 
     def test_step(self, batch: Batch) -> Tensors:
-        """Returns the loss of a batch without learning from it."""
+        """Returns the loss of a batch without training on it."""
         self._build_for(batch)
         return self._track(self.batch_loss(batch))
 
     def _build_for(self, batch):
-        """Builds a network that nobody has; Keras 2 does where it is called."""
+        """Builds the network if needed; Keras 2 builds when called."""
         if not self.built:
             batch = checked_dict("batch", batch, self.build_inputs)
             self.build({name: batch[name].shape for name in self.build_inputs})
@@ -424,13 +419,13 @@ class TwoBranchModel(CheckedModel):
         return {**super().get_config(), **self._arguments("__init__")}
 
     def _arguments(self, method):
-        """Returns what a method was given, as a config."""
+        """Returns the arguments of a method as a config."""
         names = parameters_of(type(self), method, TwoBranchModel)
         own = {name: getattr(self, name) for name in names}
-        own.pop("optimizer", None)  # Keras' own config has it.
+        own.pop("optimizer", None)  # Keras' own config holds it.
         return keras.saving.serialize_keras_object(own)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Returns a new model of the same construction."""
+        """Builds a new model from a config."""
         return cls(**keras.saving.deserialize_keras_object(config))
