@@ -1,4 +1,4 @@
-"""The tasks and models that a run may have, by name.
+"""The tasks and models of a run, by name.
 
 `TASKS` maps the name of a task to its `TaskSpec`, `BUILDERS` the name of a
 model to its `Builder`. To add a task or a model, add an entry.
@@ -15,18 +15,18 @@ from tbnets.tasks.settings.settings import BASE, Settings, make_settings
 
 TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
 COMPOSED = {("matching", "hm_lstm"): compose_hierarchical}
-"""Task and model -> function that composes the task for this model, instead of
-that of its `TaskSpec`."""
+"""(task, model) -> function that composes the task for this model, instead of
+the task's own `TaskSpec.compose`."""
 
 
 def settings_of(record) -> Settings:
-    """Returns the settings of a run from a record.
+    """Returns the `Settings` of a run from a record.
 
     Args:
-        record: dict, flag -> value, of all flags; it names both.
+        record: dict, flag -> value, of all flags, including task and model.
 
     Raises:
-        ValueError: --task or --model is unknown; the known ones are listed.
+        ValueError: --task or --model is unknown; lists the known ones.
     """
     for name, known in (("task", TASKS), ("model", BUILDERS)):
         check_choice(f"--{name}", record[name], known)
@@ -50,7 +50,7 @@ def fixed_flags(record) -> dict:
 
 
 def open_task(settings: Settings):
-    """Returns the task of some settings."""
+    """Returns the task that the settings describe."""
     task, model = settings.run.task, settings.run.model
     compose = COMPOSED.get((task, model), TASKS[task].compose)
     return compose(settings, BUILDERS[model])

@@ -1,9 +1,9 @@
-"""What a run is about: the contract between a task and all that runs it.
+"""The interfaces of a task: data, evaluators, scores and exporter.
 
-A task is made of parts, which `runs`, `training.loop` and the tools know by a
-few methods each: its data (`TaskData`), its evaluators, which make
-`scores.Scores` of what a network says, and its exporter. To add a task, write
-these, and a `TaskSpec` that composes them, and enter it in `tasks.TASKS`.
+`runs`, `training.loop` and the commands use a task only through these classes.
+To add a task, write its `TaskData`, its evaluators, which return `Scores`, its
+exporter and a `TaskSpec` that composes them; then enter the `TaskSpec` in
+`TASKS` of `registry.py`.
 """
 
 import dataclasses
@@ -21,10 +21,10 @@ from tbnets.tasks.settings.settings import Settings
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.visualization.plots import joined
 
-# What a checkpoint says a task has fitted, which may be a stranger's words.
+# Checks of the fitted values in a checkpoint, which may come from a stranger.
 
 SIDES = ("words", "image_dim", "text_dim")
-"""What is fitted of images and texts; [] or None where there is none."""
+"""Fitted values of texts and images; [] or None if the run has no such side."""
 _KINDS = {
     "words": list[str],
     "longest_text": int,
@@ -46,11 +46,11 @@ _MORE = {
     "split_cuts": lambda cuts: len(cuts) == 2,
     "word_vectors": lambda rows: rows.ndim == 2 and rows.dtype.kind == "f",
 }
-"""What must hold of some beside their kind."""
+"""Further conditions on some fitted values."""
 
 
 def write_fitted(fitted, folder):
-    """Writes of what `TaskData.fit` returned what people read in a run."""
+    """Writes the vocabulary and the left-out images as text files of a run."""
     if fitted.get("words"):
         Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
     if left_out := fitted.get("left_out"):
@@ -59,12 +59,12 @@ def write_fitted(fitted, folder):
 
 
 def check_same_words(fitted, before, path):
-    """Refuses training data that give another vocabulary on resume.
+    """Raises an error if a resumed run has a different vocabulary.
 
     Args:
-        fitted: what `TaskData.fit` returned now.
-        before: what it returned when the run began.
-        path: the checkpoint that remembers this.
+        fitted: dict that `TaskData.fit` returned now.
+        before: dict that it returned when the run started.
+        path: checkpoint that holds `before`.
 
     Raises:
         ValueError: the words differ.
@@ -80,15 +80,15 @@ def check_same_words(fitted, before, path):
 
 
 def check_fitted_kinds(fitted, path, wanted):
-    """Refuses what was fitted where it is of another kind than it must be.
+    """Raises an error if a fitted value has the wrong type.
 
     Args:
-        fitted: name -> value, of a checkpoint.
-        path: of the checkpoint.
-        wanted: names that must be there, see `TaskData.fits`.
+        fitted: name -> value, from a checkpoint.
+        path: path of the checkpoint.
+        wanted: names that `fitted` must have (`TaskData.fits`).
 
     Raises:
-        ValueError: naming the first that is.
+        ValueError: a value is missing or has the wrong type; names the first.
     """
     for name in [name for name in _KINDS if name in {*fitted, *wanted}]:
         found, kind = fitted.get(name, ""), _KINDS[name]
@@ -102,24 +102,25 @@ def check_fitted_kinds(fitted, path, wanted):
             )
 
 
-# What a network says of a split: measured, shown, added to another's.
+# Scores of a network on a split: measured, drawn and combined.
 
 FEW_POINTS = (250, 3)
-"""Images, and captions of each, with which the projector stays fluent."""
+"""Number of images, and of captions an image, that keeps the projector
+fluent."""
 _SAME = ("image_ids", "captions", "caption_to_image")
 
 
 class Scores:
-    """What a network says of a split; a dataclass for each kind.
+    """The scores of a network on a split; each kind of score is a dataclass.
 
     Attributes:
         what: what is scored, in a few words.
-        options: names of the options of `metrics`, which tools/evaluate.py has
-            flags for.
-        about_pictures: what `pictures` show, in a sentence.
-        sides: name -> embeddings float `[n, dim]` whose health is watched.
-        arrays: name -> array, all that the split is measured by; {} where
-            more than inner products of embeddings ranks.
+        options: names of the options of `metrics`; tools/evaluate.py has a flag
+            for each.
+        about_pictures: one sentence that explains `pictures`.
+        sides: name -> embeddings, float `[n, dim]`, whose health is watched.
+        arrays: name -> array; all arrays that the metrics need. {} where the
+            ranking needs more than inner products of embeddings.
     """
 
     what = "something else"
@@ -129,18 +130,18 @@ class Scores:
     arrays = {}
 
     def metrics(self, **options):
-        """Returns a flat dict of metrics, by NumPy alone."""
+        """Returns a flat dict of metrics, computed with NumPy alone."""
         raise NotImplementedError
 
     def combine(self, other, weight):
-        """Returns the scores of two networks taken together.
+        """Returns the combined scores of two networks.
 
         Args:
-            other: scores of the same split by another network.
-            weight: of the other, in [0, 1].
+            other: scores of a second network on this split.
+            weight: weight of `other`, in [0, 1].
 
         Raises:
-            ValueError: these can not be taken together.
+            ValueError: these kinds of scores cannot be combined.
         """
         raise self._do_not_add_up()
 
@@ -148,11 +149,11 @@ class Scores:
         """Returns these scores, levelled by a bank of queries.
 
         Args:
-            bank: scores of another split by the same network.
-            temperature: that of `evaluation.ranking.level`.
+            bank: scores of this network on a second split.
+            temperature: temperature of `evaluation.ranking.level`.
 
         Raises:
-            ValueError: there are no queries that a bank could be of.
+            ValueError: this kind of scores has no queries for a bank.
         """
         raise InputError(
             "--query_bank",
@@ -162,17 +163,19 @@ class Scores:
         )
 
     def pair_scores(self, records):
-        """Returns what these say of whole images and captions.
+        """Returns a score for every pair of a whole image and a caption.
 
         Args:
-            records: `CaptionedImages` that are to be scored.
+            records: `CaptionedImages` to score.
 
         Returns:
-            (scores, learned): an `evaluation.score_tiles.PairScores`, minus
-            distances unless they are learned.
+            (scores, learned): an `evaluation.score_tiles.PairScores`, and
+            whether the network learns its scores; scores that are not learned
+            are negative distances.
 
         Raises:
-            ValueError: they say nothing of that, or are of others.
+            ValueError: there are no scores of whole images and captions, or
+                `records` are not the scored examples.
         """
         raise self._do_not_add_up()
 
@@ -185,10 +188,10 @@ class Scores:
         )
 
     def pictures(self):
-        """Returns pictures of what the scores mean, for TensorBoard.
+        """Returns pictures that illustrate the scores, for TensorBoard.
 
-        They are drawn whenever the best epoch improves: they must be few and
-        show the same examples each time.
+        They are drawn whenever the best epoch improves, so they must be few and
+        always show equal examples.
 
         Returns:
             dict, name -> uint8 `[height, width, 3]`.
@@ -196,14 +199,14 @@ class Scores:
         return {}
 
     def points(self, most=FEW_POINTS):
-        """Returns embeddings for TensorBoard's projector, or for a map.
+        """Returns embeddings for TensorBoard's projector or a map.
 
         Args:
-            most: how many images, and captions of each, at most.
+            most: (images, captions an image), the largest numbers to return.
 
         Returns:
-            A `visualization.plots.Points`; None where there is no space that
-            all of them share.
+            A `visualization.plots.Points`; None if the embeddings share no
+            space.
         """
         return None
 
@@ -211,10 +214,10 @@ class Scores:
 class Together(Scores):
     """The scores of several evaluators.
 
-    The first ones are saved, watched, and combined with another network's.
+    The first scores are saved, watched, and combined with a second network's.
 
     Args:
-        parts: the `Scores`.
+        parts: list of `Scores`.
     """
 
     def __init__(self, parts):
@@ -227,15 +230,15 @@ class Together(Scores):
         self.sides, self.arrays = first.sides, first.arrays
 
     def combine(self, other, weight):
-        """Returns the first scores combined with those of another network."""
+        """Returns the first scores combined with a second network's."""
         return self.parts[0].combine(other, weight)
 
     def pair_scores(self, records):
-        """Returns the `pair_scores` of the first."""
+        """Returns the `pair_scores` of the first scores."""
         return self.parts[0].pair_scores(records)
 
     def metrics(self, **options):
-        """Returns the metrics of all, each by the options that it has."""
+        """Returns all metrics; each score gets only its own options."""
         found = {}
         for part in self.parts:
             own = options.keys() & set(part.options)
@@ -243,16 +246,16 @@ class Together(Scores):
         return found
 
     def with_bank(self, bank, temperature):
-        """Returns the same, the first levelled by a bank of queries."""
+        """Returns these scores with the first levelled by a bank of queries."""
         first, *others = self.parts
         return Together([first.with_bank(bank, temperature), *others])
 
     def pictures(self):
-        """Returns the pictures of all."""
+        """Returns all pictures."""
         return {k: v for part in self.parts for k, v in part.pictures().items()}
 
     def points(self, most=FEW_POINTS):
-        """Returns the points of all, in one space."""
+        """Returns all points, in one space."""
         return joined([part.points(most) for part in self.parts])
 
 
@@ -263,15 +266,15 @@ def spread_evenly(count, most):
 
 
 def check_same_examples(records, others, names=_SAME):
-    """Refuses to combine the scores of different images or captions.
+    """Raises an error if two runs scored different images or captions.
 
     Args:
-        records: `CaptionedImages` of a split by the one run.
-        others: by the other run.
-        names: of what must be the same.
+        records: `CaptionedImages` of a split in the first run.
+        others: `CaptionedImages` of the split in the second run.
+        names: attributes of `CaptionedImages` that must be equal.
 
     Raises:
-        ValueError: naming the first image or caption that differs.
+        ValueError: an image or caption differs; names the first.
     """
     for name in names:
         both = (list(getattr(each, name)) for each in (records, others))
@@ -287,7 +290,7 @@ def check_same_examples(records, others, names=_SAME):
 
 
 class TaskData:
-    """What a run reads: checked, fitted, opened split by split, batched.
+    """The data of a run: checked, fitted, loaded by split and batched.
 
     ::
 
@@ -302,25 +305,26 @@ class TaskData:
             batches.epoch = epoch
             steps on batches.dataset, batches.num_batches of them
 
-    Examples are whatever `load` returns; only their task looks inside, but
-    for `counts`, how many of what there are: name -> int; and `samples()`,
-    what layers that need the statistics of the training split measure: name
-    of a layer of the network -> arrays.
+    Only the task looks inside the examples that `load` returns. Everyone may
+    use two of their members: `counts` (name -> int, how many examples of each
+    kind) and `samples()` (name of a layer -> arrays, from which layers that
+    need statistics of the training split compute them).
 
     Args:
-        settings: the run's settings (see `flags`).
+        settings: the run's `Settings`.
 
     Attributes:
-        fits: names that are always in what `fit` returns.
-        extracts: which features a run extracts by itself, in words; or "".
-        mining: what mines its batches, as of `EmbeddingNetwork.compile`; None
+        fits: names that `fit` always returns.
+        extracts: the features that the run extracts without a recipe, in words;
+            or "".
+        mining: the miner of its batches, as in `EmbeddingNetwork.compile`; None
             for images and captions alone.
-        held: what it holds from epoch to epoch: name -> JSON value or NumPy
-            array. A checkpoint keeps it, a resumed run starts with it.
-        encoders: what encodes images and texts, in a few words; "" where that
-            is not told.
-        usual: what a run does where its flags say nothing: (title, values),
-            what that is for, in a few words, and flag -> value.
+        held: state kept from epoch to epoch, name -> JSON value or NumPy array.
+            A checkpoint saves it and a resumed run starts with it.
+        encoders: the encoders of images and texts in a few words; "" if they
+            are not reported.
+        usual: (title, values) of the defaults for flags that were not given:
+            their purpose in a few words, and flag -> value.
     """
 
     fits = ()
@@ -334,55 +338,55 @@ class TaskData:
         self.held = {}
 
     def resume(self, state, splits, where):
-        """Takes over what a run has fitted and holds, before data are read.
+        """Restores the fitted values and the held state before data are read.
 
         Args:
-            state: its `checkpoints.RunState`.
-            splits: names of splits, which need not exist, whose data must
-                fit what was fitted.
-            where: the checkpoint that remembers it, for messages.
+            state: `checkpoints.RunState` of the run.
+            splits: names of splits whose data must match the fitted values; a
+                split need not exist.
+            where: path of the checkpoint, for messages.
 
         Raises:
-            ValueError: saying what differs, or is none of what `fit` returns.
+            ValueError: the data differ, or a value cannot come from `fit`.
         """
         check_fitted_kinds(state.fitted, where, self.fits)
         self.held = state.held
 
     def begin_with(self, trained, splits):
-        """Takes over words and what made features, before data are read.
+        """Takes over words and feature descriptions before data are read.
 
         Args:
-            trained: the `trained.Trained` that a new run begins with.
+            trained: the `trained.Trained` that a new run starts from.
             splits: as in `resume`.
 
         Raises:
-            ValueError: the data of the run were made otherwise.
+            ValueError: the data of the run were made in a different way.
         """
 
     def missing(self):
-        """Returns the `tasks.recipes.recipe.Thing`s that are not there yet.
+        """Returns the `tasks.recipes.recipe.Thing`s that have yet to be made.
 
-        They can all be made, as far as that can be told beforehand; in this
-        order, parts before the whole.
+        All of them can be made, as far as can be checked in advance. Parts
+        precede the whole.
         """
         return []
 
     def make(self):
-        """Makes what recipes name and is not there."""
+        """Makes the missing results of recipes."""
         make_all(self.missing())
 
     @property
     def test_split(self):
-        """The split that is reported on at the end; "" where none is there."""
+        """The split that is reported at the end; "" if there is none."""
         return self.settings.run.test_split
 
     def check(self, queries=()):
-        """Refuses a run that would ask for what is not there.
+        """Raises an error if the run lacks an input.
 
-        Called before anything is computed or written.
+        It is called before the run computes or writes.
 
         Args:
-            queries: example queries that the exported model will be asked.
+            queries: example queries for the exported model.
 
         Raises:
             ValueError, FileNotFoundError: a split, photos or features are
@@ -390,12 +394,12 @@ class TaskData:
         """
 
     def fit(self):
-        """Returns what the training split tells before any step.
+        """Returns the values fitted on the training split before any step.
 
         Returns:
-            dict, name -> JSON value or NumPy array: all that the network,
-            `load` and endpoints need to know of the data. Checkpoints keep
-            it.
+            dict, name -> JSON value or NumPy array: everything that the
+            network, `load` and endpoints need to know of the data. Checkpoints
+            keep it.
         """
         raise NotImplementedError
 
@@ -404,47 +408,47 @@ class TaskData:
         raise NotImplementedError
 
     def notes(self, fitted):
-        """Returns what people should know of the data: title -> text.
+        """Returns facts of the data to print: title -> text.
 
         Args:
-            fitted: what `fit` returned when the run began.
+            fitted: dict that `fit` returned when the run started.
         """
         return {}
 
     def start_epoch(self, network, train, epoch):
-        """Prepares an epoch (from 0): what follows may read `held`."""
+        """Prepares an epoch, counted from 0; later calls may read `held`."""
 
     def batches(self, train):
-        """Returns the batches of any one epoch, as `data.EpochBatches`."""
+        """Returns the batches of one epoch, as `data.EpochBatches`."""
         raise NotImplementedError
 
 
 class Evaluator:
-    """Lets a network say something of a split.
+    """Computes the scores of a network on a split.
 
     Attributes:
-        best_metric: of the metrics of its scores, the one of the dev split
-            that chooses the best epoch; larger is better.
+        best_metric: metric of the dev split that chooses the best epoch; larger
+            is better.
     """
 
     best_metric = ""
 
     def scores(self, network, examples):
-        """Returns the `Scores` of a split by a network.
+        """Returns the `Scores` of a network on a split.
 
         Args:
-            network: what the model's `Builder` built.
-            examples: what `TaskData.load` returned for the split.
+            network: network that the model's `Builder` built.
+            examples: examples that `TaskData.load` returned for the split.
         """
         raise NotImplementedError
 
 
 class Exporter:
-    """Turns a network into what a SavedModel can be asked, and asks it.
+    """Makes the endpoints of a SavedModel and runs example queries on it.
 
     Attributes:
-        answers_queries: whether `answer` can be asked.
-        queries: example queries for it, if people name none.
+        answers_queries: whether the task supports `answer`.
+        queries: example queries that are used if the user names none.
     """
 
     answers_queries = False
@@ -455,12 +459,12 @@ class Exporter:
 
         Args:
             network: the built network.
-            fitted: what `TaskData.fit` returned when the run began.
+            fitted: dict that `TaskData.fit` returned when the run started.
         """
         raise NotImplementedError
 
     def answer(self, saved_model, queries, folder):
-        """Asks an exported model example queries; returns text to print.
+        """Runs example queries on an exported model; returns text to print.
 
         Args:
             saved_model: folder of the SavedModel.
@@ -472,7 +476,7 @@ class Exporter:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What a run is about, and the model that is trained for it.
+    """A task, with its settings and the model that is trained for it.
 
     ::
 
@@ -486,8 +490,8 @@ class Task:
         endpoints = task.exporter.endpoints(network, fitted)
 
     Args:
-        settings: the run's settings (see `flags`).
-        model: the `Builder` of its model.
+        settings: the run's `Settings`.
+        model: `Builder` of its model.
         data: its `TaskData`.
         evaluators: tuple of `Evaluator`; the first chooses the best epoch.
         exporter: its `Exporter`.
@@ -505,14 +509,14 @@ class Task:
         return self.evaluators[0].best_metric
 
     def check(self, queries=()):
-        """Refuses a run that would ask for what is not there.
+        """Raises an error if the run lacks an input.
 
         Args:
-            queries: example queries that the exported model will be asked.
+            queries: example queries for the exported model.
 
         Raises:
-            ValueError, FileNotFoundError: as of `TaskData.check`, or the task
-                answers no queries.
+            ValueError, FileNotFoundError: as in `TaskData.check`, or the task
+                supports no queries.
         """
         if queries and not self.exporter.answers_queries:
             raise InputError(
@@ -525,30 +529,30 @@ class Task:
         self.data.check(queries)
 
     def compile(self, network, steps_per_epoch):
-        """Compiles a network by the settings, with the mining of the data."""
+        """Compiles a network by the settings, with the miner of the data."""
         mining = self.data.mining
         self.model.compile(network, self.settings, steps_per_epoch, mining)
 
     def describe(self, network):
-        """Returns in a few words what is trained."""
+        """Returns a few words on the network that is trained."""
         if not self.data.encoders:
             return self.settings.run.model
         return f"{self.data.encoders} -> {network.embedding_dim}"
 
     def scores(self, network, examples):
-        """Returns the `Scores` of all evaluators, as one."""
+        """Returns the `Scores` of every evaluator as one object."""
         found = [one.scores(network, examples) for one in self.evaluators]
         return found[0] if len(found) == 1 else Together(found)
 
 
 class TaskSpec(NamedTuple):
-    """How a task is made from settings: an entry of `tasks.TASKS`.
+    """How a task is composed from settings: an entry of `registry.TASKS`.
 
     Args:
         compose: (settings, model) -> `Task`; the model is its `Builder`.
-        flag_groups: names of the groups of `tasks.settings.settings` that it
-            reads.
-        fixed: (flag, value) of flags that it leaves to others at one value.
+        flag_groups: names of the groups of `tasks.settings.settings` that the
+            task reads.
+        fixed: (flag, value) of flags that the task fixes at one value.
     """
 
     compose: Callable

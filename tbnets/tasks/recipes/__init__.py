@@ -1,1 +1,1 @@
-"""Recipes: flagfiles by which a run makes what it reads and is not there."""
+"""Recipes: flag files from which a run makes missing features or trees."""

@@ -1,4 +1,4 @@
-"""Features of photos, or of boxes in them: flags, and how a store is made."""
+"""Flags and stores for features of photos, and of boxes in photos."""
 
 import copy
 import dataclasses
@@ -35,26 +35,27 @@ from tbnets.tasks.settings.flag import (
     must_come_with,
 )
 
-# Stores that are made from photos, by recipes and by tools alike.
+# Stores that are made from photos, by recipes and by commands.
 
 PROBE = 12
-"""Photos that are worked on to learn what all of them cost."""
+"""Number of photos that are processed to estimate the cost of all."""
 
 
 def work_through(photos, writer, what, work, photo_bytes=0, **options):
-    """Does what is left with a bar, completes the store, and tells.
+    """Processes the remaining photos, completes the store and prints a summary.
 
     Args:
         photos: list of (id, path).
-        writer: the `FeatureWriter` of the store.
-        what: is done, in a word.
-        work: function as `extraction.extract_photos`, of these two,
-            `options` and `progress`.
-        photo_bytes: about how many a photo takes in the store.
-        **options: for `work`; a `progress` beside the bar's, too.
+        writer: `FeatureWriter` of the store.
+        what: name of the work, in one word.
+        work: function with the signature of `extraction.extract_photos`: called
+            with `photos`, `writer`, `progress` and `options`.
+        photo_bytes: approximate size of one photo's rows in the store.
+        **options: passed to `work`; a `progress` among them is called after
+            each update of the bar.
 
     Raises:
-        ValueError: there is no room on the disk.
+        ValueError: the disk has too little space.
     """
     start, before = time.perf_counter(), len(writer.done)
     left = len(extraction.remaining(photos, writer))
@@ -80,15 +81,15 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
 
 
 class OfPhotos(Thing):
-    """A store that a recipe makes of all photos that the captions name.
+    """A store that a recipe makes from all photos that the captions name.
 
     Args:
         recipe: its `Recipe`.
         data: the run's `data.open.Data`.
-        parts: as of `Thing`.
+        parts: as in `Thing`.
 
     Attributes:
-        probe: arguments of `make` where a few are made.
+        probe: arguments of `make` for an estimate.
     """
 
     probe = {}
@@ -99,7 +100,7 @@ class OfPhotos(Thing):
         self.count = len(self._photos)
 
     def inputs(self):
-        """Returns id, name and size of each photo."""
+        """Returns the id, name and size of every photo."""
         return [[key, name, size] for key, _, name, size in self._photos]
 
     @property
@@ -108,9 +109,9 @@ class OfPhotos(Thing):
         return [(key, path) for key, path, *_ in self._photos]
 
     def estimate(self, scratch):
-        """Returns what all of it takes: (bytes, seconds), by making a little.
+        """Estimates the total (bytes, seconds) by making a few.
 
-        The first step is not counted: what is run is compiled then.
+        The first step is not counted, because it compiles the network.
         """
         few, times, counts = self.few(PROBE), [], []
         for one in (*few.parts, few):
@@ -128,9 +129,9 @@ class OfPhotos(Thing):
         return size, self.count * each
 
     def few(self, count):
-        """Returns the store of the first photos."""
+        """Returns the store of the first `count` photos."""
         few = copy.copy(self)
-        for name in ("digest", "folder"):  # They are of all photos.
+        for name in ("digest", "folder"):  # Both depend on all photos.
             vars(few).pop(name, None)
         few._photos = self._photos[:count]
         few.count = len(few._photos)
@@ -138,12 +139,12 @@ class OfPhotos(Thing):
         return few
 
 
-# Boxes that may hold an object: their flags, and how a store is made.
+# Boxes that may hold an object.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposals:
-    """Which boxes are proposed."""
+    """Flags: which boxes are proposed."""
 
     method: str = flag(
         "edge_boxes",
@@ -178,15 +179,16 @@ class Proposals:
 
 
 def make_proposals(photos, values, folder, workers=None, share=None, **how):
-    """Makes a store of the boxes of photos, or goes on with it.
+    """Makes or completes a store of the boxes of photos.
 
     Args:
         photos: list of (id, path).
         values: `Proposals`.
-        folder: of the store.
-        workers: photos at once; None for as many as there are cores.
-        share: where the photos are a share, what `take_share` tells of it.
-        **how: `shard_images` and `progress`, as of `extraction.extract_photos`.
+        folder: folder of the store.
+        workers: number of photos processed at once; None for one a core.
+        share: description of the share from `take_share`, if `photos` are only
+            a share; else None.
+        **how: `shard_images` and `progress`, as in `extraction.extract_photos`.
     """
     proposer = proposer_of_flags(values)
     made_by = {**proposer.description(), **(share or {})}
@@ -197,33 +199,33 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
 
 
 def proposer_of_flags(values):
-    """Returns the `Proposer` of some flags; refuses what it can not do."""
+    """Returns the `Proposer` of the flags; raises an error for bad values."""
     names = [field.name for field in dataclasses.fields(proposals.Proposer)]
     return proposals.Proposer(*(getattr(values, name) for name in names))
 
 
 class Boxes(OfPhotos):
-    """Boxes in photos that a recipe makes; see `Thing`."""
+    """Boxes in photos, made by a recipe of `propose_regions`."""
 
     verb, group = "propose_regions", Proposals
 
     def check(self):
-        """Refuses numbers that no box can have, and a missing package."""
+        """Raises an error for impossible numbers and a missing package."""
         proposer_of_flags(self.recipe.values)
         proposals.import_opencv()
 
     def make(self, folder, **how):
-        """Makes them, or goes on."""
+        """Makes or completes the store."""
         make_proposals(self.photos, self.recipe.values, folder, **how)
 
 
 BOX_BYTES = 20
-"""Bytes of a box and its score in a store."""
+"""Size of a box and its score in a store."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageFeatures:
-    """Which features are made, and by which network."""
+    """Flags: which features are made, and by which network."""
 
     cnn: str = flag(
         "EfficientNetLite0",
@@ -284,7 +286,7 @@ class ImageFeatures:
 
 
 def check_image_features(values):
-    """Refuses flags that do not go together."""
+    """Raises an error if flags contradict each other."""
     own = [name for name in ("grids", "scales") if getattr(values, name)]
     if not values.regions or values.region_features == "roi_average":
         return
@@ -297,7 +299,7 @@ def check_image_features(values):
 
 
 def build_features(values):
-    """Returns what makes features by the flags, of photos or of regions."""
+    """Returns the extractor of features that the flags describe."""
     size = values.image_size or None
     network = photo_features.build_named_cnn(
         values.cnn, values.cnn_weights, size, values.top
@@ -321,19 +323,20 @@ def make_image_features(
     share=None,
     **how,
 ):
-    """Makes a store of features of photos, or of their boxes, or goes on.
+    """Makes or completes a store of features of photos or of their boxes.
 
     Args:
         photos: list of (id, path).
-        values: `ImageFeatures`; `regions` is the store of boxes.
-        folder: of the store.
-        features: what `build_features` returned; None to call it.
-        batch_size: photos a step.
-        share: where the photos are a share, what `take_share` tells of it.
-        **how: `shard_images` and `progress`, as of `extraction.extract_photos`.
+        values: `ImageFeatures`; its `regions` is the store of boxes.
+        folder: folder of the store.
+        features: result of `build_features`; None to build it.
+        batch_size: photos in a step.
+        share: description of the share from `take_share`, if `photos` are only
+            a share; else None.
+        **how: `shard_images` and `progress`, as in `extraction.extract_photos`.
 
     Returns:
-        How many numbers a photo or box has.
+        The number of features of a photo or box.
     """
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"
@@ -353,10 +356,10 @@ def make_image_features(
 
 
 def _made_boxes(boxes, share):
-    """Returns what made boxes; of a share of them, what made all.
+    """Returns the description of the boxes' proposer, without their share.
 
     Raises:
-        ValueError: it is another share than that of the photos.
+        ValueError: the boxes are a different share than the photos.
     """
     told = share_of(boxes.made_by)
     if told not in (None, share.get(SHARE)):
@@ -372,7 +375,7 @@ def _made_boxes(boxes, share):
 
 
 class FeaturesOfPhotos(OfPhotos):
-    """Features of photos that a recipe makes; see `Thing`."""
+    """Features of photos, made by a recipe of `extract_image_features`."""
 
     verb, group, preset = "extract_image_features", ImageFeatures, "cnn"
     probe = {"batch_size": PROBE // 3}
@@ -389,7 +392,7 @@ class FeaturesOfPhotos(OfPhotos):
 
     @property
     def values(self):
-        """The `ImageFeatures`, with the place of the boxes."""
+        """The `ImageFeatures`; `regions` is the folder of the boxes."""
         boxes = "".join(str(part.folder) for part in self.parts)
         return dataclasses.replace(self.recipe.values, regions=boxes)
 
@@ -398,20 +401,20 @@ class FeaturesOfPhotos(OfPhotos):
         return build_features(self.values)
 
     def check(self):
-        """Builds the network, whose layers or weights may be wrong."""
+        """Builds the network, which checks its layers and weights."""
         number, dim = np.dtype(self.recipe.values.dtype), self._features.dim
-        if not self.parts:  # Else nobody knows yet how many boxes there are.
+        if not self.parts:  # The number of boxes is unknown.
             self.num_bytes = self.count * dim * number.itemsize
 
     def make(self, folder, **how):
-        """Makes them, or goes on."""
+        """Makes or completes the store."""
         make_image_features(
             self.photos, self.values, folder, self._features, **how
         )
         del self._features
 
     def files(self):
-        """Returns the files of weights; installed ones among them."""
+        """Returns the files of weights, including installed ones."""
         values, files = self.recipe.values, super().files()
         find = getattr(NETWORKS.get(values.cnn), "find_imagenet", None)
         if values.cnn_weights == "imagenet" and find:
@@ -420,7 +423,7 @@ class FeaturesOfPhotos(OfPhotos):
 
 
 class FeaturesOfBoxes(FeaturesOfPhotos):
-    """Features of boxes in photos, which another recipe makes."""
+    """Features of boxes in photos; a second recipe makes the boxes."""
 
     preset = ""
 
@@ -430,7 +433,8 @@ class FeaturesOfBoxes(FeaturesOfPhotos):
         check_image_features(values)
         with inner.named():
             boxes = Boxes(inner, data)
-        # Which boxes they are, their own digest tells.
+        # The digest of `Boxes` identifies them, so their recipe is left out
+        # here.
         values = dataclasses.replace(values, regions="")
         recipe = dataclasses.replace(recipe, values=values)
         super().__init__(recipe, data, [boxes])

@@ -1,4 +1,4 @@
-"""What recipes there are, and those of a run: planned, listed, told."""
+"""The kinds of recipes, and a plan of the recipes of a run."""
 
 import contextlib
 import io
@@ -16,16 +16,16 @@ from tbnets.tasks.recipes.image_features import (
 from tbnets.tasks.recipes.recipe import free_bytes, megabytes, read_recipe
 from tbnets.tasks.recipes.text_features import FeaturesOfTexts, TreesOfTexts
 
-# What recipes would make before a training: a table of size and time.
-
 _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
 
 
 def describe_plan(things):
-    """Returns a table of what is to be made, by making a little of each.
+    """Returns a table of size and time of the results that are to be made.
+
+    It estimates each by making a few rows of it.
 
     Args:
-        things: `Thing`s that are not there and checked, parts before the whole.
+        things: missing `Thing`s that have been checked, parts before the whole.
     """
     if not things:
         return "nothing to make: all that flags name is there"
@@ -34,7 +34,7 @@ def describe_plan(things):
     for thing in things:
         with (
             tempfile.TemporaryDirectory() as scratch,
-            contextlib.redirect_stdout(io.StringIO()),  # No bars, no reports.
+            contextlib.redirect_stdout(io.StringIO()),  # Hides bars.
             contextlib.redirect_stderr(io.StringIO()),
         ):
             size, seconds = thing.estimate(pathlib.Path(scratch))
@@ -52,7 +52,7 @@ def describe_plan(things):
 
 
 def duration(seconds):
-    """Returns a time in words."""
+    """Formats a time in seconds or minutes."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min"
@@ -64,7 +64,7 @@ KINDS = {
     "text_features": FeaturesOfTexts,
     "trees": TreesOfTexts,
 }
-"""Flag of a run that names recipes -> the `thing.Thing` that these make."""
+"""Flag of a run that names recipes -> `Thing` that they make."""
 
 
 def recipes(flag, sources, unused=()):
@@ -75,15 +75,15 @@ def recipes(flag, sources, unused=()):
 
 
 def plan(flag, data, unused=()):
-    """Returns what the recipes of a flag make: {recipe: `Thing`}.
+    """Returns the results of the recipes of a flag: {recipe: `Thing`}.
 
     Args:
-        flag: one of `KINDS`.
+        flag: a key of `KINDS`.
         data: the run's `data.open.Data`.
         unused: names of the flags that the run does not use.
 
     Raises:
-        ValueError, FileNotFoundError: one can not be read or made.
+        ValueError, FileNotFoundError: a recipe cannot be read or made.
     """
     found = {}
     for item in recipes(flag, data.given, unused):
@@ -94,10 +94,10 @@ def plan(flag, data, unused=()):
 
 
 def missing(data):
-    """Returns the `Thing`s of a run that are not there, parts before the whole.
+    """Returns the missing `Thing`s of a run, parts before the whole.
 
-    All can be made, as far as that can be told before: a wrong recipe is
-    told before anything is made.
+    All recipes are checked as far as possible, so that a wrong recipe raises an
+    error before any is made.
     """
     things = {
         one.folder: one
@@ -112,9 +112,9 @@ def missing(data):
 
 
 def recipe_values(data):
-    """Returns what recipes say: flag -> recipe -> flag of it -> value.
+    """Returns the values in recipes: flag -> recipe -> flag of it -> value.
 
-    Of a flag whose photos, captions or files are gone it says nothing.
+    A flag whose photos, captions or files are missing is left out.
     """
     found = {}
     for flag in KINDS:

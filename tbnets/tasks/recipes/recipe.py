@@ -1,7 +1,7 @@
-"""A recipe: a flagfile that says what is made, not of what, nor where to.
+"""Recipes: flag files that describe how to make features, boxes or trees.
 
-Its flags are those of the verb that makes such a thing, without those that
-name photos, captions or folders: the run that names the recipe knows these.
+A recipe has the flags of the command that makes them, without the flags that
+name photos, captions or folders: the run that names the recipe supplies these.
 """
 
 import contextlib
@@ -25,37 +25,38 @@ from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of, name_flags
 
-# What a recipe makes of the data of a run, and where that is kept.
-#
-# A thing lies in `DATA_ROOT/made/NAME-DIGEST`: the name is that of the recipe,
-# the digest that of all that decides what comes out. Another recipe, or other
-# photos, have another folder, so what lies there never grows old.
+# The result of a recipe for the data of a run is kept in the folder
+# `DATA_ROOT/made/NAME-DIGEST`: the name of the recipe, and a digest of
+# everything that determines the result. A different recipe or different photos
+# give a different folder, so a result never becomes stale.
 
 FORM = 1
-"""Raise it when other things are made of what a digest tells."""
+"""Raise this number if the code makes different results from equal inputs."""
 DIGITS = 8
 SUMS = "sums.json"
 PRESETS = {"cnn": "image", "features": "text"}
-"""Flag of a recipe that may name a preset of Keras Hub -> the side of it."""
+"""Flag of a recipe that may name a preset of Keras Hub -> side of the
+preset."""
 
 
 class Thing:
-    """What a recipe makes of the data of a run.
+    """The result of a recipe for the data of a run.
 
     Args:
         recipe: its `Recipe`.
         data: the run's `data.open.Data`.
-        parts: `Thing`s that it is made of.
+        parts: `Thing`s that it is made from.
 
     Attributes:
-        verb: of which tool its recipes are.
-        group: their flags.
-        preset: the flag by which a preset of Keras Hub alone is a recipe.
-        roots: folders that keep what recipes make; the first that can be
-            written gets what is not there yet.
-        count: of how many photos or texts it is made.
-        unit: what these are, in the singular.
-        num_bytes: that it will have; 0 where `check` does not tell.
+        verb: name of the command whose flags the recipe has.
+        group: dataclass of these flags.
+        preset: flag whose value, if it is a preset of Keras Hub, can replace a
+            recipe; or "".
+        roots: folders that hold results of recipes; a missing result is written
+            to the first that is writable.
+        count: number of photos or texts that it is made from.
+        unit: "photo" or "text".
+        num_bytes: its size once made; 0 where `check` cannot compute it.
     """
 
     verb, group, preset = "", None, ""
@@ -67,30 +68,30 @@ class Thing:
         self.parts = tuple(parts)
 
     def inputs(self):
-        """Returns what it is made of, as a JSON value."""
+        """Returns its inputs as a JSON value."""
         raise NotImplementedError
 
     def make(self, folder):
-        """Makes it in a folder, in which a part of it may lie; shows a bar."""
+        """Makes it in a folder that may hold a part of it; shows a bar."""
         raise NotImplementedError
 
     def estimate(self, scratch):
-        """Returns what all of it takes: (bytes, seconds), by making a few.
+        """Estimates the total (bytes, seconds) by making a few.
 
         Args:
-            scratch: folder for these.
+            scratch: folder for these few.
         """
         raise NotImplementedError
 
     def check(self):
-        """Refuses what the recipe asks for and can not be, once built."""
+        """Raises an error if the recipe cannot be made; may build a network."""
 
     def files(self):
-        """Returns the files that decide: name -> path.
+        """Returns the files that determine the result: name -> path.
 
-        They are those that flags of the recipe mean, and those of a preset:
-        its configuration stands for the flag, the others are called as no
-        flag is.
+        They are the files named by flags of the recipe, and the files of a
+        preset. The preset's `config.json` has the name of the flag; its other
+        files have names that no flag has.
         """
         files = self.recipe.files
         for flag, side in PRESETS.items():
@@ -101,24 +102,24 @@ class Thing:
         return files
 
     def is_made(self, folder):
-        """Tells whether all of it lies in a folder."""
+        """Returns whether a folder holds the complete result."""
         is_there = (folder / MANIFEST).is_file()
         return is_there and read_manifest(folder).complete
 
     @property
     def path(self):
-        """What reads it opens: its folder, or a file there."""
+        """The path that readers open: its folder, or a file there."""
         return self.folder
 
     @property
     def said(self):
-        """What recipes say of it, files of this machine aside; for a run."""
+        """The flags that a run records, without files; also of its parts."""
         parts = [part.said for part in self.parts]
         return {**self.recipe.words, "parts": parts}
 
     @functools.cached_property
     def digest(self):
-        """The first digits of a sha256 of all that decides what comes out."""
+        """First digits of a SHA-256 of all that decides the result."""
         recipe = self.recipe
         decides = {
             "form": FORM,
@@ -131,7 +132,7 @@ class Thing:
         return hashlib.sha256(text).hexdigest()[:DIGITS]
 
     def _sums(self):
-        """Returns what files hold: name of a flag -> sha256."""
+        """Returns the SHA-256 of the files: name of a flag -> digest."""
         files = self.files()
         kept = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
@@ -149,7 +150,7 @@ class Thing:
 
     @functools.cached_property
     def folder(self):
-        """Where it lies, or will: `ROOT/NAME-DIGEST`."""
+        """The folder `ROOT/NAME-DIGEST` of the result; it need not exist."""
         name = f"{self.recipe.name}-{self.digest}"
         places = [root / name for root in self.roots]
         for place in places:
@@ -168,23 +169,23 @@ class Thing:
         return next((place for place in can if place.exists()), can[0])
 
     def missing(self):
-        """Returns what is yet to be made: its parts and itself, in order."""
+        """Returns the missing `Thing`s: its parts, then itself."""
         if self.is_made(self.folder):
             return []
         return [*(one for part in self.parts for one in part.missing()), self]
 
     def make_if_missing(self):
-        """Makes what is not there, its parts first; one process at a time.
+        """Makes the missing parts and then itself; one process at a time.
 
         Raises:
-            ValueError, OSError: what the recipe asks for can not be made, or
-                a folder is damaged; tells which, and what to do.
+            ValueError, OSError: the recipe cannot be made, or a folder is
+                damaged; names it and the remedy.
         """
         for one in self.missing():
             one._make_alone()
 
     def _make_alone(self):
-        """Makes it while no other process does."""
+        """Makes it under a lock on its folder."""
         place = self.folder
 
         def wait(who):
@@ -204,22 +205,21 @@ class Thing:
 
     @contextlib.contextmanager
     def _explained(self, place):
-        """Tells whose error it is; of a folder, that it can be made again."""
+        """Adds the recipe, and how to remake its folder, to errors."""
         advice = f" Or remove {place}: it is then made anew."
         with self.recipe.named(advice if place.exists() else ""):
             yield
 
 
 def make_all(things):
-    """Makes things, none of them before all are known to fit on the disk.
+    """Makes results of recipes after checking that all fit on the disk.
 
     Args:
-        things: `Thing`s that are not there and checked, parts before the
-            whole.
+        things: missing `Thing`s that have been checked, parts before the whole.
 
     Raises:
-        ValueError, OSError: as of `Thing.make_if_missing`; or together they
-            do not fit on the disk.
+        ValueError, OSError: as in `Thing.make_if_missing`; or all together do
+            not fit on the disk.
     """
     if things:
         left = [one.num_bytes - bytes_in(one.folder) for one in things]
@@ -229,21 +229,21 @@ def make_all(things):
 
 
 def bytes_in(folder):
-    """Returns how many bytes the files of a folder have; 0 without one."""
+    """Returns the size of the files in a folder; 0 if there is no folder."""
     return sum(path.stat().st_size for path in folder.glob("*"))
 
 
 def free_bytes(folder):
-    """Returns how many bytes can be written where a folder is, or will be."""
+    """Returns the free bytes on the disk of a folder, which need not exist."""
     return shutil.disk_usage(_nearest(folder)).free
 
 
 def check_space(folder, num_bytes):
-    """Refuses to begin what does not fit on the disk.
+    """Raises an error if a result does not fit on the disk.
 
     Args:
-        folder: where it is to lie; need not exist.
-        num_bytes: that it will have.
+        folder: folder of the result; need not exist.
+        num_bytes: size of the result.
     """
     free = free_bytes(folder)
     if num_bytes > free:
@@ -255,35 +255,35 @@ def check_space(folder, num_bytes):
 
 
 def megabytes(size):
-    """Returns a number of bytes in words."""
+    """Formats a number of bytes as megabytes."""
     size /= 2**20
     return f"{size:,.{0 if size > 10 else 1}f} MB"
 
 
 def _nearest(path):
-    """Returns the path, or the folder around it that is there."""
+    """Returns the path, or its nearest parent that exists."""
     path = pathlib.Path(path).absolute()
     return next(one for one in (path, *path.parents) if one.exists())
 
 
 def _can_be_written(folder):
-    """Tells whether it can; what is set to read only is not, of root either."""
+    """Returns whether a folder is writable; if read-only, not even for root."""
     nearest = _nearest(folder)
     may = nearest.is_dir() and nearest.stat().st_mode & 0o222
     return bool(may) and os.access(nearest, os.W_OK | os.X_OK)
 
 
 WORDS = ("", "imagenet", "random")
-"""What a flag may say in the place of a file."""
+"""Values of a file flag that are no file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A recipe that was read.
+    """A recipe, read from its file.
 
     Args:
-        path: of the flagfile.
-        values: the group of flags; files as they are found.
+        path: path of the flag file.
+        values: the group of flags; `found` replaces its files by paths.
     """
 
     path: pathlib.Path
@@ -291,7 +291,7 @@ class Recipe:
 
     @property
     def name(self):
-        """What the folders that it makes begin with."""
+        """The first part of the names of its folders."""
         return self.path.stem
 
     @property
@@ -301,12 +301,12 @@ class Recipe:
 
     @property
     def files(self):
-        """Those of them that do: name -> path."""
+        """The flags of `places` that do name files: name -> path."""
         return {k: v for k, v in self.places.items() if v not in WORDS}
 
     @property
     def words(self):
-        """The others that decide what comes out: name -> value."""
+        """The remaining flags that determine the result: name -> value."""
         return self._decide(False)
 
     def _decide(self, is_place):
@@ -318,7 +318,7 @@ class Recipe:
         return found
 
     def found(self, sources):
-        """Returns the same, files and presets as they lie below `Sources`."""
+        """Returns the recipe with its files and presets found by `Sources`."""
         starts, given = sources.starts, vars(self.values)
         values = {name: hub.placed(given[name], *starts) for name in given}
         with self.named():
@@ -328,18 +328,18 @@ class Recipe:
 
     @contextlib.contextmanager
     def named(self, advice=""):
-        """Lets errors say whose they are, and speak of its flags."""
+        """Adds the recipe's path to errors and names arguments as its flags."""
         try:
             yield
         except UserError as error:
             name_flags(error, vars(self.values))
-            if len(error.args) == 1:  # Those of the system have more.
+            if len(error.args) == 1:  # System errors have more arguments.
                 text = str(error).removeprefix(f"{self}: ")
                 error.args = (f"{self}: {text}{advice}",)
             raise
 
     def __str__(self):
-        """Returns what errors call it."""
+        """Returns the path of the recipe, for errors."""
         return os.fspath(self.path)
 
 
@@ -347,14 +347,14 @@ def read_recipe(flag, item, kind, sources):
     """Reads the recipe that a flag names.
 
     Args:
-        flag: that names it.
-        item: what it says.
-        kind: the subclass of `thing.Thing` that it makes.
-        sources: the run's `Sources`, from which files are found.
+        flag: name of the flag.
+        item: value of the flag.
+        kind: subclass of `Thing` that the recipe makes.
+        sources: the run's `Sources`, which find its files.
 
     Raises:
-        ValueError, FileNotFoundError: it is not there, or has flags that are
-            not of its kind; names the file and the flag.
+        ValueError, FileNotFoundError: the recipe is missing, or has flags of a
+            different command; names the file and the flag.
     """
     if kind.preset and hub.is_hub(item):
         name = re.sub(r"\W+", "_", hub.unplaced(item))
@@ -396,7 +396,7 @@ def _file(flag, value, sources):
 
 
 def _check_known(word, kind, known):
-    """Refuses a line that is no flag of what is made."""
+    """Raises an error if a line is no flag of the recipe's command."""
     name = word.lstrip("-").partition("=")[0]
     if word.startswith("-") and (known & {name, name.removeprefix("no")}):
         return

@@ -1,4 +1,4 @@
-"""Features of texts: fitted on one split, stored for all."""
+"""Features of texts, fitted on one split and stored for all; parse trees."""
 
 import collections
 import dataclasses
@@ -40,11 +40,11 @@ from tbnets.text.word_vectors import (
     read_showing_progress,
 )
 
-# The texts of a run, of which features and trees are made.
+# Texts of a run, from which features and trees are made.
 
 
 def _split_names(data):
-    """Returns the splits that the captions tell; of lists, those of the run."""
+    """Returns the splits of the captions file; with split lists, the run's."""
     sources = data.sources
     if sources.split_lists:
         given = data.given
@@ -56,12 +56,12 @@ def _split_names(data):
 def texts_by_split(data, names=()):
     """Returns the texts of splits: name -> strings.
 
-    The training split comes first, of which features are fitted. Where the
-    captions tell no splits, they are drawn as for a training.
+    The training split, on which features are fitted, is first. If the captions
+    file has no splits, they are drawn as for a training.
 
     Args:
         data: a `data.open.Data`.
-        names: of the splits; none for all.
+        names: names of the splits; empty for all.
     """
     names, first = tuple(names or _split_names(data)), data.given.train_split
     if names == (WHOLE_FILE,) and first != WHOLE_FILE:
@@ -71,11 +71,11 @@ def texts_by_split(data, names=()):
 
 
 def texts_by_id(data, names=()):
-    """Returns (id, text) of the texts of splits; ids are IMAGE#NUMBER.
+    """Returns (id, text) for all texts of splits; ids are IMAGE#NUMBER.
 
     Args:
         data: a `data.open.Data`.
-        names: of the splits; none for all.
+        names: names of the splits; empty for all.
     """
     return [
         (f"{image_id}#{number}", said.captions[row])
@@ -91,17 +91,15 @@ def _said(data, name):
     return split.marked.as_captions() if data.of_phrases else split.records
 
 
-# Trees of texts: parsed, with a progress bar, into one file.
-
 MOST_PRINTED = 5
 FILE = "trees.jsonl"
 PROBE = 40
-"""Captions that are parsed to learn what all of them cost."""
+"""Number of captions that are parsed to estimate the cost of all."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trees:
-    """By what texts are parsed."""
+    """Flags: which parser is used, and how."""
 
     parser: str = flag(
         "embedded",
@@ -118,13 +116,13 @@ class Trees:
 
 
 def make_trees(values, texts, path, cache):
-    """Parses texts into a file of trees, or goes on with that.
+    """Parses texts into a file of trees; continues from a cache.
 
     Args:
         values: `Trees`.
         texts: list of (id, text).
-        path: of the file.
-        cache: file of what is parsed already.
+        path: file of trees to write.
+        cache: file of trees that were parsed before; None for no cache.
     """
     start = time.perf_counter()
     captions = [caption for _, caption in texts]
@@ -148,7 +146,7 @@ def make_trees(values, texts, path, cache):
 
 
 class TreesOfTexts(Thing):
-    """Trees of the texts of a run that a recipe makes; see `Thing`."""
+    """Trees of a run's texts, made by a recipe of `parse_captions`."""
 
     verb, group = "parse_captions", Trees
     unit = "text"
@@ -164,30 +162,30 @@ class TreesOfTexts(Thing):
         return self.folder / FILE
 
     def inputs(self):
-        """Returns a sha256 of all ids and texts."""
+        """Returns the SHA-256 of the ids and texts."""
         return hashlib.sha256(json.dumps(self._texts).encode()).hexdigest()
 
     def is_made(self, folder):
-        """Tells whether the trees lie in a folder; they come whole."""
+        """Returns whether the folder has the file, written only if whole."""
         return (folder / FILE).is_file()
 
     def check(self):
-        """Refuses a parser that is not installed, or does not answer."""
+        """Raises an error if the parser is missing or does not respond."""
         open_parser(self.recipe.values.parser, self.recipe.values.corenlp_url)
 
     def make(self, folder):
-        """Parses the texts, or goes on."""
+        """Parses the texts, or continues."""
         folder.mkdir(exist_ok=True)
         cache = folder / f"{FILE}.cache"
         make_trees(self.recipe.values, self._texts, folder / FILE, cache)
         cache.unlink()
 
     def estimate(self, scratch):
-        """Returns what all of it takes: (bytes, seconds), by parsing a few."""
+        """Estimates the total (bytes, seconds) by parsing a few."""
         values = dataclasses.replace(self.recipe.values, processes=1)
         texts, path = self._texts, scratch / FILE
         seconds = []
-        for few in (texts[:1], texts[1 : 1 + PROBE]):  # It opens the parser.
+        for few in (texts[:1], texts[1 : 1 + PROBE]):  # Opens the parser.
             start = time.perf_counter()
             make_trees(values, few, path, None)
             seconds.append(time.perf_counter() - start)
@@ -198,13 +196,13 @@ class TreesOfTexts(Thing):
 
 
 PROBES = 100, 300, 1000
-"""Texts of which features are made to learn what all of them cost; with the
-first of them come imports."""
+"""Numbers of texts whose features are made to estimate the cost of all; the
+first includes the time of imports."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFeatures:
-    """Which features are made."""
+    """Flags: which features are made."""
 
     features: str = flag(
         REQUIRED,
@@ -236,7 +234,7 @@ class TextFeatures:
 
 
 def check_text_features(values):
-    """Refuses features without the word vectors that they are made of."""
+    """Raises an error if `word_vectors` does not fit `features`."""
     of_vectors = values.features in ("mean_vector", "fisher")
     if of_vectors != bool(values.word_vectors):
         raise InputError(
@@ -249,14 +247,14 @@ def check_text_features(values):
 
 
 def make_text_features(values, texts, folder, shard=""):
-    """Makes a store of features of texts, or goes on with one.
+    """Makes or completes a store of features of texts.
 
     Args:
         values: `TextFeatures`.
-        texts: split -> its texts; the first is fitted on.
-        folder: of the store.
-        shard: the share whose features are made, as of `take_share`; all
-            of them are fitted alike.
+        texts: split -> its texts; the encoder is fitted on the first split.
+        folder: folder of the store.
+        shard: share to make, as in `take_share`; every share fits an identical
+            encoder.
     """
     every = itertools.chain.from_iterable(texts.values())
     all_texts = {caption_key(text): text for text in every}
@@ -280,7 +278,7 @@ def make_text_features(values, texts, folder, shard=""):
 
 
 def _fitted(values, texts, folder):
-    """Returns the encoder of the store to go on with, or fits a new one."""
+    """Returns the encoder of an existing store, or fits a new one."""
     encoder = _new_encoder(values, texts)
     before = caption_features.open_fitted(folder, encoder)
     if hub.is_hub(values.features):
@@ -296,7 +294,7 @@ def _fitted(values, texts, folder):
 
 
 def _new_encoder(values, texts):
-    """Returns the encoder that is asked for, not fitted."""
+    """Returns the encoder of the flags, not fitted."""
     if hub.is_hub(values.features):
         return hub.package().HubFeatures.of(values.features)
     kind = caption_features.KINDS[values.features]
@@ -313,10 +311,7 @@ def _new_encoder(values, texts):
 
 
 def _read_vectors(values, texts):
-    """Returns the vectors of all words; tells how many have one.
-
-    A vector was learned elsewhere, so words of other splits may be known.
-    """
+    """Returns the vectors of the words in all splits; prints their coverage."""
     counts = {split: count_words(some)[0] for split, some in texts.items()}
     words = dict.fromkeys(word for known in counts.values() for word in known)
     vectors = read_showing_progress(values.word_vectors, words)
@@ -327,7 +322,7 @@ def _read_vectors(values, texts):
 
 
 def _fit(values, encoder, texts):
-    """Fits an encoder, and shows what it is at."""
+    """Fits an encoder; shows the current step."""
     training = next(iter(texts.values()))
     if not values.word_vectors:
         return encoder.fit(training)
@@ -344,7 +339,7 @@ def _fit(values, encoder, texts):
 
 
 class FeaturesOfTexts(Thing):
-    """Features of the texts of a run that a recipe makes; see `Thing`."""
+    """Features of a run's texts, by a recipe of `extract_text_features`."""
 
     verb, group, preset = "extract_text_features", TextFeatures, "features"
     unit = "text"
@@ -356,19 +351,19 @@ class FeaturesOfTexts(Thing):
 
     @property
     def count(self):
-        """Of how many different texts it is made."""
+        """The number of distinct texts."""
         every = itertools.chain.from_iterable(self._texts.values())
         return len(set(map(caption_key, every)))
 
     def inputs(self):
-        """Returns the splits, and a sha256 of the texts of each."""
+        """Returns the splits, each with the SHA-256 of its texts."""
         return [
             [name, hashlib.sha256(json.dumps(list(some)).encode()).hexdigest()]
             for name, some in self._texts.items()
         ]
 
     def check(self):
-        """Refuses what packages are missing for."""
+        """Raises an error if a package is missing."""
         if hub.is_hub(self.recipe.values.features):
             hub.package().keras_hub()
             return
@@ -377,11 +372,11 @@ class FeaturesOfTexts(Thing):
             find_lemmatizer()
 
     def make(self, folder):
-        """Makes the store, or goes on."""
+        """Makes or completes the store."""
         make_text_features(self.recipe.values, self._texts, folder)
 
     def estimate(self, scratch):
-        """Returns what all of it takes: (bytes, seconds), by making a few."""
+        """Estimates the total (bytes, seconds) by making a few."""
         values, spent = self.recipe.values, []
         name, training = next(iter(self._texts.items()))
         for count in PROBES:
