@@ -1,7 +1,7 @@
 """The tasks and models that a run may have.
 
-The names of `registry` are attributes of this package. The first use of one
-imports TensorFlow; reading flags (`settings`) does not.
+The names of `registry` are attributes of this package. The first use of such a
+name imports TensorFlow; reading flags (`settings`) does not.
 """
 
 import importlib

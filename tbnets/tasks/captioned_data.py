@@ -1,4 +1,4 @@
-"""Data of images with captions: what those of all tasks have in common."""
+"""Data of images with captions: the common part of all tasks."""
 
 import functools
 import os
@@ -15,21 +15,21 @@ from tbnets.tasks.recipes import kinds
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import SIDES, TaskData
 
-# What reads raw photos for a network on features, by --cnn_weights.
+# Readers of raw photos for a network on features (--cnn_weights).
 
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
-"""Words for weights; a file that is called so is `./imagenet`."""
+"""Names of weights; a file with such a name is written `./imagenet`."""
 
 
 def weights_of_run(settings: Settings, sources):
     """Returns the weights of the network that reads photos.
 
     They are a word such as `imagenet`, a file, or a preset of Keras Hub; None
-    where the run names none.
+    if the run names none.
 
     Args:
         settings: the run's settings.
-        sources: the run's `Sources`, whose places files are looked for in.
+        sources: the run's `Sources`, which find files.
     """
     weights = settings.features.cnn_weights
     if settings.reads_photo_folder and hub.is_hub(
@@ -44,16 +44,15 @@ def weights_of_run(settings: Settings, sources):
 
 
 def start_at_photo(settings: Settings, cnn_weights):
-    """Returns settings by which an export begins with the photo.
+    """Returns settings with which an exported model reads photos.
 
     Args:
-        settings: those of a run.
-        cnn_weights: `imagenet` or the weights file that the features were
-            made with, from the current folder where it is there; empty: as
-            the run's own flag says.
+        settings: settings of a run.
+        cnn_weights: `imagenet`, or the weights file that made the features,
+            searched first in the current folder; empty for the run's own flag.
 
     Raises:
-        ValueError: the run's network takes photos already.
+        ValueError: the run's network already reads photos.
     """
     if not cnn_weights:
         return settings
@@ -66,7 +65,7 @@ def start_at_photo(settings: Settings, cnn_weights):
             "Leave it out.",
         )
     weights = hub.placed(cnn_weights)
-    # A word is no file, whatever lies in the current folder.
+    # A word is never a file, even if the current folder has such a file.
     is_word = hub.is_hub(weights) or weights in WEIGHTS_BY_NAME
     if not is_word and os.path.exists(weights):
         weights = os.path.abspath(weights)
@@ -74,19 +73,19 @@ def start_at_photo(settings: Settings, cnn_weights):
 
 
 def photo_reader(made_by, weights):
-    """Returns what turns photos, or boxes in them, into features.
+    """Returns the extractor that turns photos, or boxes in them, into features.
 
     Args:
-        made_by: `Features.made_by` of those that were learned from.
-        weights: weights of the network, as of `weights_of_run`, or None.
+        made_by: `Features.made_by` of the training features.
+        weights: weights of the network, from `weights_of_run`, or None.
 
     Returns:
-        A `PhotoFeatures`, or `SeveralNetworks` side by side, or an
+        A `PhotoFeatures`, a `SeveralNetworks` for features side by side, or an
         `AveragedFeatures` of regions; None without weights.
 
     Raises:
-        ValueError: their making is unknown, or differs from that of the
-            weights.
+        ValueError: the description of the features is missing, or differs from
+            the weights.
     """
     if weights is None:
         return None
@@ -108,16 +107,17 @@ def photo_reader(made_by, weights):
 
 
 class CaptionedData(TaskData):
-    """Images with captions, behind one door.
+    """Images with captions: their splits, features and texts.
 
     Args:
-        settings: the run's settings (see `flags`).
-        own: as of `data.open.Data`.
+        settings: the run's settings.
+        own: as in `data.open.Data`.
 
     Attributes:
         opened: the `data.open.Data`.
         texts: the `Texts`.
-        made_by: flag that names features -> what `fit` says made them.
+        made_by: flag that names features -> key of their description in
+            `fitted`.
         of_phrases: whether the texts are phrases, not sentences.
     """
 
@@ -132,10 +132,10 @@ class CaptionedData(TaskData):
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
-        """Returns the `tasks.recipes.recipe.Thing`s that are not there yet.
+        """Returns the `tasks.recipes.recipe.Thing`s that have yet to be made.
 
         Raises:
-            ValueError: texts could not be read when the run has ended.
+            ValueError: the exported model could not read texts.
         """
         self.texts.check_preset()
         return kinds.missing(self.opened)
@@ -151,21 +151,21 @@ class CaptionedData(TaskData):
 
     @property
     def last(self):
-        """The `SplitData` that a run reports on at its end: test, or dev."""
+        """The `SplitData` that a run reports at its end: test, or dev."""
         return self.split(self.test_split or self.settings.run.dev_split)
 
     @property
     def test_split(self):
-        """The split that is reported on at the end; "" where none is there."""
+        """The split that is reported at the end; "" if there is none."""
         name = self.settings.run.test_split
         return name if self.opened.has(name) else ""
 
     def fit(self):
-        """Returns what the training texts tell, and how splits were drawn.
+        """Returns the values fitted on texts, and how splits were drawn.
 
         Returns:
-            dict as of `Texts.fit`; `split_cuts` where they were drawn; and
-            what `recipes` say, where some are named.
+            dict of `Texts.fit`; with `split_cuts` if splits were drawn, and
+            `recipes` (the flags in recipes) if the run names recipes.
         """
         opened = self.opened
         more = {
@@ -175,7 +175,7 @@ class CaptionedData(TaskData):
         return self.texts.fit() | {k: more[k] for k in more if more[k]}
 
     def resume(self, state, splits, where):
-        """Takes over how splits were drawn; refuses features made otherwise."""
+        """Restores the drawn splits; raises an error if features differ."""
         super().resume(state, splits, where)
         self.opened.cuts = state.fitted.get("split_cuts")
         self._check_made_by(state.fitted, splits, where)
@@ -184,9 +184,10 @@ class CaptionedData(TaskData):
             self.texts.begin_with(state.fitted["words"], begun)
 
     def begin_with(self, trained, splits):
-        """Takes over words; refuses features made otherwise.
+        """Takes over the words; raises an error if features differ.
 
-        Regions may be other ones, and features stored with other digits.
+        Regions may be different boxes, and features may be stored with a
+        different precision.
         """
         but = ("proposals", "store")
         self._check_made_by(trained.fitted, splits, trained.path, but)
@@ -195,15 +196,15 @@ class CaptionedData(TaskData):
         self.texts.begin_with(words, begun)
 
     def _check_made_by(self, fitted, splits, where, but=()):
-        """Refuses features made otherwise than those that were learned from."""
+        """Raises an error if features differ from the training features."""
         for flag, name in self.made_by.items():
             if made_by := fitted.get(name):
                 self.opened.check_made_by(flag, splits, made_by, where, but)
 
     def _check_recipes(self, before, where):
-        """Refuses recipes that say otherwise than when the run began.
+        """Raises an error if recipes changed since the run started.
 
-        So it is told before anything is made anew.
+        The check precedes making any feature.
         """
         now = kinds.recipe_values(self.opened) if before else {}
         for flag in before.keys() & now.keys():
@@ -220,7 +221,7 @@ class CaptionedData(TaskData):
                     )
 
     def notes(self, fitted):
-        """Returns how splits were drawn, what they share, and words."""
+        """Returns facts on drawn splits, their overlap and the words."""
         splits, found = self.opened.check_splits(), {}
         if overlap := self.opened.overlaps(splits):
             found["overlap"] = overlap
@@ -232,10 +233,10 @@ class CaptionedData(TaskData):
         return found | texts.notes(fitted)
 
     def photo_reader(self, made_by):
-        """Returns what turns photos into features, as of `readers`.
+        """Returns the `photo_reader` for the run's weights.
 
         Args:
-            made_by: `Features.made_by` of those that were learned from.
+            made_by: `Features.made_by` of the training features.
         """
         weights = weights_of_run(self.settings, self.opened.given)
         return photo_reader(made_by, weights)

@@ -1,8 +1,8 @@
-"""Settings -> network and loss: where flags meet constructors.
+"""Builds networks, losses and optimizers from settings.
 
-Each function takes the run's settings (see `flags`) and returns one part. An
-entry of `BUILDERS` is a model: how it is built, how it is compiled, and which
-flags that reads.
+Most functions take the run's `Settings` and return one part. An entry of
+`BUILDERS` is a model: its functions that build and compile it, and the flags
+that these read.
 """
 
 import json
@@ -40,11 +40,9 @@ from tbnets.tasks.texts import text_preset
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer, build_schedule
 
-# Settings -> the layers that read images and texts.
-
 
 def build_image_encoder(settings: Settings, fitted):
-    """Returns the layer that a network reads images by."""
+    """Returns the layer with which a network reads images."""
     if settings.image_encoder == "features":
         return FeatureTransform(settings.features.image_transform)
     if hub.is_hub(settings.image_encoder):
@@ -61,7 +59,7 @@ def build_image_encoder(settings: Settings, fitted):
 
 
 def _build_preset_encoder(settings: Settings, config):
-    """Builds it of what is kept of it; opens it where its weights matter."""
+    """Builds the encoder from its config; loads weights only if needed."""
     size, preset = settings.images.image_size or None, json.dumps(config)
     weights = settings.features.cnn_weights
     check_choice("--cnn_weights", weights, ("", RANDOM), "Leave it out.")
@@ -74,7 +72,7 @@ def _build_preset_encoder(settings: Settings, config):
 
 
 def build_text_encoder(settings: Settings, fitted):
-    """Returns the layer that a network reads texts by; None of features."""
+    """Returns the layer with which a network reads texts; None for features."""
     if settings.reads_text_features:
         return None
     if settings.reads_captions_by_preset:
@@ -101,20 +99,19 @@ def build_text_encoder(settings: Settings, fitted):
 
 
 class Builder(NamedTuple):
-    """How a model comes from settings.
+    """How a model is built and compiled from settings.
 
     Args:
         build: (settings, fitted) -> a built Keras model with initial weights
-            from the seed; `fitted` is what `TaskData.fit` returned.
-        compile: (network, settings, steps_per_epoch, mining) -> None; the
-            mining is that of the task's data, or None.
+            from the seed; `fitted` is the dict that `TaskData.fit` returned.
+        compile: (network, settings, steps_per_epoch, mining) -> None; `mining`
+            is the miner of the task's data, or None.
         flag_groups: names of the groups of `tasks.settings.settings` that these
-            read.
-        fixed: (flag, value) of flags that it leaves to others at one value,
-            such as one epoch.
-        usual: (flag, value) of flags that a run has where nobody gives
-            another, and tells.
-        tasks: names of the tasks that it is for; () for all.
+            functions read.
+        fixed: (flag, value) of flags that the model fixes at one value, such as
+            one epoch.
+        usual: (flag, value) of the model's defaults, which a run reports.
+        tasks: names of the tasks that support the model; () for all.
     """
 
     build: Callable
@@ -126,7 +123,7 @@ class Builder(NamedTuple):
 
 
 def _built(network, settings: Settings, fitted):
-    """Returns a network with its weights; words begin as they were read."""
+    """Returns the built network, with its word vectors assigned."""
     shapes = {"images": (None, fitted["image_dim"])}
     shapes["captions"] = (None, fitted["text_dim"])
     if settings.image_encoder != "features":
@@ -146,7 +143,7 @@ def _built(network, settings: Settings, fitted):
 
 
 def _build_branch(settings: Settings, name):
-    """Returns a branch; its name is that of its random numbers."""
+    """Returns a branch; its name determines its random numbers."""
     options = settings.branches
     is_text = name == "text_branch"
     units = options.text_units if is_text else options.image_units
@@ -160,7 +157,7 @@ def _build_branch(settings: Settings, name):
 
 
 def _two_branches(settings: Settings, fitted):
-    """Returns what all networks with gradients have; begins with the seed."""
+    """Sets the seed and precision; returns the layers of a gradient network."""
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy(settings.training.precision)
     return {
@@ -177,7 +174,7 @@ def build_embedding_network(settings: Settings, fitted):
     Args:
         settings: the run's settings.
         fitted: dict with `words`, `image_dim` and `text_dim`, and with
-            `word_vectors` where words begin with those of others.
+            `word_vectors` if words start with pretrained vectors.
     """
     layers = _two_branches(settings, fitted)
     layers["logit_scale"] = _build_logit_scale(settings)
@@ -188,7 +185,7 @@ def _build_logit_scale(settings: Settings):
     """Returns the layer that learns the temperature, or None.
 
     Raises:
-        ValueError: it begins below what it may be.
+        ValueError: the first temperature is below its limit.
     """
     if settings.loss.kind != "infonce" or not settings.loss.learn_temperature:
         return None
@@ -197,7 +194,7 @@ def _build_logit_scale(settings: Settings):
 
 
 def build_similarity_network(settings: Settings, fitted):
-    """Returns a built `SimilarityNetwork`; see `build_embedding_network`."""
+    """Returns a built `SimilarityNetwork`, like `build_embedding_network`."""
     branches = _two_branches(settings, fitted)
     units, scale = (
         settings.pairs.head_units,
@@ -209,7 +206,7 @@ def build_similarity_network(settings: Settings, fitted):
 
 
 def build_hm_lstm(settings: Settings, fitted):
-    """Returns a built `HMLSTM`; see `build_embedding_network`."""
+    """Returns a built `HMLSTM`, like `build_embedding_network`."""
     layers = _two_branches(settings, fitted)
     layers["logit_scale"] = _build_logit_scale(settings)
     if settings.correspondences.region_branch == "own":
@@ -223,10 +220,10 @@ def build_hm_lstm(settings: Settings, fitted):
 
 
 def build_cca(settings: Settings, fitted):
-    """Returns a built `CCA`, not solved for.
+    """Returns a built `CCA`, not yet solved for.
 
     Raises:
-        ValueError: the words would have to be learned, by a gradient.
+        ValueError: words would have to be learned, which needs a gradient.
     """
     texts = settings.texts
     frozen = texts.word_vectors and texts.word_vectors_training == "frozen"
@@ -267,7 +264,7 @@ def build_loss(settings: Settings):
     """Returns the `RankingLoss` of the settings.
 
     Raises:
-        ValueError: no term has a weight.
+        ValueError: no term has a weight above 0.
     """
     loss = settings.loss
     weights = {
@@ -291,7 +288,7 @@ def build_loss(settings: Settings):
         distance=loss.distance,
         reduction=loss.reduction,
         negatives=loss.negatives,
-        # Which is faster where; XLA compiles dense gradients alone.
+        # Sparse gradients are faster on CPUs; XLA compiles dense ones only.
         gradient="sparse"
         if no_accelerator() and not settings.training.jit_compile
         else "dense",
@@ -299,12 +296,12 @@ def build_loss(settings: Settings):
 
 
 def first_hard_epoch(settings: Settings):
-    """Returns the epoch (from 0) that learns first from hard negatives.
+    """Returns the first epoch (from 0) that learns from hard negatives.
 
-    None where no epoch does.
+    Returns None if no epoch does.
 
     Raises:
-        ValueError: all epochs would, before the network learned anything.
+        ValueError: every epoch would, before the network has learned.
     """
     phrases, epochs = settings.phrases, settings.epochs
     last = phrases.hard_negative_epochs if phrases else 0
@@ -339,7 +336,7 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
 def compile_embedding_network(
     network, settings: Settings, steps_per_epoch, mining=None, **options
 ):
-    """Compiles an `EmbeddingNetwork`; options are those of `compile`."""
+    """Compiles an `EmbeddingNetwork`; `options` are passed to `compile`."""
     fine_tuned = first_hard_epoch(settings)
     network.compile(
         _build_optimizer(settings, steps_per_epoch),
@@ -354,7 +351,7 @@ def compile_embedding_network(
 
 
 def compile_hm_lstm(network, settings: Settings, steps_per_epoch, mining):
-    """Gives an `HMLSTM` its losses and optimizer."""
+    """Compiles an `HMLSTM` with its losses and optimizer."""
     compile_embedding_network(
         network,
         settings,
@@ -367,7 +364,7 @@ def compile_hm_lstm(network, settings: Settings, steps_per_epoch, mining):
 def compile_similarity_network(
     network, settings: Settings, steps_per_epoch, mining
 ):
-    """Gives a `SimilarityNetwork` its pairs and optimizer."""
+    """Compiles a `SimilarityNetwork` with its pairs and optimizer."""
     network.compile(
         _build_optimizer(settings, steps_per_epoch),
         gradient_clip_norm=settings.optimizer.clip_norm or None,

@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it, how it starts and how it ends.
+"""The folder of a run: its files, its start and its end.
 
 ::
 
@@ -15,8 +15,8 @@
         metrics.json         dev and test metrics of the best epoch
         saved_model/1/       the exported model
 
-What built a network is read from its checkpoint. `settings.json` is a copy
-for people and programs; of it, files and folders alone are read back, as they
+A network is rebuilt from its checkpoint alone. `settings.json` is a copy for
+people and programs; only files and folders are read back from it, because they
 may have moved.
 """
 
@@ -43,24 +43,24 @@ from tbnets.training.optimizers import create_optimizer_variables
 from tbnets.training.summary import results
 from tbnets.visualization import montage, plots
 
-# Which folder is a run's, and who may write to it.
+# The folder of a run and its lock.
 
 LOCK = "training.lock"
-"""Names the process that trains, and is locked as long as it does."""
+"""Lock file that names the process that trains; it is locked while it does."""
 
 
 def check_run_folder(run_dir, resume):
-    """Returns the folder of a run, which is new, empty or a run's.
+    """Returns the folder of a run, which must be new, empty or hold a run.
 
-    What a start leaves that was killed before it wrote its settings is as
-    good as empty.
+    Leftovers of a start that was killed before it wrote its settings count as
+    empty.
 
     Args:
-        run_dir: as a user names it.
+        run_dir: folder, as the user names it.
         resume: whether it must hold a run.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the folder is not usable.
     """
     if not run_dir:
         raise InputError(
@@ -106,10 +106,10 @@ def _of_others(folder):
 
 
 def check_untrained(folder):
-    """Refuses a folder whose run finished an epoch.
+    """Raises an error if the folder holds a run that finished an epoch.
 
     Raises:
-        ValueError: it did; tells how that run goes on.
+        ValueError: it holds such a run; names the flag that continues it.
     """
     if checkpoint_path(folder, "last").exists():
         raise InputError(
@@ -121,30 +121,30 @@ def check_untrained(folder):
 
 
 def lock_run(folder):
-    """Makes the folder of a run and keeps other trainings out of it.
+    """Makes the folder of a run and locks it against other trainings.
 
-    Reading it, and exporting what is in it, is left to everybody.
+    The run can still be read and exported by other processes.
 
     Returns:
-        The `FolderLock`, which holds as long as somebody refers to it.
+        The `FolderLock`, which is held as long as the object exists.
 
     Raises:
-        FileExistsError: another process trains there; tells which.
+        FileExistsError: a different process trains there; names it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return FolderLock.take(folder, LOCK, "--run_dir")
 
 
 def check_same_run(workers, settings: Settings, last):
-    """Refuses a worker with other flags, or that goes on from another epoch.
+    """Raises an error if a worker's flags or epoch differ from the chief's.
 
     Args:
-        workers: the `Workers` that train.
-        settings: those of this worker.
-        last: path of its last checkpoint, which need not be there.
+        workers: `Workers` that train.
+        settings: `Settings` of this worker.
+        last: path of its last checkpoint, which need not exist.
 
     Raises:
-        ValueError: it is another than the chief's; tells what differs.
+        ValueError: flags or epochs differ; lists the differences.
     """
     advice = "Start all workers by the same command."
     flags = records.without_places(settings)
@@ -158,22 +158,21 @@ CURVES, EXAMPLES = "curves.png", "examples.png"
 
 
 def start(settings: Settings, resume):
-    """Checks the flags and the folder of a new or continued run.
+    """Checks the flags and the folder of a new or resumed run; writes no file.
 
-    Nothing is written: that is left to `prepare`, once all is found good.
+    `prepare` writes once all checks have passed.
 
     Args:
         settings: the run's settings.
-        resume: whether the folder's run is continued.
+        resume: whether to resume the run of the folder.
 
     Returns:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: a number is out of its range, the folder holds files that
-            are no run's, or a run that finished an epoch and `resume` is off,
-            it holds no run and `resume` is on, or the flags differ from those
-            the run was started with.
+        ValueError: a number is out of range; the folder holds files of no run;
+            it holds a run that finished an epoch and `resume` is off; it holds
+            no run and `resume` is on; or the flags differ from the run's.
     """
     settings.check()
     folder = check_run_folder(settings.run.run_dir, resume)
@@ -185,21 +184,21 @@ def start(settings: Settings, resume):
 
 
 def record_before(run_dir):
-    """Returns the record that a run goes on with if no flag is given.
+    """Returns the record with which a run resumes if no flag is given.
 
-    Its relative places start from the folder that it was started in, which
-    `settings.json` remembers.
+    Its relative paths start from the folder in which the run was started, which
+    `settings.json` records.
 
     Raises:
-        ValueError: the folder holds no run, or it is damaged, or can not go
-            on as it began.
+        ValueError: the folder holds no run, is damaged, or the run cannot be
+            resumed with its record.
     """
     folder = check_run_folder(run_dir, resume=True)
     last = checkpoint_path(folder, "last")
     if last.exists():
         state = checkpoints.read_progress(last)
         record = records.completed(state.settings, last)
-        with contextlib.suppress(InputError):  # It is written from `last`.
+        with contextlib.suppress(InputError):  # `settings.json` is rewritten.
             record["started_in"] = records.read_record(folder)["started_in"]
     else:
         record = records.read_record(folder)
@@ -207,19 +206,19 @@ def record_before(run_dir):
 
 
 def prepare(settings: Settings, folder, queries=(), workers=None):
-    """Reads the data and builds everything a training needs.
+    """Reads the data and builds everything that a training needs.
 
-    Nobody else trains in the folder as long as the session lasts. It is made
-    when nothing is left that could be refused, its settings first.
+    The run's folder is locked for as long as the session exists. It is made
+    after all checks have passed; the settings are written first.
 
     Args:
         settings: the run's settings.
-        folder: what `start` returned.
-        queries: example queries that the exported model will be asked.
-        workers: the `Workers` that train; None for this process alone.
+        folder: folder that `start` returned.
+        queries: example queries for the exported model.
+        workers: `Workers` that train; None for this process alone.
 
     Returns:
-        (session, train): the `Session`, restored when the folder has a
+        (session, train): the `Session`, restored if the folder has a
         checkpoint, and the training examples.
     """
     workers, kept, begun = workers or Workers(), None, None
@@ -250,7 +249,7 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
         task.compile(network, batches.num_batches)
     if lock is None and workers.is_chief:
         lock = lock_run(folder)
-        check_untrained(folder)  # Another may have trained there since.
+        check_untrained(folder)  # A second process may have trained.
     state = checkpoints.RunState(settings=settings.values(), fitted=fitted)
     session = Session(folder, task, network, state, dev, batches, lock, workers)
     if kept:
@@ -264,15 +263,12 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
             records.write_settings(settings, folder)
             last.parent.mkdir(exist_ok=True)
             write_fitted(fitted, folder)
-        check_run_folder(folder, resume=True)  # Which all workers share.
+        check_run_folder(folder, resume=True)  # All workers must share it.
     return session, train
 
 
 def _build(task, fitted, checkpoint):
-    """Builds a network, of which a checkpoint may have all weights.
-
-    A file of weights that the network began with may then be gone.
-    """
+    """Builds a network; no weights file is needed if a checkpoint has them."""
     settings = task.settings
     if checkpoint:
         settings = settings.replace(cnn_weights=RANDOM)
@@ -280,7 +276,7 @@ def _build(task, fitted, checkpoint):
 
 
 def _adapt(network, train):
-    """Gives layers the statistics of the training split that they need."""
+    """Adapts layers that need statistics of the training split."""
     for name in ("image_encoder", "region_encoder"):
         layer = getattr(network, name, None)
         if getattr(layer, "needs_statistics", False):
@@ -288,7 +284,7 @@ def _adapt(network, train):
 
 
 def _continue(session, checkpoint):
-    """Puts the session where its last checkpoint stands."""
+    """Restores the session from its last checkpoint."""
     path, state = session.checkpoint("last"), checkpoint.state
     check_same_words(session.state.fitted, state.fitted, path)
     optimizer = session.network.optimizer
@@ -300,20 +296,20 @@ def _continue(session, checkpoint):
 
 
 def finish(session):
-    """Reports the best epoch on the test split; writes what a run leaves.
+    """Measures the best epoch on the test split; writes the run's reports.
 
-    The session is left with the weights and the state of the best epoch.
+    Afterwards the session has the weights and the state of the best epoch.
 
     Returns:
-        dict with `dev` and, where there is such a split, `test` metrics, as
-        written to `metrics.json`.
+        dict with `dev` metrics and, if there is a test split, `test` metrics,
+        as written to `metrics.json`.
     """
     task, settings, folder = session.task, session.settings, session.run_dir
     last = session.state
     if len(last.history) > 1:
         plots.draw_history(last.history, folder / CURVES)
     path = session.checkpoint("best")
-    if session.workers.num_replicas > 1:  # One device answers from now on.
+    if session.workers.num_replicas > 1:  # From now on one device is enough.
         kept = checkpoints.read_checkpoint(path)
         session.network = _build(task, last.fitted, kept)
     session.state = best = checkpoints.restore_checkpoint(path, session.network)
@@ -349,20 +345,19 @@ def open_run(
     Args:
         run_dir: folder made by `tools/train.py`.
         checkpoint: `best` or `last`.
-        data_root: where relative data paths start from now; None for what
-            the environment or the run says. Other relative places start from
-            the folder that the run was started in.
-        more_splits: splits that the run was not started with, whose data are
-            wanted too.
-        adjust: function from the run's settings to those that it is opened
-            by; None for the run's own.
+        data_root: folder from which relative data paths start now; None for the
+            value of the environment or the run. Other relative paths start from
+            the folder in which the run was started.
+        more_splits: further splits, unknown to the run, whose data are needed.
+        adjust: function from the run's settings to the settings to open it
+            with; None for the run's own.
 
     Returns:
         A `Session` without `dev`.
 
     Raises:
-        ValueError: the folder is no run, the checkpoint is damaged, or the
-            data of the run were since made otherwise.
+        ValueError: the folder is no run, the checkpoint is damaged, or the data
+            of the run have since been made in a different way.
     """
     places = records.read_record(run_dir)
     path = checkpoint_path(run_dir, checkpoint)
@@ -400,7 +395,7 @@ def open_run(
 
 @contextlib.contextmanager
 def _said_by(path):
-    """Tells of settings that no run can have where they are: no flag's."""
+    """Adds the checkpoint to errors about impossible settings, not flags."""
     try:
         yield
     except InputError as error:
@@ -416,16 +411,16 @@ def export(
 ):
     """Writes the network as the next version of the run's SavedModel.
 
-    What is kept beside the graph names no file or folder of this machine.
+    The metadata names no file or folder of this machine.
 
     Args:
-        session: a finished or opened `Session`; the state is that of the
-            network's weights. With `cnn_weights` in its settings the model
-            starts at the photo though the network was trained on features.
+        session: a finished or opened `Session`, whose state belongs to the
+            weights. If its settings have `cnn_weights`, the model reads photos
+            although the network was trained on features.
         path: folder to write instead, which must not exist.
-        fitted: what stands in the place of what the run fitted, as
-            `tasks.matching.phrase_regions.with_regions` makes it.
-        metadata: JSON-ready dict of what the model is to tell besides.
+        fitted: replacement for the run's fitted values, made by
+            `tasks.matching.phrase_regions.with_regions`.
+        metadata: JSON-ready dict of further metadata.
         exporter: `Exporter` that makes the signatures; None for the task's.
         **options: `half_precision`, `max_pixels` and `extra` of
             `write_saved_model`.
@@ -434,8 +429,8 @@ def export(
         Path of the version, `run_dir/saved_model/<n>`.
 
     Raises:
-        ValueError: the photos can not be turned into the features of the
-            run; the message tells why.
+        ValueError: photos cannot be turned into the features of the run; gives
+            the reason.
     """
     fitted = fitted or session.state.fitted
     exporter = exporter or session.task.exporter

@@ -1,4 +1,4 @@
-"""What a run reads of its texts: words, words along trees, or features."""
+"""The texts of a run as its encoder reads them: words, trees or features."""
 
 import functools
 
@@ -28,7 +28,7 @@ class Texts:
     """The texts of a run, as its --text_encoder takes them.
 
     Args:
-        settings: the run's settings (see `flags`).
+        settings: the run's settings.
         data: its `data.open.Data`.
     """
 
@@ -36,7 +36,7 @@ class Texts:
         self.settings = settings
         self._data = data
         self._of_features = settings.reads_text_features
-        # A preset that is trained reads words; a frozen one made features.
+        # A trained preset reads words; a frozen one made features.
         self._of_preset = (
             settings.reads_captions_by_preset and not self._of_features
         )
@@ -49,25 +49,26 @@ class Texts:
         return self._data.split(self.settings.run.train_split)
 
     def begin_with(self, words, begun_with):
-        """Keeps the words of the model that the run begins with, and their ids.
+        """Keeps the words of the model that the run starts from, and their ids.
 
         Args:
-            words: list that begins with these.
-            begun_with: the `sha256` of its weights, and how many `words`.
+            words: list whose first words are the model's.
+            begun_with: dict with the `sha256` of the model's weights and its
+                number of `words`.
         """
         self._begun_with = begun_with
         self._words = words[: begun_with["words"]]
 
     def check(self, splits, queries=()):
-        """Refuses texts that are not there, or can not be read when served.
+        """Raises an error if texts are missing, or unreadable when served.
 
         Args:
-            splits: names of the splits that will be asked for.
-            queries: example queries that the exported model will be asked.
+            splits: names of the splits that the run reads.
+            queries: example queries for the exported model.
 
         Raises:
-            ValueError, FileNotFoundError: features or trees are missing, or
-                no encoder is known that a query could be read by.
+            ValueError, FileNotFoundError: features or trees are missing, or no
+                encoder is known that reads a query.
         """
         if self._of_trees:
             if self.settings.training and self.settings.training.jit_compile:
@@ -97,14 +98,14 @@ class Texts:
             self._check_served(self.reader(fitted))
 
     def check_preset(self):
-        """Refuses a preset that can not be opened, or not be exported."""
+        """Raises an error if a preset cannot be opened or exported."""
         if self.settings.reads_captions_by_preset:
             tokenizer = self._tokenizer
             if self.settings.run.export:
                 self._check_served(tokenizer)
 
     def _check_served(self, reader):
-        """Refuses a preset whose captions no exported model could read."""
+        """Raises an error if an exported model could not tokenise captions."""
         tokenizer = getattr(reader, "tokenizer", reader)
         if not hasattr(tokenizer, "graph_def"):
             return
@@ -123,15 +124,14 @@ class Texts:
             ) from error
 
     def fit(self):
-        """Returns what the training texts tell.
+        """Returns the values fitted on the training texts.
 
         Returns:
             dict of `words`, [] with features; `longest_text`, the number of
-            words of the longest, where there are words; `word_vectors` and
-            their coverage, where words begin with those of others;
-            `text_dim`, the size of features, None where there are none;
-            `text_features_made_by`, {} where that is unknown; and what
-            `begin_with` was told, if it was.
+            words of the longest text, if words are read; `word_vectors` and
+            their coverage, if words start with pretrained vectors; `text_dim`,
+            the size of features, or None; `text_features_made_by`, {} if
+            unknown; and `begun_with`, if the run starts from a model.
         """
         fitted = {"words": [], "text_dim": None, "text_features_made_by": {}}
         if self._begun_with:
@@ -173,7 +173,7 @@ class Texts:
 
         Args:
             split: its `SplitData`.
-            fitted: what `fit` returned.
+            fitted: dict that `fit` returned.
 
         Returns:
             Object with `shape`, `dtype` and `batch(rows)`.
@@ -188,7 +188,7 @@ class Texts:
         return tokenize(Tokenizer(vocabulary), split.said.captions)
 
     def reader(self, fitted):
-        """Returns what turns raw captions into what a served network takes.
+        """Returns the reader that turns raw captions into a network's input.
 
         It cuts a caption after `most_words`.
 
@@ -196,14 +196,13 @@ class Texts:
             fitted: dict with `words` and `text_features_made_by`.
 
         Returns:
-            A `Tokenizer`, or that of a preset that learns; a `TreeReader`
-            where captions are read along trees;
-            a `CaptionReader` where features come from a store with the
-            encoder that made them; None where they come from elsewhere.
+            A `Tokenizer`, or the tokenizer of a trained preset; a `TreeReader`
+            if captions are read along trees; a `CaptionReader` if features come
+            from a store with their encoder; None for other features.
 
         Raises:
-            FileNotFoundError, ValueError: the encoder is missing, damaged or
-                another one.
+            FileNotFoundError, ValueError: the encoder is missing, damaged or a
+                different one.
         """
         if self._of_preset:
             return self._tokenizer_of(fitted)
@@ -226,11 +225,11 @@ class Texts:
 
     @property
     def _reads_by(self):
-        """What is remembered of it."""
+        """The description of the tokenizer that a checkpoint keeps."""
         return {"tokenizer_sha256": self._tokenizer.sha256()}
 
     def _tokenizer_of(self, fitted):
-        """Returns it; refuses another than the run began with."""
+        """Returns the tokenizer; raises an error if it has changed."""
         if fitted["text_encoder_made_by"] != self._reads_by:
             raise InputError(
                 "--text_encoder",
@@ -249,20 +248,20 @@ def text_preset(settings: Settings, weights=True):
 
 
 def most_words(fitted):
-    """Returns after how many words a served model cuts a caption.
+    """Returns the number of words after which a served model cuts a caption.
 
     Args:
-        fitted: dict with `longest_text`, the words of the longest training
-            caption, if that is known.
+        fitted: dict; `longest_text` is the number of words of the longest
+            training caption, if known.
     """
     return max(MOST_WORDS, fitted.get("longest_text") or 0)
 
 
 def notes(fitted):
-    """Returns what people should know of the words: title -> text.
+    """Returns facts of the words to print: title -> text.
 
     Args:
-        fitted: what `Texts.fit` returned.
+        fitted: dict that `Texts.fit` returned.
     """
     found = {}
     if total := len(fitted.get("words") or ()):

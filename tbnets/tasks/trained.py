@@ -1,8 +1,8 @@
-"""A trained model as the beginning of a run: its settings, words and weights.
+"""A trained model from which a run starts: its settings, words and weights.
 
-Of a run they stand in its best checkpoint. A SavedModel that was exported from
-a run, as those of the zoo are, holds them too: settings and words beside the
-graph, weights in its variables, by names. Nothing of the graph is run.
+A run has them in its best checkpoint. A SavedModel exported from a run, such as
+a model of the zoo, has them too: settings and words in files, weights in
+variables, by name. Its graph is never run.
 """
 
 import contextlib
@@ -34,27 +34,27 @@ OF_NETWORK = (
     *("image_units", "text_units", "batch_normalization", "head_units"),
     *("product_scale", "region_branch"),
 )
-"""Flags that tell what the weights of a network are."""
+"""Flags that determine the weights of a network."""
 _OWN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
 _OWN = _OWN - {"task", "model"}
-"""Flags that every run has for itself, whatever it begins with."""
+"""Flags that a run never takes from the model it starts from."""
 _NEW = ("draws", "total", "count", "logit_scale")
-"""Weights that begin anew: what dropout has drawn, sums of Keras' measures, and
-the temperature of a loss, which may be another."""
+"""Weights that start afresh: dropout counters, sums of Keras' metrics, and the
+temperature of a loss, since the losses may differ."""
 
 
 class Trained(NamedTuple):
     """A trained model.
 
     Args:
-        name: as a user names it.
+        name: name that the user gave.
         path: its checkpoint, or the folder of its SavedModel.
         settings: its `Settings`, without files and folders.
-        fitted: what `TaskData.fit` returned when it was trained, of a
-            SavedModel its `words` and what made features.
-        weights: list of (name, array); of a checkpoint in the order of the
-            network's.
-        sha256: of the file with the weights.
+        fitted: dict that `TaskData.fit` returned when it was trained; from a
+            SavedModel only `words` and the descriptions of features.
+        weights: list of (name, array); from a checkpoint in the order of the
+            network's weights.
+        sha256: SHA-256 of the file of weights.
     """
 
     name: str
@@ -65,20 +65,21 @@ class Trained(NamedTuple):
     sha256: str
 
     def values(self):
-        """Returns the flags that a run has from it: name -> value."""
+        """Returns the flags that a run takes from it: name -> value."""
         values = self.settings.values()
         own = {name for name in ALL.keys() - _OWN if not ALL[name].is_place}
         return {name: values[name] for name in values if name in own}
 
     def put_into(self, network):
-        """Gives a network the weights; words that they lack keep their own.
+        """Assigns the weights to a network; its new words keep their own.
 
         Args:
-            network: built by `values()`, with the words of `fitted` first.
+            network: network built by `values()`, with the words of `fitted`
+                first.
 
         Raises:
-            ValueError: a weight is missing, or has another shape, as those of
-                features of another kind.
+            ValueError: a weight is missing or has a different shape, for
+                example because the features are of a different kind.
         """
         variables, arrays = weights_by_name(network), self._arrays(network)
         for name, variable in variables.items():
@@ -102,7 +103,7 @@ class Trained(NamedTuple):
     def _arrays(self, network):
         """Returns the weights by the names of `weights_by_name`."""
         if self.path.suffix == ".npz":
-            # Frozen words are the last of their encoder's in Keras 2.
+            # Keras 2 lists frozen word tables last among their encoder's.
             own = sorted(self.weights, key=lambda one: not _of_words(one[0]))
             own = [one for name, one in own if _leaf(name) not in _NEW]
             names = weights_by_name(network)
@@ -118,17 +119,16 @@ def open_trained(name, start=""):
     """Opens a trained model.
 
     Args:
-        name: a model of the zoo; or the folder of a run, or of a SavedModel
-            that was exported from one.
-        start: folder that a relative one starts from.
+        name: a model of the zoo, or the folder of a run or of a SavedModel that
+            was exported from a run.
+        start: folder from which a relative name starts.
 
     Returns:
         A `Trained`.
 
     Raises:
-        FileNotFoundError: there is no such model; names the nearest ones.
-        ValueError: it is damaged, does not tell how it was trained, or has
-            nothing that could be trained on.
+        FileNotFoundError: there is no such model; names similar ones.
+        ValueError: it is damaged, has no settings, or is not trained by steps.
     """
     path = _find(name, start)
     if path.suffix == ".npz":
@@ -151,7 +151,7 @@ def open_trained(name, start=""):
         if _of_words(key) and array.ndim == 2:
             settings = settings.replace(word_dim=array.shape[1])
     made_by = fitted.get("image_features_made_by", {})
-    # Which preset it was, the settings tell; what made features, its class.
+    # Settings name the preset; `made_by` has only its class.
     if (
         "cnn" in made_by
         and settings.images
@@ -189,7 +189,7 @@ def settings_of_model(record, path):
 
     Args:
         record: flag -> value, of the run that trained it.
-        path: where it was kept, for errors.
+        path: path of the model, for errors.
     """
     places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
     record = {**record, **places, "started_in": ""}
@@ -197,7 +197,7 @@ def settings_of_model(record, path):
 
 
 def _settings(name, record, path):
-    """Returns the settings of a model that can be trained on."""
+    """Returns the settings of a model from which training can start."""
     if record is None:
         raise InputError(
             "--from",
@@ -218,14 +218,14 @@ def _settings(name, record, path):
 
 
 def weights_by_name(network):
-    """Returns what a network has learned, by names that all networks share.
+    """Returns the weights of a network by names that all networks share.
 
-    Keras counts layers of a class in a process: `branch_2` may be the first
-    branch of the third network. In these names it is `branch`.
+    Keras counts the layers of a class within a process: `branch_2` may be the
+    first branch of the third network. These names call it `branch`.
 
     Returns:
-        dict, tuple of the names of layers, one in the other, and of the
-        weight -> variable; in the order of the network's weights.
+        dict, path -> variable, in the order of the network's weights; a path is
+        the tuple of the names of the nested layers and of the weight.
     """
     paths = _paths(network)
     found = [(paths[id(weight)], weight) for weight in network.weights]
@@ -235,9 +235,9 @@ def weights_by_name(network):
 
 
 def _paths(layer):
-    """Returns id of each weight of a layer -> path of names, from there on.
+    """Returns id of a weight -> path of names below the layer.
 
-    Keras 2 does not tell it, so that the layers are followed one by one.
+    Keras 2 has no paths, so the layers are followed one by one.
     """
     found = {}
     inner = [*vars(layer).values(), *getattr(layer, "layers", ())]
@@ -257,18 +257,18 @@ def _leaf(name):
 
 
 def _of_words(name):
-    """Tells by its name whether a weight is a table of words."""
+    """Returns whether a weight is a table of words, judged by its name."""
     return _leaf(name) == "embeddings"
 
 
 def _uncounted(name):
-    """Returns a name without the number that Keras appends, and that."""
+    """Returns a name without the number that Keras appends, and the number."""
     base, number = re.fullmatch(r"(.*?)(?:_(\d+))?", name).groups()
     return base, int(number or 0)
 
 
 def _renamed(paths):
-    """Returns paths -> the same with layers counted among their neighbours."""
+    """Returns paths -> paths whose layers are counted within their parent."""
     beside = {}
     for path in paths:
         for depth, part in enumerate(path):

@@ -1,1 +1,1 @@
-"""What HM-LSTM adds to matching; `spec` composes its task."""
+"""The parts that HM-LSTM adds to matching; `spec` composes its task."""

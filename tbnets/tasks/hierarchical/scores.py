@@ -1,4 +1,4 @@
-"""How well the regions are chosen that noun phrases are found to name."""
+"""Which regions the noun phrases of captions name: matching and measuring."""
 
 import dataclasses
 import pathlib
@@ -34,8 +34,6 @@ from tbnets.visualization import boxes as box_pictures
 from tbnets.visualization import montage
 from tbnets.visualization.plots import PHRASE
 
-# Photos with the regions that a caption's noun phrases were given.
-
 NUM_PHOTOS = 5
 NUM_PHRASES = 4
 WHAT_IS_SHOWN = (
@@ -49,18 +47,18 @@ def draw_correspondences(scores):
     """Draws the regions of the noun phrases of a few captions.
 
     Args:
-        scores: `CorrespondenceScores` of a split whose photos are at hand and
-            whose links are known; the same captions each time.
+        scores: `CorrespondenceScores` of a split whose photos are available and
+            whose links are known. The captions are always the same for a split.
 
     Returns:
         dict, name of the picture -> uint8 `[height, width, 3]`. A photo that
-        can not be read is left out.
+        cannot be read is left out.
 
     Source: Niu et al. 2017, Fig. 7.
     """
     examples, links = scores.examples, scores.links
     records, phrases = examples.records, examples.phrases
-    # Of each photo the caption with the most to see, up to what is drawn.
+    # Takes the caption with the most phrases, up to the number drawn.
     counts = np.minimum(np.diff(phrases.starts), NUM_PHRASES)
     told = [
         rows[np.argmax(counts[rows])]
@@ -76,7 +74,7 @@ def draw_correspondences(scores):
         photo = montage.open_photo(scores.photos, records.names[image])
         if photo is None:
             continue
-        # The last is the photo, which may lie there in another size.
+        # The last candidate is the photo; the file may have another size.
         found = examples.regions.candidates(image)
         scale = np.tile(np.divide(photo.size, found[-1, 2:]), 2)
         rows = phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
@@ -95,14 +93,14 @@ def draw_correspondences(scores):
 
 
 def shown_phrases(examples, captions):
-    """Returns rows of noun phrases of captions, each wording once.
+    """Returns rows of noun phrases of captions, without repeated wordings.
 
     Args:
         examples: `PairExamples`.
         captions: int `[m]`, rows of captions.
 
     Returns:
-        int `[p]`: at most as many phrases as captions, evenly spread.
+        int `[p]`: at most m phrases, evenly spread.
     """
     rows = examples.phrases.rows_of(captions)
     _, first = np.unique(examples.phrases.texts[rows], return_index=True)
@@ -110,11 +108,11 @@ def shown_phrases(examples, captions):
 
 
 def phrase_text(examples, phrase):
-    """Returns the words of a noun phrase, as its caption has them.
+    """Returns the words of a noun phrase, as its caption spells them.
 
     Args:
         examples: `PairExamples`.
-        phrase: its row.
+        phrase: row of the phrase.
     """
     caption = examples.records.captions[examples.phrases.captions[phrase]]
     first, end = examples.phrases.spans[phrase]
@@ -122,20 +120,18 @@ def phrase_text(examples, phrase):
     return b" ".join(words[first:end]).decode()
 
 
-# Finds the region that each noun phrase of a split names.
-
 PHOTOS_AT_ONCE = 128
 REGIONS_AT_ONCE = 8192
 PHRASES_AT_ONCE = 1024
 
 
 class Matcher:
-    """Gives phrases candidates of their photos; traces its graphs once.
+    """Finds the region that each phrase names; traces its graphs once.
 
     Args:
         network: a built `HMLSTM`.
-        image_size: side of decoded photos in pixels, for networks that start
-            at pixels.
+        image_size: side of decoded photos in pixels, for networks that read
+            pixels.
 
     Source: Niu et al. 2017, Sec. 3.3. Departures: none.
     """
@@ -154,17 +150,17 @@ class Matcher:
         self._compare = tf.function(self._similarities, input_signature=specs)
 
     def match(self, examples, choice=DEFAULT):
-        """Finds the candidate of each phrase.
+        """Chooses a candidate for every phrase.
 
         Args:
             examples: `PairExamples`.
-            choice: `correspondences.Choice` of a candidate. Training takes
-                the most similar one, as the paper does.
+            choice: `correspondences.Choice` of a candidate. Training takes the
+                most similar one, as the paper does.
 
         Returns:
-            dict of `CHOICE` int16 `[num_phrases]`, which candidate of its
-            photo each phrase names, and `CONFIDENCE` float32 `[num_phrases]`,
-            how similar they are.
+            dict of `CHOICE` int16 `[num_phrases]`, the number of the candidate
+            among the photo's, and `CONFIDENCE` float32 `[num_phrases]`, its
+            similarity to the phrase.
         """
         images = self._embedder.images(examples)
         count = len(examples.phrases.captions)
@@ -187,9 +183,9 @@ class Matcher:
     def rank_true_regions(self, examples, links):
         """Ranks all phrases of a split for each true region, and back.
 
-        The candidate that overlaps a known box most stands for the thing in
-        it; things without one that overlaps by half are left out. Phrases of
-        the same words are one.
+        The candidate that overlaps a known box most represents the object in
+        the box. An object is left out if no candidate overlaps it by half.
+        Phrases with equal words count as one.
 
         Args:
             examples: `PairExamples`.
@@ -232,7 +228,7 @@ class Matcher:
 
         Args:
             examples: `PairExamples`.
-            rows: int `[n]`, which of its phrases.
+            rows: int `[n]`, rows of the phrases.
         """
         found = np.zeros((len(rows), self.network.embedding_dim), np.float32)
         for start in range(0, len(rows), PHRASES_AT_ONCE):
@@ -246,9 +242,9 @@ class Matcher:
         return found
 
     def _of_photos(self, examples, rows, captions, images):
-        """Returns similarities of the phrases and candidates of photos.
+        """Returns float32 `[p, k]`, similarities of phrases and candidates.
 
-        float32 `[p, k]`; what a photo has no candidate for is -infinity.
+        Entries beyond a photo's candidates are -infinity.
         """
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
@@ -256,7 +252,7 @@ class Matcher:
         lengths = texts.lengths[captions]
         phrases, _, nodes = examples.phrases.in_batch(captions, lengths)
         owners = examples.phrase_images[phrases] - rows[0]
-        # The candidates of each photo: rows of its regions, then its own.
+        # Candidates of a photo: rows of its regions, then the photo.
         firsts = np.cumsum(counts) - counts
         columns = np.arange(int(counts.max(initial=0)) + 1)
         table = firsts[:, None] + columns
@@ -268,7 +264,7 @@ class Matcher:
         return self._compare(*said, *seen, *own).numpy()
 
     def _similarities(self, captions, nodes, regions, images, table, counts):
-        """Returns how similar each phrase is to its candidates, `[p, k]`."""
+        """Returns the similarity of phrases and candidates, `[p, k]`."""
         _, phrases = self.network.embed_nodes(captions, nodes)
         seen = tf.concat([self.network.embed_regions(regions), images], axis=0)
         found = tf.einsum("pd,pkd->pk", phrases, tf.gather(seen, table))
@@ -278,14 +274,7 @@ class Matcher:
 
 
 def _chosen(examples, phrases, similarities, choice):
-    """Returns which candidate each phrase is given, int `[p]`.
-
-    Args:
-        examples: `PairExamples`.
-        phrases: int `[p]`, rows of phrases.
-        similarities: `[p, k]`, -infinity beyond the candidates of the photo.
-        choice: `Choice`.
-    """
+    """Returns the candidates chosen for phrases, int `[p]`."""
     if choice.name == MOST_SIMILAR:
         return similarities.argmax(axis=1)
     best = np.zeros(len(phrases), np.int64)
@@ -297,18 +286,15 @@ def _chosen(examples, phrases, similarities, choice):
     return best
 
 
-# Known links of phrases to boxes -> the noun phrases of parsed captions.
-
-
 def find_links(known, records, phrases):
     """Finds the noun phrase of each phrase whose box is known.
 
-    Captions are found by their letters: those of the links may come in
-    another order and with other blanks.
+    Captions are matched by their letters: the captions of `known` may have a
+    different order and different blanks.
 
     Args:
-        known: `data.phrases.PhraseRegions` of photos of the records, in
-            pixels of the photos.
+        known: `data.phrases.PhraseRegions` of photos of the records, in pixels
+            of the photos.
         records: `CaptionedImages` of a split.
         phrases: `NounPhrases` of their captions.
 
@@ -317,7 +303,7 @@ def find_links(known, records, phrases):
     """
     photos = rows_of(known.images.image_ids, records.image_ids)
     rows, has_same_words = same_captions(known.images, records, photos)
-    # Spans count words: of a caption in other words they say nothing.
+    # Spans count words, so they are void if a caption has other words.
     places = np.where(has_same_words, rows, -1)
     starts = _word_starts(known.images.captions)
     captions = known.phrase_to_caption
@@ -336,10 +322,10 @@ def find_links(known, records, phrases):
 
 
 def _word_starts(captions):
-    """Returns of each caption how many words stand before each piece.
+    """Returns, for each caption, the number of words before every piece.
 
-    Pieces are what blanks divide, words what networks read: `T-shirt` is one
-    piece and two words, a comma is a piece and no word.
+    Blanks separate pieces; words are the network's. `T-shirt` is one piece and
+    two words, a comma is a piece without a word.
     """
     pieces = [caption.split() for caption in captions]
     flat = [piece for row in pieces for piece in row]
@@ -352,14 +338,14 @@ def _word_starts(captions):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CorrespondenceScores(Scores):
-    """Which candidate of its photo each noun phrase of a split was given.
+    """The candidate that each noun phrase of a split was given.
 
     Args:
         examples: `PairExamples` of the split.
-        matcher: the `Matcher` of the network.
-        choices: int16 `[num_phrases]`; None where no links are known.
-        links: `Links` that are known; None likewise.
-        photos: folder of the photos; None where they are not at hand.
+        matcher: `Matcher` of the network.
+        choices: int16 `[num_phrases]`; None if no links are known.
+        links: the known `Links`; None if there are none.
+        photos: folder of the photos; None if they are not available.
     """
 
     what = "noun phrases and regions"
@@ -373,17 +359,18 @@ class CorrespondenceScores(Scores):
     photos: pathlib.Path | None = None
 
     def metrics(self, region_phrase_ranking=False, **choosing):
-        """Returns those of `evaluate_correspondences`; {} without links.
+        """Returns the metrics of `evaluate_correspondences`; {} without links.
 
         Args:
-            region_phrase_ranking: whether those of `evaluation.ranking`
-                come too, which rank by similarity, whatever is chosen.
-            **choosing: what `correspondences.checked_choice` takes; a
-                choice of a candidate.
+            region_phrase_ranking: whether to add the metrics of
+                `evaluation.ranking`, which rank by similarity, independent of
+                the choice.
+            **choosing: arguments of `correspondences.checked_choice`, which
+                choose a candidate.
 
         Raises:
-            ValueError: these are asked for where no link is known, or there
-                is no such choice.
+            ValueError: options are given although no link is known, or there is
+                no such choice.
         """
         choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
         if self.links is None:
@@ -408,9 +395,10 @@ class CorrespondenceScores(Scores):
         return metrics
 
     def pictures(self):
-        """Returns photos with the regions of phrases, where links are known.
+        """Returns photos with the regions of phrases.
 
-        Without photos, as with features alone, there are none.
+        Returns {} without known links, or without photos, as with features
+        alone.
         """
         can = self.photos is not None and self.links is not None
         return draw_correspondences(self) if can else {}
@@ -427,7 +415,7 @@ class CorrespondenceScores(Scores):
 
 
 class Correspondences(Evaluator):
-    """Gives the noun phrases of a split regions, and judges by known links.
+    """Gives noun phrases regions, and measures them by known links.
 
     Args:
         data: the run's `HierarchicalData`.
@@ -440,7 +428,7 @@ class Correspondences(Evaluator):
         self._links = {}
 
     def scores(self, network, examples):
-        """Returns the `CorrespondenceScores` of some `PairExamples`."""
+        """Returns the `CorrespondenceScores` of `PairExamples`."""
         matcher, known = self._data.matcher(network), (None, None)
         if self._data.knows_links:
             links = self._links_of(examples)

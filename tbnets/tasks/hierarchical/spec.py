@@ -18,30 +18,28 @@ from tbnets.tasks.matching.spec import MatchingData, MatchingExporter
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Task
 
-# Matching by HM-LSTM: noun phrases and regions beside photos and sentences.
-
 
 class HierarchicalData(MatchingData):
     """Photos with sentences, regions and noun phrases: `PairExamples`.
 
     For the first `correspondence_epochs` the network learns from photos and
-    sentences alone. Then, before each epoch, every noun phrase of the
-    training split is given the most similar candidate of its photo: a region,
-    or the photo. The epoch learns from these pairs too, each weighed by its
-    similarity. What was found is `held`.
+    sentences alone. Afterwards, each epoch first assigns to every noun phrase
+    of the training split the most similar candidate of its photo: a region, or
+    the photo. The epoch learns from these pairs too, weighted by their
+    similarity. `held` keeps the pairs.
 
-    Where links of phrases to boxes are known (`--phrases`, or scenes), they
-    tell how many phrases were given a right region. Nothing is learned of
+    If links of phrases to boxes are known (`--phrases`, or scenes), they only
+    measure how many phrases got a right region; the network does not learn from
     them.
 
     Args:
-        settings: the run's settings (see `flags`).
+        settings: the run's settings.
 
     Attributes:
         matcher: function of a network that returns its `Matcher`.
 
-    Source: Niu et al. 2017, Fig. 3. Departures: an epoch stands for each
-    "fine-grained embedding learning", whose length the paper does not tell.
+    Source: Niu et al. 2017, Fig. 3. Departures: each "fine-grained embedding
+        learning" takes one epoch; the paper gives no length.
     """
 
     def __init__(self, settings: Settings):
@@ -52,7 +50,7 @@ class HierarchicalData(MatchingData):
         self.made_by["regions"] = "region_features_made_by"
 
     def check(self, queries=()):
-        """Refuses a run whose splits, trees or regions are not there."""
+        """Raises an error if splits, trees or regions are missing."""
         super().check(queries)
         options = self.settings.correspondences
         if options.region_branch == "own" and not options.region_mean_weight:
@@ -65,7 +63,7 @@ class HierarchicalData(MatchingData):
             )
         splits = self.opened.check_splits()
         self.opened.parts("regions", splits)
-        if self.knows_links:  # Of the splits that are measured.
+        if self.knows_links:  # Only measured splits need them.
             self.opened.parts("phrases", splits[1:])
 
     @property
@@ -74,11 +72,11 @@ class HierarchicalData(MatchingData):
         return bool(self.opened.sources.phrases)
 
     def fit(self):
-        """Returns what `MatchingData` does, and what the regions are.
+        """Returns the values of `MatchingData.fit`, and those for regions.
 
         Raises:
-            ValueError: regions and photos are to share a branch and differ in
-                their features.
+            ValueError: regions and photos shall share a branch but have
+                different features.
         """
         fitted = super().fit()
         store, _ = self.train.regions
@@ -110,7 +108,7 @@ class HierarchicalData(MatchingData):
         return PairExamples(**vars(examples), phrases=phrases, regions=regions)
 
     def start_epoch(self, network, train, epoch):
-        """Gives each training phrase its region, from the second stage on."""
+        """Assigns regions to training phrases, from the second stage on."""
         is_known = epoch >= self.settings.correspondences.correspondence_epochs
         self.held = self.matcher(network).match(train) if is_known else {}
 
@@ -123,10 +121,10 @@ class HierarchicalData(MatchingData):
 
 
 class HierarchicalExporter(MatchingExporter):
-    """Exports what embeds photos and sentences, regions and noun phrases."""
+    """Exports the embedding of photos, sentences, regions and noun phrases."""
 
     def endpoints(self, network, fitted):
-        """Returns those of matching, of regions and of noun phrases."""
+        """Returns the endpoints of matching, regions and noun phrases."""
         endpoints = super().endpoints(network, fitted)
         nodes = node_endpoints(
             network, endpoints.tokenizer, fitted["region_dim"]
@@ -136,7 +134,7 @@ class HierarchicalExporter(MatchingExporter):
 
 
 def compose_hierarchical(settings: Settings, model):
-    """Returns the `Task` of matching, with noun phrases and regions.
+    """Returns the `Task` of matching with noun phrases and regions.
 
     A second evaluator measures how many phrases get a right region.
     """

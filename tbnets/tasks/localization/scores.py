@@ -29,8 +29,6 @@ from tbnets.training.retrieval_metrics import Embedder, PairScorer
 from tbnets.visualization import boxes as box_pictures
 from tbnets.visualization import montage
 
-# What people see of a run of phrase localization beside its numbers.
-
 NUM_PHOTOS = 5
 NUM_PHRASES = 3
 WHAT_IS_SHOWN = (
@@ -41,14 +39,14 @@ WHAT_IS_SHOWN = (
 
 
 def drawn_phrases(phrases):
-    """Chooses photos, evenly spread, and phrases of different things in each.
+    """Chooses photos, evenly spread, and phrases of different objects in them.
 
     Args:
         phrases: `PhraseRegions`.
 
     Returns:
-        dict, row of a photo -> rows of its phrases; at most `NUM_PHOTOS` with
-        `NUM_PHRASES` each, the same ones each time.
+        dict, row of a photo -> rows of its phrases; at most `NUM_PHOTOS` photos
+        with `NUM_PHRASES` phrases each. The choice is deterministic.
     """
     owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
     told = np.flatnonzero([len(rows) > 0 for rows in owned])
@@ -64,14 +62,14 @@ def drawn_phrases(phrases):
 
 
 def draw_found_regions(scores):
-    """Draws what is said of a few photos: the true boxes, and those found.
+    """Draws a few photos with the true boxes and the boxes found.
 
     Args:
-        scores: `LocalizationScores` of a split whose photos are at hand.
+        scores: `LocalizationScores` of a split whose photos are available.
 
     Returns:
-        dict, number of the picture -> uint8 `[height, width, 3]`. A photo
-        that can not be read is left out.
+        dict, number of the picture -> uint8 `[height, width, 3]`. A photo that
+        cannot be read is left out.
     """
     phrases, pictures = scores.phrases, {}
     for number, (image, rows) in enumerate(drawn_phrases(phrases).items(), 1):
@@ -79,7 +77,7 @@ def draw_found_regions(scores):
         photo = montage.open_photo(scores.photos, name)
         if photo is None:
             continue
-        # Photos may lie there in another size than that of the regions.
+        # The photo file may differ in size from the photo of the regions.
         scale = np.tile(np.divide(photo.size, phrases.image_sizes[image]), 2)
         true_boxes, found = phrases.boxes[rows], []
         truth = [
@@ -100,10 +98,9 @@ def draw_found_regions(scores):
     return pictures
 
 
-# How well sentences fit photos by their phrases and the photos' regions.
-#
-# The distance of Wang et al. 2018, Sec. 5.6: each phrase of a sentence y looks
-# for its best region of a photo x, whether y was said of x or not::
+# How well sentences fit photos, by phrases and regions: the distance of Wang et
+# al. 2018, Sec. 5.6. Each phrase of a sentence y is compared with its best
+# region of a photo x, whether or not y describes x::
 #
 #     d_rp(x, y) = mean over phrases p of y of  min over regions r of x  d(r, p)
 
@@ -112,19 +109,20 @@ def sentence_scores(scores, records):
     """Scores photos and sentences by regions and phrases.
 
     Args:
-        scores: `LocalizationScores` of a split, by a network.
-        records: `CaptionedImages` of the same photos in the same order, whose
-            captions are to be scored.
+        scores: `LocalizationScores` of a split by a network.
+        records: `CaptionedImages` of these photos in this order, whose captions
+            are scored.
 
     Returns:
-        `PairScores`, minus d_rp. A sentence without phrases has the mean of
-        the other sentences in each photo, so that it prefers none.
+        `PairScores`, minus d_rp. A sentence without phrases gets, in each
+        photo, the mean of the sentences with phrases, so that it prefers no
+        photo.
 
     Raises:
-        ValueError: the embeddings are compared by a learned head, a photo has
-            no regions, or no sentence has a phrase.
+        ValueError: a learned head compares the embeddings, a photo has no
+            regions, or no sentence has a phrase.
 
-    Source: Wang et al. 2018, Eq. 8. Departure: phrases are those of the
+    Source: Wang et al. 2018, Eq. 8. Departure: the phrases are those of the
         annotation that have a box.
     """
     if scores.learned_similarity:
@@ -175,19 +173,20 @@ def _mean_of_phrases(distances, columns, captions, records):
 
 
 def captions_of_phrases(phrases, records):
-    """Finds in which caption each phrase stands.
+    """Finds the caption that contains each phrase.
 
-    Phrases come with captions of their own: see `data.captions`.
+    Phrases have their own copies of captions, which are matched by image and
+    letters.
 
     Args:
         phrases: `PhraseRegions`.
-        records: `CaptionedImages` of the same photos in the same order.
+        records: `CaptionedImages` of these photos in this order.
 
     Returns:
         int64 `[num_phrases]`, rows of the captions of `records`.
 
     Raises:
-        ValueError: the photos differ, or one has other captions.
+        ValueError: the photos differ, or a photo has different captions.
     """
     check_same_examples(records, phrases.images, ("image_ids",))
     photos = np.arange(records.num_images)
@@ -211,23 +210,23 @@ REGIONS_AT_ONCE = 8192
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LocalizationScores(Scores):
-    """How similar phrases are to the regions of their photo.
+    """The similarity of phrases and the regions of their photo.
 
     Args:
-        similarities: float32 `[num_phrases, width]`, whose rows begin with the
-            regions of the phrase's photo; the rest is 0.
+        similarities: float32 `[num_phrases, width]`; the first columns of a row
+            are the regions of the phrase's photo, the rest is 0.
         phrases: `PhraseRegions` of the split, in pixels of its photos.
-        proposals: the boxes of each photo's regions, `[k, 4]`.
-        learned_similarity: whether a network learned to compare.
-        sides: embeddings of the phrases and, of some photos, of the regions;
-            {} where an exported model answered.
+        proposals: list of boxes `[k, 4]`, the regions of a photo.
+        learned_similarity: whether the network learned to compare.
+        sides: embeddings of the phrases, and of the regions of some photos; {}
+            if an exported model made the scores.
         nearest: function of embeddings float32 `[n, dim]` -> float32
-            `[num_images, n]`, how similar the best region of every photo is,
-            -infinity for a photo without; None likewise.
+            `[num_images, n]`, the similarity of the best region of every photo,
+            -infinity for a photo without regions; None for an exported model.
         rank_true_regions: function that returns the metrics of
-            `evaluation.ranking`, which compare everything with everything;
-            None likewise, and of two networks taken together.
-        photos: folder of the photos; None where they are not at hand.
+            `evaluation.ranking`, which compare all regions with all phrases;
+            None for an exported model and for two combined networks.
+        photos: folder of the photos; None if they are not available.
     """
 
     what = "phrases and regions"
@@ -247,13 +246,15 @@ class LocalizationScores(Scores):
         """Returns the metrics of `evaluation.localization`.
 
         Args:
-            region_phrase_ranking: whether those of `rank_true_regions` come
-                too, which rank by similarity, whatever is chosen.
-            **choosing: what `evaluation.correspondences.checked_choice` takes.
+            region_phrase_ranking: whether to add the metrics of
+                `rank_true_regions`, which rank by similarity, independent of
+                the choice.
+            **choosing: arguments of
+                `evaluation.correspondences.checked_choice`.
 
         Raises:
-            ValueError: those of true regions are asked for of two runs taken
-                together, or there is no such choice.
+            ValueError: `region_phrase_ranking` is set for two combined runs, or
+                there is no such choice.
         """
         if region_phrase_ranking and self.rank_true_regions is None:
             raise InputError(
@@ -277,14 +278,14 @@ class LocalizationScores(Scores):
         return sentence_scores(self, records), False
 
     def combine(self, other, weight):
-        """Returns the scores of two networks taken together.
+        """Returns the combined scores of two networks.
 
-        Similarities are then minus the weighted sum of distances, as
-        `matching.scores.RetrievalScores.combine` describes it.
+        The similarities are minus the weighted sum of distances, as in
+        `matching.scores.RetrievalScores.combine`.
 
         Args:
-            other: those of another network, of the same phrases and proposals.
-            weight: of the other, in [0, 1].
+            other: scores of a second network on equal phrases and proposals.
+            weight: weight of `other`, in [0, 1].
 
         Raises:
             ValueError: phrases or proposals differ.
@@ -315,21 +316,21 @@ class LocalizationScores(Scores):
 
     @property
     def _distances(self):
-        """A table that shrinks with a better match."""
+        """A table whose values are smaller for a better match."""
         if self.learned_similarity:
             return -self.similarities
         return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
 
     def pictures(self):
-        """Returns a few photos with the true boxes and those found.
+        """Returns a few photos with the true boxes and the boxes found.
 
-        Without photos, as with features alone, there are none.
+        Returns {} without photos, as with features alone.
         """
         return draw_found_regions(self) if self.photos else {}
 
 
 class Localization(Evaluator):
-    """Lets each phrase rank the regions of its photo.
+    """Ranks the regions of a photo for each of its phrases.
 
     Args:
         data: the run's `LocalizationData`.
@@ -341,7 +342,7 @@ class Localization(Evaluator):
         self._data = data
 
     def scores(self, network, examples):
-        """Returns the `LocalizationScores` of some `PhraseExamples`."""
+        """Returns the `LocalizationScores` of `PhraseExamples`."""
         photos = self._data.split(examples.records.split).photo_folder
         scores = self._data.scorer(network).scores(examples)
         return dataclasses.replace(scores, photos=photos)
@@ -376,8 +377,7 @@ class RegionScorer:
 
         Args:
             examples: `PhraseExamples`.
-            progress: called with the number of photos done since the last
-                call.
+            progress: called with the number of photos done since the last call.
 
         Returns:
             `LocalizationScores`.
@@ -404,7 +404,7 @@ class RegionScorer:
         return LocalizationScores(*given, nearest, rank)
 
     def nearest(self, examples, text_embeddings):
-        """Finds how similar the best region of every photo is to phrases.
+        """Returns the similarity of texts and the best region of every photo.
 
         Args:
             examples: `PhraseExamples`.
@@ -425,8 +425,8 @@ class RegionScorer:
     def rank_true_regions(self, examples, embeddings):
         """Ranks all phrases of a split for each true region, and back.
 
-        The region that overlaps the true box most stands for it; things
-        without one that overlaps by half are left out.
+        The region that overlaps the true box most represents the object in the
+        box. An object is left out if no region overlaps it by half.
 
         Args:
             examples: `PhraseExamples`.
@@ -458,9 +458,9 @@ class RegionScorer:
         return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _regions(self, examples):
-        """Yields rows of photos, and the embeddings of each one's regions.
+        """Yields rows of photos, and a list of the embeddings of their regions.
 
-        As many photos at once as have `REGIONS_AT_ONCE` together, or one.
+        A step takes photos with up to `REGIONS_AT_ONCE` regions, or one photo.
         """
         start, counts = 0, examples.num_regions
         while start < len(counts):

@@ -1,6 +1,6 @@
 """Phrase localization: which region of a photo does a phrase name?
 
-What the networks call images are regions, what they call captions are phrases.
+The networks' images are regions, their captions are phrases.
 
 Source: Wang et al. 2018, Sec. 4.
 """
@@ -23,20 +23,16 @@ from tbnets.tasks.parts import first_hard_epoch
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Exporter, Task, TaskSpec
 
-# Phrase localization: its phrases, regions and batches of both.
-
-"""Flags that tell what a region is to a phrase."""
-
 
 class LocalizationData(CaptionedData):
     """Phrases with regions; its examples are `PhraseExamples`.
 
     Args:
-        settings: the run's settings (see `flags`).
+        settings: the run's settings.
 
     Attributes:
         scorer: function of a network that returns its `RegionScorer`.
-        sampler: the `PhraseSampler` that `batches` draws by; None before.
+        sampler: `PhraseSampler` that draws batches; None before `batches`.
     """
 
     made_by = {
@@ -53,12 +49,12 @@ class LocalizationData(CaptionedData):
 
     @property
     def encoders(self):
-        """What reads regions and phrases."""
+        """The encoders of regions and phrases, in a few words."""
         dim = self.train.regions[0].dim
         return f"regions of {dim} + {self.settings.texts.text_encoder}"
 
     def check(self, queries=()):
-        """Refuses a run whose splits, phrases or regions are not there."""
+        """Raises an error if splits, phrases or regions are missing."""
         settings = self.settings
         first_hard_epoch(settings)
         splits = self.opened.check_splits()
@@ -79,10 +75,10 @@ class LocalizationData(CaptionedData):
             self.opened.parts("photos", splits)
 
     def fit(self):
-        """Returns what the training phrases tell, and of regions.
+        """Returns the values fitted on training phrases and regions.
 
         Returns:
-            dict as that of `MatchingData.fit`; images are regions.
+            dict with the keys of `MatchingData.fit`; images are regions.
         """
         store, _ = self.train.regions
         own = {"image_dim": store.dim, "image_features_made_by": store.made_by}
@@ -105,7 +101,7 @@ class LocalizationData(CaptionedData):
         return PhraseExamples(phrases, texts, store, rows, same, roles)
 
     def notes(self, fitted):
-        """Returns how many phrases are learned from, and what is missing."""
+        """Returns the number of phrases with positives, and missing photos."""
         notes, found = super().notes(fitted), self.sampler
         if found is not None:
             total = self.train.phrases.num_phrases
@@ -142,7 +138,7 @@ class LocalizationData(CaptionedData):
 
 
 class LocalizationExporter(Exporter):
-    """Exports what compares phrases with regions.
+    """Exports the comparison of phrases with regions.
 
     Args:
         data: the run's `LocalizationData`.
@@ -173,6 +169,6 @@ def compose_localization(settings: Settings, model):
 SPEC = TaskSpec(
     compose_localization,
     ("regions", "phrases"),
-    # Each batch has other sizes, each of which XLA would compile.
+    # Batches differ in size; XLA would compile every size.
     fixed=(("jit_compile", False),),
 )

@@ -1,9 +1,9 @@
-"""A folder of photos -> features of them, by a network and a cache.
+"""Features of a folder of photos, made by a network and kept in a cache.
 
-A run on `--images` without `--image_features` extracts what it needs. Photos
-that are not there or do not decode are left out with their captions; which
-they are is settled when the run begins and remembered in its checkpoints, so
-that later the same photos are in its splits.
+A run on `--images` without `--image_features` extracts its features. Photos
+that are missing or do not decode are left out with their captions. The start of
+the run determines them; its checkpoints record them, so that later splits hold
+these photos too.
 """
 
 import functools
@@ -30,9 +30,9 @@ class OwnPhotos:
         settings: the run's settings.
 
     Attributes:
-        left_out: id of an image -> why it is not part of the run, a few words
-            after "which".
-        has_begun: whether it is settled which these are.
+        left_out: id of an image -> why the run leaves it out, in a few words
+            that follow "which".
+        has_begun: whether `left_out` is final.
     """
 
     def __init__(self, settings: Settings):
@@ -47,15 +47,15 @@ class OwnPhotos:
         self._num_told = 0
 
     def remember(self, fitted):
-        """Takes over what a run that has begun remembers of its photos."""
+        """Restores a run's left-out photos and features."""
         self.left_out, self.has_begun = dict(fitted["left_out"]), True
         self.make_as(fitted["image_features_made_by"])
 
     def make_as(self, made_by):
-        """Settles how features are made: as those of a trained model were.
+        """Sets how features are made: like the features of a trained model.
 
         Raises:
-            ValueError: photos alone do not tell them.
+            ValueError: photos alone cannot be turned into such features.
         """
         if "cnn" not in made_by:
             raise InputError(
@@ -68,9 +68,9 @@ class OwnPhotos:
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 
     def kept(self, records):
-        """Returns some records without those that are left out.
+        """Returns records without the images that are left out.
 
-        In a new run these are the photos that are not there, too.
+        In a new run, images without a photo file are left out too.
         """
         if not self.folder.is_dir():
             raise self.sources.nowhere("images", self.folder)
@@ -84,7 +84,7 @@ class OwnPhotos:
         return records.subset(rows)
 
     def _explain_absence(self, records):
-        """Returns the error of a split without any photo."""
+        """Returns the error message for a split without any photo."""
         files, name = list_files(self.folder), records.file_name(0)
         reason = self.left_out[records.image_ids[0]]
         some = f" such as {shown(files[0])}" if files else ""
@@ -107,12 +107,12 @@ class OwnPhotos:
         )
 
     def check(self):
-        """Builds the network, whose name or weights may be wrong."""
+        """Builds the network, which checks its name and weights."""
         self._features  # noqa: B018  (it refuses)
 
     @functools.cached_property
     def _features(self):
-        """The `PhotoFeatures`, those that the run began with."""
+        """The `PhotoFeatures` with which the run started."""
         if not self.settings.features.cnn_weights:
             raise InputError(
                 "--cnn_weights",
@@ -130,22 +130,22 @@ class OwnPhotos:
 
     @functools.cached_property
     def _photos(self):
-        """The `PhotoCache`; of known features it may need no network."""
+        """The `PhotoCache`; it needs no network if all features are cached."""
         made_by = self._made_by or self._features.description()
         return PhotoCache(
             self.folder, self.cache, made_by, lambda: self._features
         )
 
     def extract(self, splits):
-        """Extracts the features of splits, where they are not there yet.
+        """Extracts the features of splits that are not in the cache.
 
-        In a new run, files that are no photos are told, once, and left out.
+        In a new run, files that are no photos are reported once and left out.
 
         Args:
             splits: list of `CaptionedImages` that `kept` returned.
 
         Raises:
-            FileNotFoundError: of a run that has begun, photos are gone or
+            FileNotFoundError: photos of a run that has started are missing or
                 broken.
         """
         names = {}
@@ -170,7 +170,7 @@ class OwnPhotos:
             self._tell(len(names) + len(self.left_out) - len(problems))
 
     def _tell(self, num_images):
-        """Says on standard error what was left out of how many images."""
+        """Reports on standard error which of the images were left out."""
         reasons = self.left_out.items()
         told = dict(sorted(reasons, key=lambda item: item[1] == ABSENT))
         for line in left_out_lines(told, (), num_images):
@@ -180,7 +180,7 @@ class OwnPhotos:
             say(f"{shown(likely)} is there: is that {shown(first)}?")
 
     def notes(self):
-        """Returns where the photos' features are; how many are left out."""
+        """Returns where photos and features are, and the number left out."""
         notes = {"photos": f"{self.folder}, features kept in {self.cache}"}
         if self.left_out:
             notes["left out"] = f"{len(self.left_out)} images, see left_out.txt"

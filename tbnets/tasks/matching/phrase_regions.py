@@ -1,8 +1,8 @@
-"""Which region of a photo does a phrase name, by a network of whole photos?
+"""Finds the region that a phrase names, with a network of whole photos.
 
-A network that learned photos and captions alone compares phrases with regions
-that the photos' own convolutional network saw: crops, one by one, or averages
-of its maps of the whole photo.
+A network that was trained on photos and captions alone compares phrases with
+regions, whose features the photos' own convolutional network made: from crops,
+or by averaging its maps of the whole photo.
 """
 
 import dataclasses
@@ -28,19 +28,18 @@ from tbnets.tasks.task import Scores
 PHOTOS_AT_ONCE = 32
 PHRASES_AT_ONCE = 1024
 SEEN_ALIKE = ("cnn", "layers", "top", "weights_sha256")
-"""What made features of photos and of regions and must be the same."""
+"""Facts that must be equal for features of photos and of regions."""
 
 
 class Asked(NamedTuple):
-    """What a network is asked, and of which photos.
+    """The phrases and regions that a network compares.
 
     Attributes:
         phrases: `PhraseRegions`, in pixels of the photos.
         images: int64 `[num_phrases]`, row of the photo of each phrase.
         regions: `PhotoRegions` of all photos of the split.
-        holds_photos: whether the last region of each is the photo itself;
-            else the photo is seen as the run sees it, and is one candidate
-            more.
+        holds_photos: whether the last region of each photo is the photo itself.
+            Otherwise the photo, with the run's features, is one more candidate.
     """
 
     phrases: PhraseRegions
@@ -50,7 +49,7 @@ class Asked(NamedTuple):
 
     @property
     def phrases_of_photos(self):
-        """The rows of the phrases of each photo: list of int arrays."""
+        """The rows of the phrases by photo: list of int arrays."""
         return rows_by(self.images, len(self.regions.rows))
 
     def candidates(self, photo):
@@ -60,7 +59,7 @@ class Asked(NamedTuple):
 
     @property
     def links(self):
-        """The `Links` of the phrases, each of which is a noun phrase."""
+        """The `Links` of the phrases; every phrase is a noun phrase."""
         phrases, count = self.phrases, self.phrases.num_phrases
         own = phrases.boxes, self.images, phrases.phrase_to_chain
         return Links(np.arange(count), *own, np.ones(count, bool), 0)
@@ -68,12 +67,12 @@ class Asked(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PhraseRegionScores(Scores):
-    """How similar the phrases of a split are to the regions of their photos.
+    """The similarity of the phrases and the regions of their photos.
 
     Args:
         asked: the `Asked`.
-        similarities: float32 `[p, k]` for each photo, of its p phrases, in
-            their order, and its k candidates, the photo itself the last.
+        similarities: list of float32 `[p, k]`, for each photo its p phrases, in
+            order, and its k candidates; the last is the photo itself.
     """
 
     what = "phrases and regions"
@@ -83,11 +82,11 @@ class PhraseRegionScores(Scores):
     similarities: list
 
     def metrics(self, **choosing):
-        """Returns those of `evaluate_correspondences`.
+        """Returns the metrics of `evaluate_correspondences`.
 
         Args:
-            **choosing: what `correspondences.checked_choice` takes; a
-                choice of a candidate.
+            **choosing: arguments of `correspondences.checked_choice`, which
+                choose a candidate.
 
         Raises:
             ValueError: there is no such choice.
@@ -114,17 +113,19 @@ def phrase_region_scores(session, split, phrases, regions):
     Args:
         session: a `runs.Session` of a network of photos and captions.
         split: name of the split.
-        phrases: file or folder of phrases with boxes, see `data.phrases`.
+        phrases: file or folder of phrases with boxes, in a format of
+            `data.phrases`.
         regions: recipe or store of features of regions, made by the network
-            that made those of the photos. A recipe makes them of the photos
-            of the split alone.
+            that made the features of the photos. A recipe makes only the
+            features of this split.
 
     Returns:
         `PhraseRegionScores`.
 
     Raises:
-        ValueError: the network compares no embeddings, starts at pixels, or
-            reads no captions; or the regions were seen by another network.
+        ValueError: the network compares no embeddings, reads pixels, or reads
+            no captions; or a different network made the features of the
+            regions.
     """
     data, network = session.task.data, session.network
     reader = _check_run(session, regions)
@@ -144,21 +145,20 @@ def phrase_region_scores(session, split, phrases, regions):
 
 
 def with_regions(session, regions):
-    """Returns what an export needs to find regions by phrases in a photo.
+    """Returns the fitted values for an export that finds regions by phrases.
 
     Args:
-        session: as of `phrase_region_scores`, whose settings name
-            `cnn_weights`.
-        regions: store of features of regions, by `roi_average`; or a recipe,
-            of which those of the test split are made. Where the photo itself
-            is among its boxes (`--whole_photo`), it is among the answers.
+        session: as in `phrase_region_scores`; its settings name `cnn_weights`.
+        regions: store of features of regions by `roi_average`; or a recipe,
+            which is made for the test split. If its boxes include the photo
+            itself (`--whole_photo`), so do the answers.
 
     Returns:
-        The session's `fitted`, whose `image_features_made_by` is what made
-        the regions, without their place.
+        The session's `fitted` with `image_features_made_by` replaced by the
+        description of the regions' features, without positions.
 
     Raises:
-        ValueError: as of `phrase_region_scores`.
+        ValueError: as in `phrase_region_scores`.
     """
     _check_run(session, regions)
     data, fitted = session.task.data, session.state.fitted
@@ -170,10 +170,10 @@ def with_regions(session, regions):
 
 
 def _check_run(session, regions):
-    """Returns what reads the captions of a run that can be asked for regions.
+    """Returns the reader of captions of a run that can compare regions.
 
     Raises:
-        ValueError: it compares no embeddings, starts at pixels, or reads no
+        ValueError: the run compares no embeddings, reads pixels, or reads no
             captions.
     """
     settings, data = session.task.settings, session.task.data
@@ -198,7 +198,7 @@ def _check_run(session, regions):
 
 
 def opened_split(opened, split, **named):
-    """Returns a `SplitData` with more than the run's; a recipe's is made.
+    """Returns a `SplitData` with additional data; makes a missing recipe.
 
     Args:
         opened: the run's `Data`.
@@ -223,15 +223,15 @@ def _asked(opened, split, phrases, regions):
 
 
 def _from_here(path):
-    """Returns a path in full where it is there; else it is looked for."""
+    """Returns an existing path in full; leaves others for the search."""
     return os.path.abspath(path) if os.path.exists(path) else path
 
 
 def _check_seen_alike(fitted, store):
-    """Refuses regions that another network saw than the photos."""
+    """Raises an error if regions and photos had different networks."""
     known, made_by, lines = fitted["image_features_made_by"], store.made_by, []
     dim = store.dim - GEOMETRY_DIM * made_by.get("geometry", False)
-    if known:  # Of an array nobody knows what made it.
+    if known:  # Arrays have no description.
         both = (
             {key: made_by[key] for key in SEEN_ALIKE if key in made_by}
             for made_by in (known, made_by)
@@ -254,7 +254,7 @@ def _check_seen_alike(fitted, store):
 
 
 def _embed_phrases(network, reader, phrases):
-    """Returns embeddings float32 `[num_phrases, dim]`; equal words once."""
+    """Returns embeddings float32 `[num_phrases, dim]`; embeds texts once."""
     said, spoken = np.unique(np.array(phrases, object), return_inverse=True)
     cuts = range(PHRASES_AT_ONCE, len(said), PHRASES_AT_ONCE)
     read = [reader(tf.constant(part.tolist())) for part in np.split(said, cuts)]
@@ -262,11 +262,11 @@ def _embed_phrases(network, reader, phrases):
 
 
 def _embed_candidates(network, photos, asked, rows):
-    """Returns embeddings `[k, dim]` of the candidates of each photo."""
+    """Returns a list of embeddings `[k, dim]` of the candidates of photos."""
     regions, wholes = asked.regions, photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)
-    # Where a region lies is not seen of a photo.
+    # Photos have no position, so that of regions is dropped.
     seen = np.concatenate([seen[:, : wholes.shape[1]], wholes])
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
     ends = np.cumsum(regions.counts[rows])

@@ -1,4 +1,4 @@
-"""What images and captions are ranked by: embeddings, or scores of pairs."""
+"""Scores that rank images and captions: embeddings, or scores of pairs."""
 
 import dataclasses
 import functools
@@ -21,8 +21,6 @@ from tbnets.training.retrieval_metrics import Embedder, PairScorer
 from tbnets.visualization import montage
 from tbnets.visualization.plots import CAPTION, IMAGE, Points, joined
 
-# What people see of a matching run beside its numbers.
-
 NUM_CAPTIONS = 5
 NUM_ANSWERS = 5
 NUM_QUERIES = 2
@@ -37,28 +35,28 @@ THUMBNAIL = 64
 
 
 def first_captions(records):
-    """Returns the first caption of each image, "" of one without."""
+    """Returns the first caption of each image, "" if it has none."""
     groups = records.caption_rows()
     return [records.captions[own[0]] if len(own) else "" for own in groups]
 
 
 def example_captions(records):
-    """Returns a caption of some images, as queries: `NUM_QUERIES` or fewer."""
+    """Returns captions of at most `NUM_QUERIES` images, as queries."""
     told = list(dict.fromkeys(filter(None, first_captions(records))))
     return [told[row] for row in spread_evenly(len(told), NUM_QUERIES)]
 
 
 def draw_answered_captions(scores):
-    """Draws a few captions with the images ranked first for each.
+    """Draws a few captions with the images ranked first for them.
 
     Args:
-        scores: `RetrievalScores` of a split whose photos are at hand; the
-            same captions each time.
+        scores: `RetrievalScores` of a split whose photos are available. The
+            captions are always the same for a split.
 
     Returns:
-        dict, number of the picture -> uint8 `[height, width, 3]`. The
-        caption's own image has a green frame, others a red one; where it is
-        not among the first it stands apart, with its rank.
+        dict, number of the picture -> uint8 `[height, width, 3]`. The caption's
+        own image has a green frame, others a red one. If its own image is not
+        among the first, it is drawn apart, with its rank.
     """
     records, pictures = scores.records, {}
     rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
@@ -80,11 +78,11 @@ def draw_answered_captions(scores):
 
 
 def shown_captions(records, most):
-    """Returns which images and captions are points: two arrays of rows.
+    """Returns the rows of the images and captions to show as points.
 
     Args:
         records: `CaptionedImages` of the split.
-        most: (images, captions of each) at most.
+        most: (images, captions an image), the largest numbers.
 
     Returns:
         int64 rows of images, evenly spread, and int64 rows of their captions,
@@ -101,11 +99,11 @@ def image_and_caption_points(scores, most):
 
     Args:
         scores: `RetrievalScores` of a split.
-        most: (images, captions of each), as of `shown_captions`.
+        most: (images, captions an image), as in `shown_captions`.
 
     Returns:
-        `Points`. A caption's thumbnail shows its words, an image's text is
-        its first caption.
+        `Points`. A caption's thumbnail shows its words; an image's text is its
+        first caption.
     """
     records, folder = scores.records, scores.photos
     images, captions = shown_captions(records, most)
@@ -120,16 +118,16 @@ def image_and_caption_points(scores, most):
 
 
 def points_of(kind, vectors, texts, images, records, folder):
-    """Returns `Points` of one kind; None of none.
+    """Returns `Points` of one kind; None if there are no points.
 
     Args:
-        kind: see `Points`.
+        kind: kind of `Points`.
         vectors: float32 `[n, dim]`.
         texts: list of n strings.
-        images: int `[n]`, row of the image that each belongs to.
+        images: int `[n]`, row of the image of a point.
         records: `CaptionedImages` with these images.
-        folder: folder of their photos, which are thumbnails of images; words
-            are those of others. None for no thumbnails.
+        folder: folder of their photos, for thumbnails; points that are no
+            images show their words. None for no thumbnails.
     """
     names, thumbnails = [records.file_name(image) for image in images], None
     if not names:
@@ -147,14 +145,14 @@ def points_of(kind, vectors, texts, images, records, folder):
 
 
 def show_answers(model, queries, records, embeddings, photos, path):
-    """Ranks images for sentences, and draws them where there are photos.
+    """Ranks images for sentences, and draws them if there are photos.
 
     Args:
         model: a `serving.served.Served` that takes captions.
         queries: list of sentences.
         records: `CaptionedImages` of the images.
         embeddings: float32 `[num_images, embedding_dim]`.
-        photos: folder of the photos; None without.
+        photos: folder of the photos, or None.
         path: PNG to write.
 
     Returns:
@@ -184,20 +182,21 @@ def show_answers(model, queries, records, embeddings, photos, path):
 class RetrievalScores(Scores):
     """Embeddings of the images and captions of a split.
 
-    Inner products rank, unless there are scores of pairs.
+    Inner products rank, unless `pairs` is given.
 
     Args:
         image_embeddings: float32 `[num_images, dim]`.
         text_embeddings: float32 `[num_captions, dim]`.
         records: `CaptionedImages` of the split.
-        pairs: `PairScores`, where a network learns to compare, two are taken
-            together, or there is a bank.
+        pairs: `PairScores` of a network that learns to compare, of two combined
+            networks, or of a bank of queries; else None.
         memory_limit_mb: MiB for tiles of inner products.
-        photos: folder of the photos; None where they are not at hand.
+        photos: folder of the photos; None if they are not available.
         compare: function (image embeddings, text embeddings) -> `PairScores`.
         in_distances: whether scores of pairs are minus distances.
-        bank_temperature: that of `query_bank.level`, of whose bank `pairs` then
-            holds images and texts too, behind those of the split; None without.
+        bank_temperature: temperature of `ranking.level`. `pairs` then holds the
+            images and texts of the bank too, after those of the split. None
+            without a bank.
     """
 
     what = "images and captions"
@@ -231,12 +230,12 @@ class RetrievalScores(Scores):
         }
 
     def metrics(self, protocol="full", text_to_text=True):
-        """Returns the metrics of retrieval, whatever ranks.
+        """Returns the metrics of retrieval.
 
         Args:
             protocol: a key of `protocols.PROTOCOLS`.
-            text_to_text: rank captions against captions too, where inner
-                products rank.
+            text_to_text: whether to rank captions against captions too; unused
+                if there are scores of pairs.
         """
         if self.pairs:
             pairs, temperature = self.pairs, self.bank_temperature
@@ -253,15 +252,15 @@ class RetrievalScores(Scores):
 
     @property
     def _as_pairs(self):
-        """The `PairScores` of the split, of embeddings minus the distance."""
+        """The `PairScores` of the split; for embeddings minus the distance."""
         return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):
-        """Returns the scores of the split as a bank of queries levels them.
+        """Returns the scores of the split, levelled by a bank of queries.
 
         Args:
-            bank: `RetrievalScores` of the bank by the same network.
-            temperature: that of `query_bank.level`.
+            bank: `RetrievalScores` of the bank by this network.
+            temperature: temperature of `ranking.level`.
         """
         sides = zip(self.sides.values(), bank.sides.values())
         pairs = self.compare(*map(np.concatenate, sides))
@@ -271,38 +270,38 @@ class RetrievalScores(Scores):
 
     @property
     def _counts(self):
-        """How many images and captions the split has."""
+        """The numbers of images and captions of the split."""
         return self.records.num_images, self.records.num_captions
 
     def pair_scores(self, records):
-        """Returns the `PairScores` of the split; whether they are logits."""
+        """Returns the split's `PairScores`, and whether they are logits."""
         check_same_examples(records, self.records)
         return self._as_pairs, not self.in_distances
 
     def combine(self, other, weight):
-        """Returns the scores of two models taken together.
+        """Returns the combined scores of two models.
 
         ::
 
             D(x, y) = (1 - weight) d(x, y) + weight d'(x, y)
 
-        Wang et al. 2018 add two Euclidean distances between unit vectors, that
-        of whole image and sentence and the mean of those of phrases and their
-        best regions, as they are. So are two networks added here whose
-        embeddings are compared, each with its distance in [0, 2].
+        Wang et al. 2018 add two Euclidean distances between unit vectors
+        without scaling: the distance of the whole image and sentence, and the
+        mean distance of phrases and their best regions. Two networks that
+        compare embeddings are added in this way too; their distances are in [0,
+        2].
 
-        A similarity network has no distance: its logit p says how likely a
-        match is, and the loss gives it whatever size it likes. Minus p shrinks
-        with a better match, so it takes the place of a distance, and then both
-        sides are divided by their standard deviation over 65536 random pairs
-        of the split, always the same ones: `weight` is then a share of what
-        tells pairs apart. The paper combines no logits. A sum is no distance
-        either: a third model is added in the same way, so that it counts a
-        little otherwise than one that was added before.
+        A similarity network has no distance. Its logit p grows with the
+        likelihood of a match, at a scale that the loss chooses. Minus p then
+        replaces the distance, and each side is divided by its standard
+        deviation over 65536 random pairs of the split, always the same ones, so
+        that `weight` is a share of what separates pairs. The paper combines no
+        logits. A sum is no distance either, so a third model is added with this
+        scaling and counts slightly differently than the second.
 
         Args:
-            other: scores of the same images and captions by another model.
-            weight: of the other, in [0, 1]; Wang et al. 2018: 0.3.
+            other: scores of a second model on the same images and captions.
+            weight: weight of `other`, in [0, 1]; Wang et al. 2018: 0.3.
 
         Source: Wang et al. 2018, Sec. 5.6, Eq. 8.
         """
@@ -315,7 +314,7 @@ class RetrievalScores(Scores):
         return dataclasses.replace(self, pairs=pairs, in_distances=False)
 
     def of_caption(self, row):
-        """Returns how similar each image is to one caption: `[num_images]`."""
+        """Returns the similarity of images and one caption, `[num_images]`."""
         if self.pairs:
             images = np.arange(self.pairs.num_images)
             return self.pairs.tile(images, np.array([row]))[:, 0]
@@ -324,14 +323,14 @@ class RetrievalScores(Scores):
     def pictures(self):
         """Returns a few captions with their best images, drawn.
 
-        Without photos, as with features alone, there are none.
+        Returns {} without photos, as with features alone.
         """
         return draw_answered_captions(self) if self.photos else {}
 
     def points(self, most=FEW_POINTS):
         """Returns images and captions of the split as points of one space.
 
-        Where a network learns to compare, both sides share no space.
+        Returns None if the network learns to compare: the sides share no space.
         """
         if self.pairs:
             return None
@@ -360,7 +359,7 @@ class Retrieval(Evaluator):
         return Embedder(network, self._data.image_size), judge
 
     def scores(self, network, examples):
-        """Returns the `RetrievalScores` of some `Examples`."""
+        """Returns the `RetrievalScores` of `Examples`."""
         embedder, judge = self._graphs(network)
         images, texts = embedder.images(examples), embedder.texts(examples)
         records, pairs, learned = examples.records, None, {}

@@ -1,4 +1,4 @@
-"""Image-sentence matching: given a photo, the sentence, and the other way.
+"""Image-sentence matching: finds the sentence of a photo, and the reverse.
 
 Source: Wang et al. 2016, Sec. 3.2; Wang et al. 2018, Sec. 5.3.
 """
@@ -23,21 +23,21 @@ from tbnets.tasks.recipes.kinds import recipes
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import Exporter, Task, TaskSpec, check_fitted_kinds
 
-# Flags that suit a number of photos, for who gives none of them.
+# Default flags by the number of photos.
 #
-# The network is that of `configs/flickr8k_mean.flags`: linear branches on the
-# mean of learned word vectors. Fewer photos are seen in more epochs, or there
-# would be too few steps; rarer words are kept, or there would be few; and more
-# of the inputs is dropped.
+# The network is the network of `configs/flickr8k_mean.flags`: linear branches
+# on the mean of learned word vectors. With fewer photos there are more epochs,
+# for enough steps; rarer words are kept, for enough words; and more of the
+# inputs is dropped.
 #
-# Tried on subsets of Flickr8k with features of EfficientNetLite0, recall sum
+# Measured on subsets of Flickr8k with features of EfficientNetLite0: recall sum
 # over its 1000 test photos after the last epoch, one seed each. 240 photos: 24
-# epochs and words from 5 captions 75.9; 60 epochs 79.3; words from 2 captions
-# too 84.2; batches of 64 85.2; dropout 0.4 and 0.5 instead of 0.2 and 0.3
-# 91.3, 0.5 and 0.6 85.3, so that a few points are chance. 80 photos: 40.7 in
-# one batch, 42.1 in batches of 32. 1000 photos: 24 epochs and words from 5
-# captions 162.7; 60 epochs and words from 2 166.0. Nothing else of the table
-# was compared.
+# epochs and words from 5 captions 75.9; 60 epochs 79.3; also words from 2
+# captions 84.2; also batches of 64 85.2; dropout 0.4 and 0.5 instead of 0.2 and
+# 0.3 91.3, 0.5 and 0.6 85.3, so a few points are chance. 80 photos: 40.7 in one
+# batch, 42.1 in batches of 32. 1000 photos: 24 epochs and words from 5 captions
+# 162.7; 60 epochs and words from 2 166.0. No other value of the table was
+# compared.
 
 CHANGING = (
     *("epochs", "images_per_batch", "min_count"),
@@ -49,7 +49,7 @@ SIZES = {
     3000: (60, 128, 2, 0.2, 0.3),
     float("inf"): (24, 128, 5, 0.2, 0.3),
 }
-"""Number of photos from which they no longer hold -> values of `CHANGING`."""
+"""Number of photos below which the values of `CHANGING` apply -> the values."""
 NETWORK = {
     "image_transform": ["signed_sqrt", "standardize"],
     "text_encoder": "mean",
@@ -58,7 +58,7 @@ NETWORK = {
     "text_units": [1024],
     "batch_normalization": "none",
 }
-"""What a run has from the model that it begins with, if there is one."""
+"""Flags that a run takes from the model it starts from, if there is one."""
 ALWAYS = {
     "cnn_weights": "imagenet",
     "captions_per_image": 2,
@@ -77,16 +77,16 @@ OF_TRIPLETS = {
     "text_to_image_weight": 1.0,
     "text_to_text_weight": 0.2,
 }
-"""What changes the loss of a paper; a softmax has weights of its own."""
+"""Changes to a paper's triplet loss; a softmax loss has its own weights."""
 
 
 def usual_flags(num_photos, begun_with="", of_triplets=True):
-    """Returns the flags of a run on features of so many photos.
+    """Returns the default flags of a run on features of `num_photos` photos.
 
     Args:
         num_photos: photos of the training split.
-        begun_with: the trained model that it begins with; "" for none.
-        of_triplets: whether the loss is one of triplets.
+        begun_with: the trained model that the run starts from; "" for none.
+        of_triplets: whether the loss is a triplet loss.
 
     Returns:
         dict, name of a flag -> value.
@@ -98,18 +98,15 @@ def usual_flags(num_photos, begun_with="", of_triplets=True):
     return copy.deepcopy({**network, **ALWAYS, **loss, **changing})
 
 
-# Image-sentence matching: its photos, sentences and batches of both.
-
-
 class MatchingData(CaptionedData):
     """Photos with sentences; its examples are `data.batches.Examples`.
 
     Args:
-        settings: the run's settings (see `flags`).
+        settings: the run's settings.
 
     Attributes:
         own_photos: the `OwnPhotos`; None unless the run extracts features.
-        images: which part of `SplitData` its examples take: `images`, their
+        images: attribute of `SplitData` that examples use: `images`, their
             features, or `photos`.
     """
 
@@ -118,7 +115,7 @@ class MatchingData(CaptionedData):
         super().__init__(settings, own)
         self.own_photos = own
         self._is_extracted, self._preset = False, {}
-        # Of own photos the cache has a store for each way of making.
+        # The cache of own photos has a store for each way of making them.
         names = [*["image_features"] * (not own), "text_features"]
         self.made_by = {name: f"{name}_made_by" for name in names}
         self._of_features = settings.image_encoder == "features"
@@ -126,7 +123,7 @@ class MatchingData(CaptionedData):
 
     @property
     def encoders(self):
-        """What encodes images and texts, in a few words."""
+        """The encoders of images and texts, in a few words."""
         settings = self.settings
         images = (
             settings.images.image_encoder
@@ -137,7 +134,7 @@ class MatchingData(CaptionedData):
 
     @property
     def extracts(self):
-        """What is extracted of the photos of a folder alone, in words."""
+        """The features that a run on a folder of photos extracts, in words."""
         own, opened = self.own_photos, self.opened
         if not own:
             return ""
@@ -151,7 +148,7 @@ class MatchingData(CaptionedData):
 
     @property
     def usual(self):
-        """The usual flags of a run on the photos of a folder alone."""
+        """The default flags of a run on a folder of photos."""
         if not self.own_photos:
             return "", {}
         split = self.opened.existing_split("train_split")
@@ -162,8 +159,12 @@ class MatchingData(CaptionedData):
         return f"{count} photos", usual
 
     def make(self):
-        """Makes what recipes name, of texts when it is known of which."""
-        self.texts.check_preset()  # Before photos are read, which takes long.
+        """Makes results of recipes, after features of own photos.
+
+        Recipes of texts need to know which photos, and so which texts, are
+        kept.
+        """
+        self.texts.check_preset()  # Photos take longer.
         given, unused = self.opened.given, unused_flags(self.settings)
         flags = "text_features", "trees"
         named = (recipes(flag, given, unused) for flag in flags)
@@ -173,7 +174,7 @@ class MatchingData(CaptionedData):
         super().make()
 
     def check(self, queries=()):
-        """Refuses a run whose splits, photos or features are not there."""
+        """Raises an error if splits, photos or features are missing."""
         splits = self.opened.check_splits()
         if not self.own_photos:
             self._check_images(splits, queries)
@@ -182,26 +183,26 @@ class MatchingData(CaptionedData):
         self.texts.check(splits, queries)
 
     def _check_images(self, splits, queries):
-        """Refuses images that are not there, or can not be read when served."""
+        """Raises an error if images are missing, or unreadable when served."""
         settings = self.settings
         self.opened.parts(self.images, splits)
         if not self._of_features:
             self._open_preset()
             return
         if settings.features.cnn_weights and settings.run.export:
-            if queries:  # They are answered by photos, and drawn.
+            if queries:  # Photos answer them and are drawn.
                 self.opened.parts("photos", splits[-1:])
             self.photo_reader(self.train.images.features.made_by)
 
     def fit(self):
-        """Returns what the training texts tell and what features are.
+        """Returns the values fitted on texts, and facts of the features.
 
         Returns:
-            dict as of `CaptionedData.fit`, with `image_dim`, the size of
-            features, None where there are none; `image_features_made_by`,
-            what they were made with, {} where that is unknown; of own photos,
-            those `left_out`; and the `image_preset` that encodes pixels, as
-            `presets.rebuild` takes it.
+            dict of `CaptionedData.fit`, with `image_dim`, the size of features,
+            or None without features; `image_features_made_by`, their
+            description, {} if unknown; for own photos, the photos `left_out`;
+            and the `image_preset` that encodes pixels, in the form that
+            `presets.rebuild` takes.
         """
         fitted = {"image_dim": None, "image_features_made_by": {}}
         if self.own_photos:
@@ -216,7 +217,7 @@ class MatchingData(CaptionedData):
         return super().fit() | fitted
 
     def _extract(self):
-        """Extracts features of all splits; then knows what is left out."""
+        """Extracts features of all splits; finds the photos to leave out."""
         if self._is_extracted:
             return
         self._is_extracted = True
@@ -224,12 +225,12 @@ class MatchingData(CaptionedData):
         begun = self.own_photos.has_begun
         self.own_photos.extract([self.split(name).records for name in splits])
         self.opened.forget_splits()
-        if not begun:  # Then splits are drawn of the photos that are kept.
+        if not begun:  # Splits are then drawn from the kept photos.
             self.opened.cuts = None
         self.opened.check_splits()
 
     def resume(self, state, splits, where):
-        """Takes over which photos are left out, too."""
+        """Restores which photos are left out, too."""
         if self.own_photos:
             check_fitted_kinds(state.fitted, where, self.fits)
             self.own_photos.remember(state.fitted)
@@ -244,7 +245,7 @@ class MatchingData(CaptionedData):
             self.own_photos.make_as(made_by)
 
     def notes(self, fitted):
-        """Returns how splits were drawn, words, where features are."""
+        """Returns facts on splits, words, and the folder of features."""
         notes = super().notes(fitted)
         if self.own_photos:
             notes |= self.own_photos.notes()
@@ -270,7 +271,7 @@ class MatchingData(CaptionedData):
 
     @property
     def sampling(self):
-        """How batches are drawn: arguments of `EpochBatches`."""
+        """Arguments of `EpochBatches` that describe how batches are drawn."""
         return {
             "images_per_batch": self.settings.batches.images_per_batch,
             "captions_per_image": self.settings.batches.captions_per_image,
@@ -279,7 +280,7 @@ class MatchingData(CaptionedData):
         }
 
     def _open_preset(self):
-        """Opens the preset that encodes pixels, to know what it is."""
+        """Opens the preset that encodes pixels and keeps its config."""
         name, size = (
             self.settings.image_encoder,
             self.settings.images.image_size,
@@ -293,25 +294,25 @@ class MatchingData(CaptionedData):
 
     @functools.cached_property
     def image_size(self):
-        """Side of decoded photos in pixels, or what makes them otherwise."""
+        """Side of decoded photos in pixels, or a preset's `PresetPhotos`."""
         if not self._preset:
             return self.settings.images.image_size
         converter = hub.package().converter_of(self._preset)
         return hub.package().PresetPhotos(converter, self._preset["side"])
 
     def photo_reader(self, made_by):
-        """Returns what turns encoded photos into the network's input.
+        """Returns the function from encoded photos to the network's input.
 
         Args:
-            made_by: the `image_features_made_by` of what `fit` returned.
+            made_by: `image_features_made_by` of the fitted values.
 
         Returns:
-            Function string `[n]` -> float32 `[n, ...]`; None where the
-            network takes features and `cnn_weights` names no network.
+            Function string `[n]` -> float32 `[n, ...]`; None if the network
+            takes features and `cnn_weights` names no network.
 
         Raises:
-            ValueError: the features' making is unknown, or differs from that
-                of the weights.
+            ValueError: the description of the features is unknown, or differs
+                from the weights.
         """
         if not self._of_features:
             return lambda photos: decode_images(photos, self.image_size)
@@ -319,7 +320,7 @@ class MatchingData(CaptionedData):
 
 
 class MatchingExporter(Exporter):
-    """Exports what embeds photos and sentences; ranks photos for sentences.
+    """Exports embeddings of photos and sentences; ranks photos.
 
     Args:
         data: the run's `MatchingData`.
@@ -343,7 +344,7 @@ class MatchingExporter(Exporter):
 
     @property
     def queries(self):
-        """Two captions of the last split, of a run on own photos."""
+        """Two captions of the last split, for a run on own photos; else []."""
         data = self._data
         if not data.own_photos or data.settings.reads_text_features:
             return []
@@ -352,10 +353,10 @@ class MatchingExporter(Exporter):
     def answer(self, saved_model, queries, folder):
         """Ranks the images of the last split for example queries.
 
-        An image is a hit if one of its captions has the query's words in
-        their order; a query of which that is true for no image is answered
-        without telling hits. Where the network takes photos, the answers are
-        also drawn, as `answers.png` in the run's folder.
+        An image is a hit if a caption of it has the query's words in their
+        order. If no image is a hit for a query, the answer reports no hits. If
+        the network takes photos, the answers are also drawn, as `answers.png`
+        in the run's folder.
         """
         model = load_saved_model(saved_model)
         split = self._data.last
@@ -384,6 +385,6 @@ def compose_matching(settings: Settings, model):
 SPEC = TaskSpec(
     compose_matching,
     ("images", "batches"),
-    # Hard negatives are regions: no epoch here learns from them.
+    # Hard negatives are regions, which this task has not.
     fixed=(("hard_negative_epochs", 0),),
 )
