@@ -1,1 +1,1 @@
-"""A network -> a SavedModel -> its endpoints called."""
+"""Exports networks as SavedModels, and calls their endpoints."""

@@ -1,9 +1,9 @@
-"""What a SavedModel can be asked, and the endpoints of what compares two sides.
+"""The endpoints of SavedModels, built from the methods of a network.
 
-A network embeds two kinds of things and compares them: images and texts, or
-phrases and regions. `two_sided` builds what any such network can be asked;
-`two_branch_endpoints` and `region_endpoints` name the sides and add what begins
-with a photo.
+A network embeds and compares two kinds of inputs: images and texts, or phrases
+and regions. `two_sided` builds the endpoints of any such network.
+`two_branch_endpoints` and `region_endpoints` name the two sides and add the
+endpoints that read photos.
 """
 
 import dataclasses
@@ -26,8 +26,6 @@ from tbnets.serving.inputs import (
 from tbnets.serving.photo_index import about
 from tbnets.text.vocabulary import Tokenizer
 
-# What a SavedModel that embeds images and texts can be asked.
-
 PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
 
 
@@ -38,40 +36,41 @@ def two_branch_endpoints(
 
     Signatures (`n` images, `m` captions, either may be 0):
 
-    - `embed_text`: `captions` string `[m]` (or `text_features` float32 `[m,
-      text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
-      `[m, embedding_dim]`; also the default;
+    - `embed_text`: `captions` string `[m]` (or `text_features` float32
+      `[m, text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
+      `[m, embedding_dim]`. It is the default signature.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
-      `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. Of
-      photos also `status`, string `[n]`: "", or what is wrong with a photo,
-      whose embedding is then 0;
-    - `embed_image_strict`, of photos: the same without `status`; one that is
-      none fails the call;
-    - `score`: both inputs -> `similarities` `[n, m]`: cosines, or the logits
-      of a model that learns to compare; a photo that is none fails the call;
-    - `compare`, of such a model alone, whose embeddings have no meaningful
-      cosines: `image_embeddings` float32 `[n, embedding_dim]` and
-      `text_embeddings` `[m, embedding_dim]` -> `similarities` `[n, m]`;
-    - `embed_features`: where photos are turned into feature vectors first,
+      `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
+      photos also `status`, string `[n]`: "", or the fault of a photo, whose
+      embedding is then 0.
+    - `embed_image_strict`, for photos only: like `embed_image` without
+      `status`; a broken photo fails the call.
+    - `score`: both inputs -> `similarities` `[n, m]`: cosines, or the logits of
+      a model that learns to compare; a broken photo fails the call.
+    - `compare`, only for a model that learns to compare, whose embeddings have
+      no meaningful cosines: `image_embeddings` float32 `[n, embedding_dim]` and
+      `text_embeddings` `[m, embedding_dim]` -> `similarities` `[n, m]`.
+    - `embed_features`, if photos are first turned into feature vectors:
       `image_features` float32 `[n, feature_dim]` -> `embeddings`.
 
     Args:
-        model: has `embed_images(images, training)` and `embed_text(texts,
-            training)`, both to float32 unit vectors `[n, embedding_dim]`;
-            one that learns to compare has `learned_similarity`, True, and
-            `similarities(image_embeddings, text_embeddings)`, too.
-        tokenizer: turns string `[m]` into what `embed_text` takes: a
+        model: has `embed_images(images, training)` and
+            `embed_text(texts, training)`, which return float32 unit vectors
+            `[n, embedding_dim]`. A model that learns to compare also has
+            `learned_similarity`, True, and `similarities(image_embeddings,
+            text_embeddings)`.
+        tokenizer: turns string `[m]` into the input of `embed_text`: a
             `Tokenizer` or a `features.fisher_vectors.CaptionReader`; a
-            `serving.inputs.TreeReader` where texts are trees; None where
-            they are feature vectors. A `Tokenizer` without `max_tokens` gets
+            `serving.inputs.TreeReader` if texts are trees; None if they are
+            feature vectors. A `Tokenizer` without `max_tokens` gets
             `inputs.MOST_WORDS`.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
             or `(size, size, 3)`.
         read_photos: None to serve such arrays; to serve JPEG and PNG files, a
-            function of TensorFlow operations, string `[n]` -> `[n,
-            *image_shape]`, as `images.decode_images` or a
+            function of TensorFlow operations, string `[n]` ->
+            `[n, *image_shape]`, such as `images.decode_images` or a
             `features.photo_features.PhotoFeatures`.
-        text_dim: dimension of text features; None where there is a tokenizer.
+        text_dim: dimension of text features; None with a tokenizer.
 
     Raises:
         ValueError: neither or both of `tokenizer` and `text_dim` are given.
@@ -102,15 +101,15 @@ def two_branch_endpoints(
 
 
 def begin_with_photos(served, read_photos):
-    """Returns what a model that takes features of images has for photos.
+    """Returns endpoints of photos for a model that takes image features.
 
     Args:
         served: the `Served`, whose signatures may be called in a graph.
         read_photos: as in `two_branch_endpoints`.
 
     Returns:
-        dict, name -> `tf.function`: what begins with images in
-        `two_branch_endpoints`.
+        dict, name -> `tf.function`: the endpoints of `two_branch_endpoints`
+        that take images.
     """
 
     def side(name, embeddings):
@@ -141,10 +140,10 @@ def _compared(images, texts, read_photos, *compared):
     """Returns functions of two `EndpointSide`s, and the `PhotoReader` or None.
 
     Args:
-        images: of arrays.
-        texts: of what is compared with them.
+        images: `EndpointSide` of image arrays.
+        texts: `EndpointSide` of texts.
         read_photos: as in `two_branch_endpoints`.
-        *compared: as `endpoints.two_sided` takes them.
+        *compared: further arguments of `two_sided`.
     """
     functions, photos = {}, None
     if read_photos is not None:
@@ -156,12 +155,7 @@ def _compared(images, texts, read_photos, *compared):
 
 
 def _of_photos(reader, arrays):
-    """Returns the endpoint of photos, and the `EndpointSide` of strict ones.
-
-    Args:
-        reader: the `PhotoReader`.
-        arrays: the `EndpointSide` of what it makes of them.
-    """
+    """Returns the endpoint of photos, and the `EndpointSide` of strict ones."""
 
     def answers(images):
         rows, status = reader.photos(images)
@@ -169,7 +163,7 @@ def _of_photos(reader, arrays):
         is_photo = tf.equal(status, "")[:, None]
         return tf.where(is_photo, embeddings, 0.0), status
 
-    # Functions of their own, so that the SavedModel has them once.
+    # A `tf.function`, so that the SavedModel contains it once.
     answers = tf.function(answers, input_signature=[PHOTOS], autograph=False)
 
     @tf.function(input_signature=[PHOTOS], autograph=False)
@@ -186,9 +180,6 @@ def _of_photos(reader, arrays):
     return embed_image, strict
 
 
-# What a SavedModel can be asked about regions and the phrases for them.
-
-
 def region_endpoints(
     model, tokenizer, *, region_dim, text_dim=None, read_regions=None
 ):
@@ -196,30 +187,30 @@ def region_endpoints(
 
     Signatures (`n` regions, `m` phrases):
 
-    - `embed_phrases`: `phrases` string `[m]` (or `text_features` float32 `[m,
-      text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
-      `[m, embedding_dim]`; the default;
+    - `embed_phrases`: `phrases` string `[m]` (or `text_features` float32
+      `[m, text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
+      `[m, embedding_dim]`. It is the default signature.
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
-      `embeddings` `[n, embedding_dim]`;
-    - `compare`: `phrase_embeddings` and `region_embeddings` ->
-      `similarities` `[m, n]`, larger is closer;
-    - `score`: phrases and `region_features` -> `similarities` `[m, n]`;
-    - `localize`, where photos can be read: phrases, `image_bytes` string
-      `[]` and `boxes` float32 `[n, 4]` in pixels of the upright photo ->
-      `similarities` `[m, n]` and `status`, string `[]`: "", or what is wrong
-      with the photo, of which all similarities are then 0;
-    - `localize_strict`: the same without `status`; what is no photo fails the
-      call.
+      `embeddings` `[n, embedding_dim]`.
+    - `compare`: `phrase_embeddings` and `region_embeddings` -> `similarities`
+      `[m, n]`, larger is closer.
+    - `score`: phrases and `region_features` -> `similarities` `[m, n]`.
+    - `localize`, if photos can be read: phrases, `image_bytes` string `[]` and
+      `boxes` float32 `[n, 4]` in pixels of the upright photo -> `similarities`
+      `[m, n]` and `status`, string `[]`: "", or the fault of the photo, whose
+      similarities are then all 0.
+    - `localize_strict`: like `localize` without `status`; a broken photo fails
+      the call.
 
     Args:
-        model: has `embed_images`, `embed_text` and `similarities`, as
+        model: has `embed_images`, `embed_text` and `similarities`, like
             `models.two_branch.TwoBranchModel`.
-        tokenizer: turns strings into what `embed_text` takes; None where
-            phrases are feature vectors; a `serving.inputs.TreeReader`
-            where they are trees.
-        region_dim: features of a region.
-        text_dim: features of a phrase; None where there is a tokenizer.
-        read_regions: what a `photo_reader.PhotoReader` takes of regions; None
+        tokenizer: turns strings into the input of `embed_text`; None if phrases
+            are feature vectors; a `serving.inputs.TreeReader` if they are
+            trees.
+        region_dim: number of features of a region.
+        text_dim: number of features of a phrase; None with a tokenizer.
+        read_regions: reader of regions for `serving.inputs.PhotoReader`; None
             for no `localize`.
     """
     tokenizer = bounded(tokenizer)
@@ -247,15 +238,15 @@ def node_endpoints(model, reader, region_dim):
     Signatures (`m` trees, `p` noun phrases in them, `n` regions):
 
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
-      `embeddings` float32 `[n, embedding_dim]`;
+      `embeddings` float32 `[n, embedding_dim]`.
     - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings`
-      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, which of the trees
-      each phrase is in, and `spans` int32 `[p, 2]`, its words.
+      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, the tree of each
+      phrase, and `spans` int32 `[p, 2]`, its words.
 
     Args:
         model: a `models.hm_lstm.HMLSTM`.
         reader: `serving.inputs.TreeReader`.
-        region_dim: features of a region.
+        region_dim: number of features of a region.
 
     Returns:
         dict, name -> `tf.function`.
@@ -281,18 +272,18 @@ def _regions(region_dim, method):
 
 
 def _localization(reader, phrases, regions, similarities):
-    """Returns the endpoints that begin with a photo.
+    """Returns the endpoints that take a photo and boxes.
 
     Args:
         reader: a `PhotoReader`.
-        phrases: a `EndpointSide`, and
-        regions: another, of what the reader makes of boxes.
-        similarities: function of embeddings of both.
+        phrases: `EndpointSide` of phrases.
+        regions: `EndpointSide` of the rows that `reader` makes of boxes.
+        similarities: function of the embeddings of both sides.
     """
     photo = tf.TensorSpec([], tf.string, "image_bytes")
     signature = [phrases.spec, photo, tf.TensorSpec([None, 4], name="boxes")]
 
-    # A function of its own, so that the SavedModel has it once.
+    # A `tf.function`, so that the SavedModel contains it once.
     @tf.function(input_signature=signature, autograph=False)
     def answers(texts, image_bytes, boxes):
         boxes = require_rows(
@@ -319,25 +310,23 @@ def _localization(reader, phrases, regions, similarities):
     return {"localize": localize, "localize_strict": localize_strict}
 
 
-# The endpoint `search`: a model's own index, in its graph.
-#
-# The embeddings are variables, one a shard, and so are the ids. Queries are
-# embedded, compared with a tile after the other, and the best of all tiles
-# come out, as `search_index.SearchIndex.search` finds them.
+# The endpoint `search`: a model with an index in its graph. Embeddings are
+# variables, one a shard, and so are the ids. Queries are embedded and compared
+# tile by tile; the results are those of `search_index.SearchIndex.search`.
 
 
 def add_search(index):
-    """Returns what `reexport.reexport` takes as `add`: a search of an index.
+    """Returns the argument `add` of `reexport`: a search of an index.
 
     Args:
-        index: the `SearchIndex`, which must be of the model's embeddings; all
-            of it is compared with its checksums.
+        index: `SearchIndex` of the model's embeddings; the whole index is
+            compared with its checksums.
 
     Returns:
-        Function of a `Served` -> dict of `tf.function`s: `search`, of texts as
-        `embed_text` takes them and `k` int32 `[]`, from 1 -> `ids` strings and
-        `similarities` float32 `[m, min(k, n)]`, best first; of rows as
-        similar the first one comes first.
+        Function of a `Served` -> dict with the `tf.function` `search`: texts as
+        in `embed_text`, and `k` int32 `[]`, at least 1 -> `ids` strings and
+        `similarities` float32 `[m, min(k, n)]`, best first; the first of
+        equally similar rows comes first.
 
     Raises:
         ValueError: the index is empty or damaged.
@@ -387,7 +376,8 @@ def _find(shards, signatures, queries, k):
 
     Args:
         shards: variables `[n_i, dim]`.
-        signatures: of the model; of `compare` queries come one by one.
+        signatures: signatures of the model; with `compare`, one query at a time
+            is compared.
         queries: float32 `[m, dim]`.
         k: int32 `[]`.
     """
@@ -399,7 +389,7 @@ def _find(shards, signatures, queries, k):
             "rows_at_once": PAIRS_AT_ONCE,
         }
     total = sum(shard.shape[0] for shard in shards)
-    # Of no query, once too: an array of nothing has no shape.
+    # Runs once even without queries: an empty array has no shape.
     blocks = tf.maximum(-(-tf.shape(queries)[0] // size), 1)
 
     def one(block, arrays):
@@ -424,7 +414,7 @@ def _find(shards, signatures, queries, k):
 
 
 def _learned(compare, queries, rows):
-    """Returns what a model's endpoint says of queries and rows."""
+    """Returns the similarities of queries and rows by the model's endpoint."""
     pairs = {
         "image_embeddings": tf.cast(rows, tf.float32),
         "text_embeddings": queries,
@@ -434,16 +424,16 @@ def _learned(compare, queries, rows):
 
 @dataclasses.dataclass(frozen=True)
 class Endpoints:
-    """What a SavedModel can be asked.
+    """The endpoints of a SavedModel.
 
     Args:
-        functions: name -> `tf.function` with an input signature, which
-            returns a dict of tensors. The names are the signatures', and stay
-            in a loaded SavedModel: `loaded.embed_text(captions)`.
-        default: which of them is the default signature.
-        tokenizer: the `Tokenizer` that they use, or None.
-        photos: the `PhotoReader` that they use, or None; its `max_pixels`
-            counts as it is when they are exported.
+        functions: name -> `tf.function` with an input signature, which returns
+            a dict of tensors. The names become the signatures' and attributes
+            of a loaded SavedModel: `loaded.embed_text(captions)`.
+        default: name of the default signature.
+        tokenizer: `Tokenizer` that they use, or None.
+        photos: `PhotoReader` that they use, or None; its `max_pixels` at the
+            time of the export applies.
     """
 
     functions: dict
@@ -453,12 +443,12 @@ class Endpoints:
 
 
 class EndpointSide:
-    """One of the two kinds of things that a network compares.
+    """One of the two kinds of inputs that a network compares.
 
     Args:
-        name: of the endpoint that embeds them, for example `embed_text`.
-        embeddings: what `compare` calls their embeddings.
-        spec: `tf.TensorSpec` of `n` of them.
+        name: name of the endpoint that embeds them, for example `embed_text`.
+        embeddings: name of their embeddings in `compare`.
+        spec: `tf.TensorSpec` of `n` inputs.
         embed: function of such a tensor -> float32 `[n, embedding_dim]`.
     """
 
@@ -466,16 +456,17 @@ class EndpointSide:
         self.name = name
         self.embeddings = embeddings
         self.spec = spec
-        # A function of its own, so that the SavedModel has it once.
+        # A `tf.function`, so that the SavedModel contains it once.
         self.embed = tf.function(embed, input_signature=[spec])
 
 
 def inference(method, read=None):
-    """Returns what embeds: a network's method, as it is when it is served.
+    """Returns a network's method in inference mode, as a function of inputs.
 
     Args:
-        method: of what a network takes, and `training`.
-        read: what makes that of what is served; None where it is the same.
+        method: function of the network's input and `training`.
+        read: function from the served input to the network's input; None if
+            they are equal.
     """
 
     def embed(rows):
@@ -495,18 +486,19 @@ def embedding(side):
 
 
 def two_sided(first, second, similarities, compared_dim=None):
-    """Returns what a network can be asked that compares two sides.
+    """Returns the endpoints of a network that compares two sides.
 
-    Signatures (`n` of the first side, `m` of the second, either may be 0):
+    Signatures (`n` inputs of the first side, `m` of the second, either may be
+    0):
 
-    - one by the name of each side: its things -> `embeddings` float32
+    - one with the name of each side: its inputs -> `embeddings` float32
       `[n, embedding_dim]`;
-    - `score`: things of both -> `similarities` float32 `[n, m]`;
-    - `compare`: embeddings of both -> the same.
+    - `score`: inputs of both sides -> `similarities` float32 `[n, m]`;
+    - `compare`: embeddings of both sides -> `similarities` float32 `[n, m]`.
 
     Args:
-        first: a `EndpointSide`.
-        second: a `EndpointSide`.
+        first: an `EndpointSide`.
+        second: an `EndpointSide`.
         similarities: function of embeddings of both -> `[n, m]`, larger is
             closer.
         compared_dim: dimension of embeddings; None for no `compare`.
@@ -541,10 +533,10 @@ def text_spec(tokenizer, text_dim, name="captions"):
     """Returns the `tf.TensorSpec` of texts.
 
     Args:
-        tokenizer: what turns strings into what a network takes, or what its
-            `spec` says, as a `TreeReader`; None where texts are features.
-        text_dim: dimension of text features; None where there is a tokenizer.
-        name: what strings are called.
+        tokenizer: turns strings into the network's input; if it has a `spec`,
+            like a `TreeReader`, that is returned. None if texts are features.
+        text_dim: dimension of text features; None with a tokenizer.
+        name: name of an input of strings.
 
     Raises:
         ValueError: neither or both of them are given.

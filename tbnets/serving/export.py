@@ -1,8 +1,8 @@
 """Exports a trained network as a SavedModel that takes raw input.
 
-A SavedModel has a signature for each of its `Endpoints`. It loads wherever
-TensorFlow and TF Text are, without this package: tokeniser, word table and
-image decoding are part of its graph.
+A SavedModel has a signature for each of its `Endpoints`. It loads in any
+program with TensorFlow and TF Text, without this package: tokeniser, word table
+and image decoding are part of its graph.
 """
 
 import importlib.metadata
@@ -36,30 +36,28 @@ from tbnets.serving.saved_files import (
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
-# An exported model written once more, with other signatures.
-
 
 def reexport(  # noqa: PLR0913  (all but the first two by name)
     source, path, *, keep=(), add=None, extra=None, told=None, trust=False
 ):
-    """Writes a SavedModel once more, with signatures added or left out.
+    """Copies a SavedModel with signatures added or left out.
 
-    Those that stay answer the same to the bit, and keep their names, dtypes
-    and shapes. Weights that none of them reads are left out.
+    The kept signatures return identical bits, and keep their names, dtypes and
+    shapes. Weights that no kept signature reads are left out.
 
     Args:
-        source: as in `saved_files.newest_version`; it stays as it is.
+        source: as in `saved_files.newest_version`; it is not changed.
         path: folder to write, as in `export.write_saved_model`.
-        keep: names of signatures to keep, of the source and of those added;
-            none for all. The default signature stays if the one that it is
-            does; else it is the first of `keep`.
-        add: function of the `Served` that is written once more, whose
-            `signatures` may be called in a graph; returns a dict, name ->
-            `tf.function` with an input signature that returns a dict of
-            tensors. Variables that they read are kept. A name that the source
-            has is replaced. Or None.
+        keep: names of signatures to keep, of the source or added; empty for
+            all. The default signature remains if its function is kept;
+            otherwise it is the first of `keep`.
+        add: function of the source's `Served`, whose `signatures` may be called
+            in a graph; returns a dict, name -> `tf.function` with an input
+            signature that returns a dict of tensors. Variables that they read
+            are kept. An added signature replaces a signature of its name. None
+            to add none.
         extra: as in `export.write_saved_model`.
-        told: what else it says of itself, dict of JSON values; or None.
+        told: further metadata, dict of JSON values; or None.
         trust: as in `saved_files.load_graph`.
 
     Returns:
@@ -67,7 +65,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
 
     Raises:
         FileExistsError: If `path` exists.
-        ValueError: If the source has no signature of a name, or as
+        ValueError: If the source lacks a signature of `keep`, or as in
             `saved_files.load_graph` and `export.write_saved_model`.
 
     Example:
@@ -87,7 +85,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     path = check_new(path)
     served = load_saved_model(source, trust)
     root, before = served.root, served.signatures
-    # Held to the end: a graph holds its variables weakly.
+    # A graph holds its variables only weakly.
     made = add(served) if add else {}
     added = {name: guarded(one) for name, one in made.items()}
     signatures = {**before, **added}
@@ -104,25 +102,25 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         setattr(root, name, kept[name])
     signatures = {DEFAULT: default, **kept}
     read = {id(v): v for one in signatures.values() for v in one.variables}
-    # What is saved tracks these, and no others.
+    # The saved object tracks only the variables that signatures read.
     setattr(root, saved_files.KEPT, list(read.values()))
     said = _described(served, told or {}, kept)
     return save(root, signatures, path, said, served.vocabulary, extra)
 
 
 def _default(default, kept):
-    """Returns the default signature: the one there was, or the first."""
+    """Returns the source's default signature if kept, else the first."""
     taken = default and describe_signature(default)
     is_kept = taken in map(describe_signature, kept.values())
     return default if is_kept else next(iter(kept.values()))
 
 
 def _described(served, told, kept):
-    """Returns what the new SavedModel says of itself.
+    """Returns the metadata of the new SavedModel.
 
     Args:
-        served: the old one.
-        told: what else it says.
+        served: the source.
+        told: further metadata.
         kept: the signatures.
     """
     said, current = served.metadata, versions()
@@ -134,7 +132,7 @@ def _described(served, told, kept):
 
 
 DEFAULT = "serving_default"
-"""Name of the signature that a server calls where a client names none."""
+"""Name of the signature that a server calls if a client names none."""
 
 
 def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
@@ -152,15 +150,17 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     """Writes a model that embeds images and texts as a SavedModel.
 
     Args:
-        model: a built network, as `models.embedding_network.EmbeddingNetwork`.
-        vocabulary: the run's `Vocabulary`; a `Tokenizer` if captions are to
-            be cut at its `max_tokens`, and not after 200 words; a
-            `CaptionReader` or None if the network takes text features.
+        model: a built network, such as
+            `models.embedding_network.EmbeddingNetwork`.
+        vocabulary: the run's `Vocabulary`; a `Tokenizer` to cut captions at its
+            `max_tokens` instead of 200 words; a `CaptionReader` or None if the
+            network takes text features.
         path: as in `write_saved_model`.
-        image_shape: as in `endpoints.two_branch_endpoints`, which lists
-            the signatures too; so are the next two.
-        read_photos: what turns files into such images; None for arrays.
-        text_dim: dimension of text features; None where there are words.
+        image_shape: as in `endpoints.two_branch_endpoints`, which lists the
+            signatures.
+        read_photos: as in `endpoints.two_branch_endpoints`: function that turns
+            image files into such arrays; None for arrays.
+        text_dim: dimension of text features; None if the network reads words.
         metadata: as in `write_saved_model`.
         half_precision: as in `write_saved_model`.
         max_pixels: as in `write_saved_model`.
@@ -190,7 +190,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 
 
 def _check_reader(model, tokenizer):
-    """Refuses what reads captions otherwise than the network was trained."""
+    """Raises an error if the network has a different vocabulary."""
     if not hasattr(model, "embed_text"):
         raise InputTypeError(
             "model",
@@ -210,7 +210,7 @@ def _check_reader(model, tokenizer):
         )
     reader = getattr(model, "text_encoder", None)
     reader = reader or getattr(model, "text_branch", None)
-    # A layer of one's own need not tell how many words it reads.
+    # Custom layers need no `vocabulary_size`.
     known = getattr(reader, "vocabulary_size", None)
     told = isinstance(tokenizer, Tokenizer) and isinstance(known, int)
     if told and known != tokenizer.vocabulary.size:
@@ -232,29 +232,30 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
 ):
     """Writes endpoints as a SavedModel.
 
-    `path` is complete or absent; what killed exports left beside it goes.
+    `path` is complete or absent; leftovers of killed exports next to it are
+    removed.
 
     Args:
         endpoints: `Endpoints`.
-        path: folder to write, which must not exist, by custom `<name>/<n>`
-            with `n` from `next_version`: TensorFlow Serving's layout.
+        path: folder to write, which must not exist. TensorFlow Serving's layout
+            is `<name>/<n>` with `n` from `next_version`.
         metadata: JSON-ready dict to keep in `assets.extra/tbnets.json`.
-        half_precision: whether weights are kept as float16, in half the
-            space; they are still computed with as float32.
-        max_pixels: pixels beyond which a photo is refused by its first bytes;
-            None for `photo_kinds.MAX_PIXELS`. Decoding takes some 6 bytes for
-            each.
-        extra: function of the folder, called when the graph is there to write
-            more into its `assets.extra`; or None.
+        half_precision: whether to store weights as float16, in half the space;
+            computation remains float32.
+        max_pixels: photos with more pixels are rejected by their first bytes;
+            None for `photo_kinds.MAX_PIXELS`. Decoding takes some 6 bytes a
+            pixel.
+        extra: function of the folder that writes more files into its
+            `assets.extra`, called when the graph is written; or None.
 
     Returns:
         `path` as a `pathlib.Path`.
 
     Raises:
         FileExistsError: If `path` exists.
-        OSError: If it cannot be written; nothing half-written stays.
-        ValueError: If the graph has an op that TensorFlow Serving does not
-            know, or a weight is beyond what float16 holds.
+        OSError: If it cannot be written; no partial files remain.
+        ValueError: If the graph has an op that TensorFlow Serving lacks, or a
+            weight exceeds the range of float16.
     """
     path = check_new(path)
     if max_pixels is not None:
@@ -277,10 +278,10 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
 
 
 def check_new(path):
-    """Returns a path as a `pathlib.Path`, once nothing is there.
+    """Returns a path as a `pathlib.Path`, after checking that it is free.
 
     Raises:
-        FileExistsError: something is.
+        FileExistsError: the path exists.
     """
     path = pathlib.Path(path)
     if path.exists() or path.is_symlink():
@@ -292,17 +293,17 @@ def check_new(path):
 
 
 def save(root, signatures, path, description, vocabulary=None, extra=None):
-    """Writes a SavedModel whole, with what it says of itself.
+    """Writes a whole SavedModel with its metadata.
 
     Args:
-        root: what tracks all that the signatures read.
-        signatures: name -> concrete function; what none of them may have is
-            refused, see `check_ops`.
+        root: object that tracks everything that the signatures read.
+        signatures: name -> concrete function; `check_ops` raises an error if
+            its graph has a forbidden op.
         path: folder to write, which does not exist.
-        description: JSON-ready dict for `assets.extra/tbnets.json`, which
-            gets the sha256 of the other files.
-        vocabulary: the `Vocabulary` of its texts, or None.
-        extra: as of `write_saved_model`.
+        description: JSON-ready dict for `assets.extra/tbnets.json`; the SHA-256
+            of the other files is added.
+        vocabulary: `Vocabulary` of its texts, or None.
+        extra: as in `write_saved_model`.
 
     Returns:
         `path`.
@@ -314,8 +315,8 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with new_folder(path) as folder:
-            # Nobody trains what is served, and a gradient that is written
-            # out by hand can not always be saved.
+            # Served models need no gradients, and some custom gradients cannot
+            # be saved.
             options = tf.saved_model.SaveOptions(
                 experimental_custom_gradients=False
             )
@@ -337,11 +338,11 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
 
 
 def _traced(endpoints, half_precision):
-    """Returns what a SavedModel keeps, and its functions: name -> function.
+    """Returns the module to save, and its functions: name -> function.
 
-    Each function goes through `inputs.guarded`. Of the Keras model only the
-    variables that the endpoints read are kept, and of the endpoints what was
-    traced: TensorFlow would trace a `tf.function` once more, and keep both.
+    Every function is wrapped by `inputs.guarded`. Only the variables that
+    endpoints read and the traced functions are kept: saving a `tf.function`
+    would trace it again and keep both.
     """
     functions = {n: guarded(one) for n, one in endpoints.functions.items()}
     used = {id(v): v for one in functions.values() for v in one.variables}
@@ -365,7 +366,7 @@ def next_version(folder):
             versions; it need not exist.
 
     Returns:
-        One more than the largest number there, from 1.
+        One more than the largest number there; at least 1.
     """
     names = [one.name for one in pathlib.Path(folder).glob("[0-9]*")]
     numbers = [int(n) for n in names if n.isascii() and n.isdigit()]
@@ -373,7 +374,7 @@ def next_version(folder):
 
 
 def versions():
-    """Returns what writes a SavedModel: name -> version."""
+    """Returns the versions of the packages that write a SavedModel."""
     return {
         "tbnets_version": tbnets.__version__,
         "tensorflow_version": tf.__version__,
@@ -382,17 +383,17 @@ def versions():
 
 
 def inputs_of(function):
-    """Returns what a signature takes: name -> `tf.TensorSpec`.
+    """Returns the inputs of a signature: name -> `tf.TensorSpec`.
 
     Args:
-        function: concrete function, traced or of a loaded SavedModel.
+        function: concrete function, traced or from a loaded SavedModel.
     """
     arguments, named = function.structured_input_signature
     return {spec.name: spec for spec in (*arguments, *named.values())}
 
 
 def describe_signature(function):
-    """Returns, ready for JSON, what a concrete function takes and returns."""
+    """Returns the inputs and outputs of a concrete function, ready for JSON."""
     inputs, outputs = inputs_of(function), function.structured_outputs
     return {
         side: {
@@ -404,14 +405,14 @@ def describe_signature(function):
 
 
 def is_batchable(described):
-    """Tells whether a server may put the rows of several requests together.
+    """Returns whether a server may batch the rows of several requests.
 
-    TensorFlow Serving joins the inputs of requests along their first side and
-    takes the outputs apart again: there is one input, whose other sides are
-    known, and each output has a row for each of its rows.
+    TensorFlow Serving joins the inputs of requests along their first axis and
+    splits the outputs again. This requires one input, whose other axes are
+    known, and outputs with a row for each of its rows.
 
     Args:
-        described: what `describe_signature` returned for the signature.
+        described: result of `describe_signature` for the signature.
     """
     inputs, outputs = (
         [one["shape"] for one in described[kind].values()]

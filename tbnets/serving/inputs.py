@@ -1,9 +1,9 @@
-"""The doors of a served graph: what comes in is checked before it is used.
+"""Checks and reads the inputs of a served graph.
 
-A server runs whatever its clients send. A caption of another rank would end
-the process in an op that trusts its input, a number that is none would come
-out as an answer. `guarded` puts a door before each input of a signature, and
-every function that is exported goes through it.
+A server runs every request of its clients. A caption of the wrong rank would
+end the process in an op that trusts its input, and NaN would be returned as a
+result. `guarded` checks each input of a signature; every exported function uses
+it.
 """
 
 import numpy as np
@@ -33,37 +33,37 @@ from tbnets.text.parsing import parse_captions
 from tbnets.text.trees import Tree, read_tree
 from tbnets.text.vocabulary import Tokenizer
 
-# Photos that are decoded each by itself, in the graph.
+# Decoding of single photos in the graph.
 #
 # A server that batches puts the photos of several clients into one call. An op
-# that meets a broken photo ends the whole call, so each photo is decoded in a
-# call of its own: an element of a `tf.data` pipeline that leaves out what
-# fails. Its ops are TensorFlow's own, which run wherever a SavedModel does.
+# that meets a broken photo ends the whole call, so each photo is decoded
+# separately, as an element of a `tf.data` pipeline that drops failures. Its ops
+# are TensorFlow's own, so they run in every SavedModel.
 
 AT_ONCE = 10
-"""Photos decoded at a time; each of them may take its memory."""
+"""Photos decoded at once; memory grows with their number."""
 
 
 def attempt(function, elements, otherwise):
-    """Calls a function for each row; where it fails, something else stands.
+    """Calls a function for each row; failed rows get a default value.
 
     Args:
-        function: of a row of each of the elements; returns nested tensors.
+        function: function of one row of each element; returns nested tensors.
         elements: tuple of tensors `[n, ...]`; n may be 0.
-        otherwise: nested tensors of the shapes that the function returns.
+        otherwise: nested tensors with the shapes of the function's results.
 
     Returns:
         (results, succeeded): nested tensors `[n, ...]` and bool `[n]`.
     """
     count = tf.shape(elements[0], tf.int64)[0]
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), *elements))
-    # One that always succeeds stands at the end: there is no batch of none.
+    # The default value is the last row, since a batch cannot be empty.
     rows, results = _single(
         _tried(rows, lambda row, *one: (row, function(*one)))
         .concatenate(tf.data.Dataset.from_tensors((count, otherwise)))
         .batch(count + 1)
     )
-    # Where each row is among the results; the last one where it is not.
+    # Position of every row among the results; a failed row gets the last.
     last = tf.size(rows, tf.int64) - 1
     places = tf.tensor_scatter_nd_update(
         tf.fill([count + 1], last), rows[:, None], tf.range(last + 1)
@@ -73,12 +73,12 @@ def attempt(function, elements, otherwise):
 
 
 def attempt_once(function, inputs, otherwise):
-    """Calls a function; where it fails, something else stands.
+    """Calls a function; if it fails, returns a default value.
 
     Args:
-        function: of the inputs; returns nested tensors, of any shapes.
+        function: function of the inputs; returns nested tensors of any shapes.
         inputs: tuple of tensors.
-        otherwise: nested tensors of the same ranks.
+        otherwise: nested tensors of equal ranks.
 
     Returns:
         (results, succeeded): nested tensors and bool `[]`.
@@ -92,33 +92,33 @@ def attempt_once(function, inputs, otherwise):
 
 
 def _tried(dataset, function):
-    """Returns what a function makes of elements, without those it fails on."""
+    """Returns the results of a function on elements, without failures."""
     made = dataset.map(function, num_parallel_calls=AT_ONCE)
     return made.ignore_errors(log_warning=False)
 
 
 def _single(dataset):
-    """Returns the one element of a dataset, which is read as it stands."""
+    """Returns the only element of a dataset, read without optimizations."""
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
     return untuned(dataset).with_options(options).get_single_element()
 
 
 class PhotoReader:
-    """Turns photos into what a network takes, and tells which are none.
+    """Turns photos into the network's input, and reports broken photos.
 
     Args:
         read: for photos, a function of TensorFlow operations, string `[n]` ->
-            `[n, ...]`. Where it has them, its methods `decode`, string `[]` ->
-            `[...]`, or a tuple, and `forward`, of a batch of these, are called
-            instead: what decodes is then apart from a network that follows. For
-            regions, `features.regions.AveragedFeatures`, or another
-            with its methods `decode`, string `[]` -> `(pixels, sides)`, and
-            `of_decoded`, of these and float32 boxes `[n, 4]` -> `[n, dim]`.
+            `[n, ...]`. If it has methods `decode`, string `[]` -> `[...]` or a
+            tuple, and `forward`, of a batch of these, they are called instead,
+            which separates decoding from a network that follows. For regions, a
+            `features.regions.AveragedFeatures`, or an object with its methods
+            `decode`, string `[]` -> `(pixels, sides)`, and `of_decoded`, of
+            these and float32 boxes `[n, 4]` -> `[n, dim]`.
 
     Attributes:
-        max_pixels: how many pixels a photo may have.
-        is_traced: whether it is part of a graph, and so can not change.
+        max_pixels: largest number of pixels of a photo.
+        is_traced: whether it is part of a graph, and so cannot change.
     """
 
     def __init__(self, read):
@@ -127,7 +127,7 @@ class PhotoReader:
         self._read = read
 
     def _decode(self, image_bytes):
-        """Decodes a photo once its sides are known to be allowed."""
+        """Decodes a photo after checking its size."""
         self.is_traced = True
         content, _ = photo_kinds.small_enough(image_bytes, self.max_pixels)
         if hasattr(self._read, "decode"):
@@ -142,9 +142,9 @@ class PhotoReader:
             image_bytes: string `[n]`, JPEG or PNG files.
 
         Returns:
-            (rows, status): what the network takes, `[n, ...]`; and string
-            `[n]`, "" of a photo, else what is wrong with it, a few words
-            after "which": its row means nothing.
+            (rows, status): the network's input, `[n, ...]`; and string `[n]`,
+            "" for a photo, otherwise its fault, a few words that follow
+            "which". The row of a broken photo has no meaning.
         """
         decode = tf.function(
             self._decode, input_signature=[tf.TensorSpec([], tf.string)]
@@ -166,8 +166,7 @@ class PhotoReader:
             boxes: float32 `[n, 4]` in pixels of the upright photo.
 
         Returns:
-            (rows, status): float32 `[n, dim]`, and string `[]`, as `photos`
-            tells it.
+            (rows, status): float32 `[n, dim]`, and string `[]`, as in `photos`.
         """
         nothing = tf.zeros([1, 1, 3], tf.uint8), tf.ones([2])
         decoded, is_photo = attempt_once(self._decode, (image_bytes,), nothing)
@@ -177,15 +176,16 @@ class PhotoReader:
 
 
 def status_of(image_bytes, decoded, max_pixels):
-    """Tells what is wrong with photos.
+    """Returns the faults of photos.
 
     Args:
         image_bytes: string `[n]`.
         decoded: bool `[n]`, whether they were decoded.
-        max_pixels: how many pixels they may have.
+        max_pixels: largest number of pixels of a photo.
 
     Returns:
-        string `[n]`, "" of what was decoded, else a few words after "which".
+        string `[n]`, "" for a decoded photo, otherwise a few words that follow
+        "which".
     """
 
     def is_small(one):
@@ -210,15 +210,15 @@ def status_of(image_bytes, decoded, max_pixels):
 
 
 def limit_pixels(endpoints, max_pixels):
-    """Lets endpoints that were not traced yet take smaller photos alone.
+    """Sets the largest photo of endpoints that have not been traced.
 
     Args:
         endpoints: `Endpoints`.
-        max_pixels: how many pixels a photo may have.
+        max_pixels: largest number of pixels of a photo.
 
     Raises:
-        ValueError: they take no photos or were traced, or it is no such
-            number.
+        ValueError: they take no photos or have been traced, or the number is
+            invalid.
     """
     most = photo_kinds.MAX_PIXELS
     checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
@@ -235,15 +235,15 @@ def limit_pixels(endpoints, max_pixels):
 
 
 def require_photos(value, status):
-    """Returns a value, once all photos that it is of are good.
+    """Returns a value, after checking that all its photos are good.
 
     Args:
         value: tensor.
-        status: string `[n]`, as `PhotoReader` returns it.
+        status: string `[n]`, from `PhotoReader`.
 
     Raises:
-        tf.errors.InvalidArgumentError: when the graph runs, naming the first
-            photo that is none.
+        tf.errors.InvalidArgumentError: when the graph runs, a photo is broken;
+            names the first.
     """
     return require_rows(
         value,
@@ -254,20 +254,21 @@ def require_photos(value, status):
 
 
 MOST_WORDS = 200
-"""Words of a caption that a served graph reads, unless it learned of longer."""
+"""Words of a caption that a served graph reads, unless training captions are
+longer."""
 
 
 def guarded(function):
-    """Returns a function that refuses what its signature does not say.
+    """Returns a function that rejects inputs outside its signature.
 
-    Rank and known sides are checked when the graph runs, and that floats are
-    numbers: NaN and infinity are refused by the row that has them.
+    When the graph runs it checks rank and known dimensions, and that floats are
+    finite; it names the row with NaN or infinity.
 
     Args:
         function: `tf.function` with an input signature.
 
     Returns:
-        A concrete function of the same signature.
+        A concrete function with an equal signature.
     """
     inner = function.get_concrete_function()
     specs = inner.structured_input_signature[0]
@@ -280,7 +281,7 @@ def guarded(function):
 
 
 def _enter(value, spec):
-    """Returns an input as its spec says it is."""
+    """Returns an input after checking it against its spec."""
     value = tf.ensure_shape(value, spec.shape)
     if not spec.dtype.is_floating:
         return value
@@ -293,15 +294,16 @@ def _enter(value, spec):
 
 
 def require_rows(value, good, expectation):
-    """Returns a value, once all of its rows are good.
+    """Returns a value, after checking that all its rows are good.
 
     Args:
         value: tensor.
-        good: bool `[n]`, or `[]` of a single one.
-        expectation: what is told where one is not, before its number.
+        good: bool `[n]`, or `[]` for a single value.
+        expectation: message for a bad row, before its number.
 
     Raises:
-        tf.errors.InvalidArgumentError: when the graph runs, naming the row.
+        tf.errors.InvalidArgumentError: when the graph runs, a row is bad; names
+            the row.
     """
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))
@@ -309,18 +311,16 @@ def require_rows(value, good, expectation):
 
 
 def bounded(tokenizer):
-    """Returns what reads captions, with an end to how much it reads.
+    """Returns a reader of captions with a limit on their words.
 
     Args:
-        tokenizer: a `Tokenizer`, which gets a bound where it has none; or
-            another reader or None, returned as it is.
+        tokenizer: a `Tokenizer`, which gets a limit if it has none; or another
+            reader or None, which is returned unchanged.
     """
     if type(tokenizer) is Tokenizer and tokenizer.max_tokens is None:
         return Tokenizer(tokenizer.vocabulary, MOST_WORDS)
     return tokenizer
 
-
-# What a user gives -> what a signature takes.
 
 IMAGE_BYTES = "image_bytes"
 """Name of the input that takes encoded photos."""
@@ -331,16 +331,16 @@ ARGUMENTS = {
     "embed_phrases": "phrases",
     "embed_regions": "features",
 }
-"""Endpoints that embed -> how an error calls what they are given."""
+"""Endpoints that embed -> name of their argument in errors."""
 Texts = Strings | list[Tree]
 Inputs = Photos | Texts
 
 
 def as_input(argument, spec, values):
-    """Converts one input; says what is wrong with its shape or type.
+    """Converts one input to a tensor; checks its shape and type.
 
     Args:
-        argument: how the message calls it.
+        argument: its name in messages.
         spec: its `tf.TensorSpec`.
         values: list of strings, or float array; for `IMAGE_BYTES` photos, as
             `images.read_content` takes them.
@@ -349,8 +349,8 @@ def as_input(argument, spec, values):
         A tensor.
 
     Raises:
-        TypeError: one of its strings or photos is none.
-        ValueError: it is no list, holds no numbers, or is of another shape.
+        TypeError: a string or photo has the wrong type.
+        ValueError: it is no list, holds no numbers, or has the wrong shape.
     """
     if spec.dtype == tf.string and spec.shape.rank == 0:
         value = read_content(values) if spec.name == IMAGE_BYTES else values
@@ -375,7 +375,7 @@ def as_input(argument, spec, values):
 
 
 def _encoded(argument, values):
-    """Returns strings as bytes; names the first that is none."""
+    """Returns strings as bytes; an error names the first that is no string."""
     advice = "Leave it out, or write it as text."
     encoded = []
     for row, value in enumerate(values):
@@ -395,24 +395,20 @@ def _encoded(argument, values):
 
 
 def is_trees(spec):
-    """Tells whether an input takes trees as `TreeReader.read` makes them."""
+    """Returns whether an input takes trees that `TreeReader.read` makes."""
     return spec.name == TreeReader.spec.name
 
 
-# Captions as trees, at the border between strings and a network.
-
-
 class TreeReader:
-    """Stands where a `Tokenizer` does, for a network that reads trees.
+    """Replaces a `Tokenizer` for a network that reads trees.
 
-    A graph can not parse: it takes rows of trees as `read` makes them, outside
-    of the graph.
+    A graph cannot parse, so it takes rows of trees that `read` makes outside
+    the graph.
 
     Args:
-        vocabulary: the `Vocabulary` of the words in the trees.
-        max_tokens: number of words after which a caption is cut; never if
-            None. Trees that come with more nodes than such captions have are
-            refused.
+        vocabulary: `Vocabulary` of the words in the trees.
+        max_tokens: number of words after which a caption is cut; None never to
+            cut. Trees with more nodes than such captions have are rejected.
     """
 
     spec = tf.TensorSpec([None, None, len(FIELDS)], tf.int32, "trees")
@@ -422,14 +418,14 @@ class TreeReader:
         self.max_tokens = max_tokens
 
     def __call__(self, rows):
-        """Returns rows of trees as they are, once they are found to be such.
+        """Returns rows of trees unchanged, after checking them.
 
         Args:
             rows: int32 `[n, nodes, 6]`.
 
         Raises:
-            tf.errors.InvalidArgumentError: when the graph runs, naming the
-                row that is no tree, or too many nodes.
+            tf.errors.InvalidArgumentError: when the graph runs, a row is no
+                tree or there are too many nodes; names them.
         """
         if self.max_tokens is not None:
             most = most_nodes(self.max_tokens)
@@ -449,19 +445,18 @@ class TreeReader:
         )
 
     def read(self, captions) -> np.ndarray:
-        """Returns captions as a graph takes them.
+        """Returns captions as the graph takes them.
 
         Args:
-            captions: list of strings, which are parsed by the embedded
-                parser, and of `text.trees.Tree`s, which are taken as they
-                are.
+            captions: list of strings, which the embedded parser parses, and of
+                `text.trees.Tree`s.
 
         Returns:
             int32 `[len(captions), nodes, 6]`.
 
         Raises:
-            ModuleNotFoundError: strings are given, and what the parser needs
-                is not installed.
+            ModuleNotFoundError: strings are given, and a package of the parser
+                is missing.
         """
         captions = list(captions)
         texts = [one for one in captions if not isinstance(one, Tree)]

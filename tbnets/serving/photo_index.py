@@ -1,18 +1,18 @@
-"""The embeddings of a folder of photos by one model, kept for the next search.
+"""A cache of the embeddings of a folder of photos by one model.
 
 ::
 
     photos.tbnets/embeddings/MODEL/*.photos1
 
-`MODEL` begins the sha256 of the model's files. Each file holds some photos,
-as `entries.format_entries` writes them.
+`MODEL` is the first part of a SHA-256 of the model's files. `format_entries`
+writes a file with some of the photos.
 
-Why no feature store (`store/`): a store is made once from a list of images,
-by one process, and is then read as it is; a photo in it is never replaced or
-removed. A folder of photos changes, and two searches may run at once. Here a
-file is written under a name that nobody else takes and never changed: what is
-newer stands in another file, and when all is embedded the process replaces
-the files it has read by one. Two at once do the same work twice, no more.
+A feature store (`store/`) does not suit: one process makes a store once from a
+list of images, and no photo in it is ever replaced or removed. A folder of
+photos changes, and two searches may run at once. Here every file has a unique
+name and is never changed. New entries go to a new file, and once all photos are
+embedded the process replaces the files that it has read by one file. Two
+processes at once only repeat work.
 """
 
 import concurrent.futures
@@ -39,32 +39,31 @@ from tbnets.serving import search
 from tbnets.serving.checksums import CHECKSUMS
 from tbnets.serving.saved_files import GRAPH_FILE, hash_files
 
-# What is known of photos, as bytes that anyone may have changed.
-#
-# A line of JSON (names, sizes, times, what is wrong with broken ones), the
-# embeddings as little-endian float32, and the sha256 of both. Nothing in it
-# can be executed, and its size alone says how much memory it takes.
+# The format of a file, which anyone may have changed: a line of JSON (names,
+# sizes, times, and faults of broken photos), the embeddings as little-endian
+# float32, and the SHA-256 of both. No part of it can be executed, and its size
+# bounds the memory that it takes.
 
 FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"
-"""File beside a SavedModel that was put together: what it was made of.
+"""File next to an assembled SavedModel with the identity of its parts.
 
-Each making gives other bytes of the same model, as TensorFlow numbers its
-functions anew.
+TensorFlow numbers functions anew at each assembly, so equal models have
+different bytes.
 """
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class Entry(NamedTuple):
-    """What is known of a file.
+    """The cache's knowledge of a file.
 
     Args:
-        stamp: size in bytes and time of change in nanoseconds of what was
-            read, which tell that a file has not changed (one that is replaced
-            by another of its size, with its time put back, is taken for the
-            old one); None if it could not be read: that is not kept.
-        embedding: float32 `[embedding_dim]`; None if it is no photo.
-        reason: "", or what is wrong with it, a few words after "which".
+        stamp: size in bytes and modification time in nanoseconds of the file
+            that was read. An unchanged stamp means an unchanged file, unless a
+            file of equal size replaced it and its time was set back. None if
+            the file could not be read; such entries are not kept.
+        embedding: float32 `[embedding_dim]`; None if the file is no photo.
+        reason: "", or the fault of the file, a few words that follow "which".
     """
 
     stamp: tuple | None
@@ -73,14 +72,14 @@ class Entry(NamedTuple):
 
 
 def about(model):
-    """Returns what each file of a model's embeddings says of all in it.
+    """Returns the header that identifies a model in each file of its cache.
 
-    Among it is the sha256 of the SavedModel's graph, variables and assets,
-    names and content; what is only there for people does not count. Of a
-    model that was put together it is that of what it was made of.
+    It has the SHA-256 of names and content of the SavedModel's graph, variables
+    and assets, without files that are only for people; for an assembled model,
+    the SHA-256 of the identity of its parts.
 
     Raises:
-        ValueError: the model is on a server, which does not tell its files.
+        ValueError: the model is on a server, so its files cannot be read.
     """
     if not os.path.isdir(model.path):
         raise InputError(
@@ -109,7 +108,7 @@ def about(model):
 
 
 def format_entries(entries, about):
-    """Returns the content of a file; see `parse`."""
+    """Returns the content of a file, which `parse_index` reads."""
     photos = {n: e for n, e in entries.items() if not e.reason}
     broken = {n: e for n, e in entries.items() if e.reason}
     header = {
@@ -123,17 +122,17 @@ def format_entries(entries, about):
 
 
 def parse_index(content, about):
-    """Reads the content of a file that anyone may have changed.
+    """Reads the content of a file, which may be damaged or forged.
 
     Args:
         content: bytes.
-        about: what `about` returned of the model that is asked.
+        about: header that `about` returned for the model in use.
 
     Returns:
         dict, name of a photo -> `Entry`.
 
     Raises:
-        ValueError: it is damaged, or something else.
+        ValueError: it is damaged, or of a different kind or model.
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
     start = content.find(b"\n") + 1
@@ -163,39 +162,39 @@ def parse_index(content, about):
 
 SUFFIX = ".photos1"
 PHOTOS_PER_FILE = 256
-"""So many photos are embedded between two writes: what a kill loses."""
+"""Photos embedded between two writes, which a kill may lose."""
 HELD_BYTES = 2**28
-"""So much of photos is held at once; one that was no JPEG is large as PNG."""
+"""Bytes of photos held at once; a photo that is no JPEG is large as PNG."""
 AT_ONCE = 2
-"""Batches in work at once: the cores that one leaves idle the other takes."""
+"""Batches in work at once, so that one uses cores that the other leaves
+idle."""
 
 
 def embed_folder(
     model, folder, place=None, batch_size=None, fault_of_name=lambda name: ""
 ):
-    """Embeds the photos of a folder that are new or changed since last time.
+    """Embeds the photos of a folder that are new or changed.
 
-    Files that are no photos are told on standard error with the reason, and
-    counted, each time; what is broken is not decoded again. Where nothing can
-    be kept, that is said once.
+    Files that are no photos are reported on standard error, with the reason and
+    their number, at each call; a broken file is not decoded again. If the cache
+    cannot be written, this is reported once.
 
     Args:
         model: a `Served` that takes photos.
-        folder: folder of photos, subfolders included.
-        place: folder to keep the embeddings in, one for each folder of
-            photos; None for that beside `folder`, False to keep nothing.
-        batch_size: photos embedded at once; None for what is fast.
-        fault_of_name: function of a photo's path from the folder -> why it
-            is left out for that, a few words after "which"; "" for no reason.
+        folder: folder of photos, including subfolders.
+        place: folder of the cache, which must be unique to the folder of
+            photos; None for the folder next to `folder`, False for no cache.
+        batch_size: photos embedded at once; None for a fast size.
+        fault_of_name: function of a photo's path in the folder -> why its name
+            excludes it, a few words that follow "which"; "" to include it.
 
     Returns:
-        `(ids, embeddings)`: paths relative to the folder, and float32 `[n,
-        embedding_dim]`.
+        `(ids, embeddings)`: paths relative to the folder, and float32
+        `[n, embedding_dim]`.
 
     Raises:
         FileNotFoundError: the folder holds no file named as a photo.
-        ValueError: none of its files is a photo, or an embedding is not
-            finite.
+        ValueError: no file is a photo, or an embedding is not finite.
     """
     paths, others = sort_files(folder)
     index = Index(place, model, folder)
@@ -213,21 +212,21 @@ def embed_photos(
     batch_size=None,
     fault_of_name=lambda name: "",
 ):
-    """Embeds photos of a folder, leaving out files that are none.
+    """Embeds some photos of a folder, leaving out files that are no photos.
 
     Args:
         model: as in `embed_folder`.
         folder: folder of photos.
-        paths: which of its files: name -> `pathlib.Path` or `os.DirEntry`.
-        others: those of its files that are told of as left out.
-        index: the `Index` that knows some; None to keep nothing.
+        paths: files to embed: name -> `pathlib.Path` or `os.DirEntry`.
+        others: further files to report as left out.
+        index: `Index` with cached photos; None for no cache.
         batch_size: as in `embed_folder`.
         fault_of_name: as in `embed_folder`.
 
     Returns: and raises as `embed_folder`.
     """
     index = index or Index()
-    # Looked at before they are read: what changes meanwhile is new next time.
+    # Stamps precede reading: a file that changes in between is read next time.
     stamps = {name: stamp_of(path) for name, path in paths.items()}
     new = [name for name in paths if not index.knows(name, stamps[name])]
     size = batch_size or search.PHOTO_BATCH_SIZE
@@ -265,12 +264,12 @@ def embed_photos(
             "See the reasons above.",
         )
     rows = {n: e.embedding for n, e in entries.items() if not faults[n]}
-    # Of many rows far faster than `np.stack`.
+    # Far faster than `np.stack` for many rows.
     return list(rows), np.concatenate([*rows.values()]).reshape(len(rows), -1)
 
 
 def _embed(model, paths, stamps, names):
-    """Returns the `Entry` of each of some files."""
+    """Returns name -> `Entry` of some files."""
     found, contents = {}, {}
     for name in names:
         try:
@@ -284,8 +283,8 @@ def _embed(model, paths, stamps, names):
 
 
 def _ask(model, contents, stamps):
-    """Returns the `Entry` of each of some contents: name -> bytes."""
-    # The model itself tells what a photo is.
+    """Returns name -> `Entry` of file contents: name -> bytes."""
+    # The model decides which files are photos.
     embeddings, reasons = model.try_images(list(contents.values()))
     found = {}
     for name, row, reason in zip(contents, embeddings, reasons):
@@ -295,18 +294,19 @@ def _ask(model, contents, stamps):
 
 
 def _note(text):
-    """Prints a line on standard error, beside any progress bar."""
+    """Prints a line on standard error, above any progress bar."""
     say(files.readable(text))
 
 
 class Index:
-    """What is kept of a folder of photos.
+    """The cache of a folder of photos.
 
     Args:
-        place: as of `embed_folder`; nothing is written until `save`.
-        model: the `Served` that embeds them; nothing is kept of one that is
-            no folder here: behind an address another may stand tomorrow.
-        folder: that of the photos.
+        place: as in `embed_folder`; only `save` writes to it.
+        model: `Served` that embeds the photos. Embeddings of a model on a
+            server are not kept, since an address may serve a different model
+            later.
+        folder: folder of the photos.
 
     Attributes:
         entries: dict, name of a photo in the folder -> `Entry`.
@@ -323,20 +323,20 @@ class Index:
             self._read()
 
     def knows(self, name, stamp):
-        """Tells whether a photo is here and has not changed."""
+        """Returns whether the cache has a photo, and it has not changed."""
         known = self.entries.get(name)
         return bool(known and stamp) and known.stamp == stamp
 
     def add(self, entries):
-        """Takes entries, name -> `Entry`, in place of what was known."""
+        """Adds or replaces entries, name -> `Entry`."""
         self.entries.update(entries)
         self._unsaved.update(entries)
 
     def save(self, at_least=1):
-        """Writes what was added, once there is so much of it.
+        """Writes the added entries if there are at least `at_least`.
 
         Returns:
-            Whether what was embedded is kept.
+            Whether embeddings are being kept.
         """
         if len(self._unsaved) >= at_least:
             self._write(self._unsaved)
@@ -344,10 +344,10 @@ class Index:
         return self._can_write
 
     def tidy(self, names):
-        """Drops all photos but some, and puts the rest into one file.
+        """Drops all photos but some, and merges the files into one.
 
         Args:
-            names: the photos that the folder has.
+            names: the photos of the folder.
         """
         kept = {n: self.entries[n] for n in names if n in self.entries}
         if len(kept) == len(self.entries) and len(self._files) < 2:
@@ -356,14 +356,14 @@ class Index:
         old, self._files = self._files, []
         if not self._write(kept):
             return
-        with contextlib.suppress(OSError):  # It is a matter of space alone.
+        with contextlib.suppress(OSError):  # Keeping them only costs space.
             for path in old:
                 path.unlink(missing_ok=True)
 
     def _read(self):
-        """Reads the files, the oldest first, so that the newest counts.
+        """Reads the files, oldest first, so that newer entries prevail.
 
-        What is of a kind that is read since then is forgotten.
+        Broken photos of kinds that can be read by now are dropped.
         """
         try:
             found = self.place.glob(f"*{SUFFIX}")
@@ -382,10 +382,10 @@ class Index:
         self.entries = {n: e for n, e in found if not is_cured(e.reason)}
 
     def _write(self, entries):
-        """Writes entries into a file of their own; says where it can not.
+        """Writes entries into a new file; reports a failure.
 
         Returns:
-            Whether they are written.
+            Whether the entries are written.
         """
         entries = {n: e for n, e in entries.items() if e.stamp}
         if not (entries and self._can_write):
@@ -409,7 +409,7 @@ class Index:
 
 
 def stamp_of(path):
-    """Returns the stamp of a file; None where it is not there."""
+    """Returns the stamp of a file; None if the file is missing."""
     try:
         found = path.stat()
     except OSError:

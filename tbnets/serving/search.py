@@ -1,7 +1,6 @@
-"""Search with an exported network: what answers a sentence or an image best.
+"""Search with an exported network: ranks images for sentences or images.
 
-Works on a `served.Served`, so that it sees what TensorFlow Serving
-would.
+It uses a `served.Served`, so that it gets the results of TensorFlow Serving.
 """
 
 import numpy as np
@@ -16,16 +15,17 @@ from tbnets.text.vocabulary import split_words
 
 BATCH_SIZE = 256
 PHOTO_BATCH_SIZE = 32
-"""Larger ones are no faster on a CPU, and take memory for each photo."""
+"""Larger batches are no faster on a CPU, and each photo takes memory."""
 NO_WORD = "no word of this is known"
 
 
 def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
-    """Embeds rows in batches, with a progress bar where it takes long.
+    """Embeds rows in batches, with a progress bar if it takes long.
 
     Args:
-        embed_batch: function from some of the rows to `[n, embedding_dim]`.
-        rows: list or array; of none the function is asked too.
+        embed_batch: function from some of the rows to `[n, embedding_dim]`; it
+            is also called for empty rows.
+        rows: list or array.
         what: unit for the bar, for example "image".
         batch_size: rows embedded at once.
 
@@ -50,26 +50,26 @@ def best(similarities, top):
 
     Args:
         similarities: float32 `[q, n]`, larger is better.
-        top: number of answers, at most `n` of which there are.
+        top: number of results, limited to `n`.
 
     Returns:
-        `(order, similarities)`, each `[q, min(top, n)]`, best first; of equal
-        candidates the first one comes first.
+        `(order, similarities)`, each `[q, min(top, n)]`, best first; the first
+        of equal candidates comes first.
     """
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :top]
     return order, np.take_along_axis(similarities, order, axis=1)
 
 
 def notes_on(model, queries):
-    """Tells which words of sentences the network does not know.
+    """Finds the words of sentences that the network does not know.
 
     Args:
         model: a `Served`.
         queries: list of sentences.
 
     Returns:
-        list with `(words, note)` for each query: the unknown words, and what
-        is to be said of them, "" or a few words; `NO_WORD` where it knows none.
+        list with `(words, note)` for each query: the unknown words, and a note
+        on them, "" or a few words; `NO_WORD` if all words are unknown.
     """
     if model.vocabulary is None:
         return [([], "")] * len(queries)
@@ -83,15 +83,15 @@ def notes_on(model, queries):
 
 
 def split_into_words(texts):
-    """Returns the words of each text, as the network's tokeniser cuts them."""
+    """Returns the words of texts, as the network's tokeniser splits them."""
     return split_words(list(texts)).to_list() if len(texts) else []
 
 
 def find_hits(queries, captions, caption_to_image):
-    """Finds the images with a caption that says what a query says.
+    """Finds the images with a caption that contains a query.
 
-    A caption does when it has all words of the query in the query's order;
-    others may stand between them.
+    A caption contains a query if it has all words of the query in their order;
+    other words may be between them.
 
     Args:
         queries: list of sentences.
@@ -100,8 +100,8 @@ def find_hits(queries, captions, caption_to_image):
 
     Returns:
         list with a dict for each query, row of an image -> its first caption
-        that says so; None for a query that no caption says, of which nobody
-        knows what would be right.
+        that contains the query; None for a query that no caption contains,
+        since its correct images are unknown.
     """
     told = split_into_words(captions)
     hits = []
@@ -115,7 +115,7 @@ def find_hits(queries, captions, caption_to_image):
 
 
 def _in_order(wanted, words):
-    """Tells whether the wanted words occur one after the other."""
+    """Returns whether the wanted words occur in this order."""
     rest = iter(words)
     return all(word in rest for word in wanted)
 
@@ -125,9 +125,9 @@ def format_answers(title, similarities, answers, hits=None):
 
     Args:
         title: the first line.
-        similarities: floats, best first.
-        answers: as many strings.
-        hits: as many bools, which get a column; None without.
+        similarities: k floats, best first.
+        answers: k strings.
+        hits: k bools, which get a column; None for no column.
     """
     head, marks = "", [""] * len(answers)
     if hits is not None:
@@ -140,14 +140,14 @@ def format_answers(title, similarities, answers, hits=None):
 
 
 def embed_examples(model, images):
-    """Embeds images to search by, each of which must be one.
+    """Embeds images to search with; all of them must be photos.
 
     Args:
         model: a `Served`.
         images: as in `Served.embed_images`.
 
     Raises:
-        BrokenImageError: names the photo that is none.
+        BrokenImageError: an image is no photo; names it.
     """
     if model.takes_photos:
         refuse_single("like", images)
@@ -165,13 +165,13 @@ def rank(model, queries, like, embeddings, top):
     Args:
         model: a `Served` that takes captions.
         queries: as in `Served.embed_text`.
-        like: as in `Served.embed_images`; both may be none.
-        embeddings: float32 `[n, embedding_dim]` of what is ranked, or a
+        like: as in `Served.embed_images`; both may be empty.
+        embeddings: float32 `[n, embedding_dim]` of the candidates, or a
             `SearchIndex` of them.
-        top: number of answers for each.
+        top: number of results for each query.
 
     Returns:
-        What `best` returns.
+        `(order, similarities)`, as `best` returns them.
 
     Raises:
         ValueError: the model's embeddings do not compare images.
@@ -201,7 +201,7 @@ def rank(model, queries, like, embeddings, top):
 
 
 def titles_of(queries, notes):
-    """Returns each sentence with what `notes_on` says of its words."""
+    """Returns each sentence with its note from `notes_on`."""
     return [
         f'"{query}"' + (f" ({note})" if note else "")
         for query, (_, note) in zip(queries, notes)
@@ -209,16 +209,16 @@ def titles_of(queries, notes):
 
 
 def format_tables(titles, ids, order, similarities, hits=None):
-    """Returns a table a query.
+    """Returns a table for every query.
 
     Args:
-        titles: what `titles_of` returned.
-        ids: the images' ids.
-        order: what `rank` returned, and
-        similarities: likewise.
-        hits: list with a dict for each query, row of an image that answers
-            it -> what stands there for its id; None, or None for a query,
-            where nobody knows.
+        titles: titles from `titles_of`.
+        ids: ids of the images.
+        order: rows from `rank`.
+        similarities: similarities from `rank`.
+        hits: list with a dict for each query, row of a correct image -> text
+            shown in place of its id; None for a query, or for all, if the
+            correct images are unknown.
     """
     tables = []
     for title, rows, values, right in zip(
@@ -234,12 +234,12 @@ def format_tables(titles, ids, order, similarities, hits=None):
 
 
 def answers_record(kind, names, rows, similarities):
-    """Returns the answers to one question as JSON has them.
+    """Returns the results of one query in the form of the JSON output.
 
     Args:
-        kind: what answers are called, "image" or "caption".
+        kind: name of a result, "image" or "caption".
         names: names of the candidates.
-        rows: ints `[k]`, the answers among them, best first.
+        rows: ints `[k]`, rows of the results, best first.
         similarities: float32 `[k]`.
     """
     return [
@@ -249,12 +249,12 @@ def answers_record(kind, names, rows, similarities):
 
 
 def regions_record(phrases, notes, found):
-    """Returns what phrases name in a photo as JSON has it.
+    """Returns the regions found for phrases in the form of the JSON output.
 
     Args:
         phrases: list of strings.
-        notes: what `notes_on` says of them.
-        found: what `Served.find` returned of them.
+        notes: notes from `notes_on`.
+        found: regions from `Served.find`.
     """
     return [
         {

@@ -1,14 +1,14 @@
-"""A search index: embeddings on disk, found by what they are most like.
+"""A search index: embeddings on disk, with exact and approximate search.
 
 ::
 
     INDEX/manifest.json
           4a09c1....npy  4a09c1....ids.txt       a shard of embeddings
 
-It is a feature store (`data.store.manifest`), so that whatever reads one reads
-an index. Its `extraction` says which model embedded all of it. A shard is
-called by what is in it and never changed: `index_writer.IndexWriter` puts other
-shards in its place, and who has it open still has what was there.
+An index is a feature store (`data.store.manifest`), so every reader of stores
+reads an index. Its `extraction` names the model that embedded all rows. A shard
+is named after its content and never changed: `index_writer.IndexWriter`
+replaces shards by others, and an open index keeps the shards that it opened.
 """
 
 import hashlib
@@ -41,29 +41,27 @@ from tbnets.errors import (
 )
 from tbnets.files import CheckedFile, is_kind, shown, write_atomically
 
-# The best rows for each query, exactly, however many rows there are.
-#
-# Rows are compared a tile at a time, so that memory is needed for the answers
-# and for two tiles of similarities. The same code runs on arrays, a mapped
-# file for one, and in a graph on variables.
+# Exact search of any number of rows. Rows are compared tile by tile, so memory
+# is needed only for the results and two tiles of similarities. The code runs on
+# arrays, such as mapped files, and in a graph on variables.
 
 QUERIES_AT_ONCE = 64
-"""So many queries read a tile together: the sum of both bounds memory."""
+"""Queries that share a tile. Together with `ROWS_AT_ONCE` it bounds memory."""
 ROWS_AT_ONCE = 32768
 CAST_AT_ONCE = 8192
-"""Rows that are not float32 are cast a few at a time, within the cache."""
+"""Rows that are not float32 are cast in blocks that fit the cache."""
 TILES_AT_ONCE = 2
-"""What one tile waits for, another one computes meanwhile."""
+"""Tiles in work at once: one computes while another waits for the disk."""
 
 
 def cosines(queries, rows):
-    """Returns the dot products of float32 queries with rows, `[m, n]`.
+    """Returns the dot products of float32 queries and rows, `[m, n]`.
 
     Args:
         queries: float32 `[m, dim]`.
         rows: `[n, dim]` of any float.
     """
-    # Unlike `tf.matmul`, these copy no array that is given to them.
+    # Unlike `tf.matmul`, these raw ops do not copy their input.
     if rows.dtype != "float32":
         rows = tf.raw_ops.Cast(x=rows, DstT=tf.float32)
     return tf.raw_ops.MatMul(a=queries, b=rows, transpose_b=True)
@@ -74,16 +72,16 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
 
     Args:
         queries: float32 `[m, dim]`.
-        shards: list of `[n_i, dim]`, arrays or variables; the rows of one
-            follow on those of the one before.
-        k: answers for each query, from 1; an int, or int32 `[]`.
+        shards: list of `[n_i, dim]`, arrays or variables; rows are numbered
+            through all shards.
+        k: results for each query, at least 1; an int, or int32 `[]`.
         similarities: function of queries and some rows -> float32 `[m, n]`,
             larger is closer.
-        rows_at_once: rows of a tile, at most.
+        rows_at_once: largest number of rows of a tile.
 
     Returns:
         `(rows, similarities)`: int32 and float32 `[m, min(k, n)]`, best first;
-        of rows as similar the first one comes first.
+        the first of equally similar rows comes first.
     """
     tiles, first = [], 0
     for shard in shards:
@@ -119,24 +117,24 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
 
 
 EMBEDDED_BY = "embedded_by"
-"""What the extraction calls the model, its digest and what else tells it."""
+"""Key of the extraction for the identity of the model, its digest and more."""
 NOTES = "notes"
-"""What it calls the rest: the name of the model, the folder of photos."""
+"""Key for notes: the name of the model, the folder of photos."""
 
 
 class SearchIndex:
-    """An index that is open; use `open_index`.
+    """An open index; `open_index` returns one.
 
     Args:
         store: the `data.store.shards.FeatureStore`.
-        shards: the attribute, where they are open; None to open them.
+        shards: open shards; None to open them.
 
     Attributes:
         ids: tuple of n strings.
         dim: numbers in an embedding.
         dtype: "float32", or "bfloat16".
-        shards: list of arrays `[n_i, dim]`, mapped.
-        embedded_by: JSON value that tells the model.
+        shards: list of mapped arrays `[n_i, dim]`.
+        embedded_by: JSON value that identifies the model.
         notes: dict of strings, for people.
     """
 
@@ -148,7 +146,7 @@ class SearchIndex:
         self.dtype = store.manifest.dtype
         self.embedded_by = store.extraction[EMBEDDED_BY]
         self.notes = store.extraction[NOTES]
-        # Once: who writes the index takes files away that are not open.
+        # Opened once: a writer may delete files that are not open.
         shards = shards or [file.map() for file in store.row_files]
         self.shards: list[np.ndarray] = shards
 
@@ -159,21 +157,21 @@ class SearchIndex:
 
     @property
     def photos(self) -> pathlib.Path | None:
-        """The folder of the photos; None where there is none."""
+        """The folder of the photos; None if there is none."""
         name = self.notes.get("photos", "")
         folder = pathlib.Path(os.path.normpath(os.path.join(self.path, name)))
         return folder if name and folder.is_dir() else None
 
     def check_embedded_by(self, model: Any) -> None:
-        """Refuses another model's question.
+        """Raises an error if a different model made the embeddings.
 
         Args:
-            model: JSON value that tells it.
+            model: JSON value that identifies the model.
 
         Raises:
-            ValueError: another one made the embeddings.
+            ValueError: a different model made the embeddings.
         """
-        # As it was kept: a tuple is a list there, a key a string.
+        # Compares as JSON: a tuple becomes a list, a key a string.
         if _as_json(model) != self.embedded_by:
             name = self.notes.get("model")
             raise InputError(
@@ -186,11 +184,11 @@ class SearchIndex:
             )
 
     def checked(self, queries: Array, k: int) -> tuple[np.ndarray, int]:
-        """Returns what is searched by; refuses what nothing can be.
+        """Returns checked arguments of a search.
 
         Args:
             queries: float array `[m, dim]`.
-            k: answers for each, from 1.
+            k: results for each query, at least 1.
 
         Returns:
             `(queries, k)`: float32, and an int of at most n.
@@ -202,7 +200,7 @@ class SearchIndex:
         return queries, min(k, len(self))
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Returns some rows: of int `[n]`, ascending, float32 `[n, dim]`."""
+        """Returns float32 `[n, dim]`, the rows of ascending int `[n]`."""
         firsts = np.cumsum([0, *(len(one) for one in self.shards)])
         parts = np.split(rows, np.searchsorted(rows, firsts[1:-1]))
         taken = [
@@ -221,15 +219,15 @@ class SearchIndex:
         """Finds the rows that are closest to each query, exactly.
 
         Args:
-            queries: float array `[m, dim]`, m from 0.
-            k: answers for each query, from 1.
-            similarities: of a model that learned to compare, function of rows
-                `[n, dim]` and queries `[m, dim]` -> `[n, m]`; None for the
-                dot product, of unit vectors the cosine.
+            queries: float array `[m, dim]`, m may be 0.
+            k: results for each query, at least 1.
+            similarities: for a model that learned to compare, function of rows
+                `[n, dim]` and queries `[m, dim]` -> `[n, m]`; None for the dot
+                product, which is the cosine of unit vectors.
 
         Returns:
             `(rows, similarities)`: int64 and float32 `[m, min(k, n)]`, best
-            first; of rows as similar the first one comes first.
+            first; the first of equally similar rows comes first.
 
         Raises:
             ValueError: the queries are no embeddings, or the index is damaged.
@@ -246,7 +244,7 @@ class SearchIndex:
                 top_k(queries[at : at + size], self.shards, k, compare)
                 for at in range(0, max(len(queries), 1), size)
             ]
-        except InputError:  # Of what a model will not compare.
+        except InputError:  # The model rejected damaged rows.
             self.store.verify()
             raise
         rows, values = (np.concatenate(part) for part in zip(*found))
@@ -257,7 +255,7 @@ class SearchIndex:
 
 
 def _as_json(value):
-    """Returns what JSON keeps of a value; what it can not keep as it is."""
+    """Returns a value after a JSON round trip; unchanged if impossible."""
     try:
         return json.loads(json.dumps(value))
     except (TypeError, ValueError):
@@ -267,15 +265,16 @@ def _as_json(value):
 def open_index(path: Path, model: Any = None) -> SearchIndex:
     """Opens a search index, without reading its embeddings.
 
-    It is there as it was at this moment, whatever is written to it then.
+    Later writes to the index do not affect the open one.
 
     Args:
         path: its folder.
-        model: JSON value that tells the model that will ask; None for any.
+        model: JSON value that identifies the model of the queries; None for
+            any.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is damaged, or not of this model.
+        FileNotFoundError: there is no index.
+        ValueError: it is damaged, or of a different model.
 
     Example:
         index = tbnets.open_index("photos.index")
@@ -295,7 +294,7 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
 
 
 def _open_unchanged(place):
-    """Opens the index as it is; once more where it was changed meanwhile."""
+    """Opens the index; tries again if it changed in the meantime."""
     while True:
         before = place.read_bytes()
         try:
@@ -308,7 +307,7 @@ def _open_unchanged(place):
 
 
 def check_is_index(store):
-    """Refuses a feature store of something else."""
+    """Raises an error if a feature store is no index."""
     notes = store.extraction.get(NOTES)
     is_index = EMBEDDED_BY in store.extraction and store.kind == "images"
     if not is_index or not is_kind(notes, dict[str, str]):
@@ -320,34 +319,32 @@ def check_is_index(store):
         )
 
 
-# The best rows of an index in a fraction of the time, nearly all of them.
-#
-# FAISS sorts the rows into cells and keeps each as a byte a number. A query
-# looks into the cells that are closest to it; what it finds there is compared
-# once more with the embeddings themselves, so that similarities and their
-# order are exact. What is lost are rows in other cells. The cells lie beside
-# the shards that they were made of and are named after them: of an index that
-# was changed since there are none.
+# Approximate search, in a fraction of the time. FAISS sorts the rows into cells
+# and keeps a byte for each number. A query searches the cells closest to it;
+# the rows found there are compared again with the embeddings themselves, so
+# similarities and order are exact. Only rows in other cells are missed. The
+# file of cells is named after the shards that it was made from, so a changed
+# index has none.
 
 CELLS_LOOKED_INTO = 64
 CANDIDATES = 4
-"""So many times k rows of the cells are compared with the query again."""
+"""Times k rows of the cells are compared with the query again."""
 _ROWS_A_CELL = 1000
 _LEARNED_FROM = 64
-"""Rows for each cell that the cells are learned from."""
+"""Rows for each cell from which the cells are learned."""
 _DIGEST_BYTES = 32
 _CURE = "Run tbnets index with --approximate once more."
 
 
 def index_file(path, shards):
-    """Returns where the cells of shards lie in the folder of an index."""
+    """Returns the path of the cells of shards in the folder of an index."""
     names = "\n".join(shard.name for shard in shards)
     digest = hashlib.sha256(names.encode()).hexdigest()
     return pathlib.Path(path, f"{digest[:16]}.faiss")
 
 
 def build_index(path):
-    """Makes the cells of an index, where they are not there.
+    """Makes the cells of an index, unless they exist.
 
     Args:
         path: folder of the index.
@@ -372,7 +369,7 @@ def build_index(path):
     made = faiss.index_factory(
         index.dim, f"IVF{cells},SQ8", faiss.METRIC_INNER_PRODUCT
     )
-    made.cp.min_points_per_centroid = 1  # It warns of fewer.
+    made.cp.min_points_per_centroid = 1  # Avoids a warning.
     rng = np.random.default_rng(0)
     count = min(len(index), cells * _LEARNED_FROM)
     some = np.sort(rng.choice(len(index), count, replace=False))
@@ -385,11 +382,13 @@ def build_index(path):
 
 
 class ApproximateIndex(SearchIndex):
-    """A `SearchIndex` that finds nearly all of the best; `open_approximate`.
+    """A `SearchIndex` that may miss a few of the best rows.
+
+    `open_approximate` returns one.
 
     Args:
         index: the `SearchIndex`.
-        cells: what FAISS made of it.
+        cells: FAISS index of its rows.
     """
 
     def __init__(self, index, cells):
@@ -399,11 +398,11 @@ class ApproximateIndex(SearchIndex):
     def search(self, queries, k, similarities=None):
         """Finds the rows that are closest to each query, as `SearchIndex`.
 
-        A query whose cells have fewer than k is compared with all rows.
+        A query whose cells have fewer than k rows is compared with all rows.
 
         Raises:
-            ValueError: as there; or the model learned to compare, so that its
-                embeddings have no cells.
+            ValueError: as in `SearchIndex.search`; or the model learned to
+                compare, so that its embeddings have no cells.
         """
         if similarities is not None:
             raise InputError(
@@ -430,11 +429,11 @@ class ApproximateIndex(SearchIndex):
 
 
 def open_approximate(path):
-    """Opens an index whose cells are there, as `search_index.open_index`.
+    """Opens an index with cells, like `search_index.open_index`.
 
     Raises:
-        FileNotFoundError, ValueError: as there; or its cells are missing, of
-            other rows or damaged.
+        FileNotFoundError, ValueError: as in `open_index`; or its cells are
+            missing, damaged or of different rows.
         ImportError: FAISS is not installed.
     """
     faiss = import_extra("faiss", "faiss")

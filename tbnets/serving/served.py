@@ -1,6 +1,6 @@
 """An exported model, called with lists and arrays.
 
-Its signatures tell what it is: what a model lacks, its class need not know.
+One class serves all models; the available methods follow from the signatures.
 """
 
 import pathlib
@@ -40,22 +40,23 @@ SIDES = (
         "embed_regions": "region_embeddings",
     },
 )
-"""The endpoints of the two sides that a model compares, in the order of its
-similarities -> what its endpoint `compare` calls their embeddings."""
+"""Endpoints of the two sides that a model compares, in the order of its
+similarities -> name of their embeddings in the endpoint `compare`."""
 
 
 class Served:
-    """A loaded SavedModel, whatever it was exported for.
+    """A loaded SavedModel of any task.
 
-    A method whose endpoint the model lacks says so; `call` takes any.
+    A method whose endpoint the model lacks raises an error; `call` calls any
+    endpoint.
 
     Args:
         path: folder of the SavedModel.
         signatures: name -> concrete function.
-        metadata: content of `assets.extra/tbnets.json`, {} where absent.
-        vocabulary: the `Vocabulary` of its texts; None without.
-        root: what TensorFlow loaded: it holds the variables, which a graph
-            does weakly; None of what is asked elsewhere.
+        metadata: content of `assets.extra/tbnets.json`, {} if absent.
+        vocabulary: `Vocabulary` of its texts, or None.
+        root: object that TensorFlow loaded. It holds the variables, which a
+            graph only refers to weakly; None for a model on a server.
     """
 
     def __init__(
@@ -79,11 +80,11 @@ class Served:
     )
 
     def has(self, *names: str) -> bool:
-        """Tells whether the model has endpoints of these names."""
+        """Returns whether the model has endpoints of these names."""
         return set(names) <= set(self.signatures)
 
     def inputs(self, name: str) -> dict[str, tf.TensorSpec]:
-        """Returns what an endpoint takes: name -> `tf.TensorSpec`.
+        """Returns the inputs of an endpoint: name -> `tf.TensorSpec`.
 
         Raises:
             ValueError: the model has no such endpoint.
@@ -100,19 +101,19 @@ class Served:
 
     @property
     def takes_photos(self) -> bool:
-        """Whether it begins with photos (else with features)."""
+        """Whether it takes photos (otherwise features)."""
         return any(IMAGE_BYTES in self.inputs(name) for name in self.signatures)
 
     @property
     def takes_captions(self) -> bool:
-        """Whether texts are strings (else they are feature vectors)."""
+        """Whether texts are strings (otherwise feature vectors)."""
         read = {"embed_text", "embed_phrases"} & set(self.signatures)
         specs = [spec for name in read for spec in self.inputs(name).values()]
         return any(one.dtype == tf.string or is_trees(one) for one in specs)
 
     @property
     def embedding_dim(self) -> int | None:
-        """The number of features of an embedding; None where there is none."""
+        """The number of features of an embedding; None if there is none."""
         made = [one.structured_outputs for one in self.signatures.values()]
         sizes = [x["embeddings"].shape[-1] for x in made if "embeddings" in x]
         return next((size for size in sizes if size is not None), None)
@@ -128,7 +129,7 @@ class Served:
             dict, name of an output -> NumPy array.
 
         Raises:
-            ValueError: there is none of this name, or of these inputs.
+            ValueError: there is no signature with this name or these inputs.
         """
         specs = self.inputs(signature)
         if specs.keys() != inputs.keys():
@@ -165,8 +166,8 @@ class Served:
         """Embeds texts.
 
         Args:
-            texts: list of `m` strings, or float array `[m, text_dim]`; of a
-                model of trees strings, which are parsed, or
+            texts: list of `m` strings, or float array `[m, text_dim]`; for a
+                model of trees, strings, which are parsed, or
                 `text.trees.Tree`s.
 
         Returns:
@@ -175,15 +176,15 @@ class Served:
         return self._embed("embed_text", texts)
 
     def embed_phrases(self, phrases: Texts) -> np.ndarray:
-        """Embeds phrases, as `embed_text` texts."""
+        """Embeds phrases; arguments and result as in `embed_text`."""
         return self._embed("embed_phrases", phrases)
 
     def embed_regions(self, features: Array) -> np.ndarray:
-        """Embeds features of regions `[n, region_dim]`, as `embed_features`."""
+        """Embeds features of regions, float array `[n, region_dim]`."""
         return self._embed("embed_regions", features)
 
     def embed_features(self, features: Array) -> np.ndarray:
-        """Embeds image features, where the model also takes photos.
+        """Embeds image features, for a model that also takes photos.
 
         Args:
             features: float array `[n, feature_dim]`.
@@ -199,14 +200,14 @@ class Served:
         Args:
             images: list of `n` photos, each a path (`str` or `pathlib.Path`),
                 the content of a file (`bytes`), a `PIL.Image.Image` or uint8
-                `[height, width, 3]`; or, where the model takes features,
-                float array `[n, feature_dim]`.
+                `[height, width, 3]`; or, if the model takes features, float
+                array `[n, feature_dim]`.
 
         Returns:
             float32 NumPy array `[n, embedding_dim]`, unit vectors.
 
         Raises:
-            ValueError: one of them is no photo; names it and tells why.
+            ValueError: an item is no photo; names it and its fault.
         """
         embeddings, reasons = self.try_images(images)
         for row, reason in enumerate(reasons):
@@ -220,21 +221,21 @@ class Served:
         return embeddings
 
     def try_images(self, images: Photos) -> tuple[np.ndarray, list[str]]:
-        """Embeds images, and tells which are none.
+        """Embeds images, and reports broken ones.
 
         Args:
             images: as in `embed_images`.
 
         Returns:
-            (embeddings, reasons): float32 `[n, embedding_dim]`, and of each
-            photo "", or what is wrong with it, a few words after "which": its
-            row is then 0.
+            (embeddings, reasons): float32 `[n, embedding_dim]`, and for each
+            photo "", or its fault, a few words that follow "which"; its row is
+            then 0.
         """
         inputs = self._input("embed_image", images)
         answers = self._ask("embed_image", inputs)
         told = [one.decode() for one in answers.get("status", ())]
         contents = inputs[IMAGE_BYTES].numpy() if told else []
-        # The same function on the host tells more of what is wrong.
+        # The host's function gives more detail on faults.
         reasons = [
             reason and (fault_of(content) or reason)
             for content, reason in zip(contents, told)
@@ -242,13 +243,13 @@ class Served:
         return answers["embeddings"], reasons
 
     def similarity(self, first: Inputs, second: Inputs) -> np.ndarray:
-        """Compares each of one side with each of the other.
+        """Compares each item of one side with each item of the second side.
 
         Args:
-            first: `n` images as in `embed_images`; of phrase localization
-                phrases, as in `embed_phrases`.
-            second: `m` texts as in `embed_text`; of phrase localization
-                features of regions, as in `embed_regions`.
+            first: `n` images as in `embed_images`; for phrase localization,
+                phrases as in `embed_phrases`.
+            second: `m` texts as in `embed_text`; for phrase localization,
+                features of regions as in `embed_regions`.
 
         Returns:
             float32 NumPy array `[n, m]` of cosine similarities, or of the
@@ -261,22 +262,22 @@ class Served:
             return self._ask("score", inputs)["similarities"]
         except (tf.errors.InvalidArgumentError, InputError):
             if IMAGE_BYTES in inputs:
-                self.embed_images(first)  # It names the one that is none.
+                self.embed_images(first)  # Names the broken photo.
             raise
 
     def compare(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Compares each of one side with each of the other, by embeddings.
+        """Compares each embedding of one side with each of the second side.
 
-        Where the model learned to compare, a few thousand pairs are in work
-        at once.
+        A model that learned to compare is called with a few thousand pairs at
+        once.
 
         Args:
-            first: float array `[n, embedding_dim]`, and
-            second: float array `[m, embedding_dim]`, of the sides that
-                `similarity` takes.
+            first: float array `[n, embedding_dim]` of the first side in
+                `similarity`.
+            second: float array `[m, embedding_dim]` of the second side.
 
         Returns:
-            float32 NumPy array `[n, m]`, as `similarity` does.
+            float32 NumPy array `[n, m]`, as in `similarity`.
 
         Raises:
             ValueError: they are no embeddings of this model.
@@ -286,7 +287,7 @@ class Served:
         first = as_numbers("first", first, *wanted, advice)
         second = as_numbers("second", second, *wanted, advice)
         found = None if self.has("compare") else first @ second.T
-        # Whatever is not finite makes a product so; of these there are fewer.
+        # A non-finite input makes the sum so; the sum is cheaper to check.
         if found is None or not np.isfinite(found.sum(dtype=np.float64)):
             check_finite("first", first)
             check_finite("second", second)
@@ -304,7 +305,7 @@ class Served:
         """Returns the entry of `SIDES` that the model has."""
         found = [one for one in SIDES if self.has(*one)]
         if not found:
-            self.inputs("embed_text")  # It says what there is.
+            self.inputs("embed_text")  # Raises an error.
         return found[0]
 
     search = finding.search
@@ -316,13 +317,13 @@ class Served:
 def load_saved_model(path: Path, trust: bool = False) -> Served:
     """Loads a SavedModel that `export_saved_model` wrote.
 
-    A SavedModel is a program: what its graph says is done when it is called.
-    One with ops that an exported model has not, which could write files, is
-    refused before anything of it is executed.
+    A SavedModel is a program: calling it executes its graph. A graph with ops
+    that exported models lack, which could write files, raises an error before
+    any op is executed.
 
     Args:
-        path: its folder, the one that holds `saved_model.pb`; or one above
-            it, of which the newest version is taken.
+        path: its folder, with `saved_model.pb`; or a parent of numbered
+            versions, whose newest is loaded.
         trust: whether its graph may have any ops.
 
     Returns:
@@ -330,7 +331,7 @@ def load_saved_model(path: Path, trust: bool = False) -> Served:
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it is damaged, has no signatures or ops of others.
+        ValueError: If it is damaged, or has no signatures or foreign ops.
 
     Example:
         served = tbnets.load_saved_model("served/1")

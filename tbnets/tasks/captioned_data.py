@@ -1,4 +1,4 @@
-"""Data of images with captions: the common part of all tasks."""
+"""Data of images with captions: the part that every task shares."""
 
 import functools
 import os

@@ -206,7 +206,7 @@ def record_before(run_dir):
 
 
 def prepare(settings: Settings, folder, queries=(), workers=None):
-    """Reads the data and builds everything that a training needs.
+    """Reads the data and builds the session of a training.
 
     The run's folder is locked for as long as the session exists. It is made
     after all checks have passed; the settings are written first.

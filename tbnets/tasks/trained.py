@@ -185,7 +185,7 @@ def _find(name, start):
 
 
 def settings_of_model(record, path):
-    """Returns the `Settings` of a model, without files of any machine.
+    """Returns the `Settings` of a model, without its files and folders.
 
     Args:
         record: flag -> value, of the run that trained it.

@@ -48,7 +48,7 @@ def draw_correspondences(scores):
 
     Args:
         scores: `CorrespondenceScores` of a split whose photos are available and
-            whose links are known. The captions are always the same for a split.
+            whose links are known. A split always gets equal captions.
 
     Returns:
         dict, name of the picture -> uint8 `[height, width, 3]`. A photo that
@@ -287,7 +287,7 @@ def _chosen(examples, phrases, similarities, choice):
 
 
 def find_links(known, records, phrases):
-    """Finds the noun phrase of each phrase whose box is known.
+    """Finds the noun phrases of the phrases whose boxes are known.
 
     Captions are matched by their letters: the captions of `known` may have a
     different order and different blanks.

@@ -122,8 +122,8 @@ def sentence_scores(scores, records):
         ValueError: a learned head compares the embeddings, a photo has no
             regions, or no sentence has a phrase.
 
-    Source: Wang et al. 2018, Eq. 8. Departure: the phrases are those of the
-        annotation that have a box.
+    Source: Wang et al. 2018, Eq. 8. Departure: only annotated phrases with a
+        box count.
     """
     if scores.learned_similarity:
         raise InputError(

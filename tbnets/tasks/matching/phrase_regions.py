@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 
     Attributes:
         phrases: `PhraseRegions`, in pixels of the photos.
-        images: int64 `[num_phrases]`, row of the photo of each phrase.
+        images: int64 `[num_phrases]`, row of the phrase's photo.
         regions: `PhotoRegions` of all photos of the split.
         holds_photos: whether the last region of each photo is the photo itself.
             Otherwise the photo, with the run's features, is one more candidate.

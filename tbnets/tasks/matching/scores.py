@@ -50,8 +50,8 @@ def draw_answered_captions(scores):
     """Draws a few captions with the images ranked first for them.
 
     Args:
-        scores: `RetrievalScores` of a split whose photos are available. The
-            captions are always the same for a split.
+        scores: `RetrievalScores` of a split whose photos are available. A
+            split always gets equal captions.
 
     Returns:
         dict, number of the picture -> uint8 `[height, width, 3]`. The caption's
@@ -195,7 +195,7 @@ class RetrievalScores(Scores):
         compare: function (image embeddings, text embeddings) -> `PairScores`.
         in_distances: whether scores of pairs are minus distances.
         bank_temperature: temperature of `ranking.level`. `pairs` then holds the
-            images and texts of the bank too, after those of the split. None
+            images and texts of the bank too, after the split's own. None
             without a bank.
     """
 

@@ -1,4 +1,4 @@
-"""The command line: words -> values of flags, by absl."""
+"""Reads the command line: words -> values of flags, by absl."""
 
 import copy
 import difflib
@@ -12,40 +12,41 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, shipped_folder
 from tbnets.tasks.settings.flag import REQUIRED, check_limits, flags_of, written
 
-# Files of flags, found by a path or by the name of a configuration.
+# Flag files, found by a path or by the name of a configuration.
 
 _NAMES = ("--flagfile", "-flagfile")
 _COMMENTS = ("#", "//")
 _HAS_BLANKS = re.compile(r"-[^=\s]*\s")
-"""How a line begins whose flag has blanks behind its name."""
+"""Start of a line that has blanks after the name of its flag."""
 
 
 class FileWord(str):
-    """A word of a command line that stands in a flagfile.
+    """A word of a command line that was read from a flag file.
 
     Attributes:
-        place: where, `FILE:LINE: `.
+        place: its place, `FILE:LINE: `.
     """
 
     place = ""
 
 
 def configs_folder():
-    """Returns the folder of the configurations that come with the package."""
+    """Returns the folder of the configurations shipped with the package."""
     return shipped_folder("configs")
 
 
 def find_flagfile(name, place=""):
-    """Returns the file that is meant: a path, or a configuration by name.
+    """Returns the flag file of a path or of a configuration's name.
 
     Args:
-        name: a path, from the current folder; where there is none,
-            `quickstart`, `quickstart.flags` and `configs/quickstart.flags` are
-            the same configuration; `features/lite0.flags` is one in a folder.
-        place: where the name stands, for the message.
+        name: a path from the current folder. If there is no such file,
+            `quickstart`, `quickstart.flags` and `configs/quickstart.flags` all
+            name one shipped configuration; `features/lite0.flags` is a
+            configuration in a folder.
+        place: place of the name, for the message.
 
     Raises:
-        FileNotFoundError: it is neither; names the nearest ones.
+        FileNotFoundError: it is neither; names the nearest configurations.
     """
     path = pathlib.Path(name).expanduser()
     if path.is_file():
@@ -61,16 +62,17 @@ def find_flagfile(name, place=""):
 
 
 def find_recipe(flag, name, verb, place):
-    """Returns the recipe that is meant: a path, or one that comes along.
+    """Returns the file of a recipe: a path, or a recipe of the package.
 
     Args:
-        flag: that names it.
-        name: ends in `.flags`; `features/tfidf.flags` comes along.
-        verb: whose flags it must have.
-        place: path that the name has where it is that of a file.
+        flag: flag that names the recipe.
+        name: name that ends in `.flags`; the package ships, for example,
+            `features/tfidf.flags`.
+        verb: command whose flags the recipe must have.
+        place: path of the recipe if `name` is a file.
 
     Raises:
-        FileNotFoundError: it is neither; names the nearest ones.
+        FileNotFoundError: it is neither; names the nearest recipes.
     """
     if place.is_file():
         return place
@@ -89,7 +91,7 @@ def _stem(name):
 
 
 def _known(below=""):
-    """Returns name -> file of the configurations that come along."""
+    """Returns name -> file of the shipped configurations."""
     return {
         path.relative_to(configs_folder()).with_suffix("").as_posix(): path
         for path in sorted((configs_folder() / below).rglob("*.flags"))
@@ -97,7 +99,7 @@ def _known(below=""):
 
 
 def _nearest(wanted, known, suffix=""):
-    """Returns a question after the names that are near; "" for none."""
+    """Returns a question that suggests similar names; "" if there are none."""
     near = difflib.get_close_matches(wanted, known)
     near = near or difflib.get_close_matches(pathlib.Path(wanted).name, known)
     found = " or ".join(f"{name}{suffix}" for name in near)
@@ -105,17 +107,17 @@ def _nearest(wanted, known, suffix=""):
 
 
 def expand(words, within=()):
-    """Returns words of a command line with the flags of their flagfiles.
+    """Replaces --flagfile in a command line by the flags of the file.
 
     Args:
-        words: those behind the program's name.
-        within: flagfiles that these stand in.
+        words: words after the program's name.
+        within: flag files that contain these words.
 
     Returns:
-        list of strings, those of flagfiles `FileWord`s.
+        list of strings; words from flag files are `FileWord`s.
 
     Raises:
-        ValueError, FileNotFoundError: a flagfile is not there, is no text, or
+        ValueError, FileNotFoundError: a flag file is missing, is no text, or
             names itself.
     """
     words, found = list(words), []
@@ -134,12 +136,12 @@ def expand(words, within=()):
 
 
 def flag_place(word):
-    """Returns where a word stands, `FILE:LINE: `; "" if in no flagfile."""
+    """Returns the place of a word, `FILE:LINE: `; "" if in no flag file."""
     return word.place if isinstance(word, FileWord) else ""
 
 
 def _read(path, within):
-    """Returns the flags of a file, and of those that it names."""
+    """Returns the flags of a file, and of the flag files that it names."""
     if path in within:
         raise InputError(
             f"{path}: expected a flagfile that does not name itself; found "
@@ -170,21 +172,21 @@ _DEFINE = {
 
 
 class CommandLine:
-    """What was typed: the values of flags, and words that are none.
+    """The values of flags on a command line, and its words that are no flags.
 
     Args:
-        words: those behind the program's name.
-        flags: the `Flag`s that there are; one of kind words has those that
-            are no flags.
+        words: words after the program's name.
+        flags: the known `Flag`s; a flag of kind words gets the words that are
+            no flags.
 
     Attributes:
-        values: name -> value of each flag, its default where it is not given.
-        given: names of the flags that are given, in a flagfile too.
-        typed: names of those that stand on the command line itself.
+        values: name -> value of every flag; the default if it is not given.
+        given: names of the given flags, including those from flag files.
+        typed: names of the flags on the command line itself.
 
     Raises:
-        ValueError, FileNotFoundError: a flag is unknown, has no value that it
-            can have, or must be given; or words are none.
+        ValueError, FileNotFoundError: a flag is unknown, has an invalid value
+            or is required; or there are words that are no flags.
     """
 
     def __init__(self, words, flags):
@@ -215,7 +217,7 @@ class CommandLine:
         """Returns a group of flags with their values.
 
         Raises:
-            ValueError: a number lies outside its limits.
+            ValueError: a number is outside its limits.
         """
         names = [flag.name for flag in flags_of(group)]
         made = group(**{name: self.values[name] for name in names})
@@ -224,15 +226,15 @@ class CommandLine:
 
 
 class _Choice(absl_flags.EnumParser):
-    """Reads a flag that has `choices`, of which one may stand for many."""
+    """Reads a flag with `choices`, which may accept any preset."""
 
     def __init__(self, flag):
         super().__init__(flag.choices)
-        self.enum_values = flag.choices  # absl makes it a list of these.
+        self.enum_values = flag.choices  # absl makes it a list.
 
 
 def _in_our_words(message, words):
-    """Returns what absl says of a command line, on one line."""
+    """Returns absl's message about a command line, on one line."""
     message = " ".join(message.split()).rstrip(".")
     message = _place(message, words) + message
     if flag := re.fullmatch(r"(.*)Missing value for flag (--\w+)", message):
@@ -244,7 +246,7 @@ def _in_our_words(message, words):
 
 
 def _place(message, words):
-    """Returns where the flagfile is wrong that absl complains of, or ""."""
+    """Returns the place in a flag file of absl's complaint, or ""."""
     named = re.search(r"flag (?:--|')([^':\s]+)", message)
     if not named:
         return ""
@@ -259,7 +261,7 @@ def _place(message, words):
 
 
 def _typed(words, flags):
-    """Returns the names of the flags that words name."""
+    """Returns the names of the flags among the words."""
     told = [word for word in words if word.startswith("-")]
     names = {word.lstrip("-").partition("=")[0] for word in told}
     return {one.name for one in flags if names & {one.name, f"no{one.name}"}}
@@ -278,7 +280,7 @@ def _default(flag):
 
 
 def _value(flag, read):
-    """Returns the value of a flag that was read; numbers of a list as such."""
+    """Returns the value of a flag; lists of numbers are converted."""
     if not read.present:
         return _default(flag)
     if flag.kind not in _NUMBERS:

@@ -1,4 +1,4 @@
-"""Settings of the run itself, and of what it reads."""
+"""Settings of the run itself and of the data that it reads."""
 
 import dataclasses
 from typing import Annotated
@@ -20,8 +20,6 @@ from tbnets.tasks.settings.flag import (
     Whole,
     flag,
 )
-
-# Settings of phrases and regions: what is read, what batches hold.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A flag: a field of a dataclass, with what a user is told and may give.
+"""A flag: a field of a dataclass, with its help, default and limits.
 
 A group of flags is a frozen dataclass whose fields are made by `flag`::
 
@@ -8,10 +8,11 @@ A group of flags is a frozen dataclass whose fields are made by `flag`::
 
         images_per_batch: Count = flag(500, "Images a batch.")
 
-The annotation tells what it may be; the first line of the class's docstring is
-the title of the group in --help. What is read from the command line, checked
-and shown goes by `flags_of` the group. Where Python keeps a name for itself,
-the field has an underscore behind it: `from_` is --from.
+The annotation has the type and the limits of the values. The first line of the
+class's docstring is the title of the group in --help. `flags_of` a group
+returns the flags by which the command line is read, checked and shown. If a
+name is reserved in Python, the field has a trailing underscore: `from_` is
+--from.
 """
 
 import dataclasses
@@ -37,31 +38,31 @@ KINDS = {
 
 
 PRESET = "hub:PRESET"
-"""Among the values of `OneOf`: any preset of Keras Hub."""
+"""A value of `OneOf` that accepts any preset of Keras Hub."""
 
 
 class OneOf(tuple):
-    """Holds these values."""
+    """A tuple of choices, of which `PRESET` contains any preset."""
 
     def __new__(cls, *values):
-        """Takes the values."""
+        """Stores the values."""
         return super().__new__(cls, values)
 
     def __contains__(self, value):
-        """Tells whether a value is one of these."""
+        """Returns whether a value is a choice, or an allowed preset."""
         found, is_in = str(value), super().__contains__
         return is_in(value) or (is_in(PRESET) and found.startswith("hub:"))
 
 
 class Limits(NamedTuple):
-    """The numbers that a flag may have; of a list, each.
+    """The range of the numbers of a flag, also within a list.
 
     Args:
-        least: the smallest.
-        most: the largest.
-        above: whether `least` itself is too small.
-        below: whether `most` itself is too large.
-        length: how many numbers a list must have; None for any number.
+        least: smallest number.
+        most: largest number.
+        above: whether `least` itself is excluded.
+        below: whether `most` itself is excluded.
+        length: required length of a list; None for any.
     """
 
     least: float
@@ -71,7 +72,7 @@ class Limits(NamedTuple):
     length: int | None = None
 
 
-# What a field is annotated with tells the limits of its numbers, too.
+# Annotations with limits.
 Count = Annotated[int, Limits(1)]
 Counts = Annotated[list[int], Limits(1)]
 Whole = Annotated[int, Limits(0)]
@@ -83,20 +84,20 @@ Place = Annotated[str, PLACE]
 
 
 class Flag(NamedTuple):
-    """What a field of a group says of its flag.
+    """A flag: the name, type, default, help and limits of a field.
 
     Args:
-        name: without dashes.
-        kind: string, integer, float, bool; list (of strings), integers,
-            floats; repeated (strings of a flag given many times); words (what
-            stands on the command line and is no flag).
-        default: its value when it is not given; `REQUIRED`: it must be; None:
-            none, or of a run what --loss says.
-        help: what it is, its unit and the papers' value.
-        choices: the values it may have, for kind string; () for any.
+        name: name without dashes.
+        kind: string, integer, float, bool; list (of strings), integers, floats;
+            repeated (strings of a flag given several times); words (the words
+            of a command line that are no flags).
+        default: value if the flag is not given; `REQUIRED` if it must be given;
+            None for no value, or for the value of the preset of --loss.
+        help: its meaning, its unit and the papers' value.
+        choices: allowed values, for kind string; () for any.
         is_place: whether it names a file or folder of this machine.
         free: whether it may change when a run is resumed.
-        limits: the numbers it may have; every number of a run has some.
+        limits: range of its numbers; every number of a run has one.
     """
 
     name: str
@@ -113,10 +114,11 @@ def flag(default, help, **more):
     """Returns a field of a group of flags.
 
     Args:
-        default: see `Flag`.
-        help: see `Flag`.
-        **more: any other field of `Flag` but its name, and what the
-            annotation tells: kind (but repeated and words), limits, is_place.
+        default: `Flag.default`.
+        help: `Flag.help`.
+        **more: further fields of `Flag`, except `name` and those that the
+            annotation gives: `limits`, `is_place`, and `kind` other than
+            repeated and words.
     """
     told = {"help": help, **more}
     if isinstance(default, list):
@@ -131,7 +133,7 @@ def flags_of(group):
 
 def _flag_of(field):
     kind, default, more = field.type, field.default, {}
-    if type(None) in typing.get_args(kind):  # What it is, or None.
+    if type(None) in typing.get_args(kind):  # `X | None`.
         kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) is Annotated:
         kind, told = typing.get_args(kind)
@@ -156,8 +158,7 @@ def check_limits(group):
         group: an instance of a dataclass of flags.
 
     Raises:
-        ValueError: naming the first flag whose number lies outside its
-            `Limits`.
+        ValueError: a number is outside its `Limits`; names the first such flag.
     """
     for flag in flags_of(group):
         value = getattr(group, flag.name, None)
@@ -179,13 +180,13 @@ def check_limits(group):
 
 
 def must_come_with(options, name, needed, advice="Leave it out."):
-    """Returns the error of a flag that says nothing without something else.
+    """Returns the error of a flag that has no effect without a second flag.
 
     Args:
-        options: a group of flags, a verb's `Options` for one.
-        name: of the flag.
-        needed: what is missing.
-        advice: what to change.
+        options: a group of flags, for example a command's `Options`.
+        name: name of the flag.
+        needed: the missing flag or value.
+        advice: how to fix it.
     """
     given = written(getattr(options, name))
     return InputError(
@@ -197,14 +198,15 @@ def must_come_with(options, name, needed, advice="Leave it out."):
 
 
 def check_pairs(options, pairs):
-    """Refuses flags that say nothing without another one.
+    """Raises an error if a flag is given without the flag that it needs.
 
     Args:
         options: a group of flags.
-        pairs: dict, name of a flag -> of the other.
+        pairs: dict, name of a flag -> name of the flag that it needs.
 
     Raises:
-        ValueError: the one has not its default, the other is empty.
+        ValueError: a flag differs from its default, and the flag that it needs
+            is empty.
     """
     given = changed(options)
     for name, other in pairs.items():
@@ -213,7 +215,7 @@ def check_pairs(options, pairs):
 
 
 def changed(options):
-    """Returns the names of the flags of a group that have not their default."""
+    """Returns the names of the flags that differ from their defaults."""
     return {
         each.name
         for each in flags_of(options)
@@ -236,11 +238,11 @@ FLAGS_OF_ARGUMENTS = {
     "vectors": ("word_vectors",),
     "weights": ("cnn_weights",),
 }
-"""Argument of the library -> the flags of other names that set it."""
+"""Argument of the library -> flags with different names that set it."""
 
 
 def name_flags(error, values):
-    """Makes an error of the library name the flags that set its arguments.
+    """Replaces arguments of the library in an error by the flags that set them.
 
     Args:
         error: a `UserError`, which is changed.
@@ -276,11 +278,11 @@ def _renamed(text, argument, flag):
 def _flags_of(argument, received, values):
     """Returns the flags that set an argument.
 
-    That is the flag of its name, or those of `FLAGS_OF_ARGUMENTS`; of
-    several, those whose value was received. `path` is the flag whose value
-    was received as such.
+    These are the flag with its name, or those in `FLAGS_OF_ARGUMENTS`. If
+    several flags match, only those whose value is in `received` are returned.
+    For `path`, any flag matches whose value was received as `path`.
     """
-    if argument in values:  # Not told, it may be of another function.
+    if argument in values:  # May be of another function.
         return [argument] if f"{argument}=" in received else []
     known, prefix = FLAGS_OF_ARGUMENTS.get(argument, ()), ""
     if argument == "path":
@@ -291,7 +293,7 @@ def _flags_of(argument, received, values):
 
 
 def _is_in(value, text, prefix):
-    """Returns whether a value, or one of a list, stands in a text."""
+    """Returns whether a value, or an item of a list, occurs in a text."""
     for one in value if isinstance(value, list) else [value]:
         one = str(one or "").removeprefix("hub:").removeprefix("./")
         places = [f"{prefix}{start}{one}" for start in ("", "'", "./", "'./")]
@@ -306,12 +308,12 @@ def title_of(group):
 
 
 def check_place(name, path, ending=""):
-    """Raises an InputError if a flag names a file that can not be written.
+    """Raises an InputError if a flag names a file that cannot be written.
 
     Args:
-        name: of the flag.
-        path: its value; "" is left alone.
-        ending: that the file must have, such as ".png"; "" for any.
+        name: name of the flag.
+        path: its value; "" is not checked.
+        ending: required ending, such as ".png"; "" for any.
     """
     check_ending(name, path, ending)
     if path and not pathlib.Path(path).absolute().parent.is_dir():
@@ -324,12 +326,12 @@ def check_place(name, path, ending=""):
 
 
 def check_ending(name, path, ending):
-    """Raises an InputError if the file of a flag has another ending.
+    """Raises an InputError if the file of a flag has the wrong ending.
 
     Args:
-        name: of the flag.
-        path: its value; "" is left alone.
-        ending: such as ".png".
+        name: name of the flag.
+        path: its value; "" is not checked.
+        ending: required ending, such as ".png".
     """
     if path and not path.lower().endswith(ending):
         raise InputError(

@@ -21,12 +21,10 @@ from tbnets.tasks.settings.flag import (
     flag,
 )
 
-# Settings of the texts, and of what reads them.
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSettings:
-    """Texts, and what reads them."""
+    """Texts and their encoder."""
 
     text_encoder: str = flag(
         "lstm",
@@ -169,7 +167,7 @@ class LossSettings:
 
     @property
     def kind(self) -> str:
-        """`triplet` of the losses of papers, else the name of the loss."""
+        """`triplet` for the losses of papers, else the name of the loss."""
         return "triplet" if self.loss in PRESETS else self.loss
 
 
@@ -177,12 +175,12 @@ LOSS_FLAGS = {
     "triplet": ("margin", "negatives", "distance", "reduction"),
     "infonce": ("temperature", "learn_temperature"),
 }
-"""`LossSettings.kind` -> flags that other kinds do not read."""
+"""`LossSettings.kind` -> flags that only this kind reads."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSettings:
-    """Pairs, and the head that judges them."""
+    """Pairs, and the head that scores them."""
 
     head_units: Counts = flag(
         [512, 256],

@@ -1,7 +1,7 @@
-"""What a run was started with, on disk and beside what it is resumed with.
+"""The record of a run: the settings on disk, and checks when it resumes.
 
-A *record* is all that is kept of settings: a dict, flag -> value. Which of it
-are settings depends on the task and the model: see `tasks.settings_of`.
+A *record* is a dict, flag -> value, of all settings. `tasks.settings_of`
+selects the settings that the task and the model use.
 """
 
 import os
@@ -20,10 +20,10 @@ FLAGFILE = "run.flags"
 
 
 def write_settings(settings, run_dir):
-    """Writes the settings of a run, for programs and as a flagfile.
+    """Writes the settings of a run as JSON and as a flag file.
 
-    The flagfile names the flags that the run reads. The settings tell the
-    folder too, from which their places start.
+    The flag file has the flags that the run reads. The JSON also has the folder
+    from which relative paths start.
 
     Args:
         settings: the run's settings.
@@ -37,27 +37,27 @@ def write_settings(settings, run_dir):
 
 
 def flagfile_lines(settings):
-    """Returns the lines of a flagfile with the flags that a run reads."""
+    """Returns the lines of a flag file with the flags that a run reads."""
     values = settings.values()
     names = [flag.name for flag in settings.flags_read()]
     return [as_flagfile_line(name, values[name]) for name in names]
 
 
 def as_flagfile_line(name, value):
-    """Returns the line that sets a flag in a flagfile."""
+    """Returns the line that sets a flag in a flag file."""
     return f"--{name}={written(value)}\n"
 
 
 def read_record(run_dir):
-    """Returns the record of what a run was started with.
+    """Returns the record with which a run was started.
 
-    Where `settings.json` alone is damaged, a resumed run writes it again.
-    Missing flags get their defaults. Relative places start from `started_in`:
-    the folder that the run was started in, or "" when this is the current one,
-    or is gone.
+    Missing flags get their defaults. Relative paths start from `started_in`:
+    the folder in which the run was started, or "" if that is the current folder
+    or no longer exists. If only `settings.json` is damaged, a resumed run
+    rewrites it.
 
     Raises:
-        ValueError: `run_dir` is no folder of a run.
+        ValueError: `run_dir` is not the folder of a run.
     """
     path = pathlib.Path(run_dir) / SETTINGS_FILE
     try:
@@ -77,17 +77,17 @@ def read_record(run_dir):
 
 
 def completed(record, path):
-    """Returns a record of a file or checkpoint with a value of every flag.
+    """Returns a record from a file or checkpoint, completed with defaults.
 
-    The environment variable TBNETS_DATA beats the data root that was kept:
-    data may have moved since. It starts from the current folder.
+    The environment variable TBNETS_DATA replaces the recorded data root,
+    because data may have moved. It is relative to the current folder.
 
     Args:
         record: dict, flag -> value.
-        path: where it was kept, for the error.
+        path: file of the record, for the error.
 
     Raises:
-        ValueError: it is no dict, or a flag has a value of another kind.
+        ValueError: it is no dict, or a flag has a value of a wrong type.
     """
     _check_kinds(record, path)
     record = complete(record)
@@ -97,7 +97,7 @@ def completed(record, path):
 
 
 def _check_kinds(record, path):
-    """Refuses what can be no record, naming the first that is wrong."""
+    """Raises an error if a record is invalid; names the first wrong flag."""
     expected, found = "the flags of a run", record
     if isinstance(record, dict):
         wrong = [name for name in record if not _fits(name, record[name])]
@@ -122,11 +122,12 @@ def _check_kinds(record, path):
 _KEPT = {**ALL, "started_in": ALL["run_dir"]}
 _TYPES = {kind: type for type, kind in KINDS.items()}
 _IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
-"""What is in no name of a file; bytes of names that are no text are."""
+"""Characters that no file name has; bytes of names that are no text are
+allowed."""
 
 
 def _fits(name, value):
-    """Tells whether a kept value can be that of a flag."""
+    """Returns whether a recorded value is valid for its flag."""
     flag = _KEPT.get(name)
     if flag is None:
         return False
@@ -138,15 +139,15 @@ def _fits(name, value):
 
 
 def check_resumable(record, settings, place):
-    """Refuses to continue a run with flags that change what it computes.
+    """Raises an error if a run is resumed with flags that change its results.
 
     Args:
-        record: what the run was started with.
-        settings: those of the continuation.
-        place: the file or folder that keeps the record, for the error.
+        record: record with which the run was started.
+        settings: settings with which it is resumed.
+        place: file or folder of the record, for the error.
 
     Raises:
-        ValueError: listing every flag that differs.
+        ValueError: flags differ; lists every such flag.
     """
     free = {name for name, flag in ALL.items() if flag.free}
     if settings.optimizer and settings.optimizer.schedule == "cosine":
@@ -174,7 +175,7 @@ def check_resumable(record, settings, place):
 def without_places(settings):
     """Returns the settings as a dict without files and folders.
 
-    What leaves the machine must not tell where things lie on it.
+    Exports must not contain paths of this machine.
     """
     return {
         name: hub.unplaced(value)

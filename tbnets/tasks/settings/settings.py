@@ -55,28 +55,28 @@ GROUP_OF = {flag.name: name for name, flags in FLAGS.items() for flag in flags}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of a run, a field for each group of flags.
+    """The settings of a run, with a field for each group of flags.
 
     A group that neither the task nor the model uses is None.
 
     Args:
         run: the run, its task, model, seed and splits.
-        captions: where captions come from.
+        captions: source of the captions.
         features: photos and image features.
-        texts: how texts are encoded.
-        images: how images are encoded; None of phrase localization.
+        texts: encoder of texts.
+        images: encoder of images; None for phrase localization.
         regions: phrases and regions.
         phrases: batches of phrase localization.
         correspondences: phrases and regions of HM-LSTM.
         batches: batches of images and captions.
-        branches: the branches into the shared space; None of CCA.
-        loss: the ranking loss of embedding networks.
-        pairs: the loss of the similarity network.
+        branches: branches into the shared space; None for CCA.
+        loss: ranking loss of embedding networks.
+        pairs: loss of the similarity network.
         cca: canonical correlation analysis.
-        optimizer: the optimizer; None of CCA.
-        training: epochs and precision; None of CCA.
-        started_in: folder from which relative places start; "" for the
-            current one.
+        optimizer: optimizer; None for CCA.
+        training: epochs and precision; None for CCA.
+        started_in: folder from which relative paths start; "" for the current
+            folder.
     """
 
     run: RunSettings
@@ -103,12 +103,12 @@ class Settings:
 
     @property
     def patience(self) -> int:
-        """Epochs without a better dev split after which a run stops; 0: any."""
+        """Epochs without a better dev split before a run stops; 0: never."""
         return self.training.patience if self.training else 0
 
     @property
     def image_encoder(self) -> str:
-        """What reads photos in the network; `features` where nothing does."""
+        """The encoder of photos in the network; `features` if there is none."""
         images = self.images
         if not images or images.image_features:
             return "features"
@@ -117,7 +117,7 @@ class Settings:
 
     @property
     def reads_photo_folder(self) -> bool:
-        """Whether the run extracts features of the photos of `--images`."""
+        """Whether the run extracts features from the photos of `--images`."""
         return bool(
             self.images
             and self.image_encoder == "features"
@@ -128,7 +128,7 @@ class Settings:
 
     @property
     def reads_captions_by_preset(self) -> bool:
-        """Whether captions are read by a preset of Keras Hub."""
+        """Whether a preset of Keras Hub reads the captions."""
         return self.texts.text_encoder.startswith("hub:")
 
     @property
@@ -168,13 +168,14 @@ class Settings:
         """Checks that all numbers are within the limits of their flags.
 
         Raises:
-            ValueError: naming the first flag whose value is outside.
+            ValueError: a value is outside its limits; names the first such
+                flag.
         """
         for group in self.groups().values():
             check_limits(group)
 
     def values(self) -> dict:
-        """Returns the values of all flags of these groups, and `started_in`."""
+        """Returns the values of the flags of these groups, and `started_in`."""
         found = {
             name.rstrip("_"): value
             for group in self.groups().values()
@@ -183,7 +184,7 @@ class Settings:
         return {**found, "started_in": self.started_in}
 
     def replace(self, **values) -> "Settings":
-        """Returns a copy in which some flags have other values."""
+        """Returns a copy with new values of some flags."""
         changed = {name.rstrip("_"): value for name, value in values.items()}
         return make_settings({**self.values(), **changed}, self.groups())
 
@@ -199,8 +200,8 @@ class Settings:
     def as_table(self) -> str:
         """Returns the settings that the run uses as a Markdown table.
 
-        A row holds a flag, its value, its default and its help. Flags with
-        other values than their defaults come first.
+        A row has a flag, its value, its default and its help. Flags that differ
+        from their defaults come first.
         """
         values = self.values()
         defaults = complete({"loss": values.get("loss")})
@@ -237,7 +238,7 @@ def make_settings(record, groups) -> Settings:
     """Returns the settings of a record.
 
     Args:
-        record: dict, flag -> value, with every flag of the groups, and
+        record: dict, flag -> value, with every flag of the groups and
             `started_in`.
         groups: names of the groups that the run uses.
     """
@@ -254,12 +255,15 @@ def make_settings(record, groups) -> Settings:
 
 
 def complete(values) -> dict:
-    """Returns the values of all flags: those given, and defaults.
+    """Fills in the defaults of missing flags.
 
-    Defaults of the loss are those of its preset.
+    Defaults of the loss come from its preset.
 
     Args:
-        values: dict of some flags; None stands for a missing one.
+        values: dict of some flags; None counts as missing.
+
+    Returns:
+        dict, name of each flag -> value; and `started_in`.
     """
     given = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
@@ -277,7 +281,7 @@ BASE = frozenset({"run", "captions", "features", "texts"})
 
 
 def conditions(settings: Settings) -> list:
-    """Returns under which settings flags are used that not every run uses.
+    """Returns the conditions under which flags are used.
 
     Returns:
         list of (whether the condition holds, the condition in words, names of
@@ -440,7 +444,7 @@ def _of_optimizer(options):
 
 
 def unused_flags(settings: Settings) -> dict[str, str]:
-    """Returns the flags that the other settings make unused.
+    """Returns the flags that other settings make unused.
 
     Returns:
         dict, name of a flag -> the settings that would use it, in words.
