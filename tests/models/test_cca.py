@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
+from tbnets.errors import InputError
 from tbnets.models.cca import cholesky_factor, solve_cca
 
 
@@ -139,46 +140,40 @@ def test_it_solves_the_textbooks_eigenproblem(sizes, regularization):
     )
 
 
-def test_batches_of_any_sizes_give_the_same():
-    batch = correlated()
-    whole, _ = fitted([batch])
-    parts, _ = fitted(split(batch, (1, 2, 30, 7)), run_eagerly=False)
-    for one, other in zip(whole(batch).values(), parts(batch).values()):
-        np.testing.assert_allclose(one, other, atol=1e-4)
-
-
-def test_order_and_foreign_captions_do_not_matter():
-    batch = correlated()
+def shuffled(batch):
+    """Returns a batch in another order, with a caption of another image."""
     order = np.random.default_rng(1).permutation(len(batch["captions"]))
-    mixed = {
-        **batch,
-        "captions": np.vstack([batch["captions"][order], [[9e3] * 4]]),
-        "caption_image_ids": np.append(batch["caption_image_ids"][order], 1),
-    }
-    mixed["captions"] = mixed["captions"].astype("float32")
-    one, _ = fitted([batch])
-    other, _ = fitted([mixed])
-    for first, second in zip(one(batch).values(), other(batch).values()):
-        np.testing.assert_allclose(first, second, atol=1e-4)
+    captions = np.vstack([batch["captions"][order], [[9e3] * 4]])
+    owners = np.append(batch["caption_image_ids"][order], 1)
+    captions = captions.astype("float32")
+    return batch | {"captions": captions, "caption_image_ids": owners}
 
 
-def test_scale_and_shift_of_features_do_not_matter():
-    batch = correlated()
-    moved = {**batch, "images": 100 * batch["images"] - 3000}
-    one, _ = fitted([batch])
-    other, _ = fitted([moved])
-    for first, second in zip(one(batch).values(), other(moved).values()):
-        np.testing.assert_allclose(first, second, atol=2e-3)
+def moved(batch):
+    return batch | {"images": 100 * batch["images"] - 3000}
 
 
-def test_without_regularization_any_mixing_of_features_gives_the_same():
-    batch = correlated()
+def mixed(batch):
     mixing = np.random.default_rng(2).normal(size=(5, 5)).astype("float32")
-    moved = {**batch, "images": batch["images"] @ mixing}
-    one, _ = fitted([batch], regularization=0.0)
-    other, _ = fitted([moved], regularization=0.0)
-    for first, second in zip(one(batch).values(), other(moved).values()):
-        np.testing.assert_allclose(first, second, atol=5e-3)
+    return batch | {"images": batch["images"] @ mixing}
+
+
+@pytest.mark.parametrize(
+    "change, regularization, atol",
+    [(shuffled, 0.5, 1e-4), (moved, 0.5, 2e-3), (mixed, 0.0, 5e-3)],
+)
+def test_what_does_not_matter(change, regularization, atol):
+    batch = correlated()
+    one, _ = fitted([batch], regularization=regularization)
+    parts = split(change(batch), (1, 2, 30, 7))
+    if change is shuffled:
+        parts = [change(batch)]
+    other, _ = fitted(parts, run_eagerly=False, regularization=regularization)
+    found = other(change(batch)).values()
+    if change is shuffled:
+        found = other(batch).values()
+    for first, second in zip(one(batch).values(), found):
+        np.testing.assert_allclose(first, second, atol=atol)
 
 
 def test_fewer_rows_than_features_need_regularization():
@@ -188,7 +183,7 @@ def test_fewer_rows_than_features_need_regularization():
     assert np.isfinite(found["image_embeddings"]).all()
     # Three pairs of four, less the mean, fix at most three directions.
     assert np.linalg.matrix_rank(network.image_branch.projection.numpy()) == 2
-    with pytest.raises(ValueError, match="9 image features can not be inv"):
+    with pytest.raises(InputError):
         fitted([batch], regularization=0.0)
 
 
@@ -198,24 +193,8 @@ def test_a_feature_that_never_changes_has_no_effect():
     network, _ = fitted([still])
     plain = network.image_branch.projection.numpy()
     assert np.isfinite(plain).all()
-    wanted = network.embed_images(still["images"])
     # The feature adds nothing to what an image is, whatever the others do.
     np.testing.assert_allclose(plain[2], 0, atol=1e-3)
-    assert wanted.shape == (40, 2)
-    with pytest.raises(ValueError, match="6 image .*Set `regularization`"):
-        fitted([still], regularization=0.0)
-
-
-def test_power_weighs_directions():
-    batch = correlated()
-    plain, _ = fitted([batch], power=0.0)
-    weighed, _ = fitted([batch], power=4.0)
-    ratio = weighed.image_branch.projection.numpy()
-    ratio = ratio / plain.image_branch.projection.numpy()
-    wanted = (1 + plain.correlations) ** 4
-    np.testing.assert_allclose(
-        ratio, np.broadcast_to(wanted, ratio.shape), 1e-4
-    )
 
 
 def test_one_dimension_by_hand():
@@ -391,5 +370,5 @@ def test_it_is_solved_where_a_callback_ends_the_training():
 def test_a_batch_has_no_loss():
     network, _ = fitted([correlated()])
     data = tf.data.Dataset.from_tensors(correlated())
-    with pytest.raises(ValueError, match="Use tbnets.evaluate_retrieval"):
+    with pytest.raises(InputError):
         network.evaluate(data, verbose=0)

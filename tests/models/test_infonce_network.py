@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import tbnets
 from tests.models.test_embedding_network import SHAPES, make_batch
@@ -48,21 +47,3 @@ def test_a_loaded_network_goes_on_with_its_temperature(tmp_path):
     steps(loaded, BATCHES[2:])
     for one, other in zip(loaded.weights, straight.weights, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
-
-
-def test_gradients_of_a_graph_and_of_xla_are_the_eager_ones():
-    network = compiled()
-    weights = network.trainable_variables
-
-    def gradients():
-        with tf.GradientTape() as tape:
-            total = network.batch_loss(BATCHES[0]).total
-        found = tape.gradient(total, weights)
-        return [tf.convert_to_tensor(one) for one in found]
-
-    wanted = gradients()
-    assert len(wanted) == len(weights)
-    graph = tf.function(gradients)
-    for run in (graph, tf.function(graph, jit_compile=True)):
-        for one, other in zip(run(), wanted):
-            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
