@@ -127,3 +127,12 @@ def precisions(scores, pairs):
             average = sum(s for s, hit in zip(shares, hits) if hit) / total
             found.append((sum(hits) / total, average))
     return found
+
+
+def named(rows, names):
+    """Returns {"row/name": value} of the values of each row, by their names."""
+    return {
+        f"{row}/{name}": value
+        for row, values in rows.items()
+        for name, value in zip(names, values)
+    }
