@@ -1,8 +1,5 @@
 """Tests of the fonts: the letters of a text are there."""
 
-import pathlib
-import types
-
 import pytest
 
 from tbnets.visualization import boxes
@@ -35,24 +32,6 @@ def test_what_is_installed_is_tried_last(monkeypatch):
     # Without a font that has them there are boxes, not an error.
     assert found("\u72ac\u732b").name == "DejaVuSans.ttf"
     assert tried[-1] == "installed"
-
-
-def test_a_font_that_had_letters_is_tried_before_the_others(monkeypatch):
-    tried = []
-
-    def opened(path):
-        tried.append(pathlib.Path(path).name)
-        return path
-
-    monkeypatch.setattr(boxes, "_FOUND", [])
-    monkeypatch.setattr(boxes, "_installed", lambda: ["a.ttf", "b.ttf"])
-    fonts = types.SimpleNamespace(truetype=opened, load_default=lambda: None)
-    monkeypatch.setattr(boxes, "ImageFont", fonts)
-    monkeypatch.setattr(boxes, "_has", lambda font, _: font == "b.ttf")
-    for text in "\u72ac\u732b":
-        assert boxes._find.__wrapped__(text) == "b.ttf"
-    dejavu = "DejaVuSans.ttf"
-    assert tried == [dejavu, "a.ttf", "b.ttf", dejavu, "b.ttf"]
 
 
 def test_letters_of_chinese_are_as_wide_as_two():

@@ -1,7 +1,5 @@
 """Tests of maps: what lies near what, and what is drawn where."""
 
-import sys
-
 import numpy as np
 import PIL.ImageColor
 import pytest
@@ -40,12 +38,6 @@ def test_few_points_and_collapsed_ones_have_places_too(vectors):
     assert places.shape == (len(vectors), 2)
     assert np.isfinite(places).all()
     assert ((places >= 0) & (places <= 1)).all()
-
-
-def test_a_missing_package_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
-    with pytest.raises(ImportError, match=r'pip install "tbnets\[map\]"'):
-        plots.import_tsne()
 
 
 def draw(monkeypatch, rows, thumbnails=None):
