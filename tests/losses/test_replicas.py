@@ -15,6 +15,6 @@ def raised():
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("name", replica_checks.USUAL)
+@pytest.mark.parametrize("name", replica_checks.CHECKS)
 def test_replicas_do_what_one_device_does(raised, name):
     assert name not in raised, raised[name]
