@@ -12,6 +12,7 @@ from tbnets.data.captions import (
     CaptionedImages,
     list_splits,
     read_captions,
+    same_captions,
 )
 from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError
@@ -364,20 +365,17 @@ def test_a_bad_entry_is_named_and_the_rest_is_read(
         assert problem.message.startswith(f"{place}: ")
 
 
-def deep(text):
-    return text.replace("{", "[" * 200_000, 1)
-
-
 # Format, name and content of a file that is refused as a whole -> the line.
 WHOLE = [
     ("karpathy", "list.json", "[1", 1),
-    ("karpathy", "deep.json", deep("{"), None),
+    ("karpathy", "deep.json", "[" * 200_000, None),
     ("karpathy", "other.json", '{"annotations": []}', None),
     ("karpathy", "latin.json", b'{"images":\n["caf\xe9"]}', 2),
     ("karpathy", "cut.json", '{"images":\n\n [{"filename"', 3),
     ("karpathy", "page.json", "<html>", None),
     ("flickr", "page.txt", "<html>", None),
     ("flickr", "none.token", "", None),
+    ("flickr", "latin.token", b"a#0\tp\nb#0\tcaf\xe9\nc#0\tq\n", 2),
     ("table", "page.txt", "A dog", None),
     ("table", "none.csv", "", None),
     ("table", "twice.csv", "image,caption,caption\na.jpg,p,q\n", 1),
@@ -404,12 +402,6 @@ def test_json_cut_anywhere_is_noticed(tmp_path):
         path.write_text(text[:end])
         with refusals.at(path, 1):
             read_captions("karpathy", path, "train")
-
-
-def test_json_with_a_byte_order_mark(tmp_path):
-    path = write_karpathy(tmp_path, WRITTEN)
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert read_captions("karpathy", path, "train").num_images == 2
 
 
 @pytest.mark.parametrize(
@@ -488,12 +480,6 @@ def test_flickr_listed_image_that_is_none_is_named(tmp_path, listed, lines):
     assert [(one.path, one.line) for one in problems] == [
         (str(lists), line) for line in lines
     ]
-
-
-def test_flickr_byte_that_is_no_utf8_names_its_line(tmp_path):
-    path = write(tmp_path / "r.token", b"a#0\tp\nb#0\tcaf\xe9\nc#0\tq\n")
-    with refusals.at(path, 2):
-        read_captions("flickr", path, "all")
 
 
 def test_coco_file_without_pattern_is_one_split(tmp_path):
@@ -705,3 +691,31 @@ def test_flickr30k_json(data_root):
     assert images.image_ids[0] == "1016887272.jpg"
     assert (images.num_images, images.num_captions) == (1000, 5000)
     assert images.captions[4] == "A collage of one person climbing a cliff ."
+
+
+def captioned(images, captions, rows):
+    return CaptionedImages(
+        tuple(images), captions, rows, "test", "captions.json"
+    )
+
+
+def test_captions_are_found_within_their_photo():
+    marked = captioned(
+        "xy", ("A dog .", "a cat", "a grey dog", "it"), [0, 0, 1, 1]
+    )
+    # Photo y stands first; `a cat` is of x and of y.
+    own = captioned(
+        "yx", ("a cat", "a gray dog", "A cat!", "a dog"), [0, 0, 1, 1]
+    )
+    rows, is_exact = same_captions(marked, own, [1, 0])
+    # `it` takes what is left of y.
+    assert rows.tolist() == [3, 2, 1, 0]
+    assert is_exact.tolist() == [True, True, False, False]
+
+
+def test_no_caption_is_found_twice():
+    marked = captioned("x", ("a dog", "a dog", "a dog"), [0, 0, 0])
+    own = captioned("x", ("a dog", "A dog."), [0, 0])
+    rows, is_exact = same_captions(marked, own, [0])
+    assert rows.tolist() == [0, 1, -1]
+    assert is_exact.tolist() == [True, True, False]

@@ -1,6 +1,5 @@
 """Tests of phrases with boxes, and of reading Flickr30K Entities."""
 
-import collections
 import dataclasses
 import json
 import pathlib
@@ -309,5 +308,3 @@ def test_entities_of_flickr8k_are_read_exactly(data_root, split, marked, boxed):
         for row, (first, end) in zip(found.phrase_to_caption, found.spans)
     ]
     assert tuple(spoken) == found.phrases
-    sizes = collections.Counter(map(tuple, found.image_sizes.tolist()))
-    assert sum(sizes.values()) == images.num_images

@@ -1,6 +1,7 @@
-"""Tests of convolutional networks by name."""
+"""Tests of convolutional networks: weights, layers, folding."""
 
 import h5py
+import keras
 import numpy as np
 import pytest
 
@@ -10,12 +11,14 @@ from tbnets.features.cnn import (
     NETWORKS,
     Network,
     build_cnn,
+    fold_batch_normalization,
+    full_network_outputs,
     pooled_network,
 )
 from tbnets.features.cnn_weights import load_weights, weights_sha256
 from tbnets.features.photo_features import PhotoFeatures
 from tests import refusals
-from tests.features.tiny_cnn import tiny_cnn, tiny_network
+from tests.features.tiny_cnn import TOP, tiny_cnn, tiny_network
 
 
 def write_old_layout(path, network, rename=lambda name: name, edit=None):
@@ -212,3 +215,120 @@ def test_files_that_are_no_weights_are_named(tmp_path):
         file["layers/other/vars/0"] = np.zeros(3)
     with pytest.raises(InputError, match=r"w\.weights\.h5"):
         load_weights(tiny_network(), path)
+
+
+def test_full_network_takes_every_layer_but_the_classifier():
+    shapes = {
+        name: tuple(output.shape)[1:]
+        for name, output in full_network_outputs(tiny_cnn())
+    }
+    maps = {"first": (8, 8, 4), "second": (4, 4, 6)}
+    assert shapes == {**maps, "fc1": (5,), "fc2": (3,)}
+    assert dict(full_network_outputs(tiny_cnn(top=False))).keys() == maps.keys()
+
+
+def test_activations_are_taken_after_normalisation_and_relu():
+    # In the tiny network `second` is a plain convolution, then batch
+    # normalisation and ReLU: what leaves it is never negative.
+    cnn = tiny_cnn()
+    outputs = dict(full_network_outputs(cnn))
+    network = keras.Model(cnn.network.input, outputs["second"])
+    pixels = np.random.default_rng(0).normal(size=(4, 8, 8, 3))
+    values = network(pixels.astype(np.float32)).numpy()
+    assert values.min() == 0 and values.max() > 0
+
+
+def test_full_network_of_vgg16_has_12416_dimensions():
+    # 2 * 64 + 2 * 128 + 3 * 256 + 6 * 512 = 4224 channels, 2 * 4096 units.
+    outputs = full_network_outputs(build_cnn("VGG16", image_size=32))
+    sizes = [int(output.shape[-1]) for _, output in outputs]
+    assert sum(sizes) == 4224 + 8192 == 12416
+    assert TOP not in dict(outputs)
+
+
+def chain(between=lambda outputs: outputs, **options):
+    """Convolutions of both kinds, each before a batch normalisation."""
+    layers = keras.layers
+    inputs = keras.Input((6, 6, 3))
+    outputs = layers.Conv2D(4, 3, name="plain", **options)(inputs)
+    outputs = layers.BatchNormalization(epsilon=0.5, name="a")(between(outputs))
+    outputs = layers.DepthwiseConv2D(
+        3, depth_multiplier=2, use_bias=False, name="each"
+    )(outputs)
+    outputs = layers.BatchNormalization(scale=False, center=False, name="b")(
+        outputs
+    )
+    return keras.Model(inputs, layers.ReLU(name="relu")(outputs))
+
+
+def with_statistics(network):
+    """Fills all weights with positive numbers."""
+    rng = np.random.default_rng(0)
+    for layer in network.layers:
+        layer.set_weights(
+            [rng.uniform(0.5, 1.5, w.shape) for w in layer.get_weights()]
+        )
+    return network
+
+
+def num_normalisations(network):
+    kind = keras.layers.BatchNormalization
+    return sum(isinstance(layer, kind) for layer in network.layers)
+
+
+PIXELS = np.random.default_rng(1).uniform(-1, 1, (2, 6, 6, 3)).astype("f4")
+
+
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_a_folded_network_computes_the_same(use_bias):
+    network = with_statistics(chain(use_bias=use_bias))
+    folded = fold_batch_normalization(network)
+    assert num_normalisations(network) == 2
+    assert num_normalisations(folded) == 0
+    expected = network(PIXELS, training=False)
+    np.testing.assert_allclose(
+        folded(PIXELS, training=False), expected, rtol=1e-5, atol=1e-5
+    )
+
+
+def test_one_pixel_by_hand():
+    # Kernel 2, variance 3, epsilon 1: 2 * 3 / sqrt(3 + 1) = 3; bias
+    # (5 - 1) * 3 / 2 + 7 = 13, for bias 5, mean 1, gamma 3, beta 7.
+    inputs = keras.Input((1, 1, 1))
+    outputs = keras.layers.Conv2D(1, 1, name="x")(inputs)
+    outputs = keras.layers.BatchNormalization(epsilon=1.0, name="y")(outputs)
+    network = keras.Model(inputs, outputs)
+    network.get_layer("x").set_weights(
+        [np.full((1, 1, 1, 1), 2.0), np.array([5.0])]
+    )
+    network.get_layer("y").set_weights(
+        [np.array([value]) for value in (3.0, 7.0, 1.0, 3.0)]
+    )
+    folded = fold_batch_normalization(network)
+    kernel, bias = folded.get_layer("x").get_weights()
+    assert (kernel.item(), bias.item()) == (3.0, 13.0)
+
+
+def test_an_activation_between_is_not_folded():
+    network = with_statistics(chain(keras.layers.ReLU()))
+    assert num_normalisations(fold_batch_normalization(network)) == 1
+    network = with_statistics(chain(activation="relu"))
+    assert num_normalisations(fold_batch_normalization(network)) == 1
+
+
+def test_a_convolution_that_is_asked_for_stays():
+    network = with_statistics(chain())
+    outputs = [network.get_layer("plain").output, network.output]
+    network = keras.Model(network.input, outputs)
+    folded = fold_batch_normalization(network)
+    assert num_normalisations(folded) == 1
+    for found, expected in zip(
+        folded(PIXELS, training=False), network(PIXELS, training=False)
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_to_fold_is_the_network_itself():
+    inputs = keras.Input((6, 6, 3))
+    network = keras.Model(inputs, keras.layers.Conv2D(4, 3)(inputs))
+    assert fold_batch_normalization(network) is network

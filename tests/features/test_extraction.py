@@ -17,8 +17,8 @@ from tbnets.features.photo_features import PhotoFeatures
 from tbnets.features.proposals import Proposer
 from tbnets.features.regions import AveragedFeatures
 from tests import refusals
-from tests.features.test_averaged_regions import two_depths
 from tests.features.test_photo_features import photo
+from tests.features.test_regions import two_depths
 from tests.features.tiny_cnn import tiny_cnn
 
 COUNT = 7

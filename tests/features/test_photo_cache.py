@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+from tbnets.errors import InputError
 from tbnets.features import photo_cache
 from tbnets.features.photo_features import PhotoFeatures
 from tests import photo_files
@@ -192,8 +193,9 @@ def test_a_damaged_store_can_be_removed(folder, features, monkeypatch):
     cache.update(NAMES, monkeypatch)
     path = cache.cache.store / "00000.npy"
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(ValueError, match=str(cache.cache.store)):
-        cache.update(NAMES, monkeypatch)
+    for read in (cache.cache.load, cache.cache.update):
+        with pytest.raises(InputError, match=f"remove {cache.cache.store}"):
+            read(NAMES)
 
 
 def test_a_cache_that_can_not_be_written_is_named(folder, features):

@@ -7,17 +7,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.data.images import decode_photo
 from tbnets.errors import InputError
 from tbnets.features import regions
 from tbnets.features.cnn import Cnn
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.features.cutting import roi_pool, warped_crops
+from tbnets.features.cutting import roi_average, roi_pool, warped_crops
 from tbnets.features.regions import (
+    AveragedFeatures,
     RoiFeatures,
     WarpFeatures,
     make_region_extractor,
 )
-from tests import refusals
+from tests import reference, refusals
+from tests.features.test_photo_features import photo as encoded_photo
 from tests.features.tiny_cnn import SIDE as TINY_SIDE
 from tests.features.tiny_cnn import tiny_cnn
 
@@ -231,43 +234,33 @@ def test_roi_features_of_a_box_are_the_head_on_its_bins():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_roi_features_of_a_map_are_averaged_bins():
+@pytest.mark.parametrize("height, width", [(16, 16), (17, 22)])
+def test_roi_features_of_a_map_are_averaged_bins(height, width):
     cnn = vgg_like()
-    photo = random_photo(SIDE, SIDE)
-    extract = RoiFeatures(cnn, "conv2", output_size=3, shorter_side=SIDE)
-    boxes = np.array([[0, 0, 16, 16], [3, 5, 12, 9]])
-    maps = plain_forward(cnn, "conv2", photo[None].astype(np.float32))
-    bins = loop_roi_pool(maps[0], boxes / 2, 3)
-    found = extract(photo, boxes)
-    np.testing.assert_allclose(found, bins.mean(axis=(1, 2)), rtol=1e-4)
-    assert extract.dim == 5
-
-
-def test_roi_features_of_a_photo_that_the_map_does_not_divide():
-    extract = RoiFeatures(vgg_like(), "conv2", 2, shorter_side=17)
-    photo = random_photo(17, 22).astype(np.float32)
+    extract = RoiFeatures(cnn, "conv2", 3, shorter_side=height)
+    photo = random_photo(height, width).astype(np.float32)
     feature_map = extract.feature_map(photo).numpy()
-    assert feature_map.shape == (8, 11, 5)
-    # Rows times 8/17, columns times 11/22: 15 becomes 7.06, and 7.5.
-    boxes = np.array([[3, 1, 15, 15]])
-    bins = loop_roi_pool(feature_map, [[1.5, 8 / 17, 7.5, 15 * 8 / 17]], 2)
+    assert feature_map.shape == (8, width // 2, 5) and extract.dim == 5
+    if height == SIDE:
+        expected = plain_forward(cnn, "conv2", photo[None])[0]
+        np.testing.assert_allclose(feature_map, expected, rtol=1e-5, atol=1e-5)
+    # Of 17 rows the map has 8, which is less than a half.
+    scale = np.array([0.5, 8 / height] * 2)
+    boxes = np.array([[0, 0, 16, 16], [3, 1, 15, 15], [3, 5, 12, 9]])
+    bins = loop_roi_pool(feature_map, boxes * scale, 3)
     found = extract(photo, boxes)
     np.testing.assert_allclose(found, bins.mean(axis=(1, 2)), rtol=1e-4)
 
 
-def test_roi_features_where_the_map_is_averaged_or_not_pooled():
+@pytest.mark.parametrize("joint, bins", [("average", 8), ("flatten", None)])
+def test_roi_features_where_the_map_is_averaged_or_not_pooled(joint, bins):
     photo = random_photo(SIDE, SIDE)
-    averaged = vgg_like(joint="average", pool=False)
+    cnn = vgg_like(joint, pool=False)
+    extract = RoiFeatures(cnn, "fc2", output_size=bins, shorter_side=SIDE)
     # Bins of one cell each: the average of 8 x 8 bins is that of the map.
-    extract = RoiFeatures(averaged, "fc2", output_size=8, shorter_side=SIDE)
-    [found] = extract(photo, [[0, 0, SIDE, SIDE]])
-    expected = plain_forward(averaged, "fc2", photo[None].astype("f"))[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    flat = vgg_like(pool=False)
-    extract = RoiFeatures(flat, "fc2", shorter_side=SIDE)
     assert extract.output_size == 8
     [found] = extract(photo, [[0, 0, SIDE, SIDE]])
-    expected = plain_forward(flat, "fc2", photo[None].astype("f"))[0]
+    expected = plain_forward(cnn, "fc2", photo[None].astype("f"))[0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -306,22 +299,6 @@ def test_warp_features_show_context():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_vgg16_is_cut_at_its_last_convolution():
-    keras.utils.set_random_seed(0)
-    network = keras.applications.VGG16(
-        weights=None, input_shape=(32, 32, 3), classes=4
-    )
-    preprocess = keras.applications.vgg16.preprocess_input
-    cnn = Cnn("VGG16", network, preprocess, 32, True)
-    extract = RoiFeatures(cnn, "fc2", shorter_side=32)
-    assert extract.convolutions.layers[-1].name == "block5_conv3"
-    photo = random_photo(32, 32)
-    [found] = extract(photo, [[0, 0, 32, 32]])
-    expected = plain_forward(cnn, "fc2", photo[None].astype("f"))[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
-    assert found.shape == (4096,)
-
-
 def test_region_extractor_description_tells_what_matters():
     cnn = vgg_like()
     warp = make_region_extractor(cnn, "warp", "fc2", context=0.1)
@@ -353,3 +330,182 @@ def test_region_extractor_that_can_not_be_is_refused():
     odd = Cnn("odd", network, lambda pixels: pixels, 8, False)
     with pytest.raises(InputError):
         RoiFeatures(odd, "row")
+
+
+def two_depths():
+    """Maps of 8 x 8 cells of 4 channels and, averaged, 4 x 4 of 6."""
+    layers = keras.layers
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((SIDE, SIDE, 3))
+    outputs = layers.Conv2D(4, 3, 2, "same", use_bias=False)(inputs)
+    outputs = layers.BatchNormalization()(outputs)
+    outputs = layers.ReLU(6.0, name="early")(outputs)
+    outputs = layers.Conv2D(6, 3, 2, "same", name="late")(outputs)
+    outputs = layers.GlobalAveragePooling2D(name="average")(outputs)
+    outputs = layers.Dense(3, name="predictions")(outputs)
+    network = keras.Model(inputs, outputs, name="tiny")
+    return Cnn("tiny", network, lambda pixels: pixels / 64 - 1, SIDE, True)
+
+
+# Averages of boxes.
+
+
+def test_roi_average_is_the_loop(compiled):
+    average = compiled(roi_average)
+    random = np.random.default_rng(0)
+    for height, width in ((5, 7), (1, 6), (1, 1)):
+        feature_map = random.normal(size=(height, width, 2))
+        corners = random.uniform(0, 1, (6, 2, 2)) * [width, height]
+        corners.sort(axis=1)
+        boxes = corners.reshape(6, 4)
+        found = average(
+            tf.constant(feature_map, tf.float32), tf.constant(boxes, tf.float32)
+        )
+        expected = [reference.roi_average(feature_map, box) for box in boxes]
+        np.testing.assert_allclose(found, expected, atol=2e-3)
+        none = average(tf.zeros((height, width, 2)), tf.zeros((0, 4)))
+        assert none.shape == (0, 2)
+
+
+def test_roi_average_of_the_whole_map_is_its_mean():
+    feature_map = np.random.default_rng(1).normal(size=(7, 5, 3)).astype("f")
+    found = roi_average(feature_map, [[0, 0, 5, 7], [-3, -2, 50, 70]])
+    expected = [feature_map.mean(axis=(0, 1))] * 2
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_roi_average_of_a_point_is_the_interpolated_map():
+    feature_map = np.random.default_rng(2).normal(size=(4, 4, 2))
+    points = [(1.5, 2.5), (2, 2), (0, 0), (4, 4), (3.2, 0.1), (0.7, 3.9)]
+    boxes = np.array([[x, y, x, y] for x, y in points])
+    found = roi_average(feature_map.astype("f"), boxes)
+    # A point counts as 1/16 of a cell, which rounds the corners of the map.
+    expected = [reference.interpolated(feature_map, *p) for p in points]
+    np.testing.assert_allclose(found, expected, atol=0.1)
+    np.testing.assert_allclose(found[1:2], expected[1:2], atol=1e-5)
+
+
+def test_roi_average_of_boxes_beyond_the_map_is_that_of_its_border():
+    feature_map = np.random.default_rng(3).normal(size=(3, 3, 2)).astype("f")
+    found = roi_average(feature_map, [[-9, 1, -5, 2], [0, 1, 0, 2]])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    cut = roi_average(feature_map, [[-9, 1, 2, 2], [0, 1, 2, 2]])
+    np.testing.assert_allclose(cut[0], cut[1], atol=1e-6)
+
+
+def test_roi_average_of_a_grid_is_that_of_its_cells():
+    feature_map = np.random.default_rng(4).normal(size=(5, 7, 3)).astype("f")
+    boxes = np.array([[0, 0, 7, 5], [1.5, 0.5, 4.5, 5], [-2, 1, 2, 3]])
+    found = roi_average(feature_map, boxes, 3)
+    assert found.shape == (3, 27)
+    for box, row in zip(boxes, found.numpy().reshape(3, 9, 3)):
+        x = np.linspace(box[0], box[2], 4)
+        y = np.linspace(box[1], box[3], 4)
+        for i in range(3):
+            for j in range(3):
+                cell = [x[j], y[i], x[j + 1], y[i + 1]]
+                [expected] = roi_average(feature_map, [cell])
+                np.testing.assert_allclose(row[3 * i + j], expected, atol=1e-5)
+
+
+# Features.
+
+
+def test_features_are_averages_of_each_map_and_geometry():
+    cnn = two_depths()
+    extract = AveragedFeatures(cnn, ["last", "early"])
+    photo = random_photo(20, 40)
+    boxes = np.array([[0, 0, 40, 20], [3, 1, 12, 19], [38, 0, 40, 1]])
+    found = extract(photo, boxes)
+    assert found.shape == (3, 6 + 4 + 5) and extract.dim == 15
+    squeezed = tf.image.resize(photo, [SIDE, SIDE], antialias=True)[None]
+    for layer, cells, columns in (
+        ("late", 4, slice(0, 6)),
+        ("early", 8, slice(6, 10)),
+    ):
+        [feature_map] = plain_forward(cnn, layer, squeezed)
+        scaled = boxes * ([cells / 40, cells / 20] * 2)
+        expected = [reference.roi_average(feature_map, box) for box in scaled]
+        np.testing.assert_allclose(found[:, columns], expected, atol=2e-3)
+    expected = [reference.box_geometry(box, 40, 20) for box in boxes]
+    np.testing.assert_allclose(found[:, 10:], expected, rtol=1e-6)
+    described = extract.description()
+    assert described["layers"] == ["last", "early"] and described["geometry"]
+    assert described["grids"] == described["scales"] == [1, 1]
+    assert described["weights_sha256"] == weights_sha256(cnn.network)
+
+
+def test_a_layer_stands_beside_its_own_grid():
+    cnn = two_depths()
+    extract = AveragedFeatures(cnn, ["last", "early", "early"], grids=[1, 1, 2])
+    photo = random_photo(20, 40)
+    boxes = np.array([[4, 2, 36, 18], [0, 0, 10, 20]])
+    found = extract(photo, boxes)
+    assert found.shape == (2, 6 + 4 + 16 + 5) and extract.dim == 31
+    plain = AveragedFeatures(cnn, ["last", "early"])(photo, boxes)
+    np.testing.assert_allclose(found[:, :10], plain[:, :10], atol=1e-5)
+    # The mean of the four parts is that of the box; the first part is the
+    # box of the upper left quarter.
+    parts = found[:, 10:26].reshape(2, 4, 4)
+    np.testing.assert_allclose(parts.mean(1), plain[:, 6:10], atol=1e-4)
+    quarter = AveragedFeatures(cnn, ["early"])(photo, [[4, 2, 20, 10]])
+    np.testing.assert_allclose(parts[0, 0], quarter[0, :4], atol=1e-4)
+
+
+def test_a_larger_box_is_cut_off_at_the_photo():
+    extract = AveragedFeatures(
+        two_depths(), ["early", "early"], geometry=False, scales=[1, 1.5]
+    )
+    # 16 wide and 8 high, half as much again, and the same at a corner.
+    found = extract(random_photo(20, 40), [[12, 6, 28, 14], [0, 0, 16, 8]])
+    larger = extract(random_photo(20, 40), [[8, 4, 32, 16], [0, 0, 20, 10]])
+    np.testing.assert_allclose(found[:, 4:], larger[:, :4], atol=1e-5)
+
+
+def test_each_box_is_by_itself_and_none_is_fine():
+    extract = make_region_extractor(two_depths(), "roi_average", ["early"])
+    photo = random_photo(9, 30)
+    boxes = [[0, 0, 9, 9], [3, 4, 20, 9], [1, 1, 30, 8]]
+    at_once = extract(photo, boxes)
+    alone = np.concatenate([extract(photo, [box]) for box in boxes])
+    np.testing.assert_allclose(alone, at_once, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(at_once[0], at_once[1], rtol=1e-2)
+    assert extract(photo, np.zeros((0, 4))).shape == (0, 9)
+    # What lies beyond the photo is cut off.
+    found = extract(photo, [[-5, 3, 40, 60], [0, 3, 30, 9]])
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_exported_features_are_those_of_the_extraction(tmp_path):
+    extract = AveragedFeatures(two_depths(), ["last", "early"])
+    content = encoded_photo(3)
+    boxes = np.array([[2, 1, 20, 25], [0, 0, 5, 5]], np.float32)
+    module = tf.Module()
+    module.network = extract.network
+    module.features = tf.function(
+        lambda photo, boxes: extract.of_decoded(*extract.decode(photo), boxes),
+        input_signature=[
+            tf.TensorSpec([], tf.string),
+            tf.TensorSpec([None, 4], tf.float32),
+        ],
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    served = loaded.features(content, boxes)
+    offline = extract(decode_photo(content), boxes)
+    assert offline.shape == (2, 15)
+    np.testing.assert_allclose(served, offline, rtol=1e-5, atol=1e-6)
+
+
+def test_what_gives_no_map_is_refused():
+    two = ["last", "early"]
+    for argument, call in (
+        ("layers", lambda: AveragedFeatures(vgg_like(), ["fc2"])),
+        ("layers", lambda: AveragedFeatures(vgg_like(), ["nowhere"])),
+        ("grids", lambda: AveragedFeatures(two_depths(), two, grids=[2])),
+        ("scales", lambda: AveragedFeatures(two_depths(), two, scales=[0, 1])),
+    ):
+        with refusals.of(argument):
+            call()
+    with pytest.raises(InputError):
+        AveragedFeatures(two_depths())(random_photo(9, 9), [[5, 0, 2, 3]])

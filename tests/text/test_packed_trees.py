@@ -1,15 +1,20 @@
+"""Tests of trees as arrays: packed, and checked."""
+
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tbnets.text.packed_trees import (
     TreeRows,
+    most_nodes,
     pack_trees,
     tree_array,
     tree_arrays,
+    whole_trees,
 )
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
-from tests import refusals
+from tests import reference, refusals
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "runs", "dont", "t", "s"))
 
@@ -99,3 +104,42 @@ def test_one_trace_for_each_width():
     for texts in ([short, long], [long, long], [short, short], [long, longer]):
         pack(batch(*texts))
     assert [tuple(shape) for shape in traces] == [(2, 8, 6), (2, 16, 6)]
+
+
+FEW_WORDS = Vocabulary(("", "[UNK]", "a", "dog", "runs"))
+TREES = [
+    read_tree("(S (NP (DT a) (NN dog)) (VBZ runs))"),
+    read_tree("(NN dog)"),
+    read_tree("(S (NP (NP (NNS dog))) (VP (VBZ runs) (NP (DT a) (NN cat))))"),
+]
+
+
+@pytest.fixture(scope="module")
+def whole():
+    arrays = tree_arrays(TREES, FEW_WORDS)
+    return TreeRows(arrays).batch(np.arange(len(arrays)))
+
+
+def test_what_the_package_makes_is_whole(whole):
+    assert whole_trees(whole, FEW_WORDS.size).numpy().all()
+    assert whole_trees(whole[:0], FEW_WORDS.size).shape == (0,)
+    assert not whole_trees(whole[:, :0], FEW_WORDS.size).numpy().any()
+    assert not whole_trees(np.zeros_like(whole), FEW_WORDS.size).numpy().any()
+
+
+@pytest.mark.parametrize("value", [-1, 0, 1, 2, 3, 4, 5, 9, 2**31 - 1])
+def test_one_changed_number_is_judged_as_by_the_loop(whole, value):
+    changed = []
+    for place in np.ndindex(whole.shape):
+        one = whole[place[0]].copy()
+        one[place[1:]] = value
+        changed.append(one)
+    found = whole_trees(np.stack(changed), FEW_WORDS.size).numpy()
+    wanted = [reference.is_whole_tree(one, FEW_WORDS.size) for one in changed]
+    np.testing.assert_array_equal(found, wanted)
+    assert not found.all()
+
+
+def test_there_is_room_for_chains_of_phrases():
+    assert most_nodes(1) == 8
+    assert most_nodes(200) == 896

@@ -1,13 +1,23 @@
-"""Tests of the vocabulary and of the in-graph tokeniser."""
+"""Tests of words: how captions are split, counted and numbered."""
 
+import json
 import os
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.text.vocabulary import Tokenizer, Vocabulary
-from tests import refusals
+from tbnets.text import vocabulary as words_lib
+from tbnets.text.vocabulary import (
+    PaddedRows,
+    Tokenizer,
+    Vocabulary,
+    count_words,
+    padded_width,
+    split_words,
+)
+from tests import refusals, tiny
 
 CAPTIONS = ["A dog runs.", "a Dog, a cat!"]  # a 3, dog 2, cat 1, runs 1
 WORDS = ("", "[UNK]", "a", "dog", "cat", "runs")
@@ -59,6 +69,7 @@ def test_build_refuses(argument, captions, options):
         ("a", "b"),
         ("", "[UNK]", "a", "a"),
         ("", "[UNK]", ""),
+        ("", "[UNK]", " "),
         ("", "[UNK]", "a dog"),
         ("", "[UNK]", "[UNK]"),
     ],
@@ -149,3 +160,103 @@ def test_tokenizer_is_the_same_eager_in_graph_and_in_dataset_map():
     np.testing.assert_array_equal(graph(tf.constant(captions)), eager)
     dataset = tf.data.Dataset.from_tensors(captions).map(tokenizer)
     np.testing.assert_array_equal(next(iter(dataset)), eager)
+
+
+def test_tokens_are_padded_to_a_width_above_the_longest_of_the_batch():
+    tokens = tiny.token_rows(
+        [[2, 3, 4, 0, 0], [5, 0, 0, 0, 0], [1, 6, 7, 8, 9]]
+    )
+    np.testing.assert_array_equal(
+        tokens.batch([1, 0]), [[5, 0, 0, 0], [2, 3, 4, 0]]
+    )
+    assert tokens.batch([2]).tolist() == [[1, 6, 7, 8, 9, 0, 0, 0]]
+    assert tokens.batch([]).shape == (0, 4)
+
+
+def test_one_long_caption_widens_no_other_batch():
+    tokens = PaddedRows(np.ones(20_003, np.int32), [1, 20_000, 2])
+    assert tokens.batch([0, 2]).shape == (2, 4)
+    assert tokens.batch([1]).shape == (1, 20_480)
+    assert tokens.values.size == 20_003
+
+
+def test_widths_are_few():
+    widths = [padded_width(length, 4) for length in range(1, 65)]
+    assert sorted(set(widths)) == [*range(4, 33, 4), 40, 48, 56, 64]
+    assert padded_width(65, 4) == 80 and padded_width(20_000, 4) == 20_480
+    # Of trees: 8 + 4 + 4 + 4 of steps 8, 16, 32, 64.
+    widths = [padded_width(count, 8) for count in range(500)]
+    assert len(set(widths[1:])) == 20
+    assert all(width >= count for count, width in enumerate(widths))
+
+
+DOUBLE = ["i", "d", "ve"] * 2 + ["yall", "d", "ve", "he", "d", "ve", "s"]
+CHAINS = ["wouldnt", "ve", "rocknroll", "rock", "n", "roll", "abcx"]
+
+
+def split(*captions):
+    rows = split_words(list(captions)).to_list()
+    return [[word.decode("utf-8") for word in row] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("A Dog runs .", ["a", "dog", "runs"]),
+        ("", []),
+        (" ?! ... -- \U0001f44d\U0001f3fd", []),
+        ("T-shirt, 3-year-old", ["t", "shirt", "3", "year", "old"]),
+        ("1950s 4x4", ["1950s", "4x4"]),
+        ("man's man\u2019s man 's MAN`S", ["man", "s"] * 4),
+        ("he'll we're", ["he", "ll", "we", "re"]),
+        ("I'd've I 'd 've y'all'd've he'd've's", DOUBLE),
+        ("wouldn't've rock'n'roll rock 'n' roll a'b'c'x", CHAINS),
+        ("don't do n't can\u2019t", ["dont", "dont", "cant"]),
+        ("o'clock 'n' dogs'", ["oclock", "n", "dogs"]),
+        ("\uff11\uff12 \ufb01sh Stra\u00dfe", ["12", "fish", "strasse"]),
+        ("e\u0301t\u00e9 \u00c9T\u00c9", ["\u00e9t\u00e9"] * 2),
+        ("x\u00a0y\u3000z\u2028w", ["x", "y", "z", "w"]),
+        ("\u72d7\u5728 dog", ["\u72d7", "\u5728", "dog"]),
+        ("[UNK] <pad> a_b", ["unk", "pad", "a", "b"]),
+        ("a\x00b\nc", ["a", "b", "c"]),
+    ],
+)
+def test_split_words_literal(caption, words):
+    assert split(caption) == [words]
+
+
+def test_split_words_splits_at_every_space_of_unicode():
+    spaces = [one for one in map(chr, range(sys.maxunicode)) if one.isspace()]
+    assert len(spaces) > 20
+    texts = [f"{one}a{one}{one}b{one}" for one in spaces]
+    assert split(*texts) == [["a", "b"]] * len(texts)
+
+
+def test_split_words_survives_bytes_that_are_not_utf8():
+    assert split(b"a \xff\xfedog", "cat") == [["a", "dog"], ["cat"]]
+
+
+def test_split_words_of_words_is_the_same_words():
+    once = split("L'\u00e9t\u00e9 isn't THE 1950s \u0130stanbul \ufb01sh's")[0]
+    assert split(*once) == [[word] for word in once]
+
+
+def test_count_words_over_batches(monkeypatch):
+    monkeypatch.setattr(words_lib, "_SPLIT_BATCH", 2)
+    counts, lengths = count_words(["A zebra", "", "a man's", "?", "zebra"])
+    assert dict(counts) == {"a": 2, "zebra": 2, "man": 1, "s": 1}
+    assert lengths.tolist() == [2, 0, 3, 0, 1]
+    counts, lengths = count_words([])
+    assert (dict(counts), lengths.tolist()) == ({}, [])
+
+
+@pytest.mark.real_data
+def test_words_agree_with_karpathys_tokens(data_root):
+    with open(data_root / "flickr8k" / "dataset_flickr8k.json") as file:
+        images = json.load(file)["images"]
+    sentences = [s for image in images for s in image["sentences"]][:10000]
+    ours = split(*[sentence["raw"] for sentence in sentences])
+    theirs = [sentence["tokens"] for sentence in sentences]
+    same = sum(a == b for a, b in zip(ours, theirs))
+    # Over all 40,000 captions 99.91%: the rest holds &, # or statefarm.com.
+    assert same / len(sentences) > 0.998

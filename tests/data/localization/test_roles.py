@@ -100,6 +100,7 @@ def test_photos_without_proposals_or_phrases():
     assert parts(found.positives()) == negatives(found) == [[]]
     found = proposal_roles(np.zeros((0, 4)), [], [])
     assert found.roles.shape == (0, 0)
+    assert found.with_common_negatives(np.zeros(0, int)).roles.shape == (0, 0)
     assert found.positives()[0].tolist() == [0]
 
 
@@ -138,28 +139,3 @@ def test_equal_texts_of_a_photo_share_their_negatives(seed):
     assert (shared.roles != found.roles).any()
     # A positive stays one, and nothing becomes one.
     assert parts(shared.positives()) == parts(found.positives())
-
-
-def test_negatives_of_two_that_read_the_same_literal():
-    # Two men side by side, and a tree; proposals: each man, half of the
-    # second one (IoU 0.5 with him), the tree.
-    men, tree = [[0, 0, 10, 10], [20, 0, 30, 10]], [40, 0, 50, 10]
-    proposals = np.array([*men, [20, 0, 25, 10], tree])
-    found = proposal_roles([*men, tree], [0, 0, 0], [proposals])
-    assert found.roles.tolist() == [
-        [1, -1, -1, -1],
-        [-1, 1, 0, -1],
-        [-1, -1, -1, 1],
-    ]
-    shared = found.with_common_negatives(np.array([5, 5, 2]))
-    assert shared.roles.tolist() == [
-        [1, 0, 0, -1],
-        [0, 1, 0, -1],
-        [-1, -1, -1, 1],
-    ]
-    assert shared.roles.dtype == np.int8
-
-
-def test_negatives_of_no_phrases_are_none():
-    found = proposal_roles(np.zeros((0, 4)), [], [])
-    assert found.with_common_negatives(np.zeros(0, int)).roles.shape == (0, 0)

@@ -1,6 +1,7 @@
-"""What batches of phrases and regions hold, and when."""
+"""What batches of phrases and regions hold, and which negatives are hard."""
 
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
@@ -14,8 +15,7 @@ from tbnets.data.localization.sampler import (
 )
 from tbnets.errors import InputError
 from tbnets.evaluation import boxes
-from tbnets.losses.positives import positive_masks
-from tests import tiny_phrases
+from tests import reference, tiny_phrases
 
 
 @pytest.fixture(scope="module")
@@ -242,36 +242,6 @@ def test_negatives_are_those_of_the_definition(
         ]
 
 
-@pytest.mark.parametrize("negative_regions", ["photo", "batch"])
-@pytest.mark.parametrize("texts_match", [False, True])
-def test_what_matches_in_the_loss_is_no_negative(
-    examples, equal_texts, texts_match, negative_regions
-):
-    examples = equal_texts if texts_match else examples
-    sampling = Sampling(
-        pairs_per_batch=30,
-        phrases_per_image=4,
-        regions_per_phrase=2,
-        negative_regions=negative_regions,
-    )
-    sampler = PhraseSampler(examples, sampling, 0)
-    scores = np.random.default_rng(0).normal(size=sampler._roles.shape)
-    tables = None, hard_negatives(scores, examples.roles.roles, 3)
-    for sampler.hard_negatives in tables:
-        for rows in sampler.epoch(0):
-            chains = examples.phrases.phrase_to_chain[rows.phrases]
-            ids = examples.text_ids
-            matches = positive_masks(
-                chains[rows.drawn_for],
-                chains,
-                None if ids is None else ids[rows.phrases],
-            ).image_to_text.numpy()
-            same = rows.regions[:, None] == rows.candidates
-            both = matches.T[:, :, None] & rows.is_negative[:, None, :]
-            assert not (both & same).any()
-            assert rows.is_negative.any()
-
-
 def test_hard_negatives_come_to_those_of_the_batch(examples):
     sampling = Sampling(pairs_per_batch=20, negative_regions="batch")
     sampler = PhraseSampler(examples, sampling, 0)
@@ -290,3 +260,94 @@ def test_hard_negatives_come_to_those_of_the_batch(examples):
             first = examples.first_regions[image]
             columns = [column for column in listed[phrase] if column >= 0]
             assert hard[own].tolist() == [first + one for one in columns]
+
+
+def lists(table):
+    return [row[row >= 0].tolist() for row in table]
+
+
+def test_negatives_before_the_last_positive_are_hard():
+    # Positives score 5 and 3; of the negatives 9, 4, 3 and 1, the third ties
+    # with a positive and the fourth ranks after both. 8 is neither.
+    values = np.array([[4, 5, 3, 9, 3, 8, 1]], np.float32)
+    roles = np.array([[-1, 1, 1, -1, -1, 0, -1]], np.int8)
+    table = hard_negatives(values, roles, 3)
+    assert table.dtype == np.int16
+    assert table.tolist() == [[3, 0, -1]]
+    assert hard_negatives(values, roles, 1).tolist() == [[3]]
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (5, 0), (1, 1), (5000, 7)])
+@pytest.mark.parametrize("most", [1, 3, 50])
+def test_lists_are_those_of_the_loop(shape, most):
+    generator = np.random.default_rng(len(shape) + most)
+    values = generator.integers(0, 9, shape).astype(np.float32)
+    roles = generator.integers(-1, 2, shape).astype(np.int8)
+    found = hard_negatives(values, roles, most)
+    assert found.shape == (shape[0], most)
+    assert lists(found) == reference.hard_negatives(values, roles, most)
+
+
+def test_tables_that_are_too_wide_are_refused():
+    with pytest.raises(InputError):
+        wide = np.zeros((1, 32768), np.int8)
+        hard_negatives(np.zeros(wide.shape), wide, 1)
+
+
+def negatives_of(examples, batch):
+    """Phrase -> columns of its photo that are its negatives in a batch."""
+    found = {}
+    for row, mask in zip(batch.phrases.tolist(), batch.is_negative):
+        first = examples.first_regions[examples.phrases.phrase_to_image[row]]
+        found[row] = (batch.candidates[mask] - first).tolist()
+    return found
+
+
+def test_a_phrase_has_its_hard_negatives_or_all(examples):
+    roles = examples.roles.roles
+    sampler = PhraseSampler(examples, Sampling(pairs_per_batch=12), 0)
+    table = np.full((60, 2), -1, np.int16)
+    wrong = [np.flatnonzero(row == -1) for row in roles]
+    for row in range(0, 60, 3):  # Every third has a list, of two or of one.
+        table[row, : 1 + row % 2] = wrong[row][: 1 + row % 2]
+    sampler.hard_negatives = table
+    found = {}
+    for batch in sampler.epoch(0):
+        found |= negatives_of(examples, batch)
+    assert len(found) == 60
+    for row, columns in found.items():
+        expected = [c for c in table[row] if c >= 0] or wrong[row].tolist()
+        assert columns == sorted(expected)
+
+
+def test_only_what_is_listed_is_read(examples):
+    sampler = PhraseSampler(examples, Sampling(pairs_per_batch=60), 0)
+    columns = [np.flatnonzero(row == -1)[0] for row in examples.roles.roles]
+    sampler.hard_negatives = np.array(columns, np.int16)[:, None]
+    [batch] = sampler.epoch(0)
+    pairs = zip(examples.phrases.phrase_to_image.tolist(), columns)
+    expected = {
+        int(examples.first_regions[image] + column) for image, column in pairs
+    }
+    assert sorted(expected) == sorted(batch.candidates.tolist())
+    assert batch.is_negative.sum() == 60
+
+
+def test_one_photo_whose_phrases_all_have_none(examples):
+    folder = pathlib.Path(examples.features.path).parent
+    alone = tiny_phrases.examples(folder, 1)
+    sampler = PhraseSampler(alone, Sampling(candidates_per_image=4), 0)
+    sampler.hard_negatives = np.full((6, 3), -1, np.int16)
+    [batch] = sampler.epoch(0)
+    assert len(batch.phrases) == 6 and len(batch.candidates) == 4
+
+
+def test_without_a_table_batches_are_as_before(examples):
+    # The table is looked at by phrase: one without entries changes nothing.
+    sampling = Sampling(pairs_per_batch=12, candidates_per_image=5)
+    sampler = PhraseSampler(examples, sampling, 3)
+    before = list(sampler.epoch(1))
+    sampler.hard_negatives = np.full((60, 2), -1, np.int16)
+    for one, other in zip(before, sampler.epoch(1)):
+        for part, same in zip(one, other):
+            np.testing.assert_array_equal(part, same)

@@ -25,7 +25,6 @@ from tbnets.data.scenes.phrases import (
     Group,
     NothingToSay,
     Speaker,
-    capitalised,
     node,
     plural_of,
     word,
@@ -297,38 +296,6 @@ def test_trees_carry_treebank_labels_only(described):
     parts |= {"VBZ", "VBP", "PRP", "WDT", ",", "."}
     assert labels <= phrases | parts
     assert phrases <= labels
-
-
-def test_groups_have_one_chain_for_the_same_objects(described):
-    for one in described:
-        chains = list(one.groups.values())
-        assert len(set(chains)) == len(chains)
-        spoken = {
-            phrase.chain
-            for caption in one.captions
-            for phrase in caption.tree.phrases()
-        }
-        assert {chain for chain in spoken if chain > 10} == set(chains)
-
-
-def test_node_literal_tree():
-    phrase = node("NP", word("DT", "a"), word("NN", "ring"), chain=3)
-    tree = node("PP", word("IN", "above"), phrase)
-    assert tree.bracketed() == "(PP (IN above) (NP (DT a) (NN ring)))"
-    assert [leaf.text for leaf in tree.leaves()] == ["above", "a", "ring"]
-    assert tree.phrases() == [phrase]
-    assert capitalised(tree).leaves()[0].text == "Above"
-
-
-def test_caption_raw_and_tokens_literal():
-    tree = node(
-        "NP",
-        *(word("CD", "Two"), word("NNS", "rings"), word(",", ",")),
-        *(word("CD", "one"), word("JJ", "red"), word(".", ".")),
-    )
-    caption = grammar.SceneCaption(tree, (), "any")
-    assert caption.raw == "Two rings , one red ."
-    assert caption.tokens == ["two", "rings", "one", "red"]
 
 
 def test_lexicon_covers_what_is_drawn():

@@ -233,64 +233,64 @@ BOXES = np.ones((2, 4))
 NO_SIZE = [[4, 3], [4, 0]]
 
 
-def write_two(path, dtype="float32", dim=3, kind="images", **given):
-    """Writes two images; asserts that nothing is left where that fails."""
-    writer = FeatureWriter(path, EXTRACTION, dim, dtype, kind)
-    try:
-        writer.add_shard(["a", "b"], **given)
-    finally:
-        assert writer.done == set()
-        assert os.listdir(path) == ["manifest.json"]
+# The argument that is refused, what is wrong with it, what is named.
+IMAGES = [
+    ("features", {"features": ROWS[:1]}, "(1, 3)"),
+    ("features", {"features": ROWS[:, :2]}, "(2, 2)"),
+    ("features", {"features": None}, ""),
+    ("features", {"features": ROWS.astype(object)}, "object"),
+    ("features", {"features": ROWS.astype(bool)}, "bool"),
+    ("features", {"features": NAN}, "'a'"),
+    ("features", {"features": [[3e38] * 3, [4e38] * 3]}, "'b'"),
+    ("features", {"features": LARGE, "dtype": "float16"}, "'b'"),
+    ("sizes", {"sizes": [[4, 3]] * 2}, ""),
+]
+REGIONS = [
+    ("features", {"counts": [1, 2]}, "(2, 3)"),
+    ("counts", {"counts": [2]}, ""),
+    ("counts", {"counts": [3, -1]}, ""),
+    ("counts", {"counts": [1.0, 1.0]}, ""),
+    ("counts", {"counts": None}, ""),
+    ("boxes", {"boxes": None}, ""),
+    ("boxes", {"boxes": BOXES[:1]}, "(1, 4)"),
+    ("boxes", {"boxes": BOXES * np.nan}, "'a'"),
+    ("boxes", {"boxes": [[1, 1, 1, 1], [5, 1, 4, 9]]}, "boxes[1]"),
+    ("scores", {"scores": [1]}, "(1,)"),
+    ("sizes", {"sizes": [[4, 3]]}, ""),
+    ("sizes", {"sizes": NO_SIZE}, ""),
+    ("sizes", {"sizes": NO_SIZE, "counts": [2, 0]}, "'b'"),
+    ("sizes", {"sizes": NO_SIZE, "counts": [0, 2]}, "'b'"),
+    ("sizes", {"sizes": [[4.0, 3], [4, 3]]}, ""),
+    ("features", {"features": NAN}, "'a'"),
+    ("features", {"features": NAN, "counts": [0, 2]}, "'b'"),
+    # Boxes alone need scores, and have no features.
+    ("scores", {"dim": 0, "features": None}, ""),
+    ("scores", {"dim": 0, "features": None, "scores": [1, np.inf]}, "'b'"),
+    ("features", {"dim": 0, "scores": [1, 0.5]}, ""),
+]
 
 
 @pytest.mark.parametrize(
-    "dtype, features, found",
+    "kind, argument, changes, found",
     [
-        ("float32", ROWS[:1], "(1, 3)"),
-        ("float32", ROWS[:, :2], "(2, 2)"),
-        ("float32", None, ""),
-        ("float32", ROWS.astype(object), "object"),
-        ("float32", ROWS.astype(bool), "bool"),
-        ("float32", NAN, "'a'"),
-        ("float32", np.asarray([[3e38] * 3, [4e38] * 3]), "'b'"),
-        ("float16", LARGE, "'b'"),
+        *(("images", *one) for one in IMAGES),
+        *(("regions", *one) for one in REGIONS),
     ],
 )
-def test_features_that_do_not_fit_are_refused(tmp_path, dtype, features, found):
-    with refusals.of("features") as error:
-        write_two(tmp_path / "s", dtype, features=features)
-    assert found in error.value.fields[2]
-
-
-@pytest.mark.parametrize(
-    "argument, changes, found",
-    [
-        ("features", {"counts": [1, 2]}, "(2, 3)"),
-        ("counts", {"counts": [2]}, ""),
-        ("counts", {"counts": [3, -1]}, ""),
-        ("counts", {"counts": [1.0, 1.0]}, ""),
-        ("counts", {"counts": None}, ""),
-        ("boxes", {"boxes": None}, ""),
-        ("boxes", {"boxes": BOXES[:1]}, "(1, 4)"),
-        ("boxes", {"boxes": BOXES * np.nan}, "'a'"),
-        ("boxes", {"boxes": [[1, 1, 1, 1], [5, 1, 4, 9]]}, "boxes[1]"),
-        ("scores", {"scores": [1]}, "(1,)"),
-        ("sizes", {"sizes": [[4, 3]]}, ""),
-        ("sizes", {"sizes": NO_SIZE}, ""),
-        ("sizes", {"sizes": NO_SIZE, "counts": [2, 0]}, "'b'"),
-        ("sizes", {"sizes": NO_SIZE, "counts": [0, 2]}, "'b'"),
-        ("sizes", {"sizes": [[4.0, 3], [4, 3]]}, ""),
-        ("features", {"features": NAN}, "'a'"),
-        ("features", {"features": NAN, "counts": [0, 2]}, "'b'"),
-    ],
-)
-def test_regions_that_do_not_fit_are_refused(
-    tmp_path, argument, changes, found
+def test_arrays_that_do_not_fit_are_refused(
+    tmp_path, kind, argument, changes, found
 ):
-    given = {"features": ROWS, "boxes": BOXES, "counts": [1, 1], **changes}
+    given = {"dim": 3, "dtype": "float32", "features": ROWS}
+    if kind == "regions":
+        given |= {"boxes": BOXES, "counts": [1, 1]}
+    given |= changes
+    made = {name: given.pop(name) for name in ("dim", "dtype")}
+    writer = FeatureWriter(tmp_path, EXTRACTION, kind=kind, **made)
     with refusals.of(argument) as error:
-        write_two(tmp_path / "s", kind="regions", **given)
+        writer.add_shard(["a", "b"], **given)
     assert found in error.value.fields[2]
+    assert writer.done == set()
+    assert os.listdir(tmp_path) == ["manifest.json"]
 
 
 @pytest.mark.parametrize("count, named", [(1, {"features": ROWS}), (6, {})])
@@ -298,18 +298,6 @@ def test_an_array_is_given_once(tmp_path, count, named):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
     with refusals.of("arrays"):
         writer.add_shard(["a", "b"], *[ROWS] * count, **named)
-
-
-def test_each_kind_of_store_has_its_own_arrays(tmp_path):
-    alone = {"boxes": BOXES, "counts": [1, 1], "scores": [1, 0.5]}
-    for argument, kind, dim, given in (
-        ("scores", "regions", 0, alone | {"scores": None}),
-        ("features", "regions", 0, alone | {"features": ROWS}),
-        ("scores", "regions", 0, alone | {"scores": [1, np.inf]}),
-        ("sizes", "images", 3, {"features": ROWS, "sizes": [[4, 3]] * 2}),
-    ):
-        with refusals.of(argument):
-            write_two(tmp_path / kind, dim=dim, kind=kind, **given)
 
 
 def test_shards_of_regions_have_the_same_parts(tmp_path):
