@@ -280,14 +280,6 @@ def test_served_model_takes_lists_and_arrays(features_model, served_features):
     )
 
 
-def test_served_model_takes_photos_and_text_features(served_bytes):
-    served = served_bytes
-    assert served.takes_photos and not served.takes_captions
-    assert served.embed_images([photo("red")]).shape == (1, 4)
-    assert served.embed_text(np.ones([2, 5])).shape == (2, 4)
-    assert served.embed_images([]).shape == (0, 4)
-
-
 def test_a_batch_may_be_empty(pixels_model, served_features):
     served = load_saved_model(pixels_model[1])
     assert served.embed_images([]).shape == (0, 4)
@@ -344,6 +336,7 @@ def test_a_photo_that_can_not_be_read_is_named(served_bytes, broken):
 
 
 def test_photos_of_all_sorts_are_embedded_alike(served_bytes):
+    assert served_bytes.takes_photos and not served_bytes.takes_captions
     content = photo("red")
     picture = PIL.Image.open(io.BytesIO(content))
     sorts = [content, photo("red", format="BMP"), picture, np.asarray(picture)]
@@ -449,7 +442,7 @@ def test_a_reader_of_ones_own_need_not_tell_its_words():
     export._check_reader(EmbeddingNetwork(side, side, None, own), tokenizer)
     for words in (None, MeanOfWords(5, 3)):
         network = EmbeddingNetwork(side, side, text_encoder=words)
-        with pytest.raises(InputError):
+        with refused("vocabulary"):
             export._check_reader(network, tokenizer)
 
 

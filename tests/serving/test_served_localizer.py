@@ -203,5 +203,5 @@ def test_a_proposer_is_that_of_its_description():
         {**described, "edges": []},
         {**described, "edges": {"structured": {}}},
     ):
-        with pytest.raises(InputError):
+        with refused("description"):
             proposer_of(other)

@@ -13,7 +13,7 @@ from werkzeug.test import Client
 
 from tbnets.cli import demo as verb
 from tbnets.data.images import read_photo
-from tbnets.errors import InputError, MissingFileError
+from tbnets.errors import MissingFileError
 from tbnets.extras.demo import demo, loopback
 from tests import photo_files
 from tests import refusals as errors
@@ -382,7 +382,7 @@ def test_a_folder_of_links_out_of_it_is_refused(tmp_path):
 
 def test_a_port_in_use_is_refused(made):
     server = loopback.server_of(made.demo)
-    with pytest.raises(InputError):
+    with errors.refused("port"):
         loopback.server_of(made.demo, port=server.port)
     server.server_close()
 
