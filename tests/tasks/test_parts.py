@@ -16,11 +16,6 @@ from tests import tiny
 from tests.refusals import refused
 
 
-@pytest.fixture(scope="module")
-def folder(tiny_run):
-    return tiny_run.captioned
-
-
 @pytest.mark.parametrize("given", ["imagenet", "./imagenet", ""])
 def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
     monkeypatch.chdir(tmp_path)
@@ -52,7 +47,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
     assert found.features.cnn_weights == place
 
 
-def test_loss_follows_its_flags(folder, tmp_path):
+def test_loss_follows_its_flags():
     changes = {
         "margin": 0.3,
         "num_negatives": 4,
@@ -63,7 +58,7 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "reduction": "sum",
         "negatives": "top_k",
     }
-    loss = parts.build_loss(tiny.settings(folder, tmp_path, **changes))
+    loss = parts.build_loss(tiny.settings("data", "run", **changes))
     assert loss.get_config() == {
         "margin": 0.3,
         "num_negatives": 4,
@@ -74,13 +69,13 @@ def test_loss_follows_its_flags(folder, tmp_path):
         "gradient": "sparse",
     }
     hardest = changes | {"negatives": "hardest"}
-    loss = parts.build_loss(tiny.settings(folder, tmp_path, **hardest))
+    loss = parts.build_loss(tiny.settings("data", "run", **hardest))
     assert loss.num_negatives is None
 
 
-def test_a_softmax_loss_follows_its_flags(folder, tmp_path):
+def test_a_softmax_loss_follows_its_flags():
     given = {"loss": "infonce", "temperature": 0.05, "text_to_text_weight": 0.2}
-    found = tiny.settings(folder, tmp_path, **given)
+    found = tiny.settings("data", "run", **given)
     weights = dict(zip(TERMS, (0.5, 0.5, 0.2, 0.0)))
     assert parts.build_loss(found).get_config() == {
         "temperature": 0.05,
@@ -88,12 +83,12 @@ def test_a_softmax_loss_follows_its_flags(folder, tmp_path):
     }
     unread = ("margin", "negatives", "num_negatives", "distance", "reduction")
     assert {*unread} <= unused_flags(found).keys()
-    assert "temperature" in unused_flags(tiny.settings(folder, tmp_path))
+    assert "temperature" in unused_flags(tiny.settings("data", "run"))
 
 
-def test_a_temperature_is_learned_from_where_it_may_be(folder, tmp_path):
+def test_a_temperature_is_learned_from_where_it_may_be():
     given = {"loss": "infonce", "temperature": 0.002, "learn_temperature": True}
-    found = tiny.settings(folder, tmp_path, text_encoder="features", **given)
+    found = tiny.settings("data", "run", text_encoder="features", **given)
     with refused("--temperature"):
         parts.build_embedding_network(
             found, {"words": [], "image_dim": 8, "text_dim": 7}
@@ -109,11 +104,9 @@ def test_words_of_a_model_are_trained_as_its_run_says(given):
     assert "word_vectors_training" not in unused_flags(found)
 
 
-def test_same_seed_same_weights_and_another_seed_others(folder, tmp_path):
+def test_same_seed_same_weights_and_another_seed_others():
     def kernel(seed):
-        found = tiny.settings(
-            folder, tmp_path, seed=seed, text_encoder="features"
-        )
+        found = tiny.settings("data", "run", seed=seed, text_encoder="features")
         network = parts.build_embedding_network(
             found, {"words": [], "image_dim": 8, "text_dim": 7}
         )
@@ -123,11 +116,11 @@ def test_same_seed_same_weights_and_another_seed_others(folder, tmp_path):
     assert not np.allclose(kernel(3), kernel(4))
 
 
-def stochastic_layers(folder, run_dir, model):
+def stochastic_layers(model):
     """Returns the dropout layers of a built network that drops everywhere."""
     found = tiny.settings(
-        folder,
-        run_dir,
+        "data",
+        "run",
         seed=3,
         model=model,
         text_encoder=TEXT_ENCODERS.get(model, "mean"),
@@ -155,10 +148,8 @@ TEXT_ENCODERS = {"hm_lstm": "h_lstm", "cca": "features"}
 
 
 @pytest.mark.parametrize("model", parts.BUILDERS)
-def test_no_two_layers_of_a_network_drop_the_same_units(
-    folder, tmp_path, model
-):
-    layers = stochastic_layers(folder, tmp_path, model)
+def test_no_two_layers_of_a_network_drop_the_same_units(model):
+    layers = stochastic_layers(model)
     assert model in NUM_LAYERS, "Count its dropout layers in NUM_LAYERS."
     assert len(layers) == NUM_LAYERS[model]
     seeds = [one.seed for one in layers]
@@ -209,7 +200,7 @@ def test_what_is_not_read_changes_nothing_of_what_is_built(
     }
 
     def configuration(more):
-        found = tiny.parse(*[f"--{k}={v}" for k, v in (line | more).items()])
+        found = tiny.parsed(line | more)
         fitted = {"words": ["", "dog"], "image_dim": 8, "text_dim": 7}
         if model == "hm_lstm":
             fitted["region_dim"] = 5

@@ -68,8 +68,7 @@ def trained(folder, run_dir, **changes):
     for name in ("regions", "regions_per_image", "correspondence_epochs"):
         del values[name]
     del values["rnn_units"]
-    found = tiny.parse(*[f"--{name}={x}" for name, x in values.items()])
-    session = train(found)
+    session = train(tiny.parsed(values))
     runs.finish(session)
     return session
 

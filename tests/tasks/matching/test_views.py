@@ -70,13 +70,6 @@ def test_the_right_image_stands_apart_with_its_rank(
     assert not any(tile.is_hit for tile in tiles[:-1])
 
 
-def test_the_pictures_are_pixels(records, tmp_path):
-    found = scores_of(records, 0, tmp_path).pictures()
-    shapes = {picture.shape for picture in found.values()}
-    assert shapes == {(shapes.copy().pop()[0], montage.CARD_WIDTH, 3)}
-    assert all(picture.dtype == np.uint8 for picture in found.values())
-
-
 @pytest.mark.parametrize(
     "count, most, rows",
     [(0, 5, []), (1, 5, [0]), (5, 5, [0, 1, 2, 3, 4]), (10, 3, [0, 3, 6])],

@@ -9,12 +9,13 @@ import pytest
 from tbnets import tasks
 from tbnets.cli import run_line
 from tbnets.errors import InputError
+from tbnets.losses.hinges import TERMS
 from tbnets.losses.presets import LOSSES
 from tbnets.tasks import runs
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.settings import ALL
 from tests.refusals import refused
-from tests.tiny import parse, typed, unread
+from tests.tiny import parse, parsed, typed, unread
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CONFIGS = sorted((ROOT / "configs").glob("*.flags"))
@@ -66,13 +67,8 @@ def test_each_value_has_the_source_that_gave_it(tmp_path, monkeypatch):
 def test_defaults_are_those_of_wang_2018():
     found = parse()
     assert (found.loss.margin, found.loss.num_negatives) == (0.05, 10)
-    weights = (
-        found.loss.image_to_text_weight,
-        found.loss.text_to_image_weight,
-        found.loss.text_to_text_weight,
-        found.loss.image_to_image_weight,
-    )
-    assert weights == (1.0, 1.5, 0.05, 0.0)
+    weights = [getattr(found.loss, f"{term}_weight") for term in TERMS]
+    assert weights == [1.0, 1.5, 0.05, 0.0]
     assert (found.texts.word_dim, found.texts.rnn_units) == (256, 512)
     assert found.branches.text_units == [1024, 512]
 
@@ -94,8 +90,7 @@ def test_defaults_are_those_of_wang_2018():
     ],
 )
 def test_flagfile_of_a_run_gives_its_settings(tmp_path, changes):
-    line = {"run_dir": tmp_path / "my run", **changes}
-    settings = parse(*[f"--{key}={value}" for key, value in line.items()])
+    settings = parsed({"run_dir": tmp_path / "my run", **changes})
     records.write_settings(settings, tmp_path)
     assert parse(f"--flagfile={tmp_path / 'run.flags'}") == settings
     assert tasks.settings_of(records.read_record(tmp_path)) == settings
@@ -301,40 +296,35 @@ def test_what_is_exported_names_no_place():
     assert "/home/me" not in str(found)
 
 
+OUT_OF_RANGE = {
+    "-3": ("image_size",),
+    "-1": (
+        *("max_words", "seed", "patience", "learning_rate", "weight_decay"),
+        *("clip_norm", "margin", "text_to_text_weight", "word_dropout"),
+    ),
+    "0": (
+        *("images_per_batch", "captions_per_image", "rnn_units", "word_dim"),
+        *("min_count", "evaluate_memory", "epochs", "decay_rate"),
+        *("decay_epochs", "num_negatives"),
+    ),
+    "1": ("images_per_batch", "input_dropout"),
+    "5": ("momentum", "dropout"),
+    "3000000": ("seed",),
+    "nan": ("learning_rate",),
+    "inf": ("learning_rate",),
+    "8,0": ("image_units", "text_units"),
+    "5,5": ("num_scenes",),
+    "5,-5,5": ("num_scenes",),
+}
+"""Value -> flags that must not have it."""
+
+
 @pytest.mark.parametrize(
     "flag",
     [
-        "images_per_batch=1",
-        "images_per_batch=0",
-        "captions_per_image=0",
-        "image_size=-3",
-        "rnn_units=0",
-        "word_dim=0",
-        "image_units=8,0",
-        "text_units=-8",
-        "min_count=0",
-        "max_words=-1",
-        "evaluate_memory=0",
-        "num_scenes=5,5",
-        "num_scenes=5,-5,5",
-        "dropout=1.5",
-        "input_dropout=1",
-        "word_dropout=-0.1",
-        "momentum=5",
-        "seed=-1",
-        "seed=3000000",
-        "epochs=0",
-        "patience=-1",
-        "learning_rate=-1",
-        "learning_rate=nan",
-        "learning_rate=inf",
-        "weight_decay=-1",
-        "decay_rate=0",
-        "decay_epochs=0",
-        "clip_norm=-1",
-        "margin=-0.1",
-        "num_negatives=0",
-        "text_to_text_weight=-1",
+        f"{name}={value}"
+        for value, names in OUT_OF_RANGE.items()
+        for name in names
     ],
 )
 def test_a_number_out_of_its_range_is_refused(tmp_path, flag):
@@ -355,11 +345,8 @@ def test_a_resumed_run_has_its_own_flags_where_none_are_given():
     line = ("--margin=0.3", "--epochs=7", "--image_units=8,4")
     before = records.completed(parse(*line).values(), "kept")
     now = run_line.settings(typed("--epochs=9"), before)
-    assert (now.loss.margin, now.epochs, now.branches.image_units) == (
-        0.3,
-        9,
-        [8, 4],
-    )
+    assert now.loss.margin == 0.3 and now.epochs == 9
+    assert now.branches.image_units == [8, 4]
     records.check_resumable(before, now, "kept")
 
 
@@ -378,9 +365,8 @@ def test_what_is_named_on_resuming_lies_in_the_current_folder(
     assert (now.features.cnn_weights, now.run.run_dir) == ("imagenet", "kept")
     # What was not named is the run's own, and so is what is not here.
     assert now.captions.captions == "captions.csv"
-    assert (
-        run_line.settings(typed("--cache=gone"), before).images.cache == "gone"
-    )
+    gone = run_line.settings(typed("--cache=gone"), before)
+    assert gone.images.cache == "gone"
     records.check_resumable(before, now, "kept")
     # What is here is not what the run was started with.
     now = run_line.settings(typed("--captions=captions.csv"), before)
