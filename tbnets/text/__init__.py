@@ -1,1 +1,1 @@
-"""Raw strings -> token ids."""
+"""Converts captions to words, ids and trees."""

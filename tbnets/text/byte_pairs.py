@@ -1,12 +1,12 @@
-"""Captions -> byte pairs as CLIP reads them, all inside the graph.
+"""Converts captions to CLIP's byte pairs, inside the graph.
 
-A word is a row of bytes. Of all neighbours that a list of merges names, those
-that stand first in the list become one piece, again and again until none is
-named. Every op is TensorFlow's own or of TF Text 2.12.1, and no table grows:
-TensorFlow Serving runs it.
+A word is a row of bytes. Among neighbours that the list of merges contains, the
+earliest in the list are merged, until no neighbours are in the list. Only ops
+of TensorFlow and TF Text 2.12.1 are used, without mutable tables: TensorFlow
+Serving runs them.
 
 Source: Sennrich et al. 2016; Radford et al. 2021, `simple_tokenizer.py`.
-Departures: HTML and broken encodings are not mended, and a word is cut after
+Departures: HTML and broken encodings are not repaired, and words are cut after
 `MOST_BYTES`.
 """
 
@@ -21,16 +21,16 @@ from tbnets.errors import InputError
 from tbnets.text.vocabulary import constant_table
 
 MOST_BYTES = 256
-"""Bytes of a word that are read: to merge them takes their square."""
+"""Longest word in bytes: merging takes time quadratic in its length."""
 END_OF_WORD = "</w>"
-# To RE2 a vertical tab is no space.
+# RE2 does not count a vertical tab as a space.
 _SPACES = r"[\s\v\pZ\x{85}]+"
 _WORD = r"'s|'t|'re|'ve|'m|'ll|'d|\pL+|\pN|[^\s\pL\pN]+"
 _NONE = np.iinfo(np.int64).max
 
 
 def byte_letters() -> list[str]:
-    """Returns the letter that stands for each byte in a vocabulary."""
+    """Returns the letter that represents each byte in a vocabulary."""
     shown = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
     return [chr(byte if byte in shown else next(others)) for byte in range(256)]
@@ -41,8 +41,8 @@ class BytePairs(tf.Module):
 
     Args:
         vocabulary: piece -> id; a piece that ends a word ends in `</w>`.
-        merges: lines "first second"; those that stand first are made first.
-        specials: pieces that are found in a caption as they are written.
+        merges: lines "first second", the earliest merged first.
+        specials: pieces that are matched literally in a caption.
     """
 
     def __init__(
@@ -79,23 +79,23 @@ class BytePairs(tf.Module):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, captions: Strings, most: int) -> tf.RaggedTensor:
-        """Maps captions to ids, without those of start and end.
+        """Maps captions to ids, without start and end ids.
 
         Args:
             captions: string `[num_captions]`, UTF-8.
-            most: number of ids after which a caption is cut.
+            most: largest number of ids of a caption.
 
         Returns:
             int32 `tf.RaggedTensor` `[num_captions, (pieces)]`.
         """
-        words = self._words(captions)[:, :most]  # A word is a piece at least.
+        words = self._words(captions)[:, :most]  # A word has >= 1 piece.
         distinct, place = tf.unique(words.values)
         pieces = tf.gather(self._pieces(distinct), place)
         ids = words.with_values(tf.cast(pieces, tf.int32)).merge_dims(1, 2)
         return ids[:, :most]
 
     def _words(self, captions):
-        """Returns the words of captions, ragged strings."""
+        """Splits captions into words, ragged strings."""
         text = tf.strings.unicode_transcode(captions, "UTF-8", "UTF-8")
         text = tf_text.normalize_utf8(tf.strings.lower(text), "NFC")
         text = tf.strings.regex_replace(text, _SPACES, " ")

@@ -1,10 +1,9 @@
-"""Trees as arrays: a tree is one int32 row, a batch of rows is packed.
+"""Trees as arrays: int32 rows on the host, packed batches in the graph.
 
-On the host a tree is an array `[nodes, 6]` (`tree_array`), and a batch of
-captions is one int32 tensor `[trees, nodes, 6]`, padded with 0 (`TreeRows`).
-It takes the place of the `[captions, words]` of token ids. In the graph
-`pack_trees` brings the nodes of all trees of the batch into one order, level
-by level, which is what a network over trees computes on.
+On the host a tree is an array `[nodes, 6]` (`tree_array`). A batch of captions
+is one int32 tensor `[trees, nodes, 6]`, padded with 0 (`TreeRows`), in place of
+token ids `[captions, words]`. In the graph `pack_trees` orders the nodes of the
+batch level by level for networks over trees.
 """
 
 from collections.abc import Sequence
@@ -24,27 +23,26 @@ from tbnets.text.vocabulary import (
     split_in_batches,
 )
 
-# Trees as a graph is given them, held to what `packed_trees` makes.
+# Validation of trees that a served graph receives.
 #
-# A network over trees goes where its input points: to the parent of a node, up
-# as many levels as a node names. Whoever serves one takes trees from
-# strangers.
+# A network over trees uses its input as indices of parents and numbers of
+# levels. A server receives trees from untrusted clients.
 
 NODES_A_WORD = 4
-"""Room for phrases: a binary tree has two nodes a word, chains have more."""
+"""Nodes reserved for a word: binary trees need two, unary chains more."""
 
 
 def most_nodes(most_words):
-    """Returns how many nodes, padding included, trees of such length have."""
+    """Returns the padded number of nodes reserved for trees of that length."""
     return padded_width(NODES_A_WORD * most_words, TreeRows.least_step)
 
 
 def whole_trees(rows, vocabulary_size):
-    """Tells which rows are trees as `packed_trees.tree_array` makes them.
+    """Returns which rows are valid trees in the format of `tree_array`.
 
-    Words come first and have an id of the vocabulary, phrases follow level by
-    level, each below a parent of a higher level and with a child; the root is
-    the last node, and what follows it is 0.
+    Words come first and have ids of the vocabulary. Phrases follow level by
+    level; each has a child, and a parent of a higher level. The root is the
+    last node; padding after it is 0.
 
     Args:
         rows: int32 `[n, nodes, 6]`.
@@ -53,7 +51,7 @@ def whole_trees(rows, vocabulary_size):
     Returns:
         bool `[n]`.
 
-    Source: a loop that says the same is `tests.reference.is_whole_tree`.
+    Source: the loop in `tests.reference.is_whole_tree` is equivalent.
     """
     word, parent, level, noun_phrase, start, end = tf.unstack(rows, axis=-1)
     width = tf.shape(rows)[1]
@@ -63,7 +61,7 @@ def whole_trees(rows, vocabulary_size):
     has_parent = places < counts - 1
     is_word = level == 1
     num_words = tf.reduce_sum(tf.cast(is_word, tf.int32), 1, keepdims=True)
-    # Those of another range are told below; here they must not be gathered.
+    # Clipped for the gather; parents out of range fail a check below.
     safe = tf.clip_by_value(parent, 0, tf.maximum(width - 1, 0))
     above = tf.gather(level, safe, batch_dims=1)
     after = tf.concat([level[:, 1:], tf.zeros_like(level[:, :1])], axis=1)
@@ -73,10 +71,10 @@ def whole_trees(rows, vocabulary_size):
         tf.cast(has_parent, tf.int32), before + safe, tf.size(level)
     )
     good = [
-        # What is no node follows all nodes, and is 0.
+        # Padding follows all nodes, and is 0.
         is_node == (places < counts),
         is_node | is_padding,
-        # Levels rise, and none is left out.
+        # Levels rise without gaps.
         tf.where(has_parent, (after == level) | (after == level + 1), True),
         (word > 0) == is_word,
         (word >= 0) & (word < vocabulary_size),
@@ -95,38 +93,37 @@ def whole_trees(rows, vocabulary_size):
 FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")
 WORD, PARENT, LEVEL, NOUN_PHRASE, START, END = range(len(FIELDS))
 CLASSES = 3
-# XLA wants sizes that do not depend on data. Its error names the node that it
-# can not compile, and this is how nodes are named that trees give their sizes.
+# XLA needs sizes that do not depend on data. Its error contains the name of the
+# op that it cannot compile; ops whose sizes depend on trees get this name.
 XLA_REFUSED = "trees_cannot_be_compiled_by_XLA_use_jit_compile_False"
 
 
 class PackedTrees(NamedTuple):
-    """The nodes of all trees of a batch in one order, a level at a time.
+    """The nodes of a batch of trees, ordered level by level.
 
     Words come first, then the phrases over words alone, and so on: a node
-    stands after its children. A *row* is a place in this order; whatever a
-    network computes for the nodes is `[num_nodes, ...]` in it. All are int32.
+    follows its children. A *row* is a position in this order; a network's
+    values for nodes are `[num_nodes, ...]`. All tensors are int32.
 
     Attributes:
-        word_ids: `[num_words]` of the words; they are the rows before
-            `num_words`.
-        children: `[num_edges]` row of the child of each edge.
-        parents: `[num_edges]` row of its parent. Edges are ordered by the
-            level of the parent, then by whether the child is a noun phrase
-            (those come last), then by the row of the parent.
+        word_ids: `[num_words]`; the words are the first `num_words` rows.
+        children: `[num_edges]`, row of every edge's child.
+        parents: `[num_edges]`, row of every edge's parent. Edges are ordered by
+            the level of the parent, then by whether the child is a noun phrase
+            (noun phrases last), then by the row of the parent.
         levels: `[num_levels, 5]`, at least one level: where the phrases of a
-            level begin. Row of the first; of the first with a noun-phrase
-            child; of the first whose children are all noun phrases; its
-            first edge; its first edge to a noun phrase.
-        ends: `[2]` the number of nodes and the number of edges.
-        trees: `[num_nodes]` row of each node's tree in the batch.
-        is_noun_phrase: `[num_nodes]` 1 for a noun phrase.
-        spans: `[num_nodes, 2]` words of each node, start and end, counted
-            from 0 in its caption.
-        roots: `[num_trees]` row of the root of each tree; -1 of a tree
-            without nodes.
-        rows: `[num_nodes]` row of each node when they are counted tree by
-            tree, as the arrays have them.
+            level start. Row of the first phrase; of the first with a
+            noun-phrase child; of the first whose children are all noun phrases;
+            its first edge; its first edge to a noun phrase.
+        ends: `[2]`, number of nodes and number of edges.
+        trees: `[num_nodes]`, row of every node's tree in the batch.
+        is_noun_phrase: `[num_nodes]`, 1 for a noun phrase.
+        spans: `[num_nodes, 2]`, each node's words, start and end, counted from
+            0 in its caption.
+        roots: `[num_trees]`, row of every tree's root; -1 for a tree without
+            nodes.
+        rows: `[num_nodes]`, row of every node, indexed tree by tree as in the
+            arrays.
     """
 
     word_ids: tf.Tensor
@@ -147,14 +144,14 @@ class PackedTrees(NamedTuple):
 def tree_array(tree, word_ids) -> np.ndarray:
     """Returns a tree as int32 `[num_nodes, 6]`, by level.
 
-    Nodes are ordered by height, and at one height as in the sentence: the
-    words come first, the root last. The fields are `FIELDS`: the id of the
-    word, 0 of a phrase; the place of the parent, 0 of the root; the height
-    + 1, so that 0 is padding; 1 for a noun phrase; the words of the node.
+    Nodes are ordered by height, then as in the sentence: words first, the root
+    last. The fields are `FIELDS`: the word's id, 0 for a phrase; the parent's
+    position, 0 for the root; the height + 1, so that 0 is padding; 1 for a noun
+    phrase; the node's words.
 
     Args:
         tree: a `Tree`.
-        word_ids: id of each word of the tree; none is 0.
+        word_ids: the id of every word of the tree, not 0.
     """
     heights, spans = tree.heights(), tree.spans()
     order = np.lexsort((spans[:, 0], heights))
@@ -173,20 +170,21 @@ def tree_array(tree, word_ids) -> np.ndarray:
 def tree_arrays(
     trees: Sequence[Tree], vocabulary: Vocabulary, max_words: int | None = None
 ) -> list[np.ndarray]:
-    """Returns trees as arrays whose words are those of a vocabulary.
+    """Converts trees to arrays with the word ids of a vocabulary.
 
-    A leaf goes through `split_words`, as captions do: punctuation goes,
-    `T-shirt` becomes two words side by side, and `n't`, which treebanks cut
-    off, is joined to the word before it. A tree without words is one unknown
-    word.
+    `split_words` splits each leaf as it splits captions: punctuation is
+    removed, `T-shirt` becomes two sibling words, and `n't`, which treebanks
+    separate, is joined to the word before it. A tree without words becomes one
+    unknown word.
 
     Args:
         trees: a list of `Tree`.
         vocabulary: the `Vocabulary` of the captions.
-        max_words: words after which a caption is cut; never if None.
+        max_words: number of words after which a caption is cut; None for no
+            limit.
 
     Returns:
-        A list of int32 `[num_nodes, 6]`, see `tree_array`.
+        A list of int32 `[num_nodes, 6]`, as in `tree_array`.
 
     Example:
         trees = [tbnets.read_tree("(NP (DT a) (NN dog))")]
@@ -224,7 +222,7 @@ def tree_arrays(
 
 
 def _joined_nots(words):
-    """Returns words as captions write them: `do`, `n't` as `don't`, ``."""
+    """Joins `do`, `n't` to `don't`, "" as captions write it."""
     joined = list(words)
     for place in range(len(words) - 1):
         if words[place + 1].casefold() in ("n't", "n\u2019t"):
@@ -237,7 +235,7 @@ class TreeRows(PaddedRows):
     """Trees of captions, as the texts of `Examples`.
 
     Args:
-        arrays: for each caption int32 `[num_nodes, 6]`, see `tree_array`.
+        arrays: for each caption int32 `[num_nodes, 6]`, from `tree_array`.
 
     Example:
         tree = tbnets.read_tree("(NP (DT a) (NN dog))")
@@ -265,12 +263,12 @@ class TreeRows(PaddedRows):
 
 
 def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
-    """Brings the nodes of a batch of trees into one order, in the graph.
+    """Orders the nodes of a batch of trees by level, in the graph.
 
     Args:
-        rows: int32 `[num_trees, nodes, 6]`, see `tree_array`; padded with 0.
-        noun_phrases: whether children that are noun phrases are of a kind of
-            their own; without, all edges are alike.
+        rows: int32 `[num_trees, nodes, 6]`, from `tree_array`; padded with 0.
+        noun_phrases: whether to separate edges to noun phrases; if False, all
+            edges are of one kind.
 
     Returns:
         `PackedTrees`.
@@ -294,7 +292,7 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
         counts = tf.math.count_nonzero(is_node, axis=1, dtype=tf.int32)
         first = tf.cumsum(counts, exclusive=True)
         parents = tf.gather(first, trees) + nodes[:, PARENT]
-        lasts = tf.gather(first + counts - 1, trees)  # They have no parent.
+        lasts = tf.gather(first + counts - 1, trees)  # Roots: no parent.
         is_child = tf.range(tf.size(trees)) < lasts
         kinds = nodes[:, NOUN_PHRASE] * int(noun_phrases)
         levels = nodes[:, LEVEL] - 1
@@ -325,12 +323,12 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
 
 
 def _sorts(parents, kinds, is_child):
-    """Returns of each node what children it has.
+    """Returns each node's kind of children.
 
-    0: none that is a noun phrase, 1: both kinds, 2: noun phrases alone.
+    0: no noun phrases, 1: both kinds, 2: noun phrases alone.
     """
     num_nodes = tf.size(parents)
-    parents = tf.where(is_child, parents, -1)  # Those of -1 are not counted.
+    parents = tf.where(is_child, parents, -1)  # Parents of -1 are not counted.
     others, phrases = (
         _counts(tf.where(kinds == kind, parents, -1), num_nodes)
         for kind in (0, 1)

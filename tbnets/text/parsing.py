@@ -1,8 +1,8 @@
-"""Captions -> trees -> files: parsed once, in parallel, kept by text.
+"""Parses captions in parallel, once per text, and writes files of trees.
 
-The cache has a JSON object a line: the parser's name, a caption, its tree in
-brackets, and why it is right-branching where the parser gave none. The file of
-trees that comes out is described in `tree_files`.
+The cache has a JSON object on each line: the parser's name, a caption, its tree
+in brackets, and the reason if the tree is right-branching because the parser
+failed. `trees` describes the file of trees.
 """
 
 import json
@@ -32,14 +32,13 @@ from tbnets.text.trees import (
 
 # Parsers: a caption -> its constituency tree in brackets.
 #
-# The `embedded` one needs `pip install "tbnets[parse]"` and downloads nothing:
-# TextBlob's tagger (its own word lists), then a cascade of NLTK's
-# RegexpParser. `corenlp` asks a server; `right_branching` knows no syntax at
-# all.
+# `embedded` needs `pip install "tbnets[parse]"` and downloads no data:
+# TextBlob's tagger (its own word lists), then a cascade of NLTK's RegexpParser.
+# `corenlp` uses a server; `right_branching` uses no syntax.
 
 DEFAULT_URL = "http://localhost:9000"
 
-# Words, clitics and punctuation, as the Penn Treebank cuts them.
+# Words, clitics and punctuation, tokenised as in the Penn Treebank.
 _CLITICS = r"['\u2019](?:s|ll|re|ve|d|m)\b"
 _TOKEN = re.compile(
     rf"n['\u2019]t\b|{_CLITICS}|[^\W_]+?(?=n['\u2019]t\b)|[^\W_]+(?={_CLITICS})"
@@ -47,8 +46,8 @@ _TOKEN = re.compile(
     re.IGNORECASE,
 )
 
-# The first rules are read first. OF, PART (a participle or infinitive and what
-# follows it) and OFPP are renamed below, where they have done their work.
+# Rules apply in order. OF, PART (a participle or infinitive and its
+# complements) and OFPP are auxiliary labels, renamed below.
 GRAMMAR = r"""
 NP: {<PDT>?<DT|PRP\$|CD>+<RB|JJ.*|VBN|VBG|CD>*(<CC|,><JJ.*|VBN>+)*<NN.*>+}
     {<RB>?<JJ.*|CD>+(<CC|,><JJ.*>+)*<NN.*>+}
@@ -87,7 +86,7 @@ def split_tokens(caption) -> list[str]:
 
 
 class EmbeddedParser:
-    """Tags words, and chunks tags by a grammar for captions."""
+    """Tags words and chunks the tags by a grammar for captions."""
 
     def __init__(self):
         taggers = import_extra("parse", "textblob.en.taggers")
@@ -100,7 +99,7 @@ class EmbeddedParser:
         """Returns the tree of a caption in brackets.
 
         Raises:
-            ValueError: there is nothing to parse, or the tagger lost words.
+            ValueError: If the caption has no words, or the tagger lost some.
         """
         tokens = split_tokens(caption)
         if not any(token[0].isalnum() for token in tokens):
@@ -109,9 +108,9 @@ class EmbeddedParser:
         return self._written(self._rooted(tree))
 
     def _tag(self, tokens):
-        """Returns (word, tag) pairs; `of` has a tag of its own."""
-        # The first word has no capital of its own; "/" parts the tagger's
-        # words from their tags.
+        """Returns (word, tag) pairs; `of` gets its own tag."""
+        # The first word's capital is no evidence of a name; the tagger
+        # separates words and tags by "/".
         plain = [token.replace("/", "-") for token in tokens]
         plain[0] = plain[0].lower()
         tags = [tag for _, tag in self._tagger.tag(" ".join(plain), False)]
@@ -123,7 +122,7 @@ class EmbeddedParser:
         ]
 
     def _rooted(self, tree):
-        """Returns a caption that is one phrase as that phrase."""
+        """Returns the phrase alone if the caption is one phrase."""
         inner = [
             place
             for place, child in enumerate(tree)
@@ -145,13 +144,13 @@ class EmbeddedParser:
 
 
 class CoreNLPParser:
-    """Asks a CoreNLP server through NLTK's client.
+    """Parses with a CoreNLP server through NLTK's client.
 
     Args:
-        url: of the server.
+        url: address of the server.
 
     Raises:
-        ConnectionError: no server answers there.
+        ConnectionError: If no server responds.
     """
 
     def __init__(self, url=DEFAULT_URL):
@@ -174,17 +173,16 @@ class CoreNLPParser:
 
 
 class RightBranchingParser:
-    """Knows no syntax: each word joins all that follow it.
+    """Joins each word with the phrase of all later words, without syntax.
 
-    What captions get that a parser gives no tree for, and what a parser is to
-    be compared with.
+    Used for captions that a parser cannot parse, and as a baseline for parsers.
     """
 
     def parse(self, caption) -> str:
         """Returns the right-branching tree of a caption in brackets.
 
-        Words beyond 4096 are left out, and letters of a word beyond 200; a
-        caption without a word is one: `-`.
+        Words after the 4096th and letters after a word's 200th are dropped; a
+        caption without words becomes the word `-`.
         """
         words = [word[:MOST_LETTERS] for word in split_tokens(caption)] or ["-"]
         return right_branching(words[:MOST_WORDS]).bracketed()
@@ -198,15 +196,16 @@ PARSERS = {
 
 
 def open_parser(name, corenlp_url=DEFAULT_URL):
-    """Returns a parser: something with `parse(caption)` -> brackets.
+    """Returns a parser: an object with `parse(caption)` -> brackets.
 
     Args:
-        name: one of `PARSERS`.
+        name: a name in `PARSERS`.
         corenlp_url: the server of `corenlp`.
 
     Raises:
-        ValueError: there is no such parser.
-        ModuleNotFoundError, ConnectionError: what it needs is not there.
+        ValueError: If the parser is unknown.
+        ModuleNotFoundError, ConnectionError: If its package or server is
+            missing.
     """
     check_choice("parser", name, PARSERS)
     if name == "corenlp":
@@ -215,7 +214,7 @@ def open_parser(name, corenlp_url=DEFAULT_URL):
 
 
 def _joined(trees):
-    """Returns one tree in brackets for those of the sentences."""
+    """Joins the trees of sentences into one tree in brackets."""
     texts = [" ".join(str(tree).split()) for tree in trees]
     if not texts:
         raise InputError("the parser found no sentence")
@@ -226,12 +225,12 @@ CHUNK = 64
 
 
 class Parses(NamedTuple):
-    """What parsing gave.
+    """The result of parsing.
 
     Attributes:
         trees: caption -> brackets.
         failures: caption -> why it has a right-branching tree.
-        num_cached: captions that were known.
+        num_cached: number of captions found in the cache.
     """
 
     trees: dict
@@ -252,19 +251,18 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
 
     Args:
         captions: strings.
-        parser: name of one of `parsers.PARSERS`.
-        cache: file of what is parsed already; grows as parsing goes on, so
-            that what is stopped at any moment goes on where it was. None
-            keeps nothing.
-        processes: how many parse at once; None for one a core.
+        parser: a name in `PARSERS`.
+        cache: file of parsed captions; each new one is appended at once, so
+            that an interrupted run can resume. None for no cache.
+        processes: number of parallel processes; None for one per core.
         corenlp_url: server of the `corenlp` parser.
         progress: function of the number of captions just done, or None.
 
     Raises:
-        ValueError, ModuleNotFoundError, ConnectionError: there is no such
-            parser, or not what it needs.
-        ProblemError: a line of the cache is none.
-        InputError: a process was killed; what is in the cache stays.
+        ValueError, ModuleNotFoundError, ConnectionError: As `open_parser`.
+        ProblemError: If a line of the cache is invalid.
+        InputError: If a process was killed; the cache keeps the parsed
+            captions.
     """
     progress = progress or (lambda count: None)
     wanted = list(dict.fromkeys(captions))
@@ -285,16 +283,16 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
 
 
 def _parsed(captions, name, processes):
-    """Yields a dict of each caption: `caption`, `tree`, `failure`: why or "".
+    """Yields a dict for each caption: `caption`, `tree`, `failure` or "".
 
     Args:
         captions: strings.
-        name: what `open_parser` is given.
-        processes: how many parse at once; None for one a core.
+        name: arguments of `open_parser`.
+        processes: number of parallel processes; None for one per core.
     """
     if not captions:
         return
-    opened = open_parser(*name)  # Its error comes before a pool.
+    opened = open_parser(*name)  # Raises its error before a pool starts.
     processes = min(processes or usable_cores(), -(-len(captions) // CHUNK))
     if processes == 1:
         yield from (_parse(caption, opened) for caption in captions)
@@ -324,17 +322,12 @@ def _start(name, corenlp_url):
 
 
 def _parse(caption, parser=None):
-    """Returns a caption, its brackets, why they are right-branching or "".
-
-    Args:
-        caption: string.
-        parser: None for that of the process.
-    """
+    """Parses a caption with a parser, or else with the process' parser."""
     parser = parser or _PARSER[0]
     try:
         tree, failure = parser.parse(caption), ""
         read_tree(tree)
-    except Exception as error:  # Whatever a parser raises: one caption's loss.
+    except Exception as error:  # A parser may raise any type of error.
         tree = RightBranchingParser().parse(caption)
         failure = " ".join(str(error).split())[:300] or type(error).__name__
     return {"caption": caption, "tree": tree, "failure": failure}
@@ -343,8 +336,7 @@ def _parse(caption, parser=None):
 def _read_cache(path, parser):
     """Returns caption -> (brackets, reason) of a parser.
 
-    The last line may be half of one, where a process was killed; then it is
-    cut off, so that the next line begins anew.
+    A process that was killed may leave a partial last line, which is cut off.
     """
     if not os.path.exists(path):
         return {}
@@ -369,7 +361,7 @@ def write_parses(path, captions, parses):
     Args:
         path: the file.
         captions: list of (id, caption).
-        parses: `Parses` that has them all.
+        parses: `Parses` that contains all captions.
     """
     lines = []
     for name, caption in captions:

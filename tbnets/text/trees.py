@@ -1,11 +1,11 @@
-"""Constituency trees: brackets -> nodes -> brackets.
+"""Constituency trees: reads, converts and writes brackets.
 
     tree = read_tree("(NP (NP (DT a) (NN dog)) (PP (IN on) (NP (NN grass))))")
     tree.words          # ("a", "dog", "on", "grass")
     tree.phrases("NP")  # [(0, 0, 4), (1, 0, 2), (6, 3, 4)]: node, start, end
 
-Nothing here calls itself: a tree of any depth is read with a stack, and
-everything that is computed of it is one pass over its nodes.
+No function is recursive: trees are read with a stack, and computations are one
+pass over the nodes.
 """
 
 import dataclasses
@@ -32,14 +32,14 @@ _TOKEN = re.compile(r"[()]|[^\s()]+")
 class Tree:
     """A constituency tree: phrases, and words as its leaves.
 
-    Nodes stand in preorder: the root is node 0, a parent stands before its
-    children, and the words come in the order of the sentence.
+    Nodes are in preorder: the root is node 0, parents precede their children,
+    and words are in the order of the sentence.
 
     Args:
-        labels: of each node, such as `NP`, or the part of speech of a word;
-            "" where none is known.
-        parents: node of the parent of each node; -1 of the root.
-        texts: of each node that is a word; "" of a phrase.
+        labels: label of every node, such as `NP`, or a word's part of speech;
+            "" if unknown.
+        parents: parent of every node; -1 for the root.
+        texts: text of every word; "" for phrases.
 
     Example:
         tree = tbnets.read_tree("(NP (DT a) (NN dog))")
@@ -64,9 +64,9 @@ class Tree:
         return tuple(text for text in self.texts if text)
 
     def spans(self) -> np.ndarray:
-        """Returns the words of each node, int `[num_nodes, 2]`.
+        """Returns each node's words, int `[num_nodes, 2]`.
 
-        A node holds the words `start` to `end - 1`, counted from 0.
+        A node contains the words `start` to `end - 1`, counted from 0.
         """
         lengths = [int(bool(text)) for text in self.texts]
         starts = np.cumsum(lengths) - lengths
@@ -75,7 +75,7 @@ class Tree:
         return np.stack([starts, starts + lengths], axis=1)
 
     def heights(self) -> np.ndarray:
-        """Returns int `[num_nodes]`: 0 of a word; 1 more than its children."""
+        """Returns int `[num_nodes]`: 0 for words, 1 above the highest child."""
         heights = [0] * self.num_nodes
         for node in range(self.num_nodes - 1, 0, -1):
             parent = self.parents[node]
@@ -83,7 +83,7 @@ class Tree:
         return np.array(heights)
 
     def phrases(self, kind: str = "NP") -> list[tuple[int, int, int]]:
-        """Returns (node, start, end) of each node of a kind, in preorder."""
+        """Returns (node, start, end) of the nodes of a kind, in preorder."""
         return [
             (node, int(start), int(end))
             for node, (start, end) in enumerate(self.spans())
@@ -93,7 +93,7 @@ class Tree:
     def bracketed(self) -> str:
         """Returns the tree on one line, `(NP (DT a) (NN ring))`.
 
-        `read_tree` reads it back; without a label, brackets stand bare.
+        `read_tree` reads it back; brackets without a label are bare.
         """
         inside = [[] for _ in range(self.num_nodes + 1)]
         for node in reversed(range(self.num_nodes)):
@@ -105,14 +105,14 @@ class Tree:
         return inside[-1][0]
 
     def with_texts(self, texts: Sequence[Sequence[str]]) -> "Tree | None":
-        """Returns the tree with other words; phrases that lose all go.
+        """Returns the tree with words replaced; phrases left empty are removed.
 
         Args:
-            texts: for each word of the tree the strings that take its place:
-                none, one or several, which then stand side by side.
+            texts: for each word of the tree its replacements: no string, one,
+                or several siblings.
 
         Returns:
-            A `Tree`; None where no word is left.
+            A `Tree`; None if no word is left.
         """
         if self.num_nodes == 1 and len(texts[0]) > 1:
             return right_branching(texts[0])
@@ -131,24 +131,25 @@ def kind_of(label) -> str:
 
 
 def read_tree(text: str, name: str = "") -> Tree:
-    """Reads a tree in brackets, as treebanks and parsers write them.
+    """Reads a tree in the brackets of treebanks and parsers.
 
-    - The brackets around a word with its part of speech are the word:
-      `(DT a)` is one node. A word may also stand bare: `(NP a dog)`.
-    - Other unary chains stay: `(NP (NNS dogs))` is a phrase of one word.
-    - A nameless bracket or one called ROOT, TOP or S1 around the whole tree
-      is taken off.
-    - Empty nodes, `(-NONE- *)`, go, and phrases that hold nothing else.
-    - `-LRB-` and `-RRB-` are read as the brackets that they stand for.
+    - Brackets around a word and its part of speech are one node: `(DT a)`. Bare
+      words are allowed: `(NP a dog)`.
+    - Other unary chains are kept: `(NP (NNS dogs))` is a phrase of one word.
+    - A bracket around the whole tree without a name or called ROOT, TOP or S1
+      is removed.
+    - Empty nodes, `(-NONE- *)`, and phrases that contain only these are
+      removed.
+    - `-LRB-` and `-RRB-` are read as brackets.
 
     Args:
         text: the tree.
-        name: what an error calls the tree, such as the id of its caption.
+        name: name of the tree in errors, such as the id of its caption.
 
     Raises:
-        TypeError: the text is no string.
-        ValueError: brackets do not match, no word is left, a word is longer
-            than 200 letters, the tree is deeper than 128 or has more than
+        TypeError: If the text is not a string.
+        ValueError: If brackets do not match, no word is left, a word is longer
+            than 200 letters, or the tree is deeper than 128 or has more than
             4096 words.
 
     Example:
@@ -176,11 +177,7 @@ def read_tree(text: str, name: str = "") -> Tree:
 
 
 def _nodes(text):
-    """Returns (label, parent, text) of what brackets hold, in preorder.
-
-    Brackets around one bare word are the word; without a text where they say
-    that it is none.
-    """
+    """Returns preorder (label, parent, text); empty nodes have no text."""
     nodes, stack, wants_label = [], [], False
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -191,7 +188,7 @@ def _nodes(text):
         if token == "(":
             stack.append(len(nodes))
             nodes.append(("", parent, ""))
-            if len(stack) > 2 * MOST_DEEP:  # Unary wrappers may yet go.
+            if len(stack) > 2 * MOST_DEEP:  # Unary wrappers may go later.
                 raise InputError(f"it is deeper than {MOST_DEEP}")
         elif token == ")":
             stack.pop()
@@ -214,20 +211,20 @@ def _nodes(text):
 
 
 def escaped(token) -> str:
-    """Returns a word with what stands for brackets in their place."""
+    """Replaces brackets in a word by their codes."""
     return token.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def unescaped(token) -> str:
-    """Returns a word with brackets for what stands for them."""
+    """Replaces the codes of brackets in a word by brackets."""
     return token.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
 def right_branching(words) -> Tree:
-    """Returns the tree of a sentence that no parser took apart.
+    """Returns the right-branching tree of a sentence without a parse.
 
-    Each word stands beside a phrase of all the words after it; from the 60th
-    on they stand side by side. No node is a noun phrase.
+    Each word is the sibling of a phrase of all later words; from the 60th on,
+    words are siblings. No node is a noun phrase.
 
     Args:
         words: at least one string.
@@ -242,13 +239,7 @@ def right_branching(words) -> Tree:
 
 
 def _without_empty(nodes):
-    """Returns the `Tree` of nodes, without phrases that hold no word.
-
-    What is left of a treebank's wrapper around the tree goes too.
-
-    Args:
-        nodes: list of (label, parent, text), in preorder.
-    """
+    """Returns the `Tree` of preorder nodes without empty phrases and wrapper."""
     held = [bool(text) for _, _, text in nodes]
     for node in range(len(nodes) - 1, 0, -1):
         held[nodes[node][1]] |= held[node]
@@ -267,32 +258,32 @@ def _without_empty(nodes):
 
 # Files of trees: JSON lines with brackets, and folders of gold trees.
 #
-# A file of trees has a JSON object a line:
+# A file of trees has a JSON object on each line:
 #
 #     {"id": "1.jpg#0", "caption": "A dog.", "tree": "(NP (DT A) (NN dog))"}
 #
-# `"fallback": true` stands beside a tree that is right-branching because the
-# parser gave none. A folder of gold trees has a bracketed tree a line in each
-# `.txt`; the words with a blank between are the caption. Trees are found by
+# `"fallback": true` marks a right-branching tree of a caption that the parser
+# failed on. A folder of gold trees has `.txt` files with a bracketed tree on
+# each line; its words, joined by blanks, are the caption. Trees are found by
 # the text of their caption.
 
-# What stands right before a closing bracket; it is tried at its start alone, so
-# that an endless word takes no time.
+# A word before a closing bracket, matched at its start only, so that a very
+# long word takes no time.
 _WORD = re.compile(r"(?<![^\s()])[^\s()]+(?=\s*\))")
 
 
 def trees_of(path, captions) -> list[Tree]:
-    """Returns the tree of each caption, found by its text.
+    """Returns the tree of every caption, found by its text.
 
     Args:
-        path: JSON lines, as `tools/parse_captions.py` writes them, or a
-            folder of gold trees, such as `trees` of the embedded scenes.
+        path: JSON lines from `tools/parse_captions.py`, or a folder of gold
+            trees, such as `trees` of the embedded scenes.
         captions: list of strings.
 
     Raises:
-        FileNotFoundError: there is no such file, or none in the folder.
-        ValueError: a caption has no tree, or two different ones, or a row is
-            bad, which is named by file and line.
+        FileNotFoundError: If the file, or a file in the folder, is missing.
+        ValueError: If a caption has no tree or two different trees, or a row is
+            invalid; names file and line.
     """
     path, known, wanted = pathlib.Path(path), {}, set(captions)
     rows = gold_rows(path) if path.is_dir() else _parsed_rows(path)
@@ -323,7 +314,7 @@ def trees_of(path, captions) -> list[Tree]:
 
 
 def _parsed_rows(path):
-    """Yields of a file of trees what `gold_rows` yields."""
+    """Yields the tuples of `gold_rows` from a file of trees."""
     file, lines_of = CheckedFile(path), {}
     names = ("id", "caption", "tree")
     for line, row in file.json_rows(names, strings=True):
@@ -335,7 +326,7 @@ def _parsed_rows(path):
 
 
 def gold_rows(folder):
-    """Yields what a folder of gold trees has, a tree a line in each `.txt`.
+    """Yields the gold trees of a folder, one on each line of a `.txt` file.
 
     Args:
         folder: such as `trees` of the embedded scenes.
@@ -345,7 +336,7 @@ def gold_rows(folder):
         three strings.
 
     Raises:
-        FileNotFoundError: there is no such file in the folder.
+        FileNotFoundError: If the folder has no `.txt` file.
     """
     paths = sorted(pathlib.Path(folder).glob("*.txt"))
     if not paths:

@@ -1,4 +1,4 @@
-"""Words -> token ids, inside the graph.
+"""Maps words to token ids, inside the graph.
 
 `Vocabulary.build` counts the words of the training captions; `Tokenizer`, which
 maps words to ids, is part of the exported model.
@@ -17,20 +17,17 @@ from tbnets.checks import Integers, Path, Strings, checked_number, short_repr
 from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.files import CheckedFile, shown, write_text
 
-# Rows of any length, such as the words of captions, as padded batches.
-
 
 class PaddedRows:
     """Rows of any length, as the texts of `Examples`.
 
-    A batch is as wide as its longest row, rounded up to one of a few widths
-    (see `padded_width`), so that compiled code meets few shapes; one long row
-    widens its own batch and no other.
+    A batch is as wide as its longest row, rounded up by `padded_width`, so that
+    compiled code has few shapes. A long row widens only its own batch.
 
     Args:
-        values: int32 `[n, ...]`, of all rows one after the other: ids of
-            words, of which none is 0, or nodes of trees.
-        lengths: int `[num_rows]`, values of each row.
+        values: int32 `[n, ...]`, the concatenated rows: word ids without 0, or
+            nodes of trees.
+        lengths: int `[num_rows]`, length of every row.
     """
 
     dtype = tf.int32
@@ -63,24 +60,22 @@ def padded_width(length, least_step):
     return -(-length // step) * step
 
 
-# Raw captions -> words, inside the graph, and how often each occurs.
+# Splitting of captions into words, inside the graph, and word counts.
 #
-# A caption takes the same path everywhere: what `split_words` makes of the
-# training captions is counted for the vocabulary, and the exported model's
-# `Tokenizer` splits by it. There is no second tokeniser on the host that could
-# come to disagree with the one being served.
+# `split_words` splits both the training captions for the vocabulary and the
+# input of the exported `Tokenizer`, so training and serving cannot disagree.
 #
-# The one op of TF Text in use is in TF Text 2.12.1, the version in TensorFlow
-# Serving up to 2.19.1.
+# The only op of TF Text is in TF Text 2.12.1, the version in TensorFlow Serving
+# up to 2.19.1.
 
 _SPLIT_BATCH = 8192
 
 _APOSTROPHES = "[\u2018\u2019\u201b\u2032\u02bc\u00b4`]"
 _CLITIC = r"'(s|ll|re|ve|d|m)([^\pL\pM\pN]|$)", r" \1\2"
 _INNER_APOSTROPHE = r"([\pL\pM\pN])'([\pL\pM\pN])", r"\1\2"
-# RE2 patterns and what they become, in this order. A word boundary is spelt out
-# because RE2's \b knows ASCII letters only. Of a chain of clitics or of inner
-# apostrophes, each time every other one is replaced.
+# RE2 patterns and their replacements, in order. Word boundaries are spelt out
+# because RE2's \b supports only ASCII letters. Patterns for clitics and inner
+# apostrophes appear twice: in a chain, one pass replaces every second match.
 _REWRITES = (
     (r"(\pL) n't([^\pL\pM\pN]|$)", r"\1nt\2"),
     *(_CLITIC, _CLITIC, _INNER_APOSTROPHE, _INNER_APOSTROPHE),
@@ -89,23 +84,23 @@ _REWRITES = (
 )
 
 
-# No branch depends on a tensor, and to convert it would take half a second.
+# No branch depends on a tensor; a conversion would take half a second.
 @tf.autograph.experimental.do_not_convert
 def split_words(captions: Strings) -> tf.RaggedTensor:
     """Splits captions into normalised words.
 
     Works eagerly, in a `tf.function`, in `Dataset.map` and in a SavedModel.
 
-    - Unicode is normalised (NFKC) and case is folded; bytes that are not
-      UTF-8 count as punctuation.
-    - A word is a run of letters, marks and digits; everything else separates
-      words and is dropped: `T-shirt!` is `t`, `shirt`.
-    - An apostrophe never stays. Clitics are words of their own, so `man's`
-      and the `man 's` of Penn Treebank text are both `man`, `s`, and `I'd've`
-      and `I 'd 've` are `i`, `d`, `ve`; inside any
-      other word it is taken out, so `don't` and `do n't` are both `dont`, and
-      `o'clock` is `oclock`. (Karpathy's tokens follow the same custom.)
-    - A Han character is a word of its own: Chinese writes no spaces.
+    - Unicode is normalised (NFKC) and case is folded; bytes that are not UTF-8
+      count as punctuation.
+    - A word is a run of letters, marks and digits; all other characters
+      separate words and are dropped: `T-shirt!` is `t`, `shirt`.
+    - Apostrophes are removed. Clitics become words: `man's` and the `man 's` of
+      Penn Treebank text are both `man`, `s`, and `I'd've` and `I 'd 've` are
+      `i`, `d`, `ve`. Inside other words the parts are joined: `don't` and `do
+      n't` are both `dont`, and `o'clock` is `oclock`. (Karpathy's tokens follow
+      this custom.)
+    - Each Han character is a word: Chinese writes no spaces.
 
     Args:
         captions: string `[num_captions]`, UTF-8.
@@ -115,8 +110,8 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
         without a letter or digit has no words.
 
     Raises:
-        TypeError: captions are no strings.
-        ValueError: they are not in a row.
+        TypeError: If captions are not strings.
+        ValueError: If captions are not one-dimensional.
 
     Example:
         tbnets.split_words(["A man's T-shirt!"])  # [[a, man, s, t, shirt]]
@@ -127,13 +122,13 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
     text = tf_text.case_fold_utf8(text)  # Its mapping includes NFKC.
     for pattern, rewrite in _REWRITES:
         text = tf.strings.regex_replace(text, pattern, rewrite)
-    # Letters, marks, digits and spaces are left. TF Text's tokeniser splits
-    # them alike, and checks the offsets that it found by 170 more ops.
+    # Only letters, marks, digits and spaces are left. TF Text's tokeniser would
+    # split them identically, but check its offsets by 170 more ops.
     return tf.strings.split(text)
 
 
 def _as_strings(captions):
-    """Returns captions as a tensor; refuses what is no row of strings."""
+    """Returns captions as a tensor; raises unless they are a row of strings."""
     expected = "`captions` must be strings [num_captions]. Received: captions"
     try:
         text = tf.convert_to_tensor(captions, tf.string)
@@ -147,7 +142,7 @@ def _as_strings(captions):
 
 
 def split_in_batches(captions):
-    """Yields `split_words` of some thousand captions at a time.
+    """Yields `split_words` of 8192 captions at a time.
 
     Args:
         captions: sequence of strings.
@@ -157,14 +152,15 @@ def split_in_batches(captions):
 
 
 def count_words(captions):
-    """Counts the words of captions, a batch at a time.
+    """Counts the words of captions, batch by batch.
 
     Args:
         captions: sequence of strings.
 
     Returns:
-        (counts, lengths): a `collections.Counter` of the words, as they first
-        come, and int64 `[num_captions]`, how many words each caption has.
+        (counts, lengths): a `collections.Counter` of the words, in order of
+        first occurrence, and int64 `[num_captions]`, the number of words of
+        every caption.
     """
     if isinstance(captions, (str, bytes)) or not hasattr(captions, "__len__"):
         raise InputError(
@@ -191,9 +187,9 @@ UNKNOWN_ID = 1
 class Vocabulary:
     """Lists the words that have an id: the position is the id.
 
-    Word 0 is padding, spelt as the empty string, and word 1 stands for every
-    unknown word, spelt `[UNK]`. Neither can come out of `split_words`, so no
-    caption can name them.
+    Word 0 is padding, spelt as the empty string; word 1 represents unknown
+    words, spelt `[UNK]`. `split_words` returns neither, so captions cannot
+    contain them.
 
     Example:
         vocabulary = tbnets.Vocabulary.build(["A dog runs.", "A cat."])
@@ -226,14 +222,14 @@ class Vocabulary:
     ) -> Self:
         """Builds the vocabulary of the training captions.
 
-        Words come by falling count, words of one count alphabetically.
+        Words are sorted by descending count, then alphabetically.
 
         Args:
             captions: sequence of strings, of the training split only: words
-                seen in no training caption have no trained vector.
-            min_count: occurrences below which a word stays unknown.
-            max_words: number of words kept, the most frequent ones, not
-                counting the two special words; all if None.
+                without a training caption have no trained vector.
+            min_count: number of occurrences below which a word remains unknown.
+            max_words: number of words to keep, the most frequent ones, without
+                the two special words; None for all.
 
         Returns:
             A `Vocabulary`.
@@ -250,10 +246,10 @@ class Vocabulary:
         min_count: int = 1,
         max_words: int | None = None,
     ) -> Self:
-        """Builds the vocabulary of words that are counted already.
+        """Builds the vocabulary from word counts.
 
         Args:
-            counts: what `count_words` counted.
+            counts: word -> count, from `count_words`.
             min_count: as in `build`.
             max_words: as in `build`.
 
@@ -261,7 +257,7 @@ class Vocabulary:
             A `Vocabulary`.
 
         Raises:
-            ValueError: as `build`.
+            ValueError: As `build`.
         """
         checked_number("min_count", min_count, 1, whole=True)
         if max_words is not None:
@@ -279,7 +275,7 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """Number of ids, padding and unknown included."""
+        """Number of ids, including padding and unknown."""
         return len(self.words)
 
     def __len__(self) -> int:
@@ -288,10 +284,10 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         """Writes one word a line, UTF-8; the line number is the id + 1.
 
-        The file appears complete or not at all.
+        The file is written completely or not at all.
 
         Args:
-            path: file to write; an existing one is replaced.
+            path: file to write; an existing file is replaced.
         """
         write_text(path, "".join(f"{word}\n" for word in self.words))
 
@@ -325,12 +321,12 @@ class Vocabulary:
 class Tokenizer(tf.Module):
     """Maps caption strings to token ids, in the graph.
 
-    The table is a constant of the graph: it travels inside a SavedModel
-    without a file beside it.
+    The table is a constant of the graph; a SavedModel needs no file for it.
 
     Args:
         vocabulary: a `Vocabulary`.
-        max_tokens: words after which a caption is cut; never if None.
+        max_tokens: number of words after which a caption is cut; None for no
+            limit.
 
     Example:
         tokenizer = tbnets.Tokenizer(tbnets.Vocabulary.build(["A dog runs."]))
@@ -359,8 +355,8 @@ class Tokenizer(tf.Module):
             captions: string `[num_captions]`, UTF-8; `num_captions` may be 0.
 
         Returns:
-            int32 `tf.RaggedTensor` `[num_captions, (words)]`; a caption
-            without words is one unknown word.
+            int32 `tf.RaggedTensor` `[num_captions, (words)]`; a caption without
+            words becomes one unknown word.
         """
         words = split_words(captions)
         if self.max_tokens is not None:
@@ -369,7 +365,7 @@ class Tokenizer(tf.Module):
         ids = words.with_values(tf.cast(found, tf.int32))
         is_empty = tf.cast(tf.equal(words.row_lengths(), 0), tf.int64)
         unknown = tf.fill([tf.reduce_sum(is_empty)], UNKNOWN_ID)
-        # There are as many as their sum: to check that would take more ops.
+        # The lengths are correct by construction; checks would add ops.
         filled = tf.RaggedTensor.from_row_lengths(
             unknown, is_empty, validate=False
         )
@@ -384,7 +380,7 @@ class Tokenizer(tf.Module):
 
         Returns:
             int32 `[num_captions, longest]`, padded with 0 on the right;
-            `longest` is at least 1, as a caption without words is one
+            `longest` is at least 1, because a caption without words becomes one
             unknown word.
         """
         ids = self.ragged(captions).to_tensor(PADDING_ID)
@@ -392,14 +388,14 @@ class Tokenizer(tf.Module):
 
 
 def constant_table(keys, values, default):
-    """Returns a table that is a constant of the graph, of int64 values."""
+    """Returns a table of int64 values that is a constant of the graph."""
     values = tf.constant(values, tf.int64)
     initial = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), values)
     return tf.lookup.StaticHashTable(initial, default)
 
 
 def _first_problem(words):
-    """Finds the first bad word: `(position, expectation)`, or None."""
+    """Returns `(position, expectation)` of the first invalid word, or None."""
     for position, special in enumerate((PADDING_WORD, UNKNOWN_WORD)):
         if len(words) <= position or words[position] != special:
             return position, f"have {special!r} as word {position}"

@@ -1,9 +1,9 @@
-"""Word vectors that others trained: word2vec and GloVe files.
+"""Reads pretrained word vectors: word2vec and GloVe files.
 
     vectors = read_word_vectors("glove.6B.300d.txt", vocabulary.words)
 
-Files hold millions of words; they are read as a stream, of which the rows of
-the words asked for alone are kept.
+The files hold millions of words; they are streamed, and only the rows of wanted
+words are kept.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ from tbnets.progress import progress_bar
 from tbnets.seeds import generator_of
 from tbnets.text.vocabulary import PADDING_ID
 
-# Word vectors of others as the first table of a network's words.
+# Pretrained word vectors as a network's initial word table.
 #
 # table = embedding_table(centred(vectors, 0.05), vocabulary)
 # print(coverage_line(coverage(vectors, counts)))
 
 
 def coverage(vectors, counts):
-    """Returns how much of some texts has vectors.
+    """Returns the share of words and of their occurrences with vectors.
 
     Args:
         vectors: `WordVectors`.
-        counts: word -> how often it occurs, as `count_words` returns.
+        counts: word -> number of occurrences, from `count_words`.
 
     Returns:
-        dict: `words`, how many distinct words there are; `known_words`, how
-        many of them have a vector; `token_share`, the fraction in [0, 1] of
-        all occurrences that have one; `most_frequent_missing`, up to five
-        words without, the most frequent first.
+        dict: `words`, number of distinct words; `known_words`, number of words
+        with a vector; `token_share`, fraction in [0, 1] of occurrences with a
+        vector; `most_frequent_missing`, up to five words without a vector, the
+        most frequent first.
     """
     known = set(vectors.words)
     missing = [word for word in counts if word not in known]
@@ -56,7 +56,7 @@ def coverage(vectors, counts):
 
 
 def coverage_line(report):
-    """Returns a `coverage` in words."""
+    """Returns a `coverage` as a sentence."""
     missing = ", ".join(report["most_frequent_missing"])
     return (
         f"{report['known_words']} of {report['words']} words have vectors, "
@@ -66,22 +66,21 @@ def coverage_line(report):
 
 
 def centred(vectors, scale):
-    """Returns vectors as a network that is trained can begin with them.
+    """Returns vectors centred and scaled for further training.
 
-    Vectors of others share a large mean, and are long. The mean of a
-    caption's words is then nearly the same for all captions, and steps that
-    suit the other weights hardly move it: such a network did not learn.
+    Pretrained vectors share a large mean, and are long. The mean of a caption's
+    words is then nearly equal for all captions, and steps suited to other
+    weights hardly change it: such a network did not learn.
 
     Args:
         vectors: `WordVectors`.
-        scale: standard deviation of all numbers afterwards, above 0.
+        scale: standard deviation of the result, above 0.
 
     Returns:
         `WordVectors`, each dimension with mean 0 over the words.
 
-    Source: the mean is what Mu and Viswanath 2018, "All-but-the-top", remove
-    first; the scale is relative to what Keras draws for a new table, numbers
-    of a deviation of 0.03.
+    Source: Mu and Viswanath 2018, "All-but-the-top", first remove the mean; for
+    comparison, Keras initialises tables with a deviation of 0.03.
     """
     rows = vectors.vectors - vectors.vectors.mean(axis=0)
     deviation = rows.std()
@@ -91,13 +90,13 @@ def centred(vectors, scale):
 
 
 def with_new_dims(table, count, seed=0):
-    """Returns a table of words, each with some new numbers behind its own.
+    """Appends new random numbers to each word's row of a table.
 
     Args:
         table: float32 `[words, dim]`; row 0 is padding.
-        count: new numbers a word, drawn evenly from -0.05 to 0.05 as Keras
-            draws them; 0 for padding.
-        seed: integer, of the random numbers.
+        count: new numbers per word, uniform from -0.05 to 0.05 as in Keras; 0
+            for padding.
+        seed: integer, seed of the random numbers.
 
     Returns:
         float32 `[words, dim + count]`.
@@ -109,21 +108,21 @@ def with_new_dims(table, count, seed=0):
 
 
 def embedding_table(vectors, vocabulary, seed=0):
-    """Returns the vectors of a vocabulary's words, as a network's first table.
+    """Returns the initial table of a vocabulary's word vectors.
 
-    A word without a vector, such as the unknown word, gets normal numbers
-    with the mean and deviation of the known vectors in each dimension.
+    A word without a vector, such as the unknown word, gets normal random
+    numbers with the mean and deviation of the known vectors in each dimension.
 
     Args:
         vectors: `WordVectors`, at least one.
         vocabulary: a `Vocabulary`.
-        seed: integer, of the random numbers.
+        seed: integer, seed of the random numbers.
 
     Returns:
         float32 `[vocabulary.size, dim]`; the row of padding is 0.
 
     Raises:
-        ValueError: no word has a vector.
+        ValueError: If no word has a vector.
     """
     rows = vectors.rows(vocabulary.words)
     known = rows >= 0
@@ -164,7 +163,7 @@ class WordVectors:
     Args:
         words: n distinct strings.
         vectors: float32 `[n, dim]`, finite.
-        path: the file they come from, for messages.
+        path: source file, for messages.
 
     Example:
         vectors = tbnets.WordVectors(["dog", "cat"], np.eye(2, dtype="float32"))
@@ -193,7 +192,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """Returns the row of each word, -1 where it has no vector.
+        """Returns the row of every word, -1 for a word without a vector.
 
         Args:
             words: sequence of strings.
@@ -212,26 +211,27 @@ def read_word_vectors(
 ) -> WordVectors:
     """Reads the vectors of some words from a file.
 
-    The kind of file is told from its content: word2vec binary; word2vec text
-    (a first line `words dimensions`); or GloVe text (no such line).
+    The format is detected from the content: word2vec binary; word2vec text (a
+    first line `words dimensions`); or GloVe text (no such line).
 
-    A word's own spelling comes first; if the file has none, the first of its
-    words that is the same but for case and apostrophes is taken: `dont` finds
-    `don't`, `paris` finds `Paris`.
+    A word's exact spelling has priority; otherwise the file's first word that
+    differs only in case and apostrophes is used: `dont` finds `don't`, `paris`
+    finds `Paris`.
 
     Args:
-        path: the file, unpacked.
-        words: the words whose vectors are kept, as `split_words` gives them.
+        path: the file, decompressed.
+        words: words whose vectors are kept, spelt as `split_words` returns
+            them.
         progress: None, or called with the bytes read since the last call.
 
     Returns:
-        `WordVectors` of the words that were found, in the order of `words`.
+        `WordVectors` of the words found, in the order of `words`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is packed, damaged, its header is wrong, vectors differ
-            in length, or a wanted word occurs twice or has a vector that is
-            not finite; the message names line or word.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If it is compressed or damaged, its header is wrong, vectors
+            differ in length, or a wanted word occurs twice or has a vector that
+            is not finite; names line or word.
 
     Example:
         words = tbnets.Vocabulary.build(captions).words
@@ -247,13 +247,13 @@ def read_word_vectors(
         )
     require_file(path)
     file, wanted = CheckedFile(path), dict.fromkeys(filter(None, words))
-    found = {}  # Wanted word -> the file's word, its place, its numbers.
+    found = {}  # Wanted word -> the file's spelling, its position, its numbers.
 
     def asked_by(name):
-        """Returns whose vector that of a file's word may be, or None."""
+        """Returns the wanted word that a file's word may match, or None."""
         if name in wanted:
             return name
-        # As `split_words` would spell it.
+        # Spelt as by `split_words`.
         plain = unicodedata.normalize("NFKC", name).casefold()
         plain = plain.translate(_APOSTROPHES)
         return plain if plain in wanted and plain not in found else None
@@ -284,10 +284,10 @@ def read_word_vectors(
 
 
 def _header(stream, file):
-    """Returns how many words and dimensions a file has.
+    """Returns the numbers of words (or None) and dimensions of a file.
 
-    The number of words is None where the first line does not tell it. The
-    stream stands where the vectors begin.
+    Without a header the number of words is None. The stream is left at the
+    first vector.
     """
     start = stream.read(len(_BYTE_ORDER_MARK))
     if kind := _PACKED.get(start[:2]):
@@ -303,7 +303,7 @@ def _header(stream, file):
 
 
 def _is_text(stream, dim):
-    """Tells whether a word and numbers follow, not bytes of floats."""
+    """Returns whether a word and numbers follow instead of binary floats."""
     begin = stream.tell()
     row = stream.readline(MOST_LINE_BYTES)
     stream.seek(begin)
@@ -324,20 +324,20 @@ def _text_rows(stream, file, header, asked_by, progress):
     """Yields (word, line, vector) of `word number number ...` lines.
 
     Args:
-        stream: the open file, where vectors begin.
+        stream: the open file, at the first vector.
         file: the `CheckedFile`.
-        header: what `_header` returned.
-        asked_by: function of a word -> None where nobody asks for it.
-        progress: called with the bytes of each row.
+        header: the result of `_header`.
+        asked_by: function of a word -> None for an unwanted word.
+        progress: called with the bytes of every row.
     """
     count, dim = header
-    line = first = int(count is not None)  # How many lines are no vectors.
+    line = first = int(count is not None)  # Number of header lines.
     row = b"\n"
     for row in iter(lambda: stream.readline(MOST_LINE_BYTES), b""):
         line += 1
         progress(len(row))
         fields = row.rstrip(b" \r\n").rsplit(b" ", dim)
-        # Some files have words with spaces in them: `. . .` is one of GloVe's.
+        # Some files have words with spaces: GloVe contains `. . .`.
         *more, last = fields[0].split(b" ")
         if not dim or len(fields) <= dim or (more and _is_number(last)):
             word = row.split(b" ")[0].decode("utf-8", errors="replace").strip()
@@ -364,7 +364,7 @@ def _text_rows(stream, file, header, asked_by, progress):
 
 
 def _numbers(fields, name, line, file):
-    """Returns float32 `[dim]` of text; reports what is no number."""
+    """Returns float32 `[dim]` of text fields; reports invalid numbers."""
     if b"_" not in b" ".join(fields):
         with contextlib.suppress(ValueError), np.errstate(over="ignore"):
             return np.array(list(map(float, fields)), np.float32)
@@ -379,7 +379,7 @@ def _numbers(fields, name, line, file):
 def _binary_rows(stream, file, header, asked_by, progress):
     """Yields (word, number, vector) of `word SPACE floats` records.
 
-    It takes what `_text_rows` takes.
+    The arguments are those that `_text_rows` takes.
     """
     count, dim = header
     size = os.fstat(stream.fileno()).st_size
