@@ -239,7 +239,7 @@ def right_branching(words) -> Tree:
 
 
 def _without_empty(nodes):
-    """Returns the `Tree` of preorder nodes without empty phrases and wrapper."""
+    """Returns the `Tree` of preorder nodes without empty phrases, wrapper."""
     held = [bool(text) for _, _, text in nodes]
     for node in range(len(nodes) - 1, 0, -1):
         held[nodes[node][1]] |= held[node]
