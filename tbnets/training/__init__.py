@@ -1,1 +1,1 @@
-"""Training: epochs, optimizers, checkpoints."""
+"""Training loop, checkpoints, optimizers and TensorBoard."""

@@ -1,18 +1,18 @@
-"""What TensorBoard shows of a run.
+"""Writes a run's charts and pictures for TensorBoard.
 
-TensorBoard orders groups of charts by name and opens the first two, so the
-names say what matters first:
+TensorBoard sorts groups of charts by name and opens the first two, so the names
+put the most important group first:
 
     1_overview      the dev metric that chooses the best epoch, the loss, health
     2_answers       pictures of dev queries, each time the best epoch improves
-    3_dev           the other metrics of the dev split
-    4_train         the other means over the steps of an epoch
+    3_dev           other metrics of the dev split
+    4_train         other means over the steps of an epoch
     5_time          seconds
-    6_best          in the run `best`: what the best epoch reached
+    6_best          in the run `best`: the metric of the best epoch
 
-The run `best` lies in a folder of its own because TensorBoard's table of
-settings (HParams) shows every scalar of the run that holds them: so it shows
-what runs are compared by, and no more.
+The run `best` has its own folder because TensorBoard's table of settings
+(HParams) shows every scalar of the run with the settings. The table then shows
+only the values that runs are compared by.
 """
 
 import functools
@@ -31,15 +31,13 @@ from tensorboard.plugins.projector import projector_config_pb2
 
 from tbnets.files import write_atomically
 
-# Embeddings for TensorBoard's projector, with words and thumbnails.
-
 
 def write_points(folder, name, points):
-    """Writes points where TensorBoard's projector finds them.
+    """Writes embeddings, words and thumbnails for TensorBoard's projector.
 
     Args:
         folder: folder of the event files.
-        name: what the projector calls them.
+        name: name of the points in the projector.
         points: the `visualization.plots.Points`.
     """
     folder = pathlib.Path(folder)
@@ -70,27 +68,26 @@ def write_points(folder, name, points):
 
 
 def metadata(columns):
-    """Returns columns of strings as the projector's table of metadata.
+    """Formats columns of strings as the projector's table of metadata.
 
     Args:
-        columns: dict, name -> strings. Tabs and line breaks in them become
-            blanks.
+        columns: dict, name -> strings. Tabs and line breaks become blanks.
     """
     rows = zip(*columns.values())
     lines = [[" ".join(str(cell).split()) for cell in row] for row in rows]
-    # A single column has no head, says the projector.
+    # The projector requires a single column without a head.
     head = [list(columns)] if len(columns) > 1 else []
     return "".join("\t".join(line) + "\n" for line in [*head, *lines])
 
 
 def sprite(thumbnails):
-    """Lays thumbnails out in a square, row after row.
+    """Arranges thumbnails in a square, row by row.
 
     Args:
         thumbnails: uint8 `[n, side, side, 3]`.
 
     Returns:
-        uint8 `[height, height, 3]`, white where nothing is left.
+        uint8 `[height, height, 3]`, white after the last thumbnail.
     """
     count, side = thumbnails.shape[:2]
     across = int(np.ceil(np.sqrt(count)))
@@ -137,14 +134,14 @@ DESCRIPTIONS = {
 
 
 def describe_chart(key):
-    """Returns what a scalar means, in Markdown; "" where nobody says."""
+    """Returns a scalar's description in Markdown; "" if there is none."""
     name = key.rpartition("/")[2]
     ending = name.rpartition("_")[2]
     return DESCRIPTIONS.get(name) or DESCRIPTIONS.get(ending, "")
 
 
 def _unless_lost(method):
-    """Makes a method of `Board` tell once that it can not write, and go on."""
+    """Makes a `Board` method report a failed write once, without raising."""
 
     @functools.wraps(method)
     def guarded(board, *arguments):
@@ -154,7 +151,7 @@ def _unless_lost(method):
             except (OSError, tf.errors.OpError) as error:
                 board.is_lost = True
                 reason = getattr(error, "message", None) or str(error)
-                reason = reason.rpartition("}} ")[2]  # Not the operation.
+                reason = reason.rpartition("}} ")[2]  # Drops the op.
                 tqdm.tqdm.write(
                     f"note: {board.folder} can not be written; TensorBoard "
                     f"shows no more of this run: {reason.splitlines()[0]}. "
@@ -168,12 +165,13 @@ def _unless_lost(method):
 class Board:
     """Writes the event files of a run; a context manager.
 
-    What can not be written, on a full disk, ends no training: it is told once.
+    A failed write, for example on a full disk, does not stop training; it is
+    reported once.
 
     Args:
         run_dir: folder of the run.
         metric: name of the dev metric that chooses the best epoch.
-        is_lost: whether nothing is written, as by workers beside the chief.
+        is_lost: whether to write no files, as on workers other than the chief.
     """
 
     def __init__(self, run_dir, metric, is_lost=False):
@@ -201,7 +199,7 @@ class Board:
         self._best.close()
 
     def tag(self, key):
-        """Returns the name of a scalar's chart."""
+        """Returns the chart name of a scalar."""
         group, _, name = key.partition("/")
         if key in self._overview:
             return f"{OVERVIEW}/{self._overview[key]}"
@@ -211,18 +209,19 @@ class Board:
 
     @_unless_lost
     def add_settings(self, settings, epoch, about=""):
-        """Writes what a run was started with.
+        """Writes the settings of a run.
 
         Args:
             settings: the run's settings.
-            epoch: where it starts, above 0 when it is continued.
-            about: Markdown that stands before the table.
+            epoch: the run's first epoch, above 0 when it is resumed.
+            about: Markdown to put before the table.
         """
         text = "\n\n".join(filter(None, [about, settings.as_table()]))
         with self._run.as_default():
             tf.summary.text("settings", text, step=epoch)
         with self._best.as_default():
-            # By its folder: runs of equal settings stay two in the table.
+            # Named by its folder, so that runs with equal settings remain
+            # separate.
             values = settings.comparable()
             hparams.hparams(values, trial_id=str(self._run_dir))
         self.flush()
@@ -231,12 +230,12 @@ class Board:
     def add_epoch(self, history):
         """Writes the scalars of the last epoch.
 
-        One that is the same in every epoch, as the learning rate of a
-        constant schedule, gets no chart: it is held back until it changes.
-        Those of the overview are always there.
+        A constant scalar, such as the learning rate of a constant schedule,
+        gets no chart until it changes. The overview's charts are always
+        written.
 
         Args:
-            history: list with one dict of scalars an epoch, from the first.
+            history: list with a dict of scalars for each epoch, from the first.
         """
         with self._run.as_default():
             for key in history[-1]:
@@ -253,19 +252,19 @@ class Board:
 
     @_unless_lost
     def add_best(self, split, value, epoch):
-        """Writes what the best epoch reaches on a split."""
+        """Writes the best epoch's metric on a split."""
         with self._best.as_default():
             name = f"{BEST_EPOCH}/{split}_{self._metric}"
             _scalar(name, value, epoch, self._metric)
 
     @_unless_lost
     def add_pictures(self, pictures, epoch, about):
-        """Writes pictures: name -> uint8 `[height, width, 3]`.
+        """Writes pictures.
 
         Args:
-            pictures: the dict.
-            epoch: at which they were drawn.
-            about: what they show, in a sentence.
+            pictures: dict, name -> uint8 `[height, width, 3]`.
+            epoch: the epoch at which they were drawn.
+            about: description, one sentence.
         """
         with self._run.as_default():
             for name, pixels in pictures.items():
@@ -274,13 +273,13 @@ class Board:
 
     @_unless_lost
     def add_points(self, name, points):
-        """Writes `Points` for the projector; None writes none."""
+        """Writes `Points` for the projector; None writes no points."""
         if points is not None and len(points.vectors):
             write_points(self.folder, name, points)
 
     @_unless_lost
     def flush(self):
-        """Brings all that was written to the disk."""
+        """Flushes all events to the disk."""
         self._run.flush()
         self._best.flush()
 

@@ -1,10 +1,9 @@
-"""A checkpoint is everything: one file from which a run goes on exactly.
+"""Saves and restores checkpoints: one file that resumes a run exactly.
 
-The file is an ordinary `.npz`: the model's weights, the optimizer's
-variables, arrays that the run's task fitted or holds, and a JSON text with
-the rest of the run's state (epoch, best metric, words of the vocabulary,
-flags). It is read without pickle, so a file from a stranger can hold wrong
-numbers but no code.
+The file is a plain `.npz`: the model's weights, the optimizer's variables,
+arrays that the run's task fitted or holds, and a JSON text with the rest of the
+run's state (epoch, best metric, vocabulary, flags). It is read without pickle,
+so a file from an untrusted source may hold wrong numbers but no code.
 """
 
 import dataclasses
@@ -20,7 +19,7 @@ from tbnets.training.optimizers import optimizer_variables
 
 FORMAT = "tbnets-checkpoint-2"
 SAVED_MODEL = "saved_model"
-"""Name of the folder of a run that its network is exported to."""
+"""Name of a run's folder with the exported network."""
 
 
 def checkpoint_path(run_dir, name):
@@ -30,20 +29,20 @@ def checkpoint_path(run_dir, name):
 
 @dataclasses.dataclass
 class RunState:
-    """Where a run stands, besides its weights.
+    """The state of a run except its weights.
 
     Args:
         epoch: number of finished epochs.
-        best_metric: best value so far, on the dev split, of the metric that
-            the task goes by; None before the first evaluation.
+        best_metric: best value so far of the task's metric on the dev split;
+            None before the first evaluation.
         best_epoch: the epoch (from 1) of `best_metric`.
         history: one dict of logged scalars for each finished epoch.
         settings: the run's flags, name -> value.
-        fitted: what the task learned from the training split before any
-            step: name -> JSON value or NumPy array; see `TaskData.fit`.
-        held: what the task holds from epoch to epoch, likewise; see
-            `TaskData.start_epoch`.
-        devices: that took the last epoch's steps, in words; "" for one.
+        fitted: values that `TaskData.fit` computed from the training split
+            before the first step: name -> JSON value or NumPy array.
+        held: values that `TaskData.start_epoch` keeps between epochs: name ->
+            JSON value or NumPy array.
+        devices: devices of the last epoch's steps, in words; "" for one.
     """
 
     epoch: int = 0
@@ -68,7 +67,7 @@ def _name(variable):
 
 
 def _variables(model, optimizer):
-    """Returns what a checkpoint keeps by its kind; `optimizer` may be None."""
+    """Returns a checkpoint's variables by kind; `optimizer` may be None."""
     kinds = {"model": model.weights}
     if optimizer is not None:
         kinds["optimizer"] = optimizer_variables(optimizer)
@@ -77,7 +76,7 @@ def _variables(model, optimizer):
 
 def _to_numpy(variable):
     value = np.asarray(variable.numpy())
-    # npz knows no bfloat16; float32 holds each of its values exactly.
+    # npz does not support bfloat16; float32 holds its values exactly.
     return value.astype(np.float32) if value.dtype.kind == "V" else value
 
 
@@ -85,15 +84,15 @@ def save_checkpoint(path, model, optimizer, state):
     """Saves model, optimizer and run state in one file, atomically.
 
     Args:
-        path: file name, by custom `last.npz` or `best.npz`; None where values
-            are read as the chief of workers reads them, who writes.
+        path: file name, usually `last.npz` or `best.npz`; None on workers other
+            than the chief, which must read the values but do not write.
         model: a built Keras model.
         optimizer: its built optimizer, or None.
         state: a `RunState`.
 
     Raises:
-        OSError: the disk is full or read-only; an older file at `path`
-            survives.
+        OSError: If the disk is full or read-only; an older file at `path` is
+            kept.
     """
     arrays, names, values = {}, {}, vars(state).copy()
     for kind, variables in _variables(model, optimizer).items():
@@ -111,7 +110,7 @@ def save_checkpoint(path, model, optimizer, state):
 
 
 class Checkpoint(NamedTuple):
-    """What a file of `save_checkpoint` holds.
+    """The contents of a checkpoint.
 
     Args:
         arrays: key -> array.
@@ -125,15 +124,15 @@ class Checkpoint(NamedTuple):
 
 
 def read_progress(path):
-    """Reads of a checkpoint what is no array: its settings, epoch, history.
+    """Reads only the header of a checkpoint: settings, epoch, history.
 
-    It takes no longer the larger the network is.
+    The time does not depend on the size of the network.
 
     Returns:
-        The `RunState`, without arrays that were fitted or are held.
+        The `RunState`, without fitted or held arrays.
 
     Raises:
-        ValueError: the file is no checkpoint, or damaged where it is read.
+        ValueError: If the file is not a checkpoint, or its header is damaged.
     """
     return read_checkpoint(path, "header").state
 
@@ -143,13 +142,14 @@ def read_checkpoint(path, only=None):
 
     Args:
         path: the file.
-        only: see `read_progress`.
+        only: "header" to skip the arrays, as `read_progress` does; None for
+            all.
 
     Returns:
         The `Checkpoint`.
 
     Raises:
-        ValueError: the file is no checkpoint, or damaged.
+        ValueError: If the file is not a checkpoint, or damaged.
     """
     path = pathlib.Path(path)
     try:
@@ -173,7 +173,7 @@ def read_checkpoint(path, only=None):
 
 
 def _checked(state):
-    """Returns a `RunState`; raises ValueError where it can be none."""
+    """Returns the `RunState`; raises ValueError for a wrong type."""
     for name, kind in RunState.__annotations__.items():
         if not is_kind(getattr(state, name), kind):
             raise InputError(f"`{name}` is {shown(getattr(state, name))}")
@@ -200,19 +200,19 @@ def _assign(path, kind, variables, checkpoint):
 
 
 def restore_checkpoint(path, model, optimizer=None):
-    """Puts a checkpoint's values into a model and its optimizer.
+    """Restores a model and its optimizer from a checkpoint.
 
     Args:
         path: file written by `save_checkpoint`.
-        model: a built model of the same construction.
-        optimizer: its built optimizer; None leaves it out (inference).
+        model: a built model of equal construction.
+        optimizer: its built optimizer; None for inference.
 
     Returns:
         The `RunState`.
 
     Raises:
-        ValueError: a variable does not fit; the model is then unchanged
-            as far as that kind of variable goes.
+        ValueError: If a variable does not fit; no variable of its kind (model
+            or optimizer) has then been changed.
     """
     checkpoint = read_checkpoint(path)
     put_into(checkpoint, path, model, optimizer)
@@ -220,16 +220,16 @@ def restore_checkpoint(path, model, optimizer=None):
 
 
 def put_into(checkpoint, path, model, optimizer=None):
-    """Puts what was read of a checkpoint into a model and its optimizer.
+    """Assigns the values of a `Checkpoint` to a model and its optimizer.
 
     Args:
         checkpoint: a `Checkpoint`.
-        path: of its file, for the error.
-        model: see `restore_checkpoint`.
-        optimizer: likewise.
+        path: its file, for the error.
+        model: a built model of equal construction.
+        optimizer: its built optimizer, or None.
 
     Raises:
-        ValueError: see `restore_checkpoint`.
+        ValueError: As `restore_checkpoint`.
     """
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)

@@ -1,14 +1,14 @@
-"""Which devices train together: flags and `TF_CONFIG` -> a strategy.
+"""Creates distribution strategies from flags and `TF_CONFIG`.
 
-`none` is one device. `mirrored` is every GPU of this machine, in one process.
-`multi_worker` is a process a machine, or several of one machine; the
-environment variable `TF_CONFIG` tells each which it is and where the others
-are, as TensorFlow has it::
+`none` uses one device. `mirrored` uses every GPU of this machine, in one
+process. `multi_worker` runs one process per machine, or several on one machine;
+TensorFlow's environment variable `TF_CONFIG` holds each process' own task and
+all addresses::
 
     {"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]},
      "task": {"type": "worker", "index": 0}}
 
-The chief, which is the task of that type or else worker 0, alone writes.
+Only the chief writes: the task of type `chief`, or else worker 0.
 """
 
 import contextlib
@@ -37,20 +37,20 @@ LOST = (
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
-"""What TensorFlow raises where it waits for a worker that is gone."""
+"""Errors that TensorFlow raises while it waits for a lost worker."""
 ANSWER_SECONDS = 2.0
-"""How long a worker that lives may take to accept a connection."""
+"""Seconds that a live worker may take to accept a connection."""
 LOOK_SECONDS = 5.0
-"""How long a worker stays that has lost another, for all to see who it is."""
+"""Seconds that a worker stays up after it lost another, so that all see it."""
 
 
 class WorkerTask(NamedTuple):
-    """What `TF_CONFIG` says of a process.
+    """The task of a process in `TF_CONFIG`.
 
     Args:
         name: such as "worker 1".
-        is_chief: whether it is the one that writes.
-        addresses: name -> "host:port" of all, the chief first.
+        is_chief: whether this process writes.
+        addresses: name -> "host:port" for every task, the chief first.
     """
 
     name: str
@@ -59,11 +59,10 @@ class WorkerTask(NamedTuple):
 
 
 def read_task(text):
-    """Reads the value of `TF_CONFIG`.
+    """Parses the value of `TF_CONFIG`.
 
     Raises:
-        ValueError: it is none by which workers find each other; tells what is
-            wrong with it.
+        ValueError: If workers cannot find each other by it; names the problem.
     """
     try:
         config = json.loads(text)
@@ -101,11 +100,11 @@ def _wrong(received):
 
 
 class Workers:
-    """All processes that train one network, seen from one of them.
+    """The processes that train one network, as seen from this process.
 
     Args:
-        strategy: of `tf.distribute`; None for that of one device.
-        task: the `WorkerTask`; None where there is one process.
+        strategy: a `tf.distribute` strategy; None for one device.
+        task: the `WorkerTask`; None for a single process.
     """
 
     def __init__(self, strategy=None, task=None):
@@ -114,7 +113,7 @@ class Workers:
 
     @property
     def num_replicas(self):
-        """How many devices share a batch."""
+        """Number of devices that share a batch."""
         return self.strategy.num_replicas_in_sync
 
     @property
@@ -132,20 +131,20 @@ class Workers:
         return told
 
     def scope(self):
-        """Returns the context that variables of the replicas are made in."""
+        """Returns the context in which the replicas' variables are created."""
         return self.strategy.scope()
 
     def share(self, batches):
-        """Returns the data set of an epoch, for this process's replicas."""
+        """Returns an epoch's data set for the replicas of this process."""
         if self.num_replicas == 1:
             return batches.dataset
         return distributed(self.strategy, batches)
 
     def of_chief(self, value=None):
-        """Returns what the chief gives, on all; they wait for each other.
+        """Returns the chief's value on every worker; waits for all workers.
 
         Args:
-            value: what JSON can hold; only the chief's matters.
+            value: a value that JSON can represent; only the chief's is used.
         """
         if not self.are_several:
             return value
@@ -155,7 +154,7 @@ class Workers:
         return json.loads(bytes(self._sum_of_chief(text)))
 
     def _sum_of_chief(self, numbers):
-        """Returns the chief's integers, to which all others add 0."""
+        """Returns the chief's integers, as a sum where others add 0."""
 
         def own():
             context = tf.distribute.get_replica_context()
@@ -167,12 +166,12 @@ class Workers:
         return self.strategy.reduce("SUM", values, axis=None).numpy().tolist()
 
     def wait(self):
-        """Waits until all workers are here."""
+        """Waits for all workers."""
         self.of_chief()
 
     @contextlib.contextmanager
     def chief_first(self):
-        """Lets other workers do what is within when the chief has done it."""
+        """Runs the block on the chief first, then on other workers."""
         if not self.is_chief:
             self.wait()
         yield
@@ -180,15 +179,16 @@ class Workers:
             self.wait()
 
     def check_same(self, argument, value, advice):
-        """Refuses what is not the same on this worker as on the chief.
+        """Raises if a value differs between this worker and the chief.
 
         Args:
-            argument: what it is called.
-            value: dict that JSON can hold; what differs is told.
+            argument: name of the value.
+            value: dict that JSON can represent; the error shows the
+                differences.
             advice: what to change.
 
         Raises:
-            ValueError: it differs.
+            ValueError: If the value differs.
         """
         other, value = self.of_chief(value), json.loads(json.dumps(value))
         if other == value:
@@ -204,13 +204,13 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self):
-        """Names the worker that is gone, where what is within lost one.
+        """Names the lost worker if the block fails because of it.
 
-        TensorFlow ends what waits for it: at once where its process is gone,
-        within a minute where its machine is.
+        TensorFlow aborts operations that wait for a lost worker: at once if its
+        process is gone, within a minute if its machine is.
 
         Raises:
-            ConnectionError: a worker is gone.
+            ConnectionError: If a worker is lost.
         """
         try:
             yield
@@ -226,7 +226,7 @@ class Workers:
             ) from error
 
     def _gone(self, message):
-        """Returns in words who does not answer, or whom an error names."""
+        """Returns the workers that do not respond, or that the error names."""
         others = {k: v for k, v in self._addresses.items() if k != self.name}
         gone = [f"{k} ({v})" for k, v in others.items() if not _answers(v)]
         named = re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message)
@@ -238,7 +238,7 @@ class Workers:
 
 
 def _answers(address):
-    """Tells whether somebody accepts connections at "host:port"."""
+    """Returns whether a process accepts connections at "host:port"."""
     host, _, port = address.rpartition(":")
     try:
         place = host.strip("[]"), int(port)
@@ -249,15 +249,15 @@ def _answers(address):
 
 
 def open_workers(distribute="none", num_replicas=0):
-    """Returns the `Workers` of a training; call before TensorFlow computes.
+    """Creates the `Workers` of a training; call before TensorFlow computes.
 
     Args:
-        distribute: of `KINDS`.
-        num_replicas: of `mirrored`, how many devices; 0 for every GPU. Where
-            there is no GPU, as many parts of the CPU: to try it.
+        distribute: a name in `KINDS`.
+        num_replicas: number of devices of `mirrored`; 0 for every GPU. Without
+            a GPU, for trials, the number of logical CPU devices.
 
     Raises:
-        ValueError: there are fewer devices, or `TF_CONFIG` is none.
+        ValueError: If there are fewer devices, or `TF_CONFIG` is invalid.
     """
     check_choice("--distribute", distribute, KINDS)
     if num_replicas and distribute != "mirrored":

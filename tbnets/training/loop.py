@@ -1,4 +1,4 @@
-"""Training a network, epoch after epoch: evaluate, save, show, stop."""
+"""Trains a network epoch by epoch: evaluates, saves, reports, stops."""
 
 import dataclasses
 import datetime
@@ -23,12 +23,12 @@ READ_BY_ALL = tf.VariableSynchronization.ON_READ
 
 
 def make_reproducible():
-    """Makes equal steps give equal bits; call before TensorFlow computes.
+    """Makes repeated runs bit-identical; call before TensorFlow computes.
 
     Deterministic kernels are not enough: a sum of three or more gradients
-    (`AddN`) starts with whichever input's memory is free first, so its last
-    bit depends on how operations overlap. With one thread between operations
-    there is one order; within an operation all cores still work.
+    (`AddN`) starts with the input whose memory is free first, so its last bit
+    depends on how operations overlap. One thread between operations fixes the
+    order; within an operation all cores are used.
     """
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -41,12 +41,12 @@ class Session:
     Args:
         run_dir: folder of the run.
         task: its `tasks.task.Task`.
-        network: the built model; compiled, where it is to be trained.
-        state: the `RunState`, brought up to date after each epoch.
+        network: the built model, compiled for training.
+        state: the `RunState`, updated after each epoch.
         dev: examples that choose the best epoch; None after training.
-        batches: of the training split; None after training.
-        lock: keeps other trainings out of the folder; None after training.
-        workers: the `Workers` that train; this process is one.
+        batches: batches of the training split; None after training.
+        lock: lock of the folder against other trainings; None after training.
+        workers: the `Workers` that train, including this process.
     """
 
     run_dir: pathlib.Path
@@ -65,10 +65,11 @@ class Session:
 
     @property
     def measures(self):
-        """Whether this worker measures the dev split: the chief does.
+        """Whether this worker measures the dev split.
 
-        The others do as it does where that takes all: Keras 2 keeps the
-        statistics of batch normalisation apart, and averages who reads them.
+        The chief does. The other workers do so if reading a variable needs all
+        of them: Keras 2 keeps the statistics of batch normalisation per replica
+        and averages them when read.
         """
         return self.workers.is_chief or any(
             getattr(one, "synchronization", None) == READ_BY_ALL
@@ -76,7 +77,7 @@ class Session:
         )
 
     def board(self):
-        """Returns the `Board` that shows the run; a context manager."""
+        """Returns the run's `Board`, a context manager."""
         is_lost = not self.workers.is_chief
         return Board(self.run_dir, self.task.best_metric, is_lost)
 
@@ -86,11 +87,11 @@ class Session:
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """A bar with the time left of an epoch.
+    """A progress bar with an epoch's remaining time.
 
     Args:
-        title: what stands before it.
-        steps: batches of the epoch.
+        title: text before the bar.
+        steps: number of batches in the epoch.
     """
 
     def __init__(self, title, steps):
@@ -98,31 +99,31 @@ class ProgressBar(keras.callbacks.Callback):
         self.bar = progress_bar(steps, title, "batch")
 
     def on_train_batch_end(self, batch, logs=None):
-        """Moves the bar on; stops where Ctrl-C was pressed."""
+        """Advances the bar; stops if Ctrl-C was pressed."""
         raise_if_interrupted()
         self.bar.update()
         if not self.bar.disable:
             self.bar.set_postfix(loss=f"{float(logs['loss']):.4f}")
 
     def on_train_end(self, logs=None):
-        """Takes the bar away."""
+        """Removes the bar."""
         self.bar.close()
 
 
 def fit(session, train):
-    """Trains from the epoch `session.state` stands at to the last one.
+    """Trains from the epoch of `session.state` to the last one.
 
-    A run that early stopping had ended is not trained further.
+    A run that early stopping ended is not trained further.
 
     Args:
-        session: a `Session` whose network is compiled and, in a resumed
-            run, restored.
-        train: examples to learn from.
+        session: a `Session` whose network is compiled and, in a resumed run,
+            restored.
+        train: examples to train on.
 
     Raises:
-        ValueError: an example of the training split can not be read; the
-            message names it.
-        OSError: a checkpoint can not be written; the former one survives.
+        ValueError: If an example of the training split cannot be read; names
+            it.
+        OSError: If a checkpoint cannot be written; the previous one is kept.
     """
     state, settings, advice = session.state, session.settings, None
     with session.board() as board:
@@ -158,7 +159,7 @@ def _hinges_of(loss):
 
 
 def _train_epoch(session, train):
-    """Takes the steps of an epoch; returns their means as `train/...`."""
+    """Runs an epoch's steps; returns their means as `train/...`."""
     batches, epoch = session.batches, session.state.epoch
     session.task.data.start_epoch(session.network, train, epoch)
     batches.epoch = epoch
@@ -179,7 +180,7 @@ def _train_epoch(session, train):
     except tf.errors.OpError:
         refuse_broken_images(getattr(train, "images", ()))
         raise
-    # What Keras calls the loss stands among its terms, `..._loss`, in a run.
+    # Terms are called `..._loss` in a run, so Keras' loss is renamed.
     history["total_loss"] = history.pop("loss")
     return {f"train/{key}": float(means[-1]) for key, means in history.items()}
 
@@ -197,7 +198,7 @@ def _measure_epoch(scores):
 
 
 def _show_epoch(session, board, scores):
-    """Brings the charts up to date, and pictures where it is the best."""
+    """Updates the charts, and the pictures if the epoch is the best."""
     state = session.state
     board.add_epoch(state.history)
     if state.best_epoch == state.epoch:
@@ -210,7 +211,7 @@ def _show_epoch(session, board, scores):
 
 
 def _save_epoch(session, row):
-    """Brings the state up to date and writes the checkpoints."""
+    """Updates the state and writes the checkpoints."""
     state = session.state
     state.epoch += 1
     state.history.append(row)
@@ -230,7 +231,7 @@ def _save_epoch(session, row):
 
 
 def _line_before(session):
-    """Returns how good the model is that the run begins with."""
+    """Returns the dev metrics of the initial model as a line."""
     task = session.task
     found = task.scores(session.network, session.dev).metrics()
     return (
@@ -240,7 +241,7 @@ def _line_before(session):
 
 
 def _epoch_line(session):
-    """Returns what an epoch brought, and how long the rest may take."""
+    """Returns an epoch's loss, metrics and remaining time as a line."""
     settings, state, task = session.settings, session.state, session.task
     row = state.history[-1]
     recent = [past["seconds"] for past in state.history[-5:]]

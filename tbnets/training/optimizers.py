@@ -11,29 +11,26 @@ import tensorflow as tf
 from tbnets.checks import short_repr
 from tbnets.errors import InputError, check_choice
 
-# Keras' optimizers, each weight updated in one pass over memory.
+# Keras' optimizers, with one pass over memory for each weight.
 #
 # An update reads a weight, its gradient and its moments, and writes the weight
-# and the moments. Keras puts it together from a dozen small operations, each
-# of which reads and writes whole arrays; TensorFlow also has it as one
-# operation. These classes are Keras' own with the one in place of the dozen.
-# Formula, variables and their order, schedules, decay, clipping, averages and
-# configs are theirs, so that a checkpoint of one opens in the other; of a
-# variable that a distribution strategy mirrors, each copy is updated so. What
-# the one operation does not know is left to Keras' code: AMSGrad and SGD
-# without momentum.
+# and the moments. Keras composes it from a dozen small operations, each of
+# which reads and writes whole arrays; TensorFlow also has one operation for it.
+# These classes use that operation in Keras' optimizers. Formula, variables and
+# their order, schedules, decay, clipping, averages, configs and hence
+# checkpoints are compatible. Under a distribution strategy each copy of a
+# mirrored variable is updated. The operation does not support AMSGrad and SGD
+# without momentum, which run Keras' code.
 #
-# Values agree up to rounding. SGD's are equal. The operation computes 1 -
-# beta_2 in float32, which for 0.999 is off by 1.3e-5 of itself, and the
-# velocity of Adam with it; weights agreed to 1e-6 of the largest after 50
-# steps.
+# Values agree up to rounding; SGD's are equal. The operation computes 1 -
+# beta_2 in float32, with a relative error of 1.3e-5 for 0.999, and Adam's
+# velocity inherits it; weights agreed to 1e-6 of the largest after 50 steps.
 #
-# A sparse gradient (`tf.IndexedSlices`, of a table of word vectors) is taken
-# as the dense one it stands for: rows that it names twice are summed, and
-# every row of the table moves on by its momentum, also where its word is not
-# in the batch. Keras 2 does the same. Adam of Keras 3 squares each of such
-# rows by itself, so that with a word twice in a batch its velocity is not that
-# of the gradient.
+# A sparse gradient (`tf.IndexedSlices`, for a table of word vectors) is
+# converted to a dense one: repeated rows are summed, and momentum moves every
+# row of the table, even of words outside the batch, as in Keras 2. Adam of
+# Keras 3 squares each repeated row separately, so that its velocity is wrong
+# for a word that occurs twice in a batch.
 
 
 def optimizer_variables(optimizer):
@@ -43,13 +40,13 @@ def optimizer_variables(optimizer):
 
 
 def _moments(variables, moments):
-    """Returns a function: a variable -> its moments, [] of an unknown one.
+    """Returns a function variable -> moments, [] for an unknown variable.
 
-    A function: Keras would track the variables in a dict a second time.
+    A function, because Keras would track the variables in a dict again.
 
     Args:
-        variables: what an optimizer was built for.
-        moments: the moments of each of them, a list.
+        variables: the variables the optimizer was built for.
+        moments: for each variable a list of its moments.
     """
     found = {}
     for variable, own in zip(variables, moments):
@@ -59,33 +56,33 @@ def _moments(variables, moments):
 
 
 def _copies(variable):
-    """Returns the `tf.Variable`s of one, on each device of a strategy."""
+    """Returns a variable's `tf.Variable` on each device of a strategy."""
     strategy = tf.distribute.get_strategy()
     if not isinstance(variable, tf.Variable):
-        variable = variable.value  # Of Keras 3.
+        variable = variable.value  # Keras 3.
     return strategy.experimental_local_results(variable)
 
 
 ADAM_MOMENTS = {"2": ("m", "v"), "3": ("momentum", "velocity")}
-"""Version of Keras -> how its Adam calls the moments of a variable."""
+"""Version of Keras -> names of its Adam's moments."""
 
 
 class _Fused:
-    """What the optimizers share: an update by moments, if there are any."""
+    """Base class: updates variables with moments by one operation."""
 
     moments = None
 
     __repr__ = short_repr("learning_rate")
 
     def build(self, variables: Sequence[Any]) -> None:
-        """Creates what an optimizer keeps of `variables`."""
+        """Creates the moments of `variables`."""
         if self.moments is None:
             self.moments = _moments(variables, self._create(variables))
 
     def update_step(
         self, gradient: Any, variable: Any, *learning_rate: Any
     ) -> None:
-        """Updates one variable; Keras 3 alone gives the learning rate."""
+        """Updates one variable; only Keras 3 passes the learning rate."""
         moments = self.moments(variable)
         if not moments:
             super().update_step(gradient, variable, *learning_rate)
@@ -104,13 +101,13 @@ class _Fused:
 class FusedAdam(_Fused, keras.optimizers.Adam):
     """`keras.optimizers.Adam` with its update in one pass.
 
-    With a `weight_decay` it is AdamW; the decay before the update is Keras'
-    own, another pass over what it decays.
+    With a `weight_decay` it is AdamW; Keras applies the decay before the
+    update, in a separate pass.
 
     Args:
         learning_rate: a number, or a schedule of Keras.
-        name: as Keras calls its own, so that variables have equal names.
-        **kwargs: as `keras.optimizers.Adam`.
+        name: Keras' default name, so that variables have equal names.
+        **kwargs: arguments of `keras.optimizers.Adam`.
 
     Example:
         network.compile(tbnets.FusedAdam(1e-4), tbnets.TripletLoss())
@@ -124,11 +121,11 @@ class FusedAdam(_Fused, keras.optimizers.Adam):
         super().__init__(learning_rate, name=name, **kwargs)
 
     def _create(self, variables):
-        """Returns both moments of each variable; none of AMSGrad."""
+        """Creates both moments of every variable; [] for AMSGrad."""
         if self.amsgrad:
             super(_Fused, self).build(variables)
             return []
-        # In the place of Adam's own `build`, which has no public list of them.
+        # Replaces Adam's own `build`, which has no public list of moments.
         super(keras.optimizers.Adam, self).build(variables)
         names = ADAM_MOMENTS[keras.__version__[0]]
         return [
@@ -159,10 +156,11 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
 
     Args:
         learning_rate: a number, or a schedule of Keras.
-        momentum: share of the last step that is taken again, in [0, 1]; 0:
-            Keras' own update. Wang et al. 2016: 0.9.
-        name: as Keras calls its own, so that variables have equal names.
-        **kwargs: as `keras.optimizers.SGD`, for example `nesterov=True`.
+        momentum: share of the last step to repeat, in [0, 1]; 0 uses Keras' own
+            update. Wang et al. 2016: 0.9.
+        name: Keras' default name, so that variables have equal names.
+        **kwargs: arguments of `keras.optimizers.SGD`, for example
+            `nesterov=True`.
 
     Example:
         optimizer = tbnets.FusedSGD(0.1, momentum=0.9)
@@ -181,7 +179,7 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
         super().__init__(learning_rate, momentum, name=name, **kwargs)
 
     def _create(self, variables):
-        """Returns the momentum of each variable; none where there is none."""
+        """Creates the momentum of every variable; [] without momentum."""
         super(_Fused, self).build(variables)
         return [[one] for one in self.momentums] if self.momentum else []
 
@@ -203,14 +201,14 @@ def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
     """Returns the learning rate: a number, or a Keras schedule over steps.
 
     Args:
-        name: `constant`; `step` (multiplied by `decay_rate` every
-            `decay_steps` steps; Wang et al. 2016: by 0.1 every 10 epochs);
-            `exponential` (the same decay at every step); or `cosine` (to 0
-            over `total_steps`).
+        name: `constant`; `step` (multiplied by `decay_rate` every `decay_steps`
+            steps; Wang et al. 2016: by 0.1 every 10 epochs); `exponential`
+            (this decay spread over every step); or `cosine` (to 0 over
+            `total_steps`).
         rate: the learning rate of the first step.
-        decay_rate: see `name`.
-        decay_steps: see `name`; rounded, at least 1.
-        total_steps: see `name`.
+        decay_rate: factor of `step` and `exponential`.
+        decay_steps: steps between factors; rounded, at least 1.
+        total_steps: length of `cosine`.
     """
     if name == "constant":
         return rate
@@ -257,18 +255,18 @@ def build_optimizer(
 ):
     """Returns an optimizer by its name.
 
-    Weight decay is decoupled from the gradient (as in AdamW) and scaled by
-    the learning rate. It leaves out biases, batch normalisation and a learned
-    temperature.
+    Weight decay is decoupled from the gradient (as in AdamW) and scaled by the
+    learning rate. Biases, batch normalisation and a learned temperature do not
+    decay.
 
     Args:
         name: a key of `OPTIMIZERS`, or a class of tensorflow-addons.
         rate: the learning rate, a number or a Keras schedule.
-        momentum: of sgd.
-        weight_decay: of all optimizers but adam.
+        momentum: momentum of sgd.
+        weight_decay: weight decay of optimizers other than adam.
 
     Raises:
-        ValueError: an unknown name; the known ones are listed.
+        ValueError: If the name is unknown; lists the known names.
     """
     if name not in OPTIMIZERS:
         return _addons_optimizer(name, rate, weight_decay)
@@ -282,11 +280,11 @@ def build_optimizer(
 
 
 def create_optimizer_variables(optimizer, network):
-    """Makes an optimizer create its variables before they are restored."""
+    """Creates an optimizer's variables before they are restored."""
     if hasattr(optimizer, "build"):
         optimizer.build(network.trainable_variables)
         return
-    # Optimizers of tensorflow-addons make theirs at the first step.
+    # Optimizers of tensorflow-addons create theirs at the first step.
     zeros = [(tf.zeros_like(v), v) for v in network.trainable_variables]
     optimizer.apply_gradients(zeros)
 
@@ -294,9 +292,9 @@ def create_optimizer_variables(optimizer, network):
 def current_learning_rate(optimizer):
     """Returns the learning rate of `optimizer`, a float32 scalar.
 
-    Under a schedule it is the rate of the coming step; only the optimizers
-    of Keras 2 (not those of tensorflow-addons, which hand out the schedule
-    itself) give the rate of the last step taken.
+    With a schedule it is the rate of the next step. Optimizers of Keras 2
+    return the rate of the last step instead; tensorflow-addons' do not, because
+    they expose the schedule.
     """
     rate = optimizer.learning_rate
     if callable(rate) and not isinstance(rate, tf.Variable):
@@ -307,9 +305,9 @@ def current_learning_rate(optimizer):
 def loss_scale(optimizer):
     """Returns the factor that an optimizer divides gradients by.
 
-    A loss must have been multiplied by it. Keras 3 has it under
-    `mixed_float16`, as a tensor, lest small gradients become 0, and skips
-    steps in which they overflow; elsewhere it is a number, mostly 1.
+    The loss must be multiplied by it. Under `mixed_float16` Keras 3 uses a
+    tensor, so that small gradients do not become 0, and skips steps that
+    overflow; otherwise it is a number, usually 1.
     """
     scaled = getattr(optimizer, "scale_loss", None)
     return scaled(1.0) if scaled else 1.0

@@ -1,4 +1,4 @@
-"""How well a network retrieves, in the logs of each epoch of `fit`."""
+"""Adds a network's retrieval metrics to the logs of `fit`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,8 +18,6 @@ from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, score_tiles
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, PairScores, compare_all
 
-# Embeds whole splits with a trained network, a chunk at a time.
-
 IMAGE_CHUNK = 256
 CAPTION_CHUNK = 1024
 
@@ -29,8 +27,8 @@ class Embedder:
 
     Args:
         network: a built `EmbeddingNetwork`.
-        image_size: side of decoded photos in pixels, for networks that
-            start at pixels.
+        image_size: side of decoded photos in pixels, for networks that read
+            pixels.
     """
 
     def __init__(self, network, image_size=None):
@@ -42,7 +40,7 @@ class Embedder:
         def texts(batch):
             return network.embed_text(batch, training=False)
 
-        # Nothing here is for AutoGraph, which takes longer than the tracing.
+        # AutoGraph is not needed, and takes longer than tracing.
         options = {"reduce_retracing": True, "autograph": False}
         self._images = tf.function(images, **options)
         self._texts = tf.function(texts, **options)
@@ -59,7 +57,7 @@ class Embedder:
     def texts(self, examples):
         """Returns float32 `[num_captions, embedding_dim]` of a split.
 
-        Captions of one length share a chunk, so little padding is read.
+        Captions of equal length share a chunk, which needs little padding.
         """
         rows = np.arange(examples.records.num_captions)
         if hasattr(examples.texts, "lengths"):
@@ -69,7 +67,7 @@ class Embedder:
     def batch(self, images, captions):
         """Returns the embeddings of a batch's images and captions."""
         sides = (self._images, images), (self._texts, captions)
-        # A kernel that multiplies and cuts off at once makes 0 of a NaN.
+        # A kernel that multiplies and cuts off at once turns a NaN into 0.
         for name, rows in (("images", images), ("captions", captions)):
             check_finite(name, np.asarray(rows))
         return [embed(tf.convert_to_tensor(x)).numpy() for embed, x in sides]
@@ -87,14 +85,11 @@ def _in_chunks(embed, inputs, rows, chunk):
     return np.zeros((0, 1), np.float32) if outputs is None else outputs
 
 
-# Scores pairs with a network whose similarity is learned, tile by tile.
-
-
 class PairScorer:
-    """Turns embeddings into `PairScores` by a network's head.
+    """Computes `PairScores` of embeddings with a network's head.
 
-    The branches have run once for each image and each text; what is left is
-    the head, once for each pair. Its graphs are traced once.
+    Only the head runs for each pair; the branches ran once for each image and
+    text. The graphs are traced once.
 
     Args:
         network: a built model with `learned_similarity`.
@@ -137,7 +132,7 @@ class PairScorer:
 
 
 def _cut(rows, size):
-    """Returns rows in pieces; at least one, which may be empty."""
+    """Splits rows into pieces; at least one, which may be empty."""
     starts = range(0, len(rows) or 1, size)
     return [rows[start : start + size] for start in starts]
 
@@ -146,21 +141,21 @@ _PARTS = ("images", "captions", "image_ids", "caption_image_ids")
 
 
 class RetrievalMetrics(keras.callbacks.Callback):
-    """Adds the retrieval of held-out data to the logs of each epoch.
+    """Adds retrieval metrics of held-out data to each epoch's logs.
 
-    They get `val_recall_sum`, `val_mean_recall`, and the recalls of both
-    directions by the names of `evaluate_retrieval`, such as
-    `val_image_to_text/recall_at_1`, for any other callback to monitor; larger
-    is better: tell these `mode="max"`. Keras calls callbacks in their order,
-    and what reads the logs must come after what adds to them. The `fit` of a
-    network of this package sees to that; in that of another model, which must
-    have `embed_images` and `embed_text`, this one stands first.
+    The logs get `val_recall_sum`, `val_mean_recall`, and the recalls of both
+    directions named as in `evaluate_retrieval`, such as
+    `val_image_to_text/recall_at_1`. Other callbacks can monitor them; larger is
+    better: set `mode="max"`. Keras calls callbacks in order, so readers of the
+    logs must come later. The `fit` of this package's networks sorts them; with
+    another model, which must have `embed_images` and `embed_text`, put this
+    callback first.
 
     Args:
-        data: what `fit` takes: a dict of arrays, where the images may also be
-            fewer than the captions; `EpochBatches`, of which all captions
-            count; `Examples`; or an iterable of batches. An image that comes
-            more than once, told by its id, is one candidate.
+        data: data that `fit` accepts: a dict of arrays, possibly with fewer
+            images than captions; `EpochBatches`, with all captions; `Examples`;
+            or an iterable of batches. An image that occurs more than once, by
+            its id, is one candidate.
 
     Example:
         metrics = tbnets.RetrievalMetrics(others)
@@ -193,14 +188,14 @@ class RetrievalMetrics(keras.callbacks.Callback):
     __repr__ = short_repr("data")
 
     def set_model(self, model: keras.Model) -> None:
-        """Takes the network that is trained."""
+        """Stores the network that is trained."""
         super().set_model(model)
         self._embedder = Embedder(model, self._image_size)
 
     def on_epoch_end(
         self, epoch: int, logs: dict[str, Any] | None = None
     ) -> None:
-        """Adds to `logs`."""
+        """Adds the metrics to `logs`."""
         images, texts, owners = self._embeddings()
         if getattr(self.model, "learned_similarity", False):
             scores = PairScorer(self.model).scores(images, texts)
@@ -214,7 +209,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
                 logs[f"val_{name}"] = value
 
     def _embeddings(self):
-        """Returns those of images and texts, and `caption_to_image`."""
+        """Returns image and text embeddings, and `caption_to_image`."""
         if isinstance(self.data, Examples):
             both = self._embedder.images, self._embedder.texts
             owners = self.data.records.caption_to_image
@@ -238,14 +233,14 @@ class RetrievalMetrics(keras.callbacks.Callback):
 
 
 def _examples(arrays):
-    """Returns `Examples` of a dict of arrays, each image once."""
+    """Returns `Examples` from a dict of arrays, each image once."""
     images, captions, *ids = (np.asarray(arrays[name]) for name in _PARTS)
     first, owners = _rows_of(*ids)
     return Examples.from_arrays(images[first], captions, owners)
 
 
 def _rows_of(image_ids, caption_image_ids):
-    """Returns a row of each image, and which of these each caption is of."""
+    """Returns the first row of every image, and each caption's image."""
     known, first = np.unique(image_ids, return_index=True)
     owners = np.searchsorted(known, caption_image_ids)
     strange = np.setdiff1d(caption_image_ids, known)

@@ -1,4 +1,4 @@
-"""What a run tells people: what is trained, on what, and what came of it."""
+"""Describes a run to users: network, data, results and warnings."""
 
 import platform
 
@@ -14,13 +14,11 @@ from tbnets.serving.export import next_version
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import SAVED_MODEL, checkpoint_path
 
-# Measures whether embeddings use their space, and names a collapse.
-
 COLLAPSED_COSINE = 0.95
 PLATEAU_ACTIVE = 0.99
 PLATEAU_TOLERANCE = 0.05
 PLATEAU_EPOCHS = 3
-# What judges pairs by guessing, and what to do about it.
+# Values of a network that only guesses, and advice.
 GUESSED = {
     "train/pair_accuracy": (
         0.52,
@@ -36,17 +34,16 @@ GUESSED = {
 
 
 def embedding_health(embeddings):
-    """Describes how a set of unit vectors fills its space.
+    """Measures how a set of unit vectors fills its space.
 
     Args:
         embeddings: float `[n, dim]`, unit vectors.
 
     Returns:
-        dict of floats: `mean_cosine`, of all pairs of different rows (0 for
-        directions all over the space, 1 for a collapse), and
-        `dimension_spread`, the mean over dimensions of the standard
-        deviation times sqrt(dim) (1 when all dimensions are used alike, 0
-        for a collapse).
+        dict of floats: `mean_cosine` over all pairs of different rows (0 for
+        evenly spread directions, 1 for a collapse), and `dimension_spread`, the
+        mean over dimensions of the standard deviation times sqrt(dim) (1 if all
+        dimensions are used equally, 0 for a collapse).
     """
     vectors = np.asarray(embeddings, np.float64)
     n, dim = vectors.shape
@@ -65,18 +62,18 @@ def embedding_health(embeddings):
 def diagnose(history, margin, reduction):
     """Returns a plain warning when training has collapsed, else None.
 
-    A network that judges pairs is warned of when it says the same of all;
-    its embeddings may lie as they like. A loss at the margin alone tells
-    little: the mean of the hinges above 0 lies there too while the hardest
-    negatives are as close as the positives, and all others are not.
+    A network that judges pairs is checked only for equal scores; its embeddings
+    are not used alone. A loss at the margin is no proof of a collapse: the mean
+    of the hinges above 0 is also there while only the hardest negatives are as
+    close as the positives.
 
     Args:
-        history: an epoch's scalars a row, from the first epoch on, with
+        history: a dict of scalars for each epoch, from the first, with
             `train/..._loss`, `train/..._active`, `health/.../mean_cosine` and
             `dev/...` metrics, or with `train/pair_accuracy` or
             `train/ranked_first`.
-        margin: of the loss; None of one without.
-        reduction: of the loss; the plateau shows under the means only.
+        margin: margin of the loss; None for a loss without.
+        reduction: reduction of the loss; only means show the plateau.
     """
     logs = history[-1]
     for key, (guessing, advice) in GUESSED.items():
@@ -104,7 +101,7 @@ def diagnose(history, margin, reduction):
 
 
 def _lies_at(logs, margin):
-    """Tells whether all triplets are wrong, by the margin on average."""
+    """Returns whether all triplets are wrong, by the margin on average."""
     terms = ("image_to_text", "text_to_image")
     losses = [logs.get(f"train/{term}_loss") for term in terms]
     active = [logs.get(f"train/{term}_active", 0.0) for term in terms]
@@ -114,10 +111,10 @@ def _lies_at(logs, margin):
 
 
 def _tells(history):
-    """Tells whether one of the last epochs ranks the dev split with a reason.
+    """Returns whether a recent epoch ranks the dev split above chance.
 
-    Images and captions better than by chance, of which k / images are among
-    the first k; phrases, whose chance nobody knows, better than at first.
+    Image-text recalls are compared with chance, k / images for the first k;
+    phrase recalls, whose chance is unknown, with the first epoch.
     """
     recent = history[-PLATEAU_EPOCHS:]
     images = history[0].get("dev/image_to_text/num_queries")
@@ -132,7 +129,7 @@ def _tells(history):
 
 
 def describe_run(session, train):
-    """Returns a few lines on what is about to be trained."""
+    """Returns a few lines on the run before training."""
     task, network = session.task, session.network
     size = sum(int(np.prod(v.shape)) for v in network.trainable_variables)
     told = {"run": str(session.run_dir)}
@@ -154,7 +151,7 @@ def describe_run(session, train):
 
 
 def _devices(session):
-    """Returns in words who trains, and who did before; "" where one did."""
+    """Returns the current and earlier devices in words; "" for one."""
     state, now = session.state, str(session.workers)
     if not state.epoch or state.devices == now:
         return now
@@ -163,14 +160,14 @@ def _devices(session):
 
 
 def run_overview(session, train):
-    """Returns in Markdown what is trained, and on what."""
+    """Returns network and splits in Markdown."""
     told = {"network": session.task.describe(session.network)}
     told |= _splits(session, train)
     return "\n".join(f"- {name}: {text}" for name, text in told.items())
 
 
 def _splits(session, train):
-    """Returns how many of what each split has, in words."""
+    """Returns the counts of every split, in words."""
     settings = session.settings
     splits = {
         settings.run.train_split: train,
@@ -183,11 +180,11 @@ def _splits(session, train):
 
 
 def results(last, best):
-    """Returns what `metrics.json` tells of a run beside its test metrics.
+    """Returns the entries of `metrics.json` other than test metrics.
 
     Args:
         last: `RunState` of the last epoch.
-        best: that of the best one.
+        best: `RunState` of the best epoch.
     """
     return {
         "best_epoch": best.epoch,
@@ -204,16 +201,16 @@ def results(last, best):
 
 
 def out_of_patience(settings, state):
-    """Tells whether `patience` epochs have passed without a better one."""
+    """Returns whether `patience` epochs passed without improvement."""
     waited = state.epoch - state.best_epoch
     return bool(settings.patience) and waited >= settings.patience
 
 
 def finished(settings, folder):
-    """Tells in words that a run has nothing left to do; "" where it has.
+    """Returns why a run is finished, in words; "" if work is left.
 
     Args:
-        settings: the settings it would go on with.
+        settings: the settings of the continued run.
         folder: the folder of the run.
     """
     last = checkpoint_path(folder, "last")
@@ -245,7 +242,7 @@ def finished(settings, folder):
 
 
 def _reported_epochs(report):
-    """Returns the epochs of a `metrics.json`; None of one that is damaged."""
+    """Returns the epochs of a `metrics.json`; None if it is damaged."""
     try:
         return CheckedFile(report).json()["epochs"]
     except (OSError, ValueError, LookupError, TypeError):
