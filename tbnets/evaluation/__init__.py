@@ -1,1 +1,1 @@
-"""Metrics in pure NumPy."""
+"""Metrics of retrieval and localization, with NumPy alone."""

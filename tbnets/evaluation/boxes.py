@@ -1,11 +1,11 @@
-"""Boxes: the one convention, overlap and suppression; NumPy alone.
+"""Boxes: coordinates, overlap and suppression, with NumPy alone.
 
-A box is `x_min, y_min, x_max, y_max` in pixels, x to the right and y down,
-with its origin at the top left corner of the top left pixel. Edges are
-continuous coordinates: the first pixel of a row reaches from 0 to 1, so a
-box of the whole photo is `0, 0, width, height`, and the area of a box is
-`(x_max - x_min) * (y_max - y_min)`. Files that count pixels from 1 and name
-the last one are converted where they are read (`data.entities`).
+A box is `x_min, y_min, x_max, y_max` in pixels, x to the right and y down, with
+the origin at the top left corner of the top left pixel. Edges are continuous
+coordinates: the first pixel of a row extends from 0 to 1, the whole photo is
+`0, 0, width, height`, and a box's area is `(x_max - x_min) * (y_max - y_min)`.
+Files with 1-based inclusive pixels are converted by their readers
+(`data.entities`).
 """
 
 import numpy as np
@@ -14,19 +14,19 @@ from tbnets.checks import checked_array, checked_number, checked_rows
 from tbnets.errors import InputError
 
 PAIRS_AT_ONCE = 1 << 18
-"""Overlaps of boxes with proposals that are computed at a time."""
+"""Overlaps of boxes with proposals that are computed at once."""
 
 
 def check_boxes(boxes, name="boxes") -> np.ndarray:
-    """Returns boxes as float64, or says what is wrong with them.
+    """Returns boxes as float64; raises if they are invalid.
 
     Args:
         boxes: `[n, 4]` numbers; n may be 0. A box may have no area.
-        name: how the message calls them.
+        name: name of the boxes in the error.
 
     Raises:
-        ValueError: the shape is another, a number is not finite, or a
-            minimum is larger than its maximum.
+        ValueError: If the shape is wrong, a number is not finite, or a minimum
+            is larger than its maximum.
     """
     array = checked_array(name, boxes)
     if array.size == 0 and array.ndim == 1:
@@ -58,17 +58,17 @@ def areas(boxes) -> np.ndarray:
 
 
 def iou(boxes, others) -> np.ndarray:
-    """Divides the intersection of each pair of boxes by their union.
+    """Computes the intersection over union of every pair of boxes.
 
     Args:
         boxes: `[n, 4]`.
         others: `[m, 4]`.
 
     Returns:
-        float64 `[n, m]` in [0, 1]; 0 where the union has no area.
+        float64 `[n, m]` in [0, 1]; 0 for a union without area.
 
     Raises:
-        ValueError: as `check_boxes`.
+        ValueError: As `check_boxes`.
 
     Example:
         >>> iou([[0, 0, 2, 2]], [[1, 0, 3, 2]])  # 2 / (4 + 4 - 2)
@@ -78,7 +78,7 @@ def iou(boxes, others) -> np.ndarray:
 
 
 def _iou(boxes, others):
-    """Computes `iou` of boxes that were checked."""
+    """Computes `iou` of checked boxes."""
     low = np.maximum(boxes[:, None, :2], others[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
     common = np.prod(np.maximum(high - low, 0), axis=2)
@@ -89,23 +89,23 @@ def _iou(boxes, others):
 def non_maximum_suppression(
     boxes, scores, iou_threshold, limit=None
 ) -> np.ndarray:
-    """Keeps the best box, drops what overlaps it, and so on.
+    """Keeps the best box, drops boxes that overlap it, and repeats.
 
-    Among equal scores the earlier box is the better one, so that equal
-    scores throughout mean: in the order given.
+    For equal scores the earlier box is better, so constant scores keep the
+    given order.
 
     Args:
         boxes: `[n, 4]`.
         scores: `[n]` finite numbers, larger is better.
-        iou_threshold: boxes that overlap a kept one by more are dropped;
-            from 0 to 1. At 1 nothing is.
-        limit: keep at most so many; None for all.
+        iou_threshold: boxes that overlap a kept one by more are dropped; from 0
+            to 1. At 1 no box is dropped.
+        limit: largest number of boxes to keep; None for all.
 
     Returns:
         int64 `[k]`: rows of `boxes`, best first.
 
     Raises:
-        ValueError: an argument is out of its range.
+        ValueError: If an argument is out of range.
     """
     boxes = check_boxes(boxes)
     scores = np.asarray(scores, np.float64)
@@ -130,35 +130,36 @@ def non_maximum_suppression(
 
 
 def clip_boxes(boxes, width, height) -> np.ndarray:
-    """Moves what lies outside of a photo to its border.
+    """Clips boxes to the borders of a photo.
 
     Args:
         boxes: `[n, 4]`.
-        width: of the photo in pixels.
-        height: of the photo in pixels.
+        width: width of the photo in pixels.
+        height: height of the photo in pixels.
 
     Returns:
-        float64 `[n, 4]`; a box that lay outside has no area left.
+        float64 `[n, 4]`; a box outside of the photo has area 0.
     """
     boxes = check_boxes(boxes)
     return np.clip(boxes, 0, [width, height, width, height])
 
 
 def overlaps_by_photo(truth, owners, proposals):
-    """Computes the overlaps of boxes with the proposals of their own photo.
+    """Computes the overlaps of boxes with the proposals of their photo.
 
     Args:
         truth: `[n, 4]`.
-        owners: int `[n]`, the photo of each box: a row of `proposals`.
-        proposals: sequence of arrays `[k, 4]`, one a photo; k may be 0.
+        owners: int `[n]`, each box's photo: a row of `proposals`.
+        proposals: sequence of arrays `[k, 4]`, one per photo; k may be 0.
 
     Yields:
-        (photo, rows, overlaps): rows of `truth` int64 `[p]` that belong to
-        the photo, ascending, and float64 `[p, k]`. A photo without boxes or
-        proposals is left out, one with many comes in parts.
+        (photo, rows, overlaps): the photo's rows of `truth`, int64 `[p]`,
+        ascending, and float64 `[p, k]`. A photo without boxes or proposals is
+        skipped; a photo with many is split.
 
     Raises:
-        ValueError: a box is none, or an owner is no row of `proposals`.
+        ValueError: If a box is invalid, or an owner is not a row of
+            `proposals`.
     """
     truth = check_boxes(truth, "truth")
     owners = checked_rows("owners", owners, len(proposals), len(truth))

@@ -1,4 +1,4 @@
-"""What evaluation is given, checked before anything is computed."""
+"""Checks the arguments of evaluation and computes exact scores."""
 
 import math
 import warnings
@@ -13,14 +13,14 @@ from tbnets.startup import usable_cores
 
 # Exact scores of pairs: inner products of float32 rows, rounded once.
 #
-# The score of a pair is the exact inner product, rounded to float64 and then
-# to float32, whatever library, machine or place in a matrix computed it.
+# A pair's score is the exact inner product, rounded to float64 and then to
+# float32, independent of library, machine and position in a matrix.
 
 FLOAT64_ROUNDOFF = 2.0**-53
 
 
 def row_norms(embeddings):
-    """Returns float64 [n]: norms of float32 rows, non-finite where they are."""
+    """Returns float64 [n]: norms of float32 rows; not finite for bad rows."""
     squares = np.empty(len(embeddings))
 
     def square(part):
@@ -32,12 +32,12 @@ def row_norms(embeddings):
 
 
 def by_threads(work, count, dim):
-    """Does a work on so many rows, by all threads.
+    """Applies a function to slices of rows, on all threads.
 
     Args:
       work: function of a slice of rows.
-      count: how many rows there are.
-      dim: how many numbers each has.
+      count: number of rows.
+      dim: numbers per row.
     """
     step = max(1, 2**17 // dim)
     parts = [slice(start, start + step) for start in range(0, count, step)]
@@ -50,12 +50,12 @@ def _round_scores(products, norms, dim):
 
     Args:
       products: float64.
-      norms: the products of both norms, of the same shape; overwritten.
-      dim: how many numbers were multiplied for each.
+      norms: the norms' products, shaped like `products`; overwritten.
+      dim: length of the multiplied rows.
 
     Returns:
-      The float32 scores, and the flat indices of those that the error of the
-      products leaves between two float32 numbers.
+      The float32 scores, and the flat indices of scores whose rounding is
+      uncertain because of the products' error.
     """
     slack = np.multiply(norms, 1.01 * (dim + 2) * FLOAT64_ROUNDOFF, out=norms)
     scores = products.astype(np.float32)
@@ -68,8 +68,8 @@ def pair_scores(rows, columns, row_index, column_index):
     """Scores pairs one by one.
 
     Args:
-      rows: `Side` of the first of each pair.
-      columns: `Side` of the second of each pair.
+      rows: `Side` of every pair's first element.
+      columns: `Side` of every pair's second element.
       row_index: int64 [p], into `rows`.
       column_index: int64 [p], into `columns`.
 
@@ -106,12 +106,12 @@ def strip_scores(rows, columns, strip, block):
     return scores
 
 
-# Inner products up to this stay well inside float32.
+# Inner products up to this value fit well into float32.
 LARGEST_SCORE = 1e37
 
 
 def checked_recall_at(recall_at):
-    """Returns cut-offs as a tuple, or says what is wrong with them."""
+    """Returns cut-offs as a tuple; raises unless they are whole numbers."""
     values = tuple(recall_at) if hasattr(recall_at, "__iter__") else ()
     whole = all(isinstance(k, (int, np.integer)) for k in values)
     if not values or not whole or min(values) < 1:
@@ -125,18 +125,18 @@ def checked_recall_at(recall_at):
 
 
 def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
-    """Checks dtypes, shapes and row numbers, without reading the embeddings.
+    """Checks dtypes, shapes and row numbers, without reading embeddings.
 
     Args:
       image_embeddings: [num_images, dim].
       text_embeddings: [num_captions, dim].
-      caption_to_image: int [num_captions], row of the image of each caption.
+      caption_to_image: int [num_captions], row of every caption's image.
 
     Returns:
-      The same as arrays, `caption_to_image` as int64.
+      The three arrays, `caption_to_image` as int64.
 
     Raises:
-      ValueError: A dtype or shape is wrong, or a row number out of range.
+      ValueError: If a dtype or shape is wrong, or a row number out of range.
     """
     images, texts = checked_embeddings(
         image_embeddings=image_embeddings, text_embeddings=text_embeddings
@@ -147,7 +147,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
 
 
 def checked_embeddings(**named):
-    """Returns two arrays of real numbers [rows, dim] of one space, by name."""
+    """Returns two arrays of real numbers [rows, dim] of one space, in order."""
     arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape
@@ -171,12 +171,12 @@ def checked_embeddings(**named):
 
 
 def finite_side(name, values, groups):
-    """Returns the `Side` of embeddings whose inner products are finite.
+    """Returns the `Side` of embeddings; raises for infinite inner products.
 
     Args:
-      name: what they are called.
+      name: name of the embeddings in the error.
       values: [n, dim].
-      groups: int64 [n], as of `Side`.
+      groups: int64 [n], as in `Side`.
     """
     _warn_of_bfloat16(name, values.dtype)
     with np.errstate(over="ignore"):  # Reported below as non-finite.
@@ -195,9 +195,9 @@ def finite_side(name, values, groups):
 
 
 def _warn_of_bfloat16(name, dtype):
-    """Warns that ranks of bfloat16 numbers are not those of the float32 ones.
+    """Warns that bfloat16 rows change the ranks.
 
-    They have 8 significant bits: scores tie, and ties count against the model.
+    With 8 significant bits scores tie, and ties count against the model.
     """
     if dtype.name == "bfloat16":
         warnings.warn(
@@ -208,15 +208,15 @@ def _warn_of_bfloat16(name, dtype):
 
 
 def finite_scores(values, rows=None, name="scores"):
-    """Returns scores as float32, or says which one is no number.
+    """Returns scores as float32; raises if one is not finite.
 
     Args:
         values: numbers of any shape.
-        rows: what its rows are numbered by; None for their places.
-        name: what they are called.
+        rows: row numbers for the error; None for positions.
+        name: name of the scores in the error.
 
     Raises:
-        ValueError: one is not finite in float32.
+        ValueError: If a score is not finite in float32.
     """
     values = np.asarray(values)
     _warn_of_bfloat16(name, values.dtype)

@@ -1,7 +1,4 @@
-"""Are the regions that phrases were found to name the right ones?
-
-Pure NumPy: what a network chose, beside what people marked.
-"""
+"""Checks chosen regions of phrases against annotations, with NumPy alone."""
 
 from typing import NamedTuple
 
@@ -12,52 +9,52 @@ from tbnets.errors import InputError, check_choice, check_kind
 from tbnets.evaluation import boxes, checks
 from tbnets.evaluation import boxes as box_math
 
-# Which box answers a phrase: the most similar, or what many agree on.
+# The box for a phrase: of the most similar candidate, or a consensus.
 #
-# Many candidates of a photo show one thing, and the most similar of them may
-# be the one that cuts off all but its most telling part.
+# Many candidates of a photo show one object, and the most similar candidate may
+# contain only its most typical part.
 
 CHOICES = ("most_similar", "expected_overlap", "mean_box")
 MOST_SIMILAR, EXPECTED_OVERLAP, MEAN_BOX = CHOICES
 CANDIDATE_CHOICES = CHOICES[:2]
-"""Those that choose one of the candidates and leave its box as it is."""
+"""Choices that return a candidate with its own box."""
 CHOOSING = ("choice", "choice_temperature", "choice_area_exponent")
-"""Arguments of users, and flags, that a `Choice` is made of."""
+"""Arguments and flags that form a `Choice`."""
 TEMPERATURE = 0.1
 
 
 class Choice(NamedTuple):
-    """How similarities of a photo's candidates become answers.
+    """How similarities of a photo's candidates become boxes.
 
-    - `most_similar`: the candidates rank by their similarity s, as in the
-      papers;
-    - `expected_overlap`: by what they overlap on average if the thing is in
-      candidate j with the probability softmax(s / temperature)_j::
+    - `most_similar`: candidates rank by their similarity s, as in the papers;
+    - `expected_overlap`: by their mean overlap, if candidate j contains the
+      object with probability softmax(s / temperature)_j::
 
           argmax_c  sum_j softmax(s / temperature)_j IoU(c, j)
 
       where a box overlaps itself by 1, whatever its area;
 
-    - `mean_box`: by their similarity, but the answer is the mean of all boxes
-      that overlap the candidate by an IoU of 0.5 or more, each weighed by
-      softmax(s / temperature) over these. It need be no candidate.
+    - `mean_box`: by their similarity, but the returned box is the mean of the
+      boxes that overlap the candidate by an IoU of 0.5 or more, weighted by
+      softmax(s / temperature) over these. It need not be a candidate.
 
-    With an area exponent e each weight is multiplied by the e-th power of the
-    candidate's area, and all are divided by their sum: what people name is
-    larger than most boxes that something proposes.
+    An area exponent e multiplies each weight by the e-th power of the
+    candidate's area and normalises the sum: named objects are larger than most
+    proposed boxes.
 
     Attributes:
-        name: one of `CHOICES`.
-        temperature: above 0, in the unit of the similarities; small ones
-            trust the most similar candidates alone. Of models taken together
-            (`LocalizationScores.combine`) that of minus their distances.
+        name: a name in `CHOICES`.
+        temperature: above 0, in the unit of the similarities; small values
+            trust only the most similar candidates. For combined models
+            (`LocalizationScores.combine`), in the unit of their negative
+            distances.
         area_exponent: at least 0; at 0 areas do not count.
 
-    Source: expected overlap is a decision of minimum Bayes risk, as Kumar and
-        Byrne 2004 choose translations, for the loss 1 - IoU; means of boxes
-        are the box voting of Gidaris and Komodakis 2015, weighed by softmax.
-        Departure from Wang et al. 2018 and Niu et al. 2017: they take the
-        most similar, of which no area matters.
+    Source: expected overlap is a decision of minimum Bayes risk for the loss 1
+    - IoU, as in Kumar and Byrne 2004 for translations; means of boxes are the
+    box voting of Gidaris and Komodakis 2015, weighted by softmax. Departure:
+    Wang et al. 2018 and Niu et al. 2017 take the most similar candidate and
+    ignore areas.
     """
 
     name: str = MOST_SIMILAR
@@ -74,17 +71,17 @@ def checked_choice(
     choice_area_exponent=0.0,
     known=CHOICES,
 ) -> Choice:
-    """Returns the `Choice` of three arguments of a user, `CHOOSING`.
+    """Returns the `Choice` for the three user arguments in `CHOOSING`.
 
     Args:
-        choice: one of `known`.
-        choice_temperature: see `Choice`.
-        choice_area_exponent: see `Choice`.
-        known: those of `CHOICES` that can be made.
+        choice: a name in `known`.
+        choice_temperature: the temperature of the `Choice`.
+        choice_area_exponent: the area exponent of the `Choice`.
+        known: names in `CHOICES` that the caller supports.
 
     Raises:
-        ValueError: the choice is unknown, the temperature not above 0, or the
-            exponent below 0.
+        ValueError: If the choice is unknown, the temperature not above 0, or
+            the exponent below 0.
     """
     check_choice("choice", choice, CHOICES)
     if choice not in known:
@@ -103,7 +100,7 @@ def checked_choice(
 
 
 def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
-    """Returns by what the candidates of a photo rank, and as which boxes.
+    """Returns ranking scores and boxes of a photo's candidates.
 
     Args:
         similarities: finite `[p, k]`, of p phrases and k candidates.
@@ -111,11 +108,11 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         choice: `Choice`.
 
     Returns:
-        float32 `[p, k]`, larger is better, and float64 `[p, k, 4]`, the box
-        that is answered where a candidate is chosen.
+        float32 `[p, k]`, larger is better, and float64 `[p, k, 4]`, the box to
+        return when a candidate is chosen.
 
     Raises:
-        ValueError: a similarity is not finite, or a box is none.
+        ValueError: If a similarity is not finite, or a box is invalid.
     """
     check_kind("choice", choice, Choice, "Give `Choice('mean_box')`.")
     similarities = checks.finite_scores(similarities)
@@ -124,7 +121,7 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
     if choice.name == MOST_SIMILAR or not similarities.size:
         return similarities, same
     overlaps = box_math.iou(boxes, boxes)
-    np.fill_diagonal(overlaps, 1)  # Of boxes without an area too.
+    np.fill_diagonal(overlaps, 1)  # Also for boxes without area.
     values = similarities.astype(np.float64)
     areas = box_math.areas(boxes)
     if choice.name == EXPECTED_OVERLAP:
@@ -132,17 +129,17 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         return (weights @ overlaps).astype(np.float32), same
     near = overlaps >= SAME_THING
     means = np.empty(same.shape)
-    for mean, own in zip(means, values):  # Never p x k x k at once.
+    for mean, own in zip(means, values):  # Avoids p x k x k numbers at once.
         around = np.where(near, own, -np.inf)
         np.matmul(_weights(around, areas, choice), boxes, out=mean)
     return similarities, means
 
 
 def _weights(values, areas, choice):
-    """Returns what candidates weigh, by the last axis, sums of 1.
+    """Returns the weights of candidates, which sum to 1 on the last axis.
 
     Args:
-        values: `[..., k]`, similarities; -infinity for what weighs nothing.
+        values: `[..., k]`, similarities; -infinity for weight 0.
         areas: `[k]`.
         choice: `Choice`.
     """
@@ -151,7 +148,7 @@ def _weights(values, areas, choice):
     if choice.area_exponent:
         with np.errstate(divide="ignore"):  # No area: weight 0.
             sized = logits + choice.area_exponent * np.log(areas)
-        # Where nothing would weigh anything, areas do not count.
+        # If all weights would be 0, areas are ignored.
         is_some = np.isfinite(sized).any(axis=-1, keepdims=True)
         logits = _below_largest(np.where(is_some, sized, logits))
     weights = np.exp(logits)
@@ -159,7 +156,7 @@ def _weights(values, areas, choice):
 
 
 def _below_largest(values):
-    """Returns the differences to the largest along the last axis."""
+    """Returns the differences to the largest value on the last axis."""
     return values - values.max(axis=-1, keepdims=True)
 
 
@@ -168,16 +165,17 @@ NO_SIZE = 1 << 30
 
 
 class Links(NamedTuple):
-    """Known links of phrases to boxes, each at a node of a caption's tree.
+    """Annotated links of phrases to boxes, each at a node of a tree.
 
     Attributes:
         phrases: int64 `[num_links]`, rows of the noun phrases.
-        boxes: float64 `[num_links, 4]`, of what each names, in pixels.
+        boxes: float64 `[num_links, 4]`, annotated boxes in pixels.
         images: int64 `[num_links]`, row of the photo.
-        things: int64 `[num_links]`, equal where two name the same thing.
-        is_exact: bool `[num_links]`, whether the noun phrase has the words of
-            the link; else it is the smallest around its last word.
-        num_lost: how many links found no noun phrase.
+        things: int64 `[num_links]`, equal for links to one object.
+        is_exact: bool `[num_links]`, whether the noun phrase has exactly the
+            words of the link; else it is the smallest that contains the last
+            word.
+        num_lost: number of links without a noun phrase.
     """
 
     phrases: np.ndarray
@@ -189,20 +187,20 @@ class Links(NamedTuple):
 
 
 def phrases_of_spans(captions, spans, phrases):
-    """Finds the noun phrase that has the words of each span.
+    """Finds the noun phrase with exactly the words of every span.
 
-    Where none has, it is the smallest that holds the last word, which in
-    English is most often the noun that the phrase is about.
+    Without an exact match, it is the smallest noun phrase that contains the
+    last word, which in English is usually the head noun.
 
     Args:
-        captions: int `[n]`, row of the caption; -1 of none.
-        spans: int `[n, 2]`, words of it.
+        captions: int `[n]`, row of the caption; -1 for no caption.
+        spans: int `[n, 2]`, words of the caption.
         phrases: object with `spans` int `[num_phrases, 2]` and `starts` int
-            `[num_captions + 1]`, the first phrase of each caption.
+            `[num_captions + 1]`, each caption's first phrase.
 
     Returns:
-        (rows, is_exact): int64 `[n]`, -1 where no phrase holds the last
-        word; and bool `[n]`.
+        (rows, is_exact): int64 `[n]`, -1 if no phrase contains the last word;
+        and bool `[n]`.
     """
     rows = np.full(len(captions), -1, np.int64)
     is_exact = np.zeros(len(captions), bool)
@@ -220,31 +218,31 @@ def phrases_of_spans(captions, spans, phrases):
 
 
 def evaluate_correspondences(choices, candidates, links) -> dict:
-    """Counts the known links whose phrase was given a right candidate.
+    """Counts the links whose phrase was given a right candidate.
 
-    That is one that overlaps with the box by `SAME_THING`.
+    A right candidate overlaps the annotated box by at least `SAME_THING`.
 
     Args:
-        choices: int `[num_phrases]`, the candidate of each noun phrase.
+        choices: int `[num_phrases]`, each noun phrase's candidate.
         candidates: function of a photo's row that returns the boxes of its
             candidates, `[k, 4]`; the last is the whole photo.
         links: `Links`.
 
     Returns:
-        dict of `correspondence_accuracy`, `correspondence_chance` (of a
-        candidate drawn at random), `correspondence_whole_photo` (of the photo
-        every time) and `correspondence_upper_bound` (links with a right
-        candidate), fractions in [0, 1], NaN without links; the first three
-        with `_pointing_` for `_` after the first word, where a candidate
-        counts whose centre lies in the box, on its edge too;
-        `correspondence_exact_spans`, the fraction of links with a noun phrase
-        of the same words; `correspondence_links` and `correspondence_lost`,
-        how many there are, and how many had no noun phrase.
+        dict of fractions in [0, 1], NaN without links:
+        `correspondence_accuracy`, `correspondence_chance` (a random candidate),
+        `correspondence_whole_photo` (always the whole photo) and
+        `correspondence_upper_bound` (links with a right candidate). The first
+        three also as `correspondence_pointing_...`, where a candidate is right
+        if its centre is in the box or on its edge. `correspondence_exact_spans`
+        is the fraction of links whose noun phrase has exactly their words.
+        `correspondence_links` and `correspondence_lost` count links, and links
+        without a noun phrase.
 
     Source: Niu et al. 2017, Sec. 5.3.2, where ten people judged 2000 pairs.
-        Departures: known boxes judge. The centre is that of the "pointing
-        game" of Zhang et al. 2016, which asks whether a thing was found, not
-        how far it reaches.
+    Departures: annotated boxes decide. The centre is from the "pointing game"
+    of Zhang et al. 2016, which tests whether an object was found, not its
+    extent.
     """
     count = len(links.phrases)
     names = ("accuracy", "chance", "whole_photo", "upper_bound")
@@ -275,7 +273,7 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
 
 
 def _holds_centers(truth, found):
-    """Returns which boxes hold the centre of which others, bool `[n, m]`."""
+    """Returns which boxes hold the centres of which others, bool `[n, m]`."""
     x, y = (found[:, :2] + found[:, 2:]).T / 2
     left, top, right, bottom = truth.T[..., None]
     return (left <= x) & (x <= right) & (top <= y) & (y <= bottom)

@@ -1,7 +1,7 @@
-"""Phrase localization: is the box that a phrase names ranked first?
+"""Phrase localization: ranks a photo's proposals for each phrase.
 
-Each phrase ranks the proposals of its own photo. Photos are taken one by one,
-so that memory is that of one photo's overlaps, whatever the number of phrases.
+Photos are processed one by one, so memory is bounded by one photo's overlaps,
+whatever the number of phrases.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +28,6 @@ from tbnets.evaluation.correspondences import (
 )
 from tbnets.evaluation.ranks import RECALL_AT, best_ranks
 
-# Average precision of detections, class by class.
-
 RECALLS = 10
 """Precision is read at the recalls 0/10, 1/10, ..., 10/10."""
 
@@ -37,29 +35,29 @@ RECALLS = 10
 def average_precision(scores, hits, num_positives) -> float:
     """Averages the best precision at each of 11 recalls.
 
-    Detections are taken in the order of their scores. Precision at a recall
-    is the largest one at which at least so many of the positives are found;
-    0 where they never are.
+    Detections are sorted by score. Precision at a recall is the largest
+    precision at which at least that share of the positives is found; 0 if it is
+    never reached.
 
     Args:
-        scores: float `[n]`, larger is better. Of equal scores, what is no hit
-            comes first.
-        hits: bool `[n]`; each positive is hit once at most.
-        num_positives: how many there are to be found, at least 1.
+        scores: float `[n]`, larger is better. For equal scores, misses come
+            first.
+        hits: bool `[n]`; each positive is hit at most once.
+        num_positives: number of positives, at least 1.
 
     Returns:
         Fraction in [0, 1].
 
     Source: Everingham et al. 2010, "The PASCAL visual object classes
-        challenge", Sec. 4.2, as it was until 2009. Departure: recalls are
-        compared as whole numbers, without rounding.
+    challenge", Sec. 4.2, the rule until 2009. Departure: recalls are compared
+    as whole numbers, without rounding.
     """
     scores, hits = np.asarray(scores), np.asarray(hits, bool)
     found = np.cumsum(hits[np.lexsort((hits, -scores))])
     precision = found / np.arange(1, len(found) + 1)
-    # From the right, the largest precision from here on.
+    # From the right: the largest precision from this place on.
     precision = np.maximum.accumulate(precision[::-1])[::-1]
-    # Least number of hits that is a recall of t tenths.
+    # Smallest number of hits that is a recall of t tenths.
     wanted = -(-np.arange(RECALLS + 1) * num_positives // RECALLS)
     places = np.searchsorted(found, wanted)
     return float(np.append(precision, 0.0)[places].sum() / (RECALLS + 1))
@@ -69,13 +67,14 @@ def mean_average_precision(scores, hits, classes, num_positives) -> float:
     """Averages the average precision of classes.
 
     Args:
-        scores: float `[n]`, of all detections.
+        scores: float `[n]`, scores of detections in every class.
         hits: bool `[n]`.
-        classes: int `[n]`, the class of each detection.
-        num_positives: int `[num_classes]`; classes without any do not count.
+        classes: int `[n]`, each detection's class.
+        num_positives: int `[num_classes]`; classes without positives do not
+            count.
 
     Returns:
-        Fraction in [0, 1]; NaN where no class has a positive.
+        Fraction in [0, 1]; NaN if no class has a positive.
     """
     groups = rows_by(np.asarray(classes), len(num_positives))
     values = [
@@ -88,21 +87,21 @@ def mean_average_precision(scores, hits, classes, num_positives) -> float:
 
 SUPPRESSION = 0.5
 MISSED = np.iinfo(np.int64).max
-"""Rank of a phrase that no proposal of its photo matches."""
+"""Rank of a phrase without a matching proposal."""
 DIRECTION = "phrase_to_region"
 
 
 class Localized(NamedTuple):
-    """How phrases rank the proposals of their photos.
+    """Ranks of photos' proposals for phrases.
 
     Attributes:
-        ranks: int64 `[num_phrases]`, 1-based rank of the best proposal that
-            matches; a wrong one of the same score is placed before it.
-            `MISSED` where none matches.
-        tied: bool `[num_phrases]`, whether there is such a wrong one.
-        suppressed_ranks: int64 `[num_phrases]`, the same among the proposals
-            that are left after non-maximum suppression.
-        scores: float32 `[num_detections]`, of what is left.
+        ranks: int64 `[num_phrases]`, 1-based rank of the best matching
+            proposal; a wrong proposal with an equal score ranks before it.
+            `MISSED` without a match.
+        tied: bool `[num_phrases]`, whether there is such a wrong proposal.
+        suppressed_ranks: int64 `[num_phrases]`, ranks after non-maximum
+            suppression.
+        scores: float32 `[num_detections]`, scores after suppression.
         hits: bool `[num_detections]`, whether it is the best match of its
             phrase.
         phrases: int64 `[num_detections]`, row of the phrase.
@@ -130,39 +129,39 @@ def evaluate_localization(
 ) -> dict[str, float]:
     """Measures how well phrases find their boxes among proposals.
 
-    A proposal matches a phrase if their boxes overlap by an IoU of 0.5 or
-    more. `phrase_to_region/recall_at_<k>` is the fraction of phrases with a
-    match among the first k proposals of their photo, `/upper_bound` of those
-    with a match at all. `/suppressed_recall_at_<k>` is the same recall after
-    non-maximum suppression: a proposal that overlaps a better one by more
-    than 0.5 is dropped first. `/tie_rate` is the fraction of phrases whose
-    best match ties with a wrong proposal; ties count against the model.
+    A proposal matches a phrase if their boxes overlap by an IoU of 0.5 or more.
+    `phrase_to_region/recall_at_<k>` is the fraction of phrases with a match
+    among the first k proposals of their photo, `/upper_bound` the fraction with
+    any match. `/suppressed_recall_at_<k>` is the recall after non-maximum
+    suppression, which drops a proposal that overlaps a better one by more than
+    0.5. `/tie_rate` is the fraction of phrases whose best match ties with a
+    wrong proposal; ties count against the model.
 
     Args:
-        scores: how well proposals fit phrases, larger is better (of
-            distances, give `-distances`): float `[num_phrases, width]`, whose
-            row holds a score for each proposal of the phrase's photo and
-            then anything; or a function `(image_row, phrase_rows)` that
-            returns float `[len(phrase_rows), k]`.
+        scores: how well proposals fit phrases, larger is better (for distances,
+            pass `-distances`): float `[num_phrases, width]`, a score for each
+            proposal of the phrase's photo, then ignored padding; or a function
+            `(image_row, phrase_rows)` that returns float `[len(phrase_rows),
+            k]`.
         proposals: sequence of num_images arrays `[k, 4]`, in the pixels of
-            `truth`; k may be 0, and then the phrases of that image are
-            missed.
-        truth: `[num_phrases, 4]`, the box of each phrase.
+            `truth`; if k is 0 the phrases of the image are missed.
+        truth: `[num_phrases, 4]`, the phrases' boxes.
         phrase_to_image: int `[num_phrases]`, row of the image.
-        types: name -> bool `[num_phrases]`; each gives the same metrics below
-            `phrase_to_region/<name>/`. A phrase may have several.
+        types: name -> bool `[num_phrases]`; each adds all metrics for these
+            phrases under `phrase_to_region/<name>/`. Phrases may have several
+            types.
         texts: int `[num_phrases]` from 0, equal for equal phrases
-            (`PhraseRegions.phrase_to_text`); gives
-            `phrase_to_region/mean_average_precision` over unique phrases,
-            see `unique_phrase_precision`.
+            (`PhraseRegions.phrase_to_text`); adds
+            `phrase_to_region/mean_average_precision` from
+            `unique_phrase_precision`.
         recall_at: the cut-offs k.
 
     Returns:
         Flat dict of floats. Without any phrase, `/num_queries` alone.
 
     Raises:
-        ValueError: a shape is wrong, a box is none, a row is out of range,
-            or a score is not finite.
+        ValueError: If a shape or box is invalid, a row is out of range, or a
+            score is not finite.
 
     Example:
         metrics = tbnets.evaluate_localization(
@@ -171,26 +170,25 @@ def evaluate_localization(
         metrics["phrase_to_region/recall_at_1"]  # 1.0
 
     Source: Wang et al. 2018, Sec. 4 (recall, upper bound); Wang et al. 2016,
-        Sec. 3.3 (mean average precision). The evaluation code that both cite
-        (Plummer et al. 2015) suppresses at 0.5 before it measures recall
-        too. Departures: ties; boxes are continuous, without a pixel added to
-        each side.
+    Sec. 3.3 (mean average precision). The evaluation code that both cite
+    (Plummer et al. 2015) suppresses at 0.5 also before it measures recall.
+    Departures: ties; boxes are continuous, without a pixel added to each side.
     """
     found = localize(scores, proposals, truth, phrase_to_image)
     return summarize(found, types=types, texts=texts, recall_at=recall_at)
 
 
 def summarize(found, types=None, texts=None, recall_at=RECALL_AT) -> dict:
-    """Returns the metrics of `evaluate_localization`.
+    """Computes the metrics of `evaluate_localization`.
 
     Args:
-        found: what `localize` returned.
-        types: see `evaluate_localization`.
-        texts: see `evaluate_localization`.
-        recall_at: see `evaluate_localization`.
+        found: the result of `localize`.
+        types: as in `evaluate_localization`.
+        texts: as in `evaluate_localization`.
+        recall_at: as in `evaluate_localization`.
 
     Raises:
-        ValueError: types, texts or cut-offs are wrong.
+        ValueError: If types, texts or cut-offs are invalid.
     """
     recall_at = checks.checked_recall_at(recall_at)
     metrics = _summary(found, slice(None), DIRECTION, recall_at)
@@ -214,22 +212,22 @@ def summarize(found, types=None, texts=None, recall_at=RECALL_AT) -> dict:
 def unique_phrase_precision(found: Localized, texts) -> float:
     """Averages the average precision of unique phrases.
 
-    A unique phrase is a class. What is left of the proposals of its photos
-    after suppression are its detections, all photos together; the first match
-    of each phrase is a hit, everything else is not; phrases are what there is
-    to be found. A phrase that is said twice of a photo counts twice.
+    A unique phrase is a class. Its detections are its photos' proposals after
+    suppression; the first match of a phrase is a hit, other detections are
+    misses. The positives are phrases: a phrase used twice for a photo counts
+    twice.
 
     Args:
-        found: what `localize` returned.
+        found: the result of `localize`.
         texts: int `[num_phrases]` from 0, equal for equal phrases.
 
     Returns:
         Fraction in [0, 1].
 
     Source: Wang et al. 2016, Sec. 3.3 and Table 3, last column; the details
-        (suppression at 0.5, 11 recalls, one hit a phrase) as in the
-        evaluation code of Plummer et al. 2015. Departure: there, a class is
-        what is left of a phrase without words such as articles.
+    (suppression at 0.5, 11 recalls, one hit per phrase) as in the evaluation
+    code of Plummer et al. 2015. Departure: there, classes are phrases without
+    words such as articles.
     """
     texts = np.asarray(texts)
     whole = texts.dtype.kind in "iu" and texts.min(initial=0) >= 0
@@ -245,21 +243,21 @@ def unique_phrase_precision(found: Localized, texts) -> float:
 
 
 def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
-    """Ranks the proposals of each phrase's photo.
+    """Ranks the proposals of every phrase's photo.
 
     Args:
-        scores: as for `evaluate_localization`.
+        scores: as in `evaluate_localization`.
         proposals: sequence of num_images arrays `[k, 4]`.
         truth: `[num_phrases, 4]`.
         phrase_to_image: int `[num_phrases]`.
-        choice: a `correspondences.Choice`. Suppression goes by the overlaps
-            of the proposals, whichever box they answer with.
+        choice: a `correspondences.Choice`. Suppression uses the overlaps of the
+            proposals, not of the returned boxes.
 
     Returns:
         Localized.
 
     Raises:
-        ValueError: as `evaluate_localization`.
+        ValueError: As `evaluate_localization`.
     """
     check_kind("choice", choice, Choice, "Give `Choice('mean_box')`.")
     score_of = scores if callable(scores) else _table(scores, len(truth))
@@ -288,16 +286,16 @@ def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
 
 
 def _ranks(scores, matches):
-    """Returns `best_ranks`, `MISSED` where nothing matches."""
+    """Returns `best_ranks`, `MISSED` for rows without a match."""
     ranks, tied = best_ranks(scores, matches)
     return np.where(matches.any(axis=1), ranks, MISSED), tied
 
 
 def _suppress(scores, matches, overlaps):
-    """Keeps the best proposal, drops what overlaps it, and so on.
+    """Keeps the best proposal, drops overlapping ones, and repeats.
 
     Args:
-        scores: float32 `[p, k]`; of equal ones, what is no match is better.
+        scores: float32 `[p, k]`; for equal scores, misses are better.
         matches: bool `[p, k]`.
         overlaps: bool `[k, k]`, which proposals exclude each other.
 
@@ -313,7 +311,7 @@ def _suppress(scores, matches, overlaps):
 
 
 def _summary(found, phrases, prefix, recall_at):
-    """Returns the metrics of some phrases below a prefix."""
+    """Returns the metrics of some phrases with a prefix."""
     ranks, after = found.ranks[phrases], found.suppressed_ranks[phrases]
     metrics = {f"{prefix}/num_queries": float(len(ranks))}
     if not len(ranks):
@@ -340,7 +338,7 @@ def _table(scores, num_phrases):
 
 
 def _checked_scores(values, image, overlaps, rows):
-    """Returns float32 scores of the shape of overlaps `[len(rows), k]`."""
+    """Returns float32 scores, shaped like the overlaps `[len(rows), k]`."""
     num_proposals = overlaps.shape[1]
     values = np.asarray(values)[..., :num_proposals]
     if values.shape != overlaps.shape:

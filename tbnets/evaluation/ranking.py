@@ -1,13 +1,12 @@
 """Exact ranks of cross-modal retrieval, tile by tile.
 
-The score of a pair is the exact inner product of its two float32 embeddings,
-rounded to float64 and then to float32. A float32 matrix product only comes
-near it, and the last bit depends on the library, the machine and the place of
-the pair in the matrix, which would make ties a matter of luck. So the matrix
-product counts every candidate that is clear of the query's best positive by
-more than the product's error bound, and the few in between are scored exactly.
-Where those are many (a collapsed model ties with itself everywhere) the strip
-is computed again in float64, whose error decides all but a vanishing share.
+A pair's score is the exact inner product of its float32 embeddings, rounded to
+float64 and then to float32. The last bit of a float32 matrix product depends on
+library, machine and position, which would make ties random. Therefore the
+matrix product counts only candidates that differ from the query's best positive
+by more than its error bound; the few others are scored exactly. If these are
+many (a collapsed model ties everywhere), the strip is recomputed in float64,
+which leaves almost none undecided.
 
 Ranks therefore do not depend on the tile size, and equal embeddings tie.
 """
@@ -34,27 +33,27 @@ from tbnets.evaluation.score_tiles import row_blocks, spread
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
 
-# Ranks where a query may have many positives, and a candidate too.
+# Ranks with any number of positives for queries and candidates.
 #
-# Regions and phrases match in many ways: a region has several phrases, and one
-# phrase is said of regions in several photos.
+# A region has several phrases, and a phrase describes regions in several
+# photos.
 
 SCORES_AT_ONCE = 1 << 22
-"""Scores held at a time: 16 MiB, and about as much again for masks."""
+"""Scores held at once: 16 MiB, and about as much for masks."""
 
 
 class EmbeddingScores:
-    """The table of scores of all pairs, never held as a whole.
+    """Scores for all pairs, computed on demand.
 
     A score is the exact inner product of two float32 rows, rounded once, so
-    that equal embeddings tie. Stands where a table of scores is asked for.
+    equal embeddings tie. Functions that take a table of scores accept it.
 
     Args:
         queries: `[num_queries, dim]`, L2-normalised.
         candidates: `[num_candidates, dim]`, L2-normalised.
 
     Raises:
-        ValueError: an embedding is not finite, or the shapes do not fit.
+        ValueError: If an embedding is not finite, or the shapes do not fit.
     """
 
     def __init__(self, queries, candidates):
@@ -66,7 +65,7 @@ class EmbeddingScores:
 
     @property
     def shape(self):
-        """How many queries and candidates there are."""
+        """Numbers of queries and candidates."""
         return tuple(len(side.embeddings) for side in self._sides)
 
     @property
@@ -87,16 +86,16 @@ class EmbeddingScores:
 
 
 def pairs_of(name, pairs, shape, least=0):
-    """Returns the pairs that match, int64 `[n, 2]`, sorted by the first side.
+    """Returns the matching pairs, int64 `[n, 2]`, sorted by the first side.
 
     Args:
-        name: what they are called.
-        pairs: bool of a shape, or int `[n, 2]`; a pair may stand twice.
-        shape: rows of the one side, and of the other.
-        least: how many there must be.
+        name: name of the pairs in the error.
+        pairs: bool of `shape`, or int `[n, 2]`; pairs may repeat.
+        shape: numbers of rows of both sides.
+        least: smallest number of pairs.
 
     Raises:
-        ValueError: they are neither, too few, or a row is out of range.
+        ValueError: If pairs are neither, too few, or out of range.
     """
     pairs = checked_array(name, pairs)
     if pairs.dtype == bool and pairs.shape == shape:
@@ -120,19 +119,18 @@ def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
     """Ranks the best positive of every query that has one.
 
     Args:
-        scores: `[num_queries, num_candidates]`, larger is better: an array
-            (a memory-mapped one is read strip by strip) or
-            `EmbeddingScores`.
-        pairs: int `[n, 2]`, rows of a query and of a candidate that match;
-            in any order, any number for each.
-        rank: `ranks.best_ranks`, or what does more besides.
+        scores: `[num_queries, num_candidates]`, larger is better: an array (a
+            memory-mapped one is read strip by strip) or `EmbeddingScores`.
+        pairs: int `[n, 2]`, rows of matching queries and candidates, in any
+            order and number.
+        rank: `ranks.best_ranks`, or a function that extends it.
 
     Returns:
-        Ranks: a candidate that is no positive of the query and scores the
-        same as its best positive is placed before it.
+        Ranks: a negative that ties with the query's best positive is placed
+        before it.
 
     Raises:
-        ValueError: a pair is out of range, or a score is not finite.
+        ValueError: If a pair is out of range, or a score is not finite.
     """
     parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
     none = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
@@ -140,10 +138,10 @@ def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
 
 
 def precise_ranks(scores, pairs):
-    """Ranks as `pair_ranks`, and measures where all positives stand.
+    """Computes `pair_ranks`, and precisions over all positives.
 
     Returns:
-        (Ranks, dict): the latter as of `ranks.precisions`.
+        (Ranks, dict): the dict as in `ranks.precisions`.
     """
     precise = {}
 
@@ -157,11 +155,11 @@ def precise_ranks(scores, pairs):
 
 
 def _strips(scores, pairs):
-    """Yields queries that have positives, their scores, which are positives.
+    """Yields queries that have positives, their scores, and positive masks.
 
     Args:
-        scores: as of `pair_ranks`.
-        pairs: likewise.
+        scores: as in `pair_ranks`.
+        pairs: as in `pair_ranks`.
     """
     pairs = pairs_of("pairs", pairs, scores.shape)
     queries, starts = np.unique(pairs[:, 0], return_index=True)
@@ -177,25 +175,25 @@ def _strips(scores, pairs):
 
 
 def evaluate_region_phrase_ranking(scores, pairs) -> dict:
-    """Ranks all phrases for each true region, and all regions for a phrase.
+    """Ranks all phrases for every true region, and regions for phrases.
 
-    Unlike localization, candidates are those of all photos, and regions are
-    the annotated ones. Keys begin with `true_region_to_phrase/` and
-    `phrase_to_true_region/`, followed by `recall_at_<k>`, `median_rank`,
+    Unlike in localization, candidates come from all photos, and regions are the
+    annotated ones. Keys are `true_region_to_phrase/` and
+    `phrase_to_true_region/` followed by `recall_at_<k>`, `median_rank`,
     `mean_rank`, `num_queries` and `tie_rate` as in
     `retrieval.evaluate_retrieval`.
 
     Args:
-        scores: `[num_regions, num_phrases]` as for `pair_ranks`. Let each
-            phrase stand once: equal phrases tie, and ties are lost.
-        pairs: int `[n, 2]`, rows of a region and of a phrase said of it; or
-            bool `[num_regions, num_phrases]`.
+        scores: `[num_regions, num_phrases]` as in `pair_ranks`. Include each
+            phrase once: equal phrases tie, and ties are lost.
+        pairs: int `[n, 2]`, rows of a region and its phrase; or bool
+            `[num_regions, num_phrases]`.
 
     Returns:
         Flat dict of floats.
 
     Source: Niu et al. 2017, Sec. 5.2 and Table 4 (regions to phrases).
-        Departures: the other direction too, ties.
+    Departures: both directions, ties.
     """
     pairs = pairs_of("pairs", pairs, scores.shape)
     directions = {
@@ -210,26 +208,25 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
 
 
 NO_QUERIES = evaluate_region_phrase_ranking(np.zeros((0, 0)), [])
-"""What it returns where no region stands for a true one."""
+"""Its result without true regions."""
 
 
-# Scores less what a candidate scores with any query: query banks.
+# Scores minus a candidate's level over a bank of queries.
 #
-# A few candidates of an embedding space lie near everything and are answered
-# far too often. With a bank of queries b that have other answers, all
-# candidates c are brought to one level::
+# A few candidates of an embedding space are close to every query and are
+# returned far too often. A bank of queries b with other matches brings all
+# candidates c to one level::
 #
 #     s'(q, c) = s(q, c) - T log mean_b exp(s(b, c) / T)
 #
 # so that a query q ranks them by the inverted softmax over queries, `exp(s(q,
-# c) / T) / sum_b exp(s(b, c) / T)`, and no other query of the split is looked
-# at.
+# c) / T) / sum_b exp(s(b, c) / T)`, without use of the split's other queries.
 #
 # Source: Smith et al. 2017 (the inverted softmax); Bogolin et al. 2022 (its sum
-#     over a bank of training queries). Departures: the temperature T is told in
-#     standard deviations of the scores, which has one value do for cosines,
-#     distances and logits; every query is ranked so, not only those whose first
-#     answer the bank answers too.
+# over a bank of training queries). Departures: the temperature T is in standard
+# deviations of the scores, so that one value works for cosines, distances and
+# logits; every query is ranked so, not only queries whose first result is also
+# a first result of the bank.
 
 TEMPERATURE = 0.4
 """In standard deviations of the scores."""
@@ -238,21 +235,21 @@ TEMPERATURE = 0.4
 def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     """Brings images and texts to the level of a bank, in both directions.
 
-    Texts ask for images, whose level the bank's texts tell; images ask for
-    texts, whose level its images tell.
+    The bank's texts define the levels of images, as candidates for texts; the
+    bank's images define the levels of texts.
 
     Args:
-      scores: `PairScores` of the images and texts of a split, and behind them
-        of those of the bank.
-      num_images: how many images are the split's.
-      num_texts: how many texts are.
+      scores: `PairScores` of a split's images and texts, followed by the
+        bank's.
+      num_images: number of the split's images.
+      num_texts: number of the split's texts.
       temperature: T, above 0, in standard deviations of the split's scores.
 
     Returns:
       The `PairScores` of the split, with the levels.
 
     Raises:
-      ValueError: the bank is empty, or a score is not finite.
+      ValueError: If the bank is empty, or a score is not finite.
     """
     checked_number("temperature", temperature, 0, above=True)
     images, texts = map(np.arange, scores[:2])
@@ -277,12 +274,12 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
 
 
 def _levels(tile, candidates, queries, unit):
-    """Returns unit log mean_b exp(s(b, c) / unit) of each candidate c.
+    """Returns unit log mean_b exp(s(b, c) / unit) for candidates c.
 
     Args:
       tile: function (candidates [a], queries [b]) -> float32 [a, b].
       candidates: int64 [n].
-      queries: int64 [b], those of the bank.
+      queries: int64 [b], queries of the bank.
       unit: above 0.
     """
     levels = np.full(len(candidates), -np.inf)
@@ -296,30 +293,30 @@ def _levels(tile, candidates, queries, unit):
     return (unit * (levels - np.log(len(queries)))).astype(np.float32)
 
 
-# Counts are summed in the eight byte lanes of a 64-bit word: neither a strip's
-# rows nor a block's words (eight columns each) may be more than 255.
+# Counts are summed in the eight byte lanes of a 64-bit word: a strip's rows and
+# a block's words (eight columns each) must not exceed 255.
 MAX_STRIP = 255
 MAX_BLOCK = 8 * 255
-# A strip with more undecided pairs than one in so many is done in float64.
+# A strip with a larger share of undecided pairs is computed in float64.
 DENSE_SHARE = 32
 FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
 
 
 def queries_of(side, best, candidates):
-    """Returns the `Queries` of a `Side`, with the band of doubt around.
+    """Returns the `Queries` of a `Side`, with bounds of uncertain scores.
 
     Args:
       side: `Side` of the queries.
-      best: float32 [n], each row's best positive score; -inf for a row that
-        has no positive.
+      best: float32 [n], each row's best positive score; -inf for a row without
+        a positive.
       candidates: `Side`.
     """
     best = np.where(best > -np.inf, best, np.float32(np.inf))
     dim = side.embeddings.shape[1]
-    # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in whatever
-    # order it is summed (Higham 2002, Sec. 3.1); 2 u covers the rounding of
-    # the score itself, the last term products that underflow.
+    # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in any order of
+    # summation (Higham 2002, Sec. 3.1); 2 u covers the rounding of the score
+    # itself, the last term products that underflow.
     relative = dim * FLOAT32_ROUNDOFF / (1 - dim * FLOAT32_ROUNDOFF)
     relative += 2 * FLOAT32_ROUNDOFF
     slack = relative * side.norms * candidates.norms.max()
@@ -330,12 +327,12 @@ def queries_of(side, best, candidates):
 
 
 def _positives(row_groups, column_groups, order):
-    """Returns indices (i, j) of all pairs with the same group.
+    """Returns indices (i, j) for all pairs with equal groups.
 
     Args:
       row_groups: int64 [rows].
       column_groups: int64 [columns], sorted.
-      order: int64 [columns], j of each.
+      order: int64 [columns], each column's j.
     """
     first = np.searchsorted(column_groups, row_groups, "left")
     counts = np.searchsorted(column_groups, row_groups, "right") - first
@@ -369,12 +366,12 @@ class _Counter:
             self._count_strip(places, part, 1 if mirrored else 2)
 
     def _count_strip(self, places, scores, num_directions):
-        """Counts approximate scores, -inf at positives, where they decide.
+        """Counts approximate scores (-inf at positives), exactly if uncertain.
 
         Args:
           places: slices of the rows and of the columns.
           scores: float32 [rows, columns], at most `MAX_STRIP` rows.
-          num_directions: 1 if the rows alone are queries here.
+          num_directions: 1 if only the rows are queries here.
         """
         exact = None
         for axis in range(num_directions):
@@ -400,7 +397,7 @@ class _Counter:
                 queries.better[place] += better
                 queries.tied[place] |= ties
             if num_pairs and not is_dense:
-                # Of the queries in doubt alone: they are few.
+                # Only the few queries with uncertain scores.
                 doubtful = np.flatnonzero(undecided)
                 at_least, above = (m.take(doubtful, axis) for m in masks)
                 found = np.flatnonzero(at_least != above)
@@ -422,14 +419,14 @@ class _Counter:
         """Returns the masks `score >= low` and `score > high`.
 
         Args:
-          axis: 0 when the rows are the queries, 1 when the columns are.
+          axis: 0 if the rows are the queries, 1 if the columns are.
           scores: float32 [rows, columns].
-          low: float32, one a query.
-          high: float32, one a query.
+          low: float32, one per query.
+          high: float32, one per query.
 
         Returns:
-          Two bool [rows, columns and more], whole 64-bit words a row, False
-          behind the columns.
+          Two bool [rows, columns and more]: rows of whole 64-bit words, False
+          after the columns.
         """
         num_rows, num_columns = scores.shape
         width = -(-num_columns // 8) * 8
@@ -443,7 +440,7 @@ class _Counter:
 
 
 def _totals(axis, mask, num_columns):
-    """Counts what is True of each query, see `_Counter._compare`."""
+    """Counts the True values of a mask of `_Counter._compare` by query."""
     if axis == 0:
         lanes = np.add.reduce(mask.view(np.uint64), axis=1)
         return lanes[:, None].view(np.uint8).sum(axis=1, dtype=np.int64)
@@ -464,25 +461,25 @@ def block_size(dim, memory_limit_mb):
 
 
 def count_better(sides, queries, memory_limit_mb):
-    """Counts for every query the candidates that beat or tie its positive.
+    """Counts, for every query, candidates that beat or tie its positive.
 
-    Adds to `better` and `tied` of both. The sides may be one; each pair of
-    rows is then scored once, and no row is its own candidate, because it is
-    of its own group.
+    Adds to `better` and `tied` of both `Queries`. Both sides may be one object;
+    each pair of rows is then scored once, and a row is not its own candidate,
+    because it belongs to its own group.
 
-    Each thread scores and counts blocks of its own, with a matrix product of
-    one thread: the scores stay in that core's cache, and no core waits while
-    another counts.
+    Each thread scores and counts its own blocks with a single-threaded matrix
+    product: the scores remain in that core's cache, and cores do not wait for
+    each other.
 
     Args:
       sides: two `Side`s, each the candidates of the other.
-      queries: the `Queries` of each.
+      queries: the `Queries` of both sides.
       memory_limit_mb: MiB for tiles and their temporaries.
     """
     num_threads, (rows, columns) = usable_cores(), sides
     dim = rows.embeddings.shape[1]
     size = block_size(dim, memory_limit_mb / num_threads)
-    # Where both sides are one: on and above the diagonal.
+    # If both sides are one: on and above the diagonal.
     blocks = [
         (slice(i, i + size), slice(j, j + size))
         for i in range(0, len(rows.groups), size)
@@ -491,9 +488,9 @@ def count_better(sides, queries, memory_limit_mb):
     left = iter(blocks)
 
     def count(_):
-        # For this thread alone. Where NumPy's buffer holds a row or more, it
-        # is filled with the row's threshold before each comparison, which
-        # then takes twice as long.
+        # For this thread alone. If NumPy's buffer holds a row or more, it is
+        # filled with the row's threshold before each comparison, which then
+        # takes twice as long.
         np.setbufsize(1024)
         counter = _Counter(size, sides, queries)
         for slices in left:
@@ -501,5 +498,5 @@ def count_better(sides, queries, memory_limit_mb):
 
     with threadpoolctl.threadpool_limits(1, "blas"):
         with ThreadPoolExecutor(num_threads) as threads:
-            # Reading the results raises what a thread raised.
+            # Reading the results raises the threads' errors.
             list(threads.map(count, range(min(num_threads, len(blocks)))))

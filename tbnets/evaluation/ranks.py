@@ -1,4 +1,4 @@
-"""What is counted of queries, and the ranks that come of it."""
+"""Ranks of queries, their counts and their metrics."""
 
 import threading
 from typing import NamedTuple
@@ -14,10 +14,10 @@ class Ranks(NamedTuple):
     """Ranks of the queries of one direction.
 
     Attributes:
-      queries: int64 [num_queries], rows of the queries (images or captions
-        that have at least one positive), ascending.
-      ranks: int64 [num_queries], 1-based rank of the best positive; a
-        candidate with the same score is placed before it.
+      queries: int64 [num_queries], rows of the queries (images or captions that
+        have at least one positive), ascending.
+      ranks: int64 [num_queries], 1-based rank of the best positive; a candidate
+        with an equal score ranks before it.
       tied: bool [num_queries], whether such a candidate exists.
     """
 
@@ -29,15 +29,15 @@ class Ranks(NamedTuple):
 
 
 def best_ranks(scores, matches):
-    """Ranks the best match of each row of a table that is at hand.
+    """Ranks the best match of every row of a table in memory.
 
     Args:
       scores: float32 [num_queries, num_candidates], finite.
       matches: bool [num_queries, num_candidates].
 
     Returns:
-      (ranks, tied): int64 and bool [num_queries] as of `Ranks`; a row without
-      a match has the rank behind the last candidate, and does not tie.
+      (ranks, tied): int64 and bool [num_queries] as in `Ranks`; a row without a
+      match ranks after the last candidate, and does not tie.
     """
     own = np.where(matches, scores, -np.inf)
     best = own.max(axis=1, keepdims=True, initial=-np.inf)
@@ -46,21 +46,21 @@ def best_ranks(scores, matches):
 
 
 def precisions(scores, matches):
-    """Measures where all matches of each row stand, not the best alone.
+    """Measures the positions of every match, not only the best.
 
     Args:
       scores: float32 [num_queries, num_candidates], finite.
-      matches: bool [num_queries, num_candidates], one a row or more.
+      matches: bool [num_queries, num_candidates], at least one per row.
 
     Returns:
-      Dict of float64 [num_queries], of a row with R matches: `r_precision`,
-      the share of them among the first R, and `map_at_r`, the sum over these
-      of the share of matches up to there, divided by R. A candidate that is
-      no match comes before those of the same score.
+      Dict of float64 [num_queries], for a row with R matches: `r_precision`,
+      the share of matches among the first R, and `map_at_r`, the sum of the
+      precisions at the matches among the first R, divided by R. A negative
+      ranks before matches with equal scores.
     """
     counts = matches.sum(axis=1)
     most = int(counts.max(initial=0))
-    # The matches' scores, best first; behind them -inf.
+    # The matches' scores, best first; then -inf.
     own = np.where(matches, scores, -np.inf)
     own = np.sort(np.partition(own, -most, axis=1)[:, -most:], axis=1)
     others = np.where(matches, -np.inf, scores)
@@ -74,7 +74,7 @@ def precisions(scores, matches):
 
 
 def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
-    """Turns ranks into the flat metrics of `evaluate_retrieval`.
+    """Computes the flat metrics of `evaluate_retrieval` from ranks.
 
     Args:
       ranks: dict from direction to `ranks.Ranks`.
@@ -95,14 +95,14 @@ def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
 
 
 def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
-    """Turns the ranks of one direction into its metrics.
+    """Computes the metrics of one direction from its ranks.
 
     Args:
       ranks: `ranks.Ranks`.
       recall_at: the cut-offs k.
 
     Returns:
-      Dict of floats: `num_queries` and, where there are any, `recall_at_<k>`,
+      Dict of floats: `num_queries` and, if there are any, `recall_at_<k>`,
       `median_rank`, `mean_rank` and `tie_rate` of `evaluate_retrieval`.
     """
     values = ranks.ranks
@@ -123,8 +123,8 @@ class Side(NamedTuple):
     Attributes:
       embeddings: float32 [n, dim].
       norms: float64 [n], Euclidean norms of the rows.
-      groups: int64 [n], the image of each row. A row and a candidate of the
-        same group are positives of each other.
+      groups: int64 [n], each row's image. A row and a candidate with equal
+        groups are positives of every other.
     """
 
     embeddings: np.ndarray
@@ -133,20 +133,20 @@ class Side(NamedTuple):
 
 
 class Queries:
-    """Queries, and what is counted for them.
+    """Queries with bounds of scores, and their counts.
 
     Args:
       best: float32 [n], each query's best positive score; +inf for no query,
-        than which nothing scores higher.
-      low: float32 [n], from where on a candidate may beat or tie it.
-      high: float32 [n], above which a candidate beats it.
+        which no candidate reaches.
+      low: float32 [n], the least score that may beat or tie `best`.
+      high: float32 [n], the score above which a candidate beats `best`.
     """
 
     def __init__(self, best, low, high):
         self.best, self.low, self.high = best, low, high
         self.better = np.zeros(len(best), np.int64)
         self.tied = np.zeros(len(best), bool)
-        # Blocks of several threads may hold the same queries.
+        # Blocks of several threads may share queries.
         self.lock = threading.Lock()
 
     def result(self):

@@ -10,15 +10,13 @@ from tbnets.errors import InputError, InputTypeError, check_choice
 from tbnets.evaluation import checks, ranking, score_tiles
 from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
 
-# The field's named ways of splitting a test set before it is scored.
-
 
 class Protocol(NamedTuple):
-    """How a test set is cut.
+    """How a test set is split before evaluation.
 
     Attributes:
-      num_images: images the set must have, or None for any number.
-      num_folds: consecutive blocks of equally many images, scored one by one.
+      num_images: required number of images, or None for any number.
+      num_folds: consecutive blocks of equal size, scored separately.
       description: one line for `--help`.
     """
 
@@ -37,24 +35,24 @@ PROTOCOLS = {
 def evaluate_protocol(
     name: str, image_embeddings, text_embeddings, caption_to_image, **options
 ) -> dict:
-    """Evaluates by a named protocol.
+    """Evaluates embeddings by a named protocol of the field.
 
-    A fold is a block of image rows with the captions of these images, wherever
-    they stand. Metrics are averaged over the folds; `num_queries` is added.
+    A fold is a block of image rows with the captions of these images, in any
+    order. Metrics are averaged over the folds; `num_queries` is summed.
 
     Args:
       name: a key of `PROTOCOLS`.
       image_embeddings: [num_images, dim], L2-normalised.
       text_embeddings: [num_captions, dim], L2-normalised.
-      caption_to_image: int [num_captions], row of the image of each caption.
-      **options: those of `retrieval.evaluate_retrieval`.
+      caption_to_image: int [num_captions], row of every caption's image.
+      **options: options of `retrieval.evaluate_retrieval`.
 
     Returns:
       Flat dict of floats with the keys of `retrieval.evaluate_retrieval`.
 
     Raises:
-      ValueError: The protocol is unknown, the number of images is not its
-        own, a fold has no captions, or the arrays are refused.
+      ValueError: If the protocol is unknown or requires another number of
+        images, a fold has no captions, or the arrays are invalid.
     """
     images, texts, rows = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image
@@ -69,18 +67,18 @@ def evaluate_protocol(
 
 
 def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
-    """Evaluates by a named protocol what scores pairs.
+    """Evaluates `PairScores` by a named protocol of the field.
 
     Args:
       name: a key of `PROTOCOLS`.
       scores: `score_tiles.PairScores`.
-      caption_to_image: int [num_captions], row of the image of each caption.
+      caption_to_image: int [num_captions], row of every caption's image.
 
     Returns:
-      Flat dict of floats, as of `score_tiles.evaluate_scores`.
+      Flat dict of floats, as in `score_tiles.evaluate_scores`.
 
     Raises:
-      ValueError: as `evaluate_protocol`.
+      ValueError: As `evaluate_protocol`.
     """
     counts = scores.num_images, scores.num_texts
     rows = checked_rows("caption_to_image", caption_to_image, *counts)
@@ -94,14 +92,14 @@ def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
 
 
 def _averaged(name, num_images, rows, evaluate):
-    """Averages the metrics of the folds of a protocol that have them.
+    """Averages each metric over the folds of a protocol that have it.
 
     Args:
-      name: of the protocol.
-      num_images: in all folds.
-      rows: int64 [num_captions], row of the image of each caption.
-      evaluate: function of a fold -> its metrics. It is given a slice of
-        images, rows of captions, and of each of these its row in the slice.
+      name: name of the protocol.
+      num_images: number of images in all folds.
+      rows: int64 [num_captions], row of every caption's image.
+      evaluate: function (slice of images, rows of captions, these captions'
+        image rows in the slice) -> metrics of the fold.
     """
     check_choice("name", name, PROTOCOLS)
     protocol = PROTOCOLS[name]
@@ -143,31 +141,29 @@ def evaluate_retrieval(
 ) -> dict[str, float]:
     """Measures how well embeddings retrieve captions and images.
 
-    Each direction gives `<direction>/recall_at_<k>` (fraction in [0, 1] of
-    the queries whose best positive is among the first k), `/median_rank`,
+    Each direction has the keys `<direction>/recall_at_<k>` (fraction in [0, 1]
+    of queries whose best positive is among the first k), `/median_rank`,
     `/mean_rank`, `/num_queries` and `/tie_rate`. Directions are
-    `image_to_text`, `text_to_image` and `text_to_text`. The first two are
-    summed up by `mean_recall` (fraction, over both directions and all k) and
-    `recall_sum` (the same recalls added in per cent, at most 600 for three k:
-    the field's rsum).
+    `image_to_text`, `text_to_image` and `text_to_text`. `mean_recall`
+    (fraction, over the first two directions and all k) and `recall_sum` (these
+    recalls added in per cent, at most 600 for three k: the field's rsum)
+    summarise the first two.
 
-    The rank of a query is one more than the number of candidates that are not
-    its positives and score at least as high as its best positive: ties count
-    against the model. `tie_rate` is the fraction of queries with such a tie.
-    The median is `floor(median(ranks - 1)) + 1`, which is what the field
-    prints; it differs from the plain median for an even number of queries.
-    A direction without queries has `num_queries` 0 and no other key.
+    The rank of a query is 1 plus the number of negatives that score at least as
+    high as its best positive: ties count against the model. `tie_rate` is the
+    fraction of queries with such a tie. The median is `floor(median(ranks - 1))
+    + 1`, as the field prints it; it differs from the plain median for an even
+    number of queries. A direction without queries has only `num_queries` 0.
 
     Pass either `caption_to_image` or `positives`. With `positives` a query may
-    have any number of matches. `text_to_text` is not measured then, and the
-    other two directions have two more keys. For a query with R positives,
-    `r_precision` is the share of positives among the first R candidates, and
-    `map_at_r` is::
+    have any number of matches, `text_to_text` is not measured, and both
+    directions have two more keys. For a query with R positives, `r_precision`
+    is the share of positives among the first R candidates, and `map_at_r` is::
 
         1/R sum_{i=1}^{R} P(i) [the i-th is a positive]
 
     with P(i) the share of positives among the first i. Both are means over
-    queries. A negative that ties with a positive comes before it here too.
+    queries. A negative that ties with a positive ranks before it here too.
 
     Example:
       metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
@@ -177,23 +173,23 @@ def evaluate_retrieval(
       image_embeddings: [num_images, dim], L2-normalised. Scores are inner
         products: rows are not normalised again.
       text_embeddings: [num_captions, dim], L2-normalised.
-      caption_to_image: int [num_captions], row of the image of each caption.
-        Rows come in any order; an image without captions is a candidate but
-        no query. None where `positives` is given.
+      caption_to_image: int [num_captions], row of every caption's image, in any
+        order; an image without captions is a candidate but not a query. None
+        with `positives`.
       recall_at: the cut-offs k.
-      memory_limit_mb: MiB for tiles and their temporaries, beside the
-        embeddings in float32. The result does not depend on it.
-      text_to_text: measure captions against captions too; only with
+      memory_limit_mb: MiB for tiles and their temporaries, in addition to
+        float32 embeddings. The result does not depend on it.
+      text_to_text: whether to rank captions for captions too; only with
         `caption_to_image`.
-      positives: bool [num_images, num_captions], True where an image and a
-        caption match, or int [n, 2], the image row and caption row of each
-        match. Scores of 4 million pairs are held at once.
+      positives: bool [num_images, num_captions], True for a match, or int [n,
+        2], image row and caption row of matches. Scores of 4 million pairs are
+        held at once.
 
     Returns:
       Flat dict of floats.
 
     Raises:
-      ValueError: A dtype or shape is wrong, a row number is out of range, an
+      ValueError: If a dtype or shape is wrong, a row number is out of range, an
         embedding is not finite, or not exactly one of `caption_to_image` and
         `positives` is given.
 
@@ -239,17 +235,17 @@ def retrieval_ranks(
     Args:
       image_embeddings: [num_images, dim], L2-normalised.
       text_embeddings: [num_captions, dim], L2-normalised.
-      caption_to_image: int [num_captions], row of the image of each caption.
+      caption_to_image: int [num_captions], row of every caption's image.
       memory_limit_mb: MiB for tiles and their temporaries.
-      text_to_text: rank captions against captions too.
+      text_to_text: whether to rank captions for captions too.
 
     Returns:
-      Dict from direction to `ranks.Ranks`, whose `queries` are rows of the
-      query side, `ranks` their 1-based ranks, and `tied` whether a wrong
-      candidate had exactly the score of the best positive.
+      Dict from direction to `ranks.Ranks`: `queries` are rows of the query
+      side, `ranks` their 1-based ranks, and `tied` whether a wrong candidate
+      had exactly the best positive's score.
 
     Raises:
-      ValueError: A dtype or shape is wrong, a row number is out of range, or
+      ValueError: If a dtype or shape is wrong, a row number is out of range, or
         an embedding is not finite.
 
     Example:
@@ -328,7 +324,7 @@ def _best_other_caption(side):
     first = np.searchsorted(groups, groups, "left")
     counts = np.searchsorted(groups, groups, "right") - first
     best = np.full(len(order), -np.inf, np.float32)
-    # The s-th next caption of the same image, going round, for all at once.
+    # The s-th next caption of the image, cyclically, for all at once.
     for step in range(1, counts.max()):
         here = np.flatnonzero(counts > step)
         there = first[here] + (place[here] - first[here] + step) % counts[here]
@@ -344,13 +340,13 @@ def bootstrap_interval(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> tuple[float, float]:
-    """Estimates how far a statistic of ranks depends on the queries drawn.
+    """Estimates the sampling error of a statistic of ranks.
 
     Args:
       ranks: int [num_queries].
-      statistic: function of such an array, for example
-        `lambda ranks: np.mean(ranks <= 1)`.
-      num_samples: resamples with replacement.
+      statistic: function of resampled ranks, for example `lambda ranks:
+        np.mean(ranks <= 1)`.
+      num_samples: number of resamples with replacement.
       seed: seed of the resampling.
       confidence: share of the resampled values inside the interval.
 

@@ -1,10 +1,9 @@
-"""Ranks of a model that scores pairs, a tile of scores at a time.
+"""Ranks of a model that scores pairs, tile by tile.
 
-`retrieval` ranks embeddings, whose scores are inner products and exact. Here
-a score is whatever a function says of a pair, in float32: the last bits
-depend on the place of the pair in a tile. A candidate that scores within
-`TIE` of the best positive therefore counts as a tie, and against the model.
-Only a tile of the matrix of scores is ever held.
+`retrieval` ranks embeddings by exact inner products. Here a function returns
+float32 scores whose last bits depend on the position in a tile. Therefore a
+candidate within `TIE` of the best positive counts as a tie, against the model.
+Only one tile of scores is held at a time.
 """
 
 from collections.abc import Callable
@@ -19,31 +18,33 @@ from tbnets.evaluation.ranks import Queries, summarize_ranks
 from tbnets.progress import progress_bar
 
 TIE = 1e-5
-"""Of scores up to 1 in size; of larger ones this share."""
+"""Tolerance for scores up to 1 in size; relative for larger scores."""
 SQUARED_ROUNDING = 1e-6
-"""What float32 knows of a squared distance of unit vectors: below it is 0.
+"""Float32 error of a squared distance of unit vectors: below it is 0.
 
-Of it the root would make some `TIE`s, and order embeddings that are equal.
+Its root would be several `TIE`s, and order embeddings that are equal.
 """
 TILE_IMAGES, TILE_TEXTS = 64, 1024
 LEVEL = np.broadcast_to(np.float32(0), 1 << 40)
-"""Levels that take nothing off, of as many rows as anybody has."""
+"""Levels of 0, for any number of rows."""
 PAIRS_AT_ONCE = 8192
-"""Pairs that a learned similarity compares at once, where memory allows."""
+"""Pairs that a learned similarity compares at once, if memory allows."""
 
 
 class PairScores(NamedTuple):
-    """What scores the pairs of some images and texts; larger is closer.
+    """Functions that score pairs of images and texts; larger is closer.
 
     Attributes:
-      num_images: how many images there are.
-      num_texts: how many texts.
+      num_images: number of images.
+      num_texts: number of texts.
       tile: function (int64 [a] rows of images, int64 [b] rows of texts) ->
         float32 [a, b].
-      pairs: function (int64 [p], int64 [p]) -> float32 [p], of single pairs.
-      image_levels: float32 [num_images], what an image scores with any text,
-        which is taken off where texts rank images. See `query_bank`.
-      text_levels: float32 [num_texts], likewise where images rank texts.
+      pairs: function (int64 [p], int64 [p]) -> float32 [p], scores of single
+        pairs.
+      image_levels: float32 [num_images], levels to subtract when texts rank
+        images (`ranking.level`).
+      text_levels: float32 [num_texts], levels to subtract when images rank
+        texts.
     """
 
     num_images: int
@@ -78,14 +79,14 @@ def evaluate_scores(scores, caption_to_image) -> dict:
 
     Args:
       scores: `PairScores` of images and captions.
-      caption_to_image: int [num_captions], row of the image of each caption.
+      caption_to_image: int [num_captions], row of every caption's image.
 
     Returns:
-      Flat dict of floats, as of `retrieval.evaluate_retrieval`, without
-      `text_to_text`: such a model does not compare captions with each other.
+      Flat dict of floats, as in `retrieval.evaluate_retrieval`, without
+      `text_to_text`: the model does not compare captions with each other.
 
     Raises:
-      ValueError: as `score_ranks`.
+      ValueError: As `score_ranks`.
     """
     return summarize_ranks(score_ranks(scores, caption_to_image))
 
@@ -93,18 +94,18 @@ def evaluate_scores(scores, caption_to_image) -> dict:
 def score_ranks(scores, caption_to_image) -> dict:
     """Ranks the best positive of every query.
 
-    The positives are scored first, pair by pair; then each tile is counted
-    in both directions and forgotten.
+    The positives are scored first, pair by pair; then each tile is counted in
+    both directions and discarded.
 
     Args:
       scores: `PairScores` of images and captions.
-      caption_to_image: int [num_captions], row of the image of each caption.
+      caption_to_image: int [num_captions], row of every caption's image.
 
     Returns:
       Dict from direction to `ranks.Ranks`, as `retrieval.retrieval_ranks`.
 
     Raises:
-      ValueError: row numbers are no rows of images, or a score is not finite.
+      ValueError: If a row number is out of range, or a score is not finite.
     """
     counts = scores.num_images, scores.num_texts
     groups = checked_rows("caption_to_image", caption_to_image, *counts)
@@ -128,7 +129,7 @@ def score_ranks(scores, caption_to_image) -> dict:
 
 
 def row_blocks(num_images, num_texts):
-    """Returns the rows of images and of texts of all tiles."""
+    """Returns the rows of images and texts for every tile."""
 
     def blocks(count, size):
         return np.split(np.arange(count), range(size, count, size))
@@ -139,7 +140,7 @@ def row_blocks(num_images, num_texts):
 
 
 def compare_all(compare, first, second, pairs_at_once):
-    """Compares each row of one side with each of the other, a few at once.
+    """Compares all rows of two sides, a limited number of pairs at once.
 
     Args:
       compare: function ([a, dim], [b, dim]) -> float32 [a, b].
@@ -177,11 +178,11 @@ def _count(queries, rows, scores):
 
 
 def embedding_scores(image_embeddings, text_embeddings):
-    """Returns the `PairScores` of unit vectors: minus their distance.
+    """Returns the `PairScores` of unit vectors: their negative distances.
 
     Args:
       image_embeddings: float32 [num_images, dim], L2-normalised.
-      text_embeddings: float32 [num_texts, dim], likewise.
+      text_embeddings: float32 [num_texts, dim], L2-normalised.
 
     Source: the distance d(x, y) of Wang et al. 2018, Sec. 3.2.1.
     """
@@ -202,7 +203,7 @@ def embedding_scores(image_embeddings, text_embeddings):
 
 
 def weighted_sum(first, second, weight, units=(1.0, 1.0)):
-    """Returns the `PairScores` of two models taken together.
+    """Combines the `PairScores` of two models.
 
     ::
 
@@ -211,10 +212,10 @@ def weighted_sum(first, second, weight, units=(1.0, 1.0)):
     Args:
       first: `PairScores`.
       second: `PairScores` of the same images and texts.
-      weight: of the second, in [0, 1].
-      units: what each is divided by.
+      weight: weight of the second, in [0, 1].
+      units: divisors of both scores.
 
-    Source: Wang et al. 2018, Eq. 8, for distances with their signs turned.
+    Source: Wang et al. 2018, Eq. 8, for negative distances.
     """
     shares = (1 - weight) / units[0], weight / units[1]
 
@@ -233,10 +234,10 @@ def spread(scores, num_pairs=65536):
 
     Args:
       scores: `PairScores`.
-      num_pairs: pairs drawn with replacement, always the same.
+      num_pairs: number of pairs, drawn with replacement and a fixed seed.
 
     Raises:
-      ValueError: all of them score alike.
+      ValueError: If all scores are equal.
     """
     generator = np.random.default_rng(0)
     counts = scores.num_images, scores.num_texts

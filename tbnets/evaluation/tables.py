@@ -1,7 +1,6 @@
-"""Metrics as text: a table, a line of an epoch, a row for a README.
+"""Formats metrics as a table or as the line of an epoch.
 
-What metrics are of is told by their names: retrieval, localization, or
-neither, and then they are shown as they are.
+Metric names determine the format: retrieval, localization, or plain lines.
 """
 
 import re
@@ -16,8 +15,11 @@ from tbnets.evaluation.retrieval import bootstrap_interval
 DIRECTIONS = ("image_to_text", "text_to_image", "text_to_text")
 REGIONS = "phrase_to_region"
 FEW_QUERIES = 200
-"""Below so many, a recall of a half may be off by 7 points and more: by as much
-as most models that are compared differ."""
+"""Number of queries below which tables show 95 % intervals.
+
+With fewer, a recall of a half may be off by 7 points or more, as much as most
+compared models differ.
+"""
 _CORRESPONDENCES = (
     "regions of phrases: {correspondence_accuracy} right, "
     "{correspondence_chance} by chance, {correspondence_whole_photo} by the "
@@ -29,12 +31,12 @@ _CORRESPONDENCES = (
 
 
 def are_of_regions(metrics: dict) -> bool:
-    """Tells whether metrics are of phrases and the regions they name."""
+    """Returns whether metrics are of phrases and regions."""
     return any(name.startswith(f"{REGIONS}/") for name in metrics)
 
 
 def are_of_retrieval(metrics: dict) -> bool:
-    """Tells whether metrics are of images and texts that find each other."""
+    """Returns whether metrics are of image-text retrieval."""
     names = ("recall_sum", *(f"{one}/" for one in DIRECTIONS))
     return any(name.startswith(names) for name in metrics)
 
@@ -48,16 +50,15 @@ def recall_cutoffs(metrics: dict) -> tuple:
 def format_table(metrics: Mapping[str, float], title: str = "") -> str:
     """Formats metrics as an aligned table, recalls in per cent.
 
-    Below recalls of fewer than 200 queries stand their 95 % intervals, over
-    queries drawn again (`retrieval.bootstrap_interval`).
+    Recalls of fewer than 200 queries are followed by their 95 % intervals over
+    resampled queries (`retrieval.bootstrap_interval`).
 
     Args:
-      metrics: flat dict of floats, for example what
-        `retrieval.evaluate_retrieval` or `localization.evaluate_localization`
-        returns. Of localization come all phrases, then each type, most
-        phrases first; R@k is over the proposals as they are, nms R@k after
-        suppression.
-      title: the first line; left out when empty.
+      metrics: flat dict of floats, for example from
+        `retrieval.evaluate_retrieval` or `localization.evaluate_localization`.
+        Localization lists all phrases, then each type, by descending number of
+        phrases; R@k is over all proposals, nms R@k after suppression.
+      title: the first line; omitted if empty.
 
     Returns:
       Lines joined by newlines, without one at the end.
@@ -93,16 +94,16 @@ def _aligned(label, cells):
 
 
 def _recalls(metrics, title="R@", name="recall_at_"):
-    """Returns the columns of the recalls: (title, name, what writes it)."""
+    """Returns the columns of the recalls: (title, name, formatter)."""
     cutoffs = recall_cutoffs(metrics)
     return [(f"{title}{k}", f"{name}{k}", per_cent) for k in cutoffs]
 
 
 def _rows(metrics, group, label, columns):
-    """Returns the lines of a group of metrics, none where it has no queries.
+    """Returns the lines of a group of metrics; none without queries.
 
-    The second one, of few queries, tells what their recalls may be: which of
-    them were right decides it, not in which order they came.
+    For few queries a second line has the recalls' intervals, which depend only
+    on the number of hits, not on their order.
     """
     count = int(metrics.get(f"{group}/num_queries", 0))
     if not count:
@@ -139,12 +140,12 @@ def _retrieval_lines(metrics):
 
 
 def _told(metrics, names, indent=""):
-    """Returns the line of some metrics; none where none of them is there.
+    """Returns one line of the metrics that exist; none without any.
 
     Args:
-      metrics: as of `format_table`.
-      names: what it calls them -> (name, what writes it).
-      indent: what it begins with.
+      metrics: as in `format_table`.
+      names: title -> (name, formatter).
+      indent: start of the line.
     """
     told = [
         f"{title} {write(metrics[name])}"
@@ -177,7 +178,7 @@ def _localization_lines(metrics):
 
 
 def _region_phrase_lines(metrics):
-    """Formats what `pair_ranks.evaluate_region_phrase_ranking` returns."""
+    """Formats the metrics of `ranking.evaluate_region_phrase_ranking`."""
     lines, cutoffs = [], recall_cutoffs(metrics)
     titles = "/".join(f"R@{k}" for k in cutoffs)
     for direction in ("true_region_to_phrase", "phrase_to_true_region"):
@@ -201,8 +202,8 @@ def headline(metrics: dict, best: str) -> str:
     """Returns metrics in a few words, for the line of an epoch.
 
     Args:
-      metrics: as for `format_table`.
-      best: name of the one that chooses the best epoch.
+      metrics: as in `format_table`.
+      best: name of the metric that chooses the best epoch.
     """
     shares = {name: per_cent(value) for name, value in metrics.items()}
     if f"{REGIONS}/upper_bound" in metrics:
