@@ -1,1 +1,1 @@
-"""Pictures of runs and of answers."""
+"""Draws photos, search results, embedding maps and curves."""

@@ -1,8 +1,8 @@
-"""Draws a photo with boxes and the phrases that name them.
+"""Draws a photo with boxes and their phrases.
 
-Box and phrase share a colour that people with any colour vision tell from the
-others. A right box is solid and its phrase has a tick, a wrong one is dashed
-and its phrase has a cross: what is right does not hang on a colour.
+A box and its phrase share a colour that is distinct under every colour vision.
+A right box is solid and its phrase has a tick, a wrong one is dashed and its
+phrase has a cross, so correctness is visible without colour.
 """
 
 import contextlib
@@ -17,24 +17,24 @@ from PIL import Image, ImageDraw, ImageFont
 from tbnets.evaluation.boxes import clip_boxes
 from tbnets.files import readable
 
-# Fonts with the letters that people write.
+# Fonts for all scripts.
 #
-# The font that Pillow brings has those of English. What is written in others
-# is drawn by the first font that has all of it: DejaVu, which comes with
-# matplotlib (Latin, Greek, Cyrillic and more), then those that are installed.
+# Pillow's default font covers English. Other text is drawn by the first font
+# that covers it: DejaVu, which matplotlib contains (Latin, Greek, Cyrillic and
+# more), then the installed fonts.
 
 _NOWHERE = "\U0010ffff"
-"""What no font has: it is drawn as all letters are that a font lacks."""
+"""No font has this letter; its drawing is the font's missing-letter glyph."""
 _FOUND: list = []
-"""Installed fonts that had letters: likely they have those of the next text."""
+"""Installed fonts that covered a text, tried first for the next text."""
 
 
 def font(size, text):
-    """Returns a font for a text.
+    """Returns a font that covers a text.
 
     Args:
-        size: in pixels.
-        text: what will be drawn; of letters that no font has, boxes.
+        size: size in pixels.
+        text: text to draw; letters that no font has become boxes.
     """
     path = None if text.isascii() else _find("".join(sorted({*text})))
     if path is None:
@@ -43,22 +43,22 @@ def font(size, text):
 
 
 def columns(text, most):
-    """Returns how many letters of a text are as wide as `most` Latin ones."""
+    """Returns the number of letters as wide as `most` Latin letters."""
     wide = any(unicodedata.east_asian_width(one) in "WF" for one in text)
     return most // 2 if wide else most
 
 
 @functools.lru_cache(256)
 def _find(letters):
-    """Returns the file of the first font with some letters; None: Pillow's."""
+    """Returns the first font file with all letters; None for Pillow's font."""
     if _has(ImageFont.load_default(), letters):
         return None
-    import matplotlib  # Who writes English does without.
+    import matplotlib  # English text does without.
 
     data = pathlib.Path(matplotlib.get_data_path())
     dejavu = data / "fonts" / "ttf" / "DejaVuSans.ttf"
     for path in _files(dejavu):
-        with contextlib.suppress(OSError):  # Of a kind that is not read.
+        with contextlib.suppress(OSError):  # Unreadable font.
             if _has(ImageFont.truetype(path), letters):
                 if path not in (dejavu, *_FOUND):
                     _FOUND.append(path)
@@ -67,7 +67,7 @@ def _find(letters):
 
 
 def _files(first):
-    """Yields the files of fonts in the order in which they are tried."""
+    """Yields font files in the order of trial."""
     yield first
     yield from _FOUND
     yield from _installed()
@@ -75,13 +75,13 @@ def _files(first):
 
 @functools.cache
 def _installed():
-    from matplotlib.font_manager import findSystemFonts  # It looks around.
+    from matplotlib.font_manager import findSystemFonts  # Slow: it scans.
 
     return sorted(findSystemFonts())
 
 
 def _has(opened, letters):
-    """Tells whether a font has letters."""
+    """Returns whether a font has all letters."""
     absent = bytes(opened.getmask(_NOWHERE))
     return all(
         one.isspace() or bytes(opened.getmask(one)) != absent for one in letters
@@ -94,7 +94,7 @@ COLOURS = (
 )
 """Okabe & Ito 2008, "Color universal design", without black."""
 DARK = {"#0072b2"}
-"""Those on which white is read more easily than black (WCAG 2.1)."""
+"""Colours on which white is more readable than black (WCAG 2.1)."""
 SIDE = 480
 """Longer side of a drawn photo in pixels."""
 LEAST_WIDTH, LEAST_HEIGHT = 200, 60
@@ -105,12 +105,12 @@ MOST_LETTERS = 200
 
 
 class PhraseBox(NamedTuple):
-    """A box with the phrase that names it.
+    """A box with its phrase.
 
     Args:
         box: `[4]`, x_min, y_min, x_max, y_max in pixels of the photo.
-        phrase: what stands beside it.
-        colour: a number; from 7 on the colours come again.
+        phrase: text of the label.
+        colour: a number; colours repeat from 7 on.
         is_right: True for a tick, False for a cross, None for neither.
     """
 
@@ -121,23 +121,23 @@ class PhraseBox(NamedTuple):
 
 
 def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
-    """Draws a photo with its boxes, each with its phrase.
+    """Draws a photo with its boxes and their phrases.
 
-    Phrases stand at their boxes, inside of the picture, and do not cover each
-    other as long as there is space. Boxes reach no further than the photo.
+    Phrases are placed at their boxes, inside the picture, and do not overlap
+    while there is space. Boxes are clipped to the photo.
 
     Args:
         photo: uint8 `[height, width, 3]`, RGB.
         boxes: list of `PhraseBox`; the first is drawn on top.
-        side: longer side of the drawn photo in pixels, whatever its own.
-        heading: what stands above it; "" for no line there.
+        side: longer side of the drawn photo in pixels, whatever its own size.
+        heading: text above the photo; "" for no heading.
 
     Returns:
-        uint8 `[h, w, 3]`; a very narrow photo has grey beside it, as wide as
-        the phrases need.
+        uint8 `[h, w, 3]`; a very narrow photo gets a grey margin for the
+        phrases.
 
     Raises:
-        ValueError: a box is none, see `boxes.check_boxes`.
+        ValueError: If a box is invalid, as in `boxes.check_boxes`.
 
     Example:
         >>> dog = PhraseBox([5, 8, 60, 90], "a dog")
@@ -168,13 +168,13 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
 
 
 def draw_side_by_side(photo, truth, found, side=SIDE) -> np.ndarray:
-    """Draws the true boxes of a photo and, at their right, those found.
+    """Draws the true boxes of a photo, and the found boxes at their right.
 
     Args:
         photo: uint8 `[height, width, 3]`, RGB.
         truth: list of `PhraseBox`.
         found: list of `PhraseBox`.
-        side: longer side of each of the drawn photos in pixels.
+        side: longer side of both drawn photos in pixels.
 
     Returns:
         uint8 `[h, w, 3]`.
@@ -191,15 +191,7 @@ def colour_of(number):
 
 
 def _in_each_other(corners):
-    """Moves a box that has the lines of another inside of it.
-
-    Args:
-        corners: `[n, 4]` in pixels of the picture.
-
-    Returns:
-        The same with each box smaller by a line for each one before it that
-        is as large.
-    """
+    """Insets boxes `[n, 4]` by a line for each earlier one of equal edges."""
     near = np.abs(corners[:, None] - corners).max(axis=2) < LINE
     insets = CASING * np.tril(near, -1).sum(axis=1, keepdims=True)
     insets = np.minimum(insets, (corners[:, 2:] - corners[:, :2]) / 2)
@@ -207,7 +199,7 @@ def _in_each_other(corners):
 
 
 def _below_heading(sheet, heading):
-    """Returns a picture below a line of text; as it is without text."""
+    """Returns a picture below a line of text; unchanged without text."""
     if not heading:
         return sheet
     whole = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
@@ -220,7 +212,7 @@ def _below_heading(sheet, heading):
 
 
 def _draw_box(draw, edges, one):
-    """Draws a box: coloured lines in black ones, dashed where it is wrong."""
+    """Draws a box: coloured lines in black ones, dashed if it is wrong."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     x_max, y_max = max(x_max - 1, x_min), max(y_max - 1, y_min)
     for width, colour in ((CASING, "black"), (LINE, colour_of(one.colour))):
@@ -240,7 +232,7 @@ def _draw_box(draw, edges, one):
 
 
 def _dashes(start, end, dashed):
-    """Returns where the pieces of a line start and end."""
+    """Returns the starts and ends of a line's pieces."""
     if not dashed:
         return [(start, end)]
     starts = range(start, end + 1, 2 * DASH)
@@ -248,11 +240,11 @@ def _dashes(start, end, dashed):
 
 
 def _label(one, most_width):
-    """Draws a phrase on its colour, with a tick or a cross before it.
+    """Draws a phrase on its colour, after a tick or a cross.
 
     Args:
         one: the `PhraseBox`.
-        most_width: in pixels; a longer phrase ends in dots.
+        most_width: in pixels; longer phrases end in dots.
 
     Returns:
         A `PIL.Image.Image`.
@@ -280,7 +272,7 @@ def _label(one, most_width):
 
 
 def _shortened(text, font, width):
-    """Returns as much of the beginning of a text as is no wider."""
+    """Cuts a text to a width, with dots at the end."""
     if len(text) <= MOST_LETTERS and font.getlength(text) <= width:
         return text
     text = text[:MOST_LETTERS]
@@ -292,8 +284,8 @@ def _shortened(text, font, width):
 def _places(edges, label, size):
     """Returns places for a label near its box, the nearest first.
 
-    They are above and below the box, inside at its top and bottom, then the
-    whole picture from the box on.
+    They are above and below the box, inside at its top and bottom, then all of
+    the picture by distance from the box.
 
     Args:
         edges: `[4]`, the box in pixels of the picture.
@@ -309,7 +301,7 @@ def _places(edges, label, size):
         (left, top)
         for top in (y_min - height, y_max, y_min, y_max - height)
         for left in (x_min, x_max - width)
-        # A place beside the picture is none, but the last column is.
+        # Rows must fit; columns are clipped below.
         if 0 <= top <= size[1] - height
     ]
     far = [
@@ -322,15 +314,15 @@ def _places(edges, label, size):
 
 
 def freest(places, size, taken):
-    """Finds the place where words cover the least.
+    """Finds the place where words cover the fewest pixels.
 
     Args:
         places: list of (x, y), upper left corners.
         size: width and height of the words.
-        taken: `[n, 4]`, edges of what should not be covered.
+        taken: `[n, 4]`, edges of areas to keep free.
 
     Returns:
-        The first of the best places, and how many pixels are covered there.
+        The first of the best places, and the number of pixels covered there.
     """
     starts, taken = np.array(places)[:, None], np.reshape(taken, (-1, 4))
     ends = np.minimum(starts + size, taken[:, 2:])

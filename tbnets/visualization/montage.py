@@ -1,4 +1,4 @@
-"""Draws the answers of a search side by side."""
+"""Draws search results side by side."""
 
 import math
 import pathlib
@@ -27,9 +27,9 @@ class Tile(NamedTuple):
 
     Args:
         image_id: its name inside the folder of photos.
-        label: what stands below it.
-        is_hit: True for a green frame, False for a red one, None for none.
-        apart: whether a wider gap stands before it.
+        label: text below the image.
+        is_hit: True for a green frame, False for a red one, None for no frame.
+        apart: whether to leave a wider gap before the image.
     """
 
     image_id: str
@@ -39,14 +39,14 @@ class Tile(NamedTuple):
 
 
 def open_photo(folder, image_id):
-    """Opens one photo as the network sees it, before it is squeezed.
+    """Opens a photo as the network sees it, before it is squeezed.
 
     Args:
         folder: folder of the photos.
         image_id: the photo's name there.
 
     Returns:
-        `PIL.Image.Image` in RGB, or None if there is no such photo.
+        `PIL.Image.Image` in RGB, or None if the photo is missing or broken.
     """
     path = find_photo(folder, image_id)
     if path is None:
@@ -58,7 +58,7 @@ def open_photo(folder, image_id):
 
 
 def draw_photo(folder, image_id, size=PHOTO_SIZE):
-    """Draws one photo into a square; a grey square if there is none."""
+    """Draws a photo into a square; a grey square if there is no photo."""
     photo = open_photo(folder, image_id)
     if photo is None:
         return Image.new("RGB", (size, size), "#eeeeee")
@@ -76,14 +76,14 @@ def draw_words(text, size):
 
 
 def _paste_photo(sheet, folder, image_id, place, is_hit):
-    """Puts a photo on a sheet, framed where hit or miss is known.
+    """Pastes a photo on a sheet, framed if hit or miss is known.
 
     Args:
-        sheet: `PIL.Image.Image`, changed.
+        sheet: `PIL.Image.Image`, changed in place.
         folder: folder of the photos.
         image_id: the photo's name there.
-        place: (x, y, side): its upper left corner, and how large it is.
-        is_hit: True for a green frame, False for a red one, None for none.
+        place: (x, y, side): its upper left corner and its size.
+        is_hit: True for a green frame, False for a red one, None for no frame.
     """
     left, top, side = place
     photo, wide = draw_photo(folder, image_id, side), 0
@@ -96,7 +96,7 @@ def _paste_photo(sheet, folder, image_id, place, is_hit):
 def draw_montage(
     queries, ids, order, similarities, folder, hits=None, legend=""
 ):
-    """Draws each query beside its best images, ten of them in a row.
+    """Draws each query and its best images, ten images in a row.
 
     Args:
         queries: list of q strings; a `pathlib.Path` is a photo.
@@ -104,9 +104,9 @@ def draw_montage(
         order: int `[q, k]`, rows of the best images.
         similarities: float `[q, k]`.
         folder: folder of the photos.
-        hits: list of q, each the rows of the images that answer the query,
-            or None where nobody knows; None for no query.
-        legend: what the frames mean; stands below where there are some.
+        hits: list of q entries, the rows of the images that match the query, or
+            None if unknown; None if all are unknown.
+        legend: meaning of the frames; drawn below if there are frames.
 
     Returns:
         A `PIL.Image.Image`.
@@ -143,7 +143,7 @@ def draw_montage(
 
 
 def _draw_query(sheet, query, place):
-    """Writes a sentence on a sheet, or draws a photo that is asked for."""
+    """Writes a sentence on a sheet, or draws a query photo."""
     if isinstance(query, pathlib.Path):
         sheet.paste(draw_photo(query.parent, query.name), place)
         return
@@ -154,12 +154,12 @@ def _draw_query(sheet, query, place):
 
 
 def draw_sheet(pictures, legend):
-    """Puts pictures beside and below each other, each kind in its own rows.
+    """Arranges pictures in rows, each kind in its own rows.
 
     Args:
-        pictures: name -> uint8 `[height, width, 3]`; names of one kind end in
-            a number, and are alike but for it.
-        legend: what they show; stands below.
+        pictures: name -> uint8 `[height, width, 3]`; names of one kind differ
+            only in a number at their end.
+        legend: description, drawn below.
 
     Returns:
         A `PIL.Image.Image`.
@@ -198,7 +198,7 @@ def draw_card(title, tiles, folder):
     title = title.replace(" .", ".")
     letters = columns(title, CARD_LETTERS)
     text = textwrap.fill(title, letters, max_lines=2, placeholder=" ...")
-    top = CARD_GAP + 2 * CARD_LINE  # One picture is as high as the other.
+    top = CARD_GAP + 2 * CARD_LINE  # Cards have equal heights.
     step = CARD_PHOTO + CARD_GAP
     width = CARD_GAP + sum(step + CARD_GAP * tile.apart for tile in tiles)
     size = (max(width, CARD_WIDTH), top + CARD_PHOTO + CARD_LABEL + CARD_GAP)

@@ -1,7 +1,8 @@
-"""Writes the answers of a search as one HTML page that opens anywhere.
+"""Writes search results as one self-contained HTML page.
 
-The page holds its thumbnails and its style, has no scripts and loads nothing:
-it can be mailed, and opens from the disk. Only its links lead to the photos.
+The page contains its thumbnails and its style, and no scripts; it loads no
+other files, so it can be mailed and opened from disk. Its links lead to the
+photos.
 """
 
 import base64
@@ -31,13 +32,13 @@ _PAGE = string.Template(
 
 
 class Section(NamedTuple):
-    """One query with its answers.
+    """One query with its results.
 
     Args:
         query: the sentence.
-        note: what else is to be said of it, or "".
+        note: a remark on the query, or "".
         image_ids: names of the best photos in their folder, best first.
-        similarities: as many floats.
+        similarities: a float for each photo.
     """
 
     query: str
@@ -47,20 +48,19 @@ class Section(NamedTuple):
 
 
 def write_page(path, sections, folder, about):
-    """Writes the answers as one HTML file.
+    """Writes search results as one HTML file.
 
-    A photo is linked by where it lies relative to the page if it lies below
-    the page's folder, so that both can be moved together; else by its full
-    path.
+    Photos inside the page's folder get relative links, so that page and photos
+    can be moved together; others get full paths.
 
     Args:
         path: file to write.
         sections: list of `Section`.
         folder: folder of the photos.
-        about: what was searched, and with what.
+        about: the searched data and the model.
 
     Raises:
-        OSError: it can not be written.
+        OSError: If the file cannot be written.
     """
     start = pathlib.Path(os.path.abspath(path)).parent
     others = len(sections) - 1
@@ -77,7 +77,7 @@ def thumbnail(photo):
     """Returns a photo as a data URI: a JPEG of at most `THUMBNAIL_SIZE`.
 
     Args:
-        photo: `PIL.Image.Image`, left as it is.
+        photo: `PIL.Image.Image`, not changed.
     """
     code = base64.b64encode(jpeg(photo, THUMBNAIL_SIZE)).decode("ascii")
     return f"data:image/jpeg;base64,{code}"
@@ -133,11 +133,11 @@ def _answer(rank, image_id, similarity, folder, start):
 
 
 def _name(image_id):
-    """Returns a file's name as HTML that may be broken where it reads well."""
+    """Returns a file's name as HTML with line breaks allowed at separators."""
     parts = re.split(r"(?<=[/_-])|(?=\.[^.]*$)", image_id)
     return "<wbr>".join(_text(part) for part in parts)
 
 
 def _text(text):
-    """Returns any text as HTML shows it, also between quotes."""
+    """Escapes text for HTML, also for attributes."""
     return html.escape(readable(text), quote=True)

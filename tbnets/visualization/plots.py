@@ -1,4 +1,4 @@
-"""Learning curves, and maps of the shared space."""
+"""Draws learning curves, and maps of the shared space."""
 
 import textwrap
 from typing import NamedTuple
@@ -16,14 +16,13 @@ IMAGE, CAPTION, PHRASE = "image", "caption", "noun phrase"
 
 
 class Points(NamedTuple):
-    """Points in a space, and what is known of each.
+    """Points in a space, with texts and thumbnails.
 
     Args:
         vectors: float `[n, dim]`.
-        columns: dict, name -> n strings; the first column names the points.
-            A map (`visualization.plots`) reads `text`; `kind`, which is
-            `IMAGE`, `CAPTION` or `PHRASE`; and `image`, the image that each
-            belongs to.
+        columns: dict, name -> n strings; the first column names the points. A
+            map (`visualization.plots`) reads `text`; `kind`, which is `IMAGE`,
+            `CAPTION` or `PHRASE`; and `image`, each point's image.
         thumbnails: uint8 `[n, side, side, 3]`, or None.
     """
 
@@ -33,11 +32,11 @@ class Points(NamedTuple):
 
 
 def joined(parts):
-    """Returns the points of one space together; None where there are none.
+    """Concatenates the points of one space; None if there are none.
 
     Args:
-        parts: list of `Points`, all with the columns of the first; None among
-            them is left out. Without thumbnails of the first there are none.
+        parts: list of `Points` with the columns of the first; None entries are
+            skipped. If the first has no thumbnails, the result has none.
     """
     parts = [part for part in parts if part is not None]
     if not parts:
@@ -48,8 +47,6 @@ def joined(parts):
     return Points(np.concatenate(vectors), merged, pixels)
 
 
-# Pictures of a run.
-
 PANELS = (
     ("loss", "train/", "_loss"),
     ("share of triplets with a loss", "train/", "_active"),
@@ -59,13 +56,13 @@ PANELS = (
 
 
 def draw_history(history, path):
-    """Draws a run's scalars over its epochs as a PNG, a panel a kind of them.
+    """Draws a run's scalars over its epochs as a PNG, one panel per kind.
 
-    A scalar that some epochs do not have, as one whose loss begins later, is
-    drawn over those that have it.
+    A scalar that some epochs lack, such as a loss that starts later, is drawn
+    over the other epochs.
 
     Args:
-        history: list with one dict of scalars an epoch, one epoch or more.
+        history: list with one dict of scalars for each epoch, at least one.
         path: PNG file to write.
     """
     keys = sorted({key for row in history for key in row})
@@ -94,55 +91,55 @@ def draw_history(history, path):
 
 
 def _of_panel(keys, prefix, suffix):
-    """Returns the scalars that a panel shows; none of a part of the data."""
+    """Returns the scalars of a panel, without those for parts of the data."""
     ends = [k for k in keys if k.startswith(prefix) and k.endswith(suffix)]
     return [k for k in ends if "/" not in k[len(prefix) : -len(suffix)]]
 
 
-# Draws a space of embeddings as a map: what is alike lies together.
+# Maps of embeddings: similar points are close together.
 #
-# Photos are drawn small, sentences as dots that lines join to their photo,
-# noun phrases as diamonds. Words stand wherever there is space for them.
+# Photos are drawn small, sentences as dots with lines to their photo, noun
+# phrases as diamonds. Words are written where there is space.
 
 PERPLEXITY = 30
-"""How many neighbours a point has, or so; t-SNE's own default."""
+"""Approximate number of neighbours of a point; t-SNE's own default."""
 WIDTH, HEIGHT, MARGIN, LEGEND_HEIGHT = 1400, 1000, 60, 44
 PHOTO, DOT, DIAMOND = 46, 4, 6
 FONT_SIZE, LEGEND_SIZE, MOST_LETTERS = 13, 17, 30
 INK = {CAPTION: "#0072b2", PHRASE: "#d55e00"}
-"""Two colours that people with any colour vision tell apart (Okabe & Ito)."""
+"""Colours that are distinct under every colour vision (Okabe & Ito)."""
 LINE, FRAME, NO_PHOTO = "#c4d4de", "#444444", "#dddddd"
 
 
 def import_tsne():
-    """Returns scikit-learn's `TSNE`, or says how to install it.
+    """Imports scikit-learn's `TSNE`; the error shows how to install it.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: If scikit-learn is not installed.
     """
     return import_extra("map", "sklearn.manifold").TSNE
 
 
 def lay_out(vectors):
-    """Lays points out in a plane so that neighbours stay neighbours.
+    """Maps points to a plane and keeps neighbours close.
 
-    How far apart two groups lie, and which way is up, means nothing.
+    Distances between groups and the orientation are meaningless.
 
     Args:
-        vectors: float `[n, dim]`, unit vectors: the Euclidean distance that
-            is looked at puts neighbours in the order of their cosine.
+        vectors: float `[n, dim]`, unit vectors, whose Euclidean distances order
+            neighbours as cosines do.
 
     Returns:
         float `[n, 2]` from 0 to 1.
 
     Raises:
-        ImportError: scikit-learn is not installed.
+        ImportError: If scikit-learn is not installed.
 
-    Source: van der Maaten & Hinton 2008, "Visualizing data using t-SNE", by
-        which Niu et al. 2017, Fig. 8, is drawn.
+    Source: van der Maaten & Hinton 2008, "Visualizing data using t-SNE", which
+    Niu et al. 2017 use for Fig. 8.
     """
     make, count = import_tsne(), len(vectors)
-    if count < 4:  # There are no neighbours to keep.
+    if count < 4:  # No neighbours to keep.
         return np.linspace([0.2, 0.5], [0.8, 0.5], count)
     # A collapsed space has no main directions to start from.
     is_spread = min(np.shape(vectors)) > 1 and np.ptp(vectors, axis=0).any()
@@ -161,16 +158,16 @@ def draw_map(points, title):
 
     Args:
         points: `visualization.plots.Points` with the columns that a map reads.
-        title: what stands below, beside what the marks mean.
+        title: text below, next to the legend.
 
     Returns:
         A `PIL.Image.Image`.
 
     Raises:
-        ImportError: scikit-learn is not installed.
+        ImportError: If scikit-learn is not installed.
 
-    Source: Niu et al. 2017, Fig. 8. Departures: photos and words stand where
-        the paper has numbers; noun phrases are drawn too.
+    Source: Niu et al. 2017, Fig. 8. Departures: photos and words instead of the
+    paper's numbers; noun phrases are drawn too.
     """
     sheet = Image.new("RGB", (WIDTH, HEIGHT + LEGEND_HEIGHT), "white")
     draw = ImageDraw.Draw(sheet)
@@ -206,7 +203,7 @@ def _draw_mark(draw, place, kind):
 
 
 def _paste(sheet, pixels, place):
-    """Pastes a photo around a place; a grey square where there is none."""
+    """Pastes a photo around a place; a grey square without a photo."""
     photo = Image.new("RGB", (PHOTO, PHOTO), NO_PHOTO)
     if pixels is not None:
         photo = Image.fromarray(pixels).resize((PHOTO, PHOTO))
@@ -215,10 +212,10 @@ def _paste(sheet, pixels, place):
 
 
 def _write_words(draw, places, kinds, texts):
-    """Writes the words of sentences and phrases that cover nothing."""
+    """Writes the words of sentences and phrases that cover no marks."""
     reach = np.where(kinds == IMAGE, PHOTO // 2, DOT)[:, None]
     taken = [*np.concatenate([places - reach, places + reach], axis=1)]
-    # Phrases are few words: more of them find space.
+    # Phrases are short: more of them find space.
     order = np.argsort(kinds != PHRASE, kind="stable")
     for row in order[kinds[order] != IMAGE]:
         text = readable(texts[row])
@@ -231,12 +228,12 @@ def _write_words(draw, places, kinds, texts):
 
 
 def _free_box(place, width, taken):
-    """Returns the edges of words beside a mark that cover nothing, or None.
+    """Returns free edges for words next to a mark, or None.
 
     Args:
         place: (x, y) of the mark.
-        width: of the words in pixels.
-        taken: `[n, 4]`, edges of what must not be covered.
+        width: width of the words in pixels.
+        taken: `[n, 4]`, edges of areas to keep free.
     """
     x, y = place
     size = width, height = int(np.ceil(width)), FONT_SIZE + 3
@@ -257,7 +254,7 @@ def _free_box(place, width, taken):
 
 
 def _write_legend(draw, title, kinds):
-    """Writes below the map what is drawn: the title, and the marks."""
+    """Writes the title and the legend of the marks below the map."""
     large = font(LEGEND_SIZE, title)
     top = HEIGHT + LEGEND_HEIGHT // 2
     left = MARGIN // 2
