@@ -78,7 +78,6 @@ def iou(boxes, others) -> np.ndarray:
 
 
 def _iou(boxes, others):
-    """Computes `iou` of checked boxes."""
     low = np.maximum(boxes[:, None, :2], others[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
     common = np.prod(np.maximum(high - low, 0), axis=2)

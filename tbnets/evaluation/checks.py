@@ -46,17 +46,7 @@ def by_threads(work, count, dim):
 
 
 def _round_scores(products, norms, dim):
-    """Rounds float64 inner products to float32 scores.
-
-    Args:
-      products: float64.
-      norms: the norms' products, shaped like `products`; overwritten.
-      dim: length of the multiplied rows.
-
-    Returns:
-      The float32 scores, and the flat indices of scores whose rounding is
-      uncertain because of the products' error.
-    """
+    """Returns float32 scores and flat indices of doubtfully rounded ones."""
     slack = np.multiply(norms, 1.01 * (dim + 2) * FLOAT64_ROUNDOFF, out=norms)
     scores = products.astype(np.float32)
     below = (products - slack).astype(np.float32)
@@ -195,10 +185,7 @@ def finite_side(name, values, groups):
 
 
 def _warn_of_bfloat16(name, dtype):
-    """Warns that bfloat16 rows change the ranks.
-
-    With 8 significant bits scores tie, and ties count against the model.
-    """
+    """Warns: with 8 significant bits scores tie, which lowers the ranks."""
     if dtype.name == "bfloat16":
         warnings.warn(
             f"`{name}` is bfloat16: scores of rounded rows tie and change "

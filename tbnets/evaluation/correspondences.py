@@ -136,13 +136,7 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _weights(values, areas, choice):
-    """Returns the weights of candidates, which sum to 1 on the last axis.
-
-    Args:
-        values: `[..., k]`, similarities; -infinity for weight 0.
-        areas: `[k]`.
-        choice: `Choice`.
-    """
+    """Returns the weights of candidates, which sum to 1 on the last axis."""
     with np.errstate(over="ignore"):  # A minute temperature: weight 0.
         logits = _below_largest(values) / choice.temperature
     if choice.area_exponent:
@@ -156,7 +150,6 @@ def _weights(values, areas, choice):
 
 
 def _below_largest(values):
-    """Returns the differences to the largest value on the last axis."""
     return values - values.max(axis=-1, keepdims=True)
 
 

@@ -292,16 +292,7 @@ def _ranks(scores, matches):
 
 
 def _suppress(scores, matches, overlaps):
-    """Keeps the best proposal, drops overlapping ones, and repeats.
-
-    Args:
-        scores: float32 `[p, k]`; for equal scores, misses are better.
-        matches: bool `[p, k]`.
-        overlaps: bool `[k, k]`, which proposals exclude each other.
-
-    Returns:
-        bool `[p, k]`: which are kept.
-    """
+    """Keeps the best proposal, drops overlapping ones, and repeats."""
     kept = np.zeros(scores.shape, bool)
     dropped, every = kept.copy(), np.arange(len(scores))
     for best in np.lexsort((matches, -scores), axis=1).T:
@@ -311,7 +302,6 @@ def _suppress(scores, matches, overlaps):
 
 
 def _summary(found, phrases, prefix, recall_at):
-    """Returns the metrics of some phrases with a prefix."""
     ranks, after = found.ranks[phrases], found.suppressed_ranks[phrases]
     metrics = {f"{prefix}/num_queries": float(len(ranks))}
     if not len(ranks):
@@ -326,7 +316,6 @@ def _summary(found, phrases, prefix, recall_at):
 
 
 def _table(scores, num_phrases):
-    """Returns a function that reads a table of scores."""
     scores = checked_array("scores", scores)
     if scores.ndim != 2 or len(scores) != num_phrases:
         raise InputError(

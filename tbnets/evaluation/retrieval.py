@@ -92,15 +92,7 @@ def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
 
 
 def _averaged(name, num_images, rows, evaluate):
-    """Averages each metric over the folds of a protocol that have it.
-
-    Args:
-      name: name of the protocol.
-      num_images: number of images in all folds.
-      rows: int64 [num_captions], row of every caption's image.
-      evaluate: function (slice of images, rows of captions, these captions'
-        image rows in the slice) -> metrics of the fold.
-    """
+    """Averages the metrics of `evaluate` over a protocol's folds."""
     check_choice("name", name, PROTOCOLS)
     protocol = PROTOCOLS[name]
     if protocol.num_images not in (None, num_images):
@@ -268,7 +260,6 @@ def retrieval_ranks(
 
 
 def _exact_ranks(images, texts, memory_limit_mb):
-    """Returns the `Ranks` of images and captions, two `Side`s."""
     pairs = texts.groups, np.arange(len(texts.groups))
     positives = np.empty(len(texts.groups), np.float32)
 
@@ -311,14 +302,7 @@ def _precise_ranks(images, texts, positives):
 
 
 def _best_other_caption(side):
-    """Returns each caption's best score with another caption of its image.
-
-    Args:
-      side: `ranks.Side` of the captions.
-
-    Returns:
-      float32 [num_captions], -inf for the only caption of an image.
-    """
+    """Returns float32 best scores with captions of the same image, or -inf."""
     order = np.argsort(side.groups, kind="stable")
     groups, place = side.groups[order], np.arange(len(order))
     first = np.searchsorted(groups, groups, "left")

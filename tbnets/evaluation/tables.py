@@ -100,11 +100,7 @@ def _recalls(metrics, title="R@", name="recall_at_"):
 
 
 def _rows(metrics, group, label, columns):
-    """Returns the lines of a group of metrics; none without queries.
-
-    For few queries a second line has the recalls' intervals, which depend only
-    on the number of hits, not on their order.
-    """
+    """Returns lines of a group; few queries add the recalls' intervals."""
     count = int(metrics.get(f"{group}/num_queries", 0))
     if not count:
         return []
@@ -140,13 +136,7 @@ def _retrieval_lines(metrics):
 
 
 def _told(metrics, names, indent=""):
-    """Returns one line of the metrics that exist; none without any.
-
-    Args:
-      metrics: as in `format_table`.
-      names: title -> (name, formatter).
-      indent: start of the line.
-    """
+    """Returns one line of the metrics that exist; none without any."""
     told = [
         f"{title} {write(metrics[name])}"
         for title, (name, write) in names.items()

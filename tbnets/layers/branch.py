@@ -103,7 +103,6 @@ def share_statistics(network):
 
 
 def _has_replicas():
-    """Returns whether the scope's strategy has several replicas."""
     return tf.distribute.get_strategy().num_replicas_in_sync > 1
 
 

@@ -52,12 +52,7 @@ def tree_states(projected, weights, trees):
 
 
 def _gates(sums, cells):
-    """Computes i, o, u, c and h of nodes (Eq. 5-8).
-
-    Args:
-        sums: `[n, 3 * units]`, inputs of the gates i, o, u.
-        cells: `[n, units]`, the children's gated cells, or 0.
-    """
+    """Returns i, o, u, c, h (Eq. 5-8) from gate inputs and children's cells."""
     i, o, u = tf.split(sums, 3, axis=1)
     i, o, u = tf.sigmoid(i), tf.sigmoid(o), tf.tanh(u)
     c = i * u + cells
@@ -81,10 +76,10 @@ def _column_sums(matrix):
 
 
 class _Level:
-    """Slices of the nodes and edges of one level.
+    """Slices of one level, whose nodes are ordered by their kinds of children.
 
-    A level's nodes are ordered by their children: only others, both kinds, only
-    noun phrases. The parents of every kind are therefore contiguous.
+    The order (only others, both, only noun phrases) keeps the parents of each
+    kind contiguous.
     """
 
     def __init__(self, bounds, level, trees):
@@ -182,14 +177,7 @@ def _forward(projected, weights, trees):
 
 
 def _to_children(at, transposed, gradients):
-    """Returns the gradients by the states of a level's children.
-
-    Args:
-        at: the `_Level`.
-        transposed: the transposed matrices in the order of `WEIGHTS`.
-        gradients: by the matrices' products: at parents of nouns and of others,
-            then at edges of nouns and of others.
-    """
+    """Returns the gradients by the states of a level's children."""
     at_nouns, at_others, nouns, others = map(tf.matmul, gradients, transposed)
     others += tf.gather(at_others, at.other_parents)
     nouns += tf.gather(at_nouns, at.noun_parents)

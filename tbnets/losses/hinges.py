@@ -338,13 +338,7 @@ class _Triplets:
         return self._later_rounds(visit, first)
 
     def gradient(self, upstream, sides, sparse):
-        """Returns the gradient of `sums` by the sides.
-
-        Args:
-            upstream: float32 `[views, 3]`, the gradient by `sums`.
-            sides: As in `PairSlopes`.
-            sparse: Whether to use sparse products if negatives were selected.
-        """
+        """Returns the gradient by the sides from the one by `sums`."""
         is_few = self.places is not None and sparse
         kind = PairSlopes if is_few else MatrixSlopes
         products = kind(sides)

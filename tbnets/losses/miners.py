@@ -307,7 +307,7 @@ def first_true(mask):
 
 
 def _shape(matrix):
-    """Returns rows and columns, as Python ints where they are known."""
+    """Returns rows and columns, as Python ints if known."""
     known, running = matrix.shape, tf.shape(matrix)
     return [running[i] if known[i] is None else known[i] for i in range(2)]
 
@@ -323,13 +323,7 @@ def _at_least_one(size):
 
 
 def _columns(groups, places, size):
-    """Returns the columns of selected members of selected groups.
-
-    Args:
-        groups: int32 `[rows, a]`, groups of columns.
-        places: int32 `[rows, b]`, positions among the members of `groups`.
-        size: Number of members of a group.
-    """
+    """Returns the columns of members `places` of the groups `groups`."""
     groups = tf.gather(groups, places // size, batch_dims=1)
     return groups * size + places % size
 

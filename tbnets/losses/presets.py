@@ -13,7 +13,6 @@ TERMS = ("image_to_text", "text_to_image", "text_to_text", "image_to_image")
 
 
 def _weights(*weights):
-    """Returns the weights of the first terms by name."""
     return dict(zip(TERMS, weights))
 
 

@@ -49,10 +49,7 @@ def _gathered(context, rows):
 
 @tf.custom_gradient
 def _densely(rows):
-    """Returns `rows` with a dense gradient instead of `tf.IndexedSlices`.
-
-    Picked rows have gradients of slices, which all_gather's gradient rejects.
-    """
+    """Gives picked rows a dense gradient, which all_gather requires."""
     return tf.identity(rows), tf.convert_to_tensor
 
 

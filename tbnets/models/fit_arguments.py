@@ -204,15 +204,7 @@ def _check(model, arguments):
 
 
 def _shared(model, arguments, name, steps_name):
-    """Returns an argument's batches as (shares, steps, is_endless).
-
-    Args:
-        model: the `TwoBranchModel`.
-        arguments: dict of the arguments of `fit`.
-        name: name of the data argument.
-        steps_name: name of its number of steps; without a value, all batches
-            count, and None means an unknown number.
-    """
+    """Returns batches as (shares, steps or None if unknown, is_endless)."""
     data, steps = arguments.get(name), arguments.get(steps_name)
     if isinstance(data, tf.distribute.DistributedDataset):
         return data, steps, False
@@ -329,14 +321,11 @@ class FiniteSteps(keras.callbacks.Callback):
 
 
 class _Epochs(keras.callbacks.Callback):
-    """Sets the epoch of the batches."""
-
     def __init__(self, batches):
         super().__init__()
         self.batches = batches
 
     def on_epoch_begin(self, epoch, logs=None):
-        """Sets the epoch before the first batch is drawn."""
         self.batches.epoch = epoch
 
 

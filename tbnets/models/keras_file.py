@@ -61,11 +61,7 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
 
 
 def _check_sizes(path):
-    """Raises an InputError if a `.keras` file would fill the memory.
-
-    Keras stores archive members uncompressed, but loads a compressed member
-    whole, whatever its size.
-    """
+    """Rejects compressed members, which Keras would unpack at any size."""
     try:
         with zipfile.ZipFile(path) as archive:
             for part in archive.infolist():

@@ -195,7 +195,6 @@ class SimilarityNetwork(TwoBranchModel):
         return gather(*self.embed(batch, training), *ids_of(batch))
 
     def _logistic_loss(self, batch, training):
-        """Returns the `LogisticOutput` of captions with their images."""
         images, texts, *ids = self._embed_whole(batch, training)
         seed, count = self.draw_seed(), self.num_candidates
         pairs = sample_pairs(*ids, seed=seed, num_candidates=count)
@@ -275,11 +274,7 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.stack([self.sampling_seed, tf.cast(step, tf.int32)])
 
     def _softmax_loss(self, batch, training):
-        """Returns the `SoftmaxOutput` of captions with their images.
-
-        Each matching pair is in two lists, with the image's other captions and
-        with the caption's other images; other matches are left out.
-        """
+        """Compares captions with other captions and images, without matches."""
         images, texts, *ids = self._embed_whole(batch, training)
         matches = positive_masks(*ids).image_to_text
         own = own_rows(images)

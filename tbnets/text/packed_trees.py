@@ -323,10 +323,7 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
 
 
 def _sorts(parents, kinds, is_child):
-    """Returns each node's kind of children.
-
-    0: no noun phrases, 1: both kinds, 2: noun phrases alone.
-    """
+    """Returns 0 (no noun-phrase child), 1 (both kinds) or 2 (only such)."""
     num_nodes = tf.size(parents)
     parents = tf.where(is_child, parents, -1)  # Parents of -1 are not counted.
     others, phrases = (

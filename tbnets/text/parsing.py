@@ -283,13 +283,7 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
 
 
 def _parsed(captions, name, processes):
-    """Yields a dict for each caption: `caption`, `tree`, `failure` or "".
-
-    Args:
-        captions: strings.
-        name: arguments of `open_parser`.
-        processes: number of parallel processes; None for one per core.
-    """
+    """Yields a dict for each caption: `caption`, `tree`, `failure` or ""."""
     if not captions:
         return
     opened = open_parser(*name)  # Raises its error before a pool starts.
@@ -317,7 +311,6 @@ _PARSER = []
 
 
 def _start(name, corenlp_url):
-    """Opens the parser of a process."""
     _PARSER.append(open_parser(name, corenlp_url))
 
 
@@ -334,10 +327,7 @@ def _parse(caption, parser=None):
 
 
 def _read_cache(path, parser):
-    """Returns caption -> (brackets, reason) of a parser.
-
-    A process that was killed may leave a partial last line, which is cut off.
-    """
+    """Returns caption -> (brackets, reason); cuts off a partial last line."""
     if not os.path.exists(path):
         return {}
     lines, ends_well = CheckedFile(path).lines()

@@ -284,11 +284,7 @@ def read_word_vectors(
 
 
 def _header(stream, file):
-    """Returns the numbers of words (or None) and dimensions of a file.
-
-    Without a header the number of words is None. The stream is left at the
-    first vector.
-    """
+    """Returns (number of words or None, dim); stops before the vectors."""
     start = stream.read(len(_BYTE_ORDER_MARK))
     if kind := _PACKED.get(start[:2]):
         file.report(f"expected word vectors; found a {kind} file. Unpack it.")
@@ -321,15 +317,7 @@ def _is_number(field):
 
 
 def _text_rows(stream, file, header, asked_by, progress):
-    """Yields (word, line, vector) of `word number number ...` lines.
-
-    Args:
-        stream: the open file, at the first vector.
-        file: the `CheckedFile`.
-        header: the result of `_header`.
-        asked_by: function of a word -> None for an unwanted word.
-        progress: called with the bytes of every row.
-    """
+    """Yields (word, line, vector) of `word number number ...` lines."""
     count, dim = header
     line = first = int(count is not None)  # Number of header lines.
     row = b"\n"
@@ -377,10 +365,7 @@ def _numbers(fields, name, line, file):
 
 
 def _binary_rows(stream, file, header, asked_by, progress):
-    """Yields (word, number, vector) of `word SPACE floats` records.
-
-    The arguments are those that `_text_rows` takes.
-    """
+    """Yields (word, number, vector) of `word SPACE floats` records."""
     count, dim = header
     size = os.fstat(stream.fileno()).st_size
     least = count * (4 * dim + 2)

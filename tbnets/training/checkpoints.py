@@ -173,7 +173,6 @@ def read_checkpoint(path, only=None):
 
 
 def _checked(state):
-    """Returns the `RunState`; raises ValueError for a wrong type."""
     for name, kind in RunState.__annotations__.items():
         if not is_kind(getattr(state, name), kind):
             raise InputError(f"`{name}` is {shown(getattr(state, name))}")

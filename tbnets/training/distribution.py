@@ -285,7 +285,6 @@ def open_workers(distribute="none", num_replicas=0):
 
 
 def _devices(count):
-    """Returns the names of the devices that `mirrored` uses."""
     gpus = tf.config.list_physical_devices("GPU")
     if gpus and count <= len(gpus):
         return [f"GPU:{i}" for i in range(count or len(gpus))]

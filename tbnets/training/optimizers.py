@@ -40,14 +40,7 @@ def optimizer_variables(optimizer):
 
 
 def _moments(variables, moments):
-    """Returns a function variable -> moments, [] for an unknown variable.
-
-    A function, because Keras would track the variables in a dict again.
-
-    Args:
-        variables: the variables the optimizer was built for.
-        moments: for each variable a list of its moments.
-    """
+    """Returns a function variable -> moments: Keras would track a dict."""
     found = {}
     for variable, own in zip(variables, moments):
         for copy, *copies in zip(*map(_copies, (variable, *own))):
@@ -75,7 +68,6 @@ class _Fused:
     __repr__ = short_repr("learning_rate")
 
     def build(self, variables: Sequence[Any]) -> None:
-        """Creates the moments of `variables`."""
         if self.moments is None:
             self.moments = _moments(variables, self._create(variables))
 
@@ -220,7 +212,6 @@ def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
 
 
 def _addons_optimizer(name, rate, weight_decay):
-    """Returns an optimizer of tensorflow-addons by its name."""
     try:
         with warnings.catch_warnings():  # It warns of its end of life.
             warnings.simplefilter("ignore")

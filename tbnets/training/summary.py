@@ -111,11 +111,7 @@ def _lies_at(logs, margin):
 
 
 def _tells(history):
-    """Returns whether a recent epoch ranks the dev split above chance.
-
-    Image-text recalls are compared with chance, k / images for the first k;
-    phrase recalls, whose chance is unknown, with the first epoch.
-    """
+    """Returns whether a recent epoch beats chance, or for phrases the first."""
     recent = history[-PLATEAU_EPOCHS:]
     images = history[0].get("dev/image_to_text/num_queries")
     if not images:

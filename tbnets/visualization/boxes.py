@@ -67,7 +67,6 @@ def _find(letters):
 
 
 def _files(first):
-    """Yields font files in the order of trial."""
     yield first
     yield from _FOUND
     yield from _installed()
@@ -81,7 +80,6 @@ def _installed():
 
 
 def _has(opened, letters):
-    """Returns whether a font has all letters."""
     absent = bytes(opened.getmask(_NOWHERE))
     return all(
         one.isspace() or bytes(opened.getmask(one)) != absent for one in letters
@@ -240,15 +238,7 @@ def _dashes(start, end, dashed):
 
 
 def _label(one, most_width):
-    """Draws a phrase on its colour, after a tick or a cross.
-
-    Args:
-        one: the `PhraseBox`.
-        most_width: in pixels; longer phrases end in dots.
-
-    Returns:
-        A `PIL.Image.Image`.
-    """
+    """Draws a phrase on its colour, after a tick or a cross."""
     height, colour = FONT_SIZE + 2 * PADDING, colour_of(one.colour)
     ink = "white" if colour in DARK else "black"
     letters = font(FONT_SIZE, one.phrase)
@@ -282,19 +272,7 @@ def _shortened(text, font, width):
 
 
 def _places(edges, label, size):
-    """Returns places for a label near its box, the nearest first.
-
-    They are above and below the box, inside at its top and bottom, then all of
-    the picture by distance from the box.
-
-    Args:
-        edges: `[4]`, the box in pixels of the picture.
-        label: width and height of the label.
-        size: width and height of the picture.
-
-    Returns:
-        list of (x, y), upper left corners, the last of them (0, 0).
-    """
+    """Returns a label's upper left corners, by distance from its box."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     (width, height), last = label, max(size[0] - label[0], 0)
     near = [

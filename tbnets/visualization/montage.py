@@ -76,15 +76,7 @@ def draw_words(text, size):
 
 
 def _paste_photo(sheet, folder, image_id, place, is_hit):
-    """Pastes a photo on a sheet, framed if hit or miss is known.
-
-    Args:
-        sheet: `PIL.Image.Image`, changed in place.
-        folder: folder of the photos.
-        image_id: the photo's name there.
-        place: (x, y, side): its upper left corner and its size.
-        is_hit: True for a green frame, False for a red one, None for no frame.
-    """
+    """Pastes a photo at (x, y, side), framed if hit or miss is known."""
     left, top, side = place
     photo, wide = draw_photo(folder, image_id, side), 0
     if is_hit is not None:

@@ -106,7 +106,6 @@ def link(photo, start):
 
 
 def _section(section, folder, start):
-    """Returns the HTML of one query."""
     pairs = zip(section.image_ids, section.similarities)
     answers = "\n".join(
         _answer(rank, *pair, folder, start)
@@ -118,7 +117,6 @@ def _section(section, folder, start):
 
 
 def _answer(rank, image_id, similarity, folder, start):
-    """Returns the HTML of one photo."""
     photo = open_photo(folder, image_id)
     facts = (
         f'<span class="facts"><span class="rank">{rank}</span> '

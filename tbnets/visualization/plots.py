@@ -192,7 +192,6 @@ def draw_map(points, title):
 
 
 def _draw_mark(draw, place, kind):
-    """Draws the mark of a sentence or of a noun phrase."""
     x, y = map(int, place)
     if kind == PHRASE:
         reach = DIAMOND
@@ -228,13 +227,7 @@ def _write_words(draw, places, kinds, texts):
 
 
 def _free_box(place, width, taken):
-    """Returns free edges for words next to a mark, or None.
-
-    Args:
-        place: (x, y) of the mark.
-        width: width of the words in pixels.
-        taken: `[n, 4]`, edges of areas to keep free.
-    """
+    """Returns free edges for words next to a mark, or None."""
     x, y = place
     size = width, height = int(np.ceil(width)), FONT_SIZE + 3
     inside = [
@@ -254,7 +247,6 @@ def _free_box(place, width, taken):
 
 
 def _write_legend(draw, title, kinds):
-    """Writes the title and the legend of the marks below the map."""
     large = font(LEGEND_SIZE, title)
     top = HEIGHT + LEGEND_HEIGHT // 2
     left = MARGIN // 2
