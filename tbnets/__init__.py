@@ -1,13 +1,12 @@
 """Two-branch networks for image-text matching in Keras.
 
-What a library user needs is found right here, as `tbnets.EmbeddingNetwork`;
-`docs/library.md` shows it at work, and `docs/architecture.md` describes the
-packages.
+All public names are attributes of this package, such as
+`tbnets.EmbeddingNetwork`. `docs/library.md` has examples;
+`docs/architecture.md` describes the packages.
 
-Importing this module is cheap: a name imports its module, and with it
-TensorFlow, when it is first asked for. TensorFlow then keeps its start-up
-messages to itself, unless the caller's environment says by
-TF_CPP_MIN_LOG_LEVEL how much it wants to hear.
+Importing this package is fast: a public name imports its module, and
+TensorFlow, on first use. TensorFlow's start-up messages are hidden, unless the
+environment sets TF_CPP_MIN_LOG_LEVEL.
 """
 
 import ast
@@ -19,7 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.1.0"
 
-# Editors and type checkers read the same file.
+# Editors and type checkers read this stub too.
 _STUB = ast.parse(pathlib.Path(__file__).with_suffix(".pyi").read_text("utf-8"))
 _MODULES = {
     alias.name: f"tbnets.{node.module}"
@@ -27,18 +26,18 @@ _MODULES = {
     if isinstance(node, ast.ImportFrom)
     for alias in node.names
 }
-"""Public name -> the module that it is imported from."""
+"""Public name -> the module that defines it."""
 
 __all__ = [*_MODULES]
 
 
 def __getattr__(name):
-    """Imports a public name when it is first asked for."""
+    """Imports a public name on its first use."""
     if name in _MODULES:
         startup = importlib.import_module("tbnets.startup")
         with startup.quiet_tensorflow():
             module = importlib.import_module(_MODULES[name])
-            if not hasattr(module, name):  # It is a module itself.
+            if not hasattr(module, name):  # The name is a module.
                 importlib.import_module(f"{_MODULES[name]}.{name}")
         globals()[name] = value = getattr(module, name)
         return value
@@ -49,13 +48,13 @@ def __getattr__(name):
 
 
 def __dir__():
-    """Names the public ones alone: what completes `tbnets.`."""
+    """Lists only the public names, for completion of `tbnets.`."""
     own = (name for name in globals() if name.startswith("__"))
     return sorted({*_MODULES, *own})
 
 
 def _nearest(name):
-    """Returns a sentence with the public names most like a wrong one."""
+    """Returns a sentence that suggests public names similar to a wrong one."""
     import difflib
 
     known = {public.casefold(): public for public in _MODULES}

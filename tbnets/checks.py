@@ -1,4 +1,4 @@
-"""Names of types for annotations, checks of arguments, texts of objects."""
+"""Type names for annotations, argument checks and short texts of objects."""
 
 import decimal
 import math
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
-# Types that many signatures take or give. At run time they are names alone:
-# nothing is imported for them.
+# Types of many signatures. At run time they are only names, so that annotations
+# import neither TensorFlow nor PIL.
 
 Array = TypeAliasType("Array", "np.ndarray | tf.Tensor")
 Integers = TypeAliasType("Integers", "np.ndarray | tf.Tensor | Sequence[int]")
@@ -30,24 +30,24 @@ Path = TypeAliasType("Path", "str | os.PathLike[str]")
 Strings = TypeAliasType(
     "Strings", "list[str] | tuple[str, ...] | np.ndarray | tf.Tensor"
 )
-"""Not any sequence: a string alone is a sequence of strings too."""
+"""Not `Sequence[str]`, since a string alone is a sequence of strings too."""
 Photo = TypeAliasType(
     "Photo", "str | os.PathLike[str] | bytes | PIL.Image.Image | np.ndarray"
 )
-"""A file, the content of one, a picture or its pixels."""
+"""A path, the bytes of an image file, a PIL image or its pixels."""
 Photos = TypeAliasType("Photos", "Sequence[Photo] | np.ndarray | tf.Tensor")
 
 
 def checked_number(
     name, value, least, whole=False, above=False, most=math.inf, below=False
 ):
-    """Returns a number that is finite and neither too small nor too large.
+    """Returns a number if it is finite and within the bounds.
 
     Args:
-        name: what the argument is called.
-        value: what was given for it.
+        name: name of the argument.
+        value: its value.
         least: the smallest number allowed.
-        whole: whether it must be an integer, which is then returned.
+        whole: whether the number must be an integer; an int is then returned.
         above: whether `least` itself is too small.
         most: the largest number allowed.
         below: whether `most` itself is too large.
@@ -56,7 +56,7 @@ def checked_number(
         float or int.
 
     Raises:
-        ValueError: it is no number, not finite, too small or too large.
+        ValueError: the value is no number, not finite, too small or too large.
     """
     try:
         number = math.nan if isinstance(value, (str, bool)) else float(value)
@@ -99,21 +99,22 @@ def checked_array(name, values):
 
 
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
-    """Converts numbers; says what is wrong with them or with their shape.
+    """Converts values to an array of a given shape.
 
     Args:
-        name: what the argument is called.
+        name: name of the argument.
         values: array or nested lists.
-        what: the message calls them, such as "embeddings".
-        shape: tuple that it must have, None for any size; or None for any.
+        what: name of the values in the message, such as "embeddings".
+        shape: expected shape, a tuple with None for any size; or None for any
+            shape.
         advice: what to change.
-        dtype: of the array.
+        dtype: type of the array.
 
     Returns:
         A NumPy array.
 
     Raises:
-        ValueError: they are no numbers, or of another shape.
+        ValueError: the values are no numbers, or have another shape.
     """
     try:
         array = np.asarray(values, dtype)
@@ -134,14 +135,15 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
 
 
 def refuse_single(name, values):
-    """Refuses a string, a path, bytes, a photo or what has no order.
+    """Raises ValueError for a single text or photo and for unordered values.
 
     Args:
-        name: what the argument is called.
-        values: list, array or the like.
+        name: name of the argument.
+        values: expected to be a list, an array or a similar sequence.
 
     Raises:
-        ValueError: it is a single one, a dict, a set or a generator.
+        ValueError: `values` is a string, a path, bytes, a photo, a dict, a set
+            or a generator.
     """
     single = str | bytes | os.PathLike | PIL.Image.Image | Mapping
     is_one = isinstance(values, np.ndarray) and values.ndim in (0, 2, 3)
@@ -156,17 +158,17 @@ def refuse_single(name, values):
 
 
 def checked_rows(name, values, num_rows, count=None):
-    """Returns numbers of rows as int64.
+    """Returns row numbers as int64, after checking that the rows exist.
 
     Args:
-        name: what the argument is called.
+        name: name of the argument.
         values: int `[n]`; n may be 0.
-        num_rows: how many rows there are.
-        count: how many numbers there must be; None for any.
+        num_rows: number of rows.
+        count: the required n; None for any.
 
     Raises:
-        ValueError: they are no integers, too many or too few, or there is no
-            such row.
+        ValueError: the values are not integers, there are not `count` of them,
+            or a row does not exist.
     """
     values = checked_array(name, values)
     if values.shape == (0,):
@@ -193,18 +195,19 @@ def checked_rows(name, values, num_rows, count=None):
 
 
 def check_finite(name, array):
-    """Refuses NaN and infinity in an array of floats.
+    """Raises ValueError for NaN or infinity in an array of floats.
 
     Args:
-        name: what the argument is called.
-        array: `[n, ...]`; one of other numbers is let through.
+        name: name of the argument.
+        array: `[n, ...]`; arrays of other types pass.
 
     Raises:
-        ValueError: names the first row.
+        ValueError: the message names the first bad row.
     """
     if array.dtype.kind != "f":
         return
-    # A sum tells without an array as large; it may overflow by itself.
+    # A finite sum proves that all values are finite, without a temporary array
+    # of this size. A sum of finite values may overflow.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(array.sum(dtype=np.float64)):
             return
@@ -218,15 +221,15 @@ def check_finite(name, array):
 
 
 def checked_dict(name, values, keys):
-    """Returns what a batch holds; refuses one that lacks something.
+    """Returns a batch as a dict, after checking its keys.
 
     Args:
-        name: what to call it in the error.
-        values: dict, or a tuple that Keras makes of it, with None behind.
-        keys: what it must hold.
+        name: name of the batch in the message.
+        values: a dict; or the tuple (dict, None, ...) that Keras makes of it.
+        keys: the keys that the dict must have.
 
     Raises:
-        ValueError: names what is expected and what is there.
+        ValueError: the message names the expected and the received keys.
     """
     if isinstance(values, tuple | list) and not any(
         value is not None for value in values[1:]
@@ -249,76 +252,74 @@ def checked_dict(name, values, keys):
     )
 
 
-# What "the same" means, one function each: a text, a photo, a thing.
+# When two texts, photos or objects count as equal.
 #
-# Two texts are the same where their `text_key` is: they read alike, in
-# capitals or not. Where two hands wrote down one text, with other blanks,
-# hyphens and commas, their `letters` are the same. Photos are the same where
-# their ids are. Two boxes of a photo show the same thing from an overlap of
-# `SAME_THING` on.
+# Texts are equal if their `text_key`s are: case and blanks do not matter.
+# Transcriptions of one text, with other blanks, hyphens and commas, have equal
+# `letters`. Photos are equal if their ids are. Two boxes of a photo show one
+# object if they overlap by at least `SAME_THING`.
 #
-# What is the same gets one number (`numbered`), and is found by it
-# (`rows_by`).
+# `numbered` gives equal values one number; `rows_by` finds rows by number.
 
 SAME_THING = 0.5
-"""Overlap (IoU) from which two boxes show one thing. All papers: 0.5."""
+"""Overlap (IoU) from which two boxes show one object. All papers: 0.5."""
 _BYTE_ORDER_MARK = "\ufeff"
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
 def spelling(text):
-    """Returns a text with single blanks between its words, else as it is."""
+    """Returns a text with single blanks between its words."""
     return " ".join(text.replace(_BYTE_ORDER_MARK, " ").split())
 
 
 def text_key(text):
-    """Returns what texts have in common that read the same.
+    """Returns the case-folded text with single blanks between its words.
 
-    Case and surrounding or repeated blanks do not count, marks do.
+    Texts with equal keys count as equal. Punctuation matters.
     """
     return spelling(text).casefold()
 
 
 def letters(text):
-    """Returns a text as small letters and digits alone."""
+    """Returns only the letters and digits of a text, case-folded."""
     return _NO_LETTERS.sub("", text).casefold()
 
 
 def numbered(keys):
-    """Returns int64 `[n]` from 0, equal for equal keys, in order of them."""
+    """Numbers the distinct keys by first occurrence: int64 `[n]`, from 0."""
     numbers = {}
     found = [numbers.setdefault(key, len(numbers)) for key in keys]
     return np.array(found, np.int64)
 
 
 def first_twice(keys):
-    """Returns the first key that stood before; None where each stands once."""
+    """Returns the first key that repeats an earlier key, or None."""
     seen = set()
     return next((key for key in keys if key in seen or seen.add(key)), None)
 
 
 def text_ids(texts):
-    """Returns int64 `[n]` from 0, equal for texts that read the same."""
+    """Numbers texts by `text_key`: int64 `[n]` from 0, equal for equal keys."""
     return numbered(map(text_key, texts))
 
 
 def rows_of(some, ids):
-    """Returns the rows that some ids have among others, int64 `[n]`.
+    """Returns the row of each id in a list of ids, int64 `[n]`.
 
     Args:
         some: n ids.
-        ids: all ids, those among them.
+        ids: all ids, including these n.
     """
     rows = {key: row for row, key in enumerate(ids)}
     return np.array([rows[key] for key in some], np.int64)
 
 
 def rows_by(values, count=0):
-    """Returns for each value from 0 the rows that have it, ascending.
+    """Returns, for each value from 0, the ascending rows that have it.
 
     Args:
         values: int `[n]` from 0.
-        count: how many lists there are at least.
+        count: minimum number of lists to return.
     """
     sizes = np.bincount(values, minlength=count)
     order = np.argsort(values, kind="stable")
@@ -326,7 +327,7 @@ def rows_by(values, count=0):
 
 
 def place_among_equals(values):
-    """Returns for each entry how many equal ones stand before it.
+    """Returns, for each entry, the number of equal entries before it.
 
     Args:
         values: `[n]`.
@@ -339,7 +340,7 @@ def place_among_equals(values):
     return places
 
 
-# What an object says of itself, in a line or two: sizes, no contents.
+# Short representations of objects: sizes, no contents.
 
 MOST_ITEMS = 4
 MOST_LETTERS = 80
@@ -349,12 +350,12 @@ _OF_ITEMS = (dict.__repr__, list.__repr__, tuple.__repr__)
 def short_repr(
     *names: str, **sizes: Callable[[Any], object]
 ) -> Callable[[Any], str]:
-    """Returns a `__repr__` that shows some attributes.
+    """Returns a `__repr__` that shows the given attributes.
 
     Args:
-        *names: attributes, or methods without arguments; what is not there as
-            yet is left out.
-        **sizes: name -> function of the object that returns what to show.
+        *names: attributes, or methods without arguments. Attributes that are
+            not set yet are left out.
+        **sizes: name -> function that computes the value from the object.
 
     Example:
         __repr__ = short_repr("path", "dim", rows=len)
@@ -379,18 +380,18 @@ def of_fields(record: Any) -> str:
 
 
 def with_parts(thing: object, parts: Mapping[str, object]) -> str:
-    """Returns `Class(name=value, ...)`, each value in a few letters."""
+    """Returns `Class(name=value, ...)` with shortened values."""
     inside = [f"{name}={short_text(value)}" for name, value in parts.items()]
     return f"{type(thing).__name__}({', '.join(inside)})"
 
 
 def short_text(value: Any) -> str:
-    """Returns a value in a few letters.
+    """Returns a short text for a value.
 
     Args:
-        value: of arrays come type and shape, of scalars the number, of many
-            items their number, of a long string the beginning, of an object
-            that only tells its address its class.
+        value: an array gives its type and shape, a scalar its number, a long
+            list its length, a long string its first characters, an object with
+            the default `repr` its class.
     """
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _shown_array(value)
@@ -406,7 +407,7 @@ def short_text(value: Any) -> str:
 
 
 def _shown_array(array):
-    """Returns type and shape; of a scalar that is known the number."""
+    """Returns type and shape of an array, or the value of a known scalar."""
     is_known = getattr(array.shape, "rank", 0) is not None
     sizes = ", ".join(map(str, array.shape)) if is_known else "?"
     if not sizes and hasattr(array, "numpy"):
@@ -417,7 +418,7 @@ def _shown_array(array):
 
 
 def _shown_items(items):
-    """Returns a few items, or how many there are."""
+    """Returns a few items, or their number."""
     if len(items) > MOST_ITEMS:
         return f"{len(items)} items"
     if isinstance(items, dict):
@@ -429,25 +430,25 @@ def _shown_items(items):
     return f"({inside}{',' * (len(items) == 1)})"
 
 
-# How measured numbers are written: one rule for all tables and lines.
+# Rounding of measured numbers, for all tables and lines.
 #
-# A half goes away from zero, as in the tables of the papers: 43.15 is 43.2 and
-# 75.25 is 75.3. Formats of Python would write 43.1, as the float is a little
-# less than 43.15, and 75.2, the even digit.
+# Halves are rounded away from zero, as in the tables of the papers: 43.15 to
+# 43.2 and 75.25 to 75.3. Python's formats give 43.1, as the float is slightly
+# below 43.15, and 75.2, the even digit.
 
-_NOISE_DIGITS = 9  # Digits after the point below which floats are noise.
+_NOISE_DIGITS = 9  # Digits after the point; later digits of a float are noise.
 _CONTEXT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP)
 
 
 def rounded(value, digits=1):
-    """Writes a number with some digits after the point.
+    """Formats a number with a fixed number of digits after the point.
 
     Args:
         value: number.
-        digits: how many digits, from 0.
+        digits: number of digits, from 0.
 
     Returns:
-        The string; of what is not finite, `nan`, `inf` or `-inf`.
+        The string; `nan`, `inf` or `-inf` if the number is not finite.
     """
     if not math.isfinite(value):
         return f"{value:.1f}"
@@ -457,10 +458,10 @@ def rounded(value, digits=1):
 
 
 def per_cent(share, digits=1):
-    """Writes a share of 1 in per cent, without the sign.
+    """Formats a fraction in per cent, without the sign.
 
     Args:
-        share: number; 0.4315 is "43.2".
-        digits: how many digits after the point.
+        share: fraction; 0.4315 gives "43.2".
+        digits: number of digits after the point.
     """
     return rounded(100 * share, digits)

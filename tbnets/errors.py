@@ -1,35 +1,36 @@
-"""Errors that are meant for the user, who can mend what they tell of.
+"""Errors that users can fix, such as a wrong argument, flag or file.
 
-Everything that this package raises on purpose about an argument, a flag or a
-file is a `UserError`, and one of Python's own kinds besides, so that
-`except ValueError` keeps its meaning. A tool prints a `UserError` as one line;
-what it meets otherwise is a bug, and keeps its traceback.
+All errors that this package raises on purpose are `UserError`s. Each is also a
+built-in error, so that `except ValueError` works as usual. The command line
+prints a `UserError` as one line. Any other exception is a bug and keeps its
+traceback.
 """
 
 import importlib
 
 
 class UserError(Exception):
-    """What a user can mend; the message says what to change."""
+    """An error that the user can fix; the message gives the change to make."""
 
 
 class ArgumentError(UserError):
-    """An argument, a flag or the content of a file is not as it must be.
+    """An argument, a flag or the content of a file is wrong.
 
     Args:
-        argument: name of the argument; or, without the others, the message.
-        expected: what it must be, a verb and its object: `be above 0`.
-        received: what it is, in most cases `argument=value`.
+        argument: name of the argument; or the whole message, if it is the only
+            value.
+        expected: the requirement, a verb and its object: `be above 0`.
+        received: the received value, usually `argument=value`.
         advice: what to change, a sentence.
     """
 
-    # TensorFlow raises an error with this `__init__` again out of a
-    # `tf.function`, as a message with the place of the call.
+    # TensorFlow re-raises an exception with exactly this `__init__` from a
+    # `tf.function`, with the place of the call added to its message.
     __init__ = Exception.__init__
 
     @property
     def args(self):
-        """The message alone: what Keras takes to raise the error again."""
+        """The message as a tuple, from which Keras re-raises the error."""
         return (str(self),)
 
     @args.setter
@@ -38,7 +39,7 @@ class ArgumentError(UserError):
 
     @property
     def fields(self):
-        """`argument`, `expected`, `received`, `advice`; () of a message."""
+        """`argument`, `expected`, `received`, `advice`; () for a message."""
         fields = UserError.args.__get__(self)
         return fields if len(fields) > 2 else ()
 
@@ -52,51 +53,54 @@ class ArgumentError(UserError):
 
     @property
     def argument(self):
-        """Name of the argument; None of an error that is a message alone."""
+        """The name of the argument; None for an error with only a message."""
         return self.fields[0] if self.fields else None
 
 
 class InputError(ArgumentError, ValueError):
-    """An argument, a flag or the content of a file is not as it must be."""
+    """An argument, a flag or the content of a file is wrong."""
 
 
 class InputTypeError(ArgumentError, TypeError):
-    """An argument is of the wrong type."""
+    """An argument has the wrong type."""
 
 
 class MissingFileError(UserError, FileNotFoundError):
-    """A file or folder is not where it must be."""
+    """A file or folder does not exist."""
 
 
 class ExistingFileError(UserError, FileExistsError):
-    """Something stands where a file or folder is to be written."""
+    """A file or folder to be written exists already."""
 
 
 class NotAFileError(UserError, IsADirectoryError):
-    """A folder stands where a file must be."""
+    """A folder was found instead of a file."""
 
 
 class FileError(UserError, OSError):
-    """The system can not read or write a file."""
+    """The system cannot read or write a file."""
 
 
 class MissingPackageError(UserError, ModuleNotFoundError):
-    """A package is not installed; the message says how to."""
+    """A package is not installed; the message has the command to install it."""
 
 
 class UnreachableError(UserError, ConnectionError):
-    """A server does not answer."""
+    """A server does not respond."""
 
 
 def import_extra(extra, module):
-    """Returns a module of a package that an extra brings.
+    """Imports a module that requires an optional extra of tbnets.
 
     Args:
-        extra: name of the extra, `tbnets[extra]`.
-        module: the module, by its full name.
+        extra: name of the extra, as in `tbnets[extra]`.
+        module: full name of the module.
+
+    Returns:
+        The module.
 
     Raises:
-        ImportError: it is not installed; the message says how to.
+        ImportError: the extra is not installed; the message has the command.
     """
     try:
         return importlib.import_module(module)
@@ -109,16 +113,16 @@ def import_extra(extra, module):
 
 
 def check_choice(name, value, known, advice="Choose one of these."):
-    """Refuses a value that is not one of those there are.
+    """Raises ValueError if a value is not among the known values.
 
     Args:
-        name: what the argument is called.
-        value: what was given for it.
+        name: name of the argument.
+        value: its value.
         known: iterable of strings.
         advice: what to change.
 
     Raises:
-        ValueError: lists those there are.
+        ValueError: the message lists the known values.
     """
     if value not in known:
         raise InputError(
@@ -130,16 +134,16 @@ def check_choice(name, value, known, advice="Choose one of these."):
 
 
 def check_kind(name, value, kinds, advice):
-    """Refuses a value of another class.
+    """Raises TypeError if a value is not of the expected class.
 
     Args:
-        name: what the argument is called.
-        value: what was given for it.
-        kinds: a class, or a tuple of them.
+        name: name of the argument.
+        value: its value.
+        kinds: a class, or a tuple of classes.
         advice: what to change.
 
     Raises:
-        TypeError: names the class that is expected and the one that is there.
+        TypeError: the message names the expected and the received class.
     """
     if isinstance(value, kinds):
         return

@@ -1,9 +1,9 @@
-"""Writing files and folders so that nothing already saved is lost.
+"""Reads checked files and writes files and folders atomically.
 
-What is written stands beside its place under a name of its own until it is
-whole: `.NAME.` with twelve digits and `.partial`. The writer holds a lock on
-it, so that the next write into the folder tells what a killed one left, and
-removes that alone.
+A file is written beside its target under a temporary name: `.NAME.`, twelve hex
+digits and `.partial`. The writer holds a lock on this file. The next write into
+the folder removes unlocked `.partial` files, which killed processes left, and
+no other files.
 """
 
 import codecs
@@ -33,25 +33,23 @@ from tbnets.errors import (
 
 try:
     import fcntl
-except ImportError:  # Not on every system.
+except ImportError:  # Windows has no fcntl.
     fcntl = None
 
-# Files that may be wrong: their problems, lines and JSON.
-#
-# Every reader of captions, lists and features goes through here, so that a bad
-# row is always told the same way: file, line, what was expected, what was
-# found and what to change.
+# Reading files that may be wrong. All readers of captions, lists and features
+# report bad rows here, so that every message gives the file, the line, the
+# expected and the received value and the change to make.
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a file, and where.
+    """A problem of a file, with its line.
 
     Args:
         path: the file.
-        line: 1-based line, or None where lines say nothing (arrays, and
-            entries of a JSON file, whose message names the entry instead).
-        message: what was expected, what was found and what to change.
+        line: 1-based line; None for arrays, which have no lines, and for
+            entries of a JSON file, which the message names instead.
+        message: the expected value, the received value and the change to make.
     """
 
     path: str
@@ -59,16 +57,16 @@ class Problem:
     message: str
 
     def __str__(self):
-        """Returns `path:line: message`, as compilers and editors write it."""
+        """Returns `path:line: message`, the format of compilers and editors."""
         place = self.path if self.line is None else f"{self.path}:{self.line}"
         return f"{place}: {self.message}"
 
 
 class ProblemError(InputError):
-    """A problem of a file that nobody collects.
+    """A problem of a file, raised because the reader collects no problems.
 
     Args:
-        problem: the `Problem`; the message is what it looks like in print.
+        problem: the `Problem`; its string is the message.
     """
 
     def __init__(self, problem):
@@ -77,13 +75,13 @@ class ProblemError(InputError):
 
 
 class CheckedFile:
-    """A file that is being read, and what happens with its bad rows.
+    """A file to read, whose problems are collected or raised.
 
     Args:
         path: the file.
-        problems: a list that collects the problems, while reading goes on
-            with the good rows; or None to raise `ProblemError`, which is a
-            ValueError, at the first.
+        problems: a list that collects the problems while the good rows are
+            read; None to raise `ProblemError`, a ValueError, at the first
+            problem.
     """
 
     def __init__(self, path, problems=None):
@@ -93,11 +91,12 @@ class CheckedFile:
         self.problems = problems
 
     def report(self, message, place=None):
-        """Notes a problem, or raises it where nobody collects problems.
+        """Appends a problem to the list, or raises it without a list.
 
         Args:
-            message: what was expected, what was found and what to change.
-            place: 1-based line; or an entry in words, such as `images[3]`.
+            message: the expected value, the received value and the change to
+                make.
+            place: 1-based line; or the name of an entry, such as `images[3]`.
         """
         if isinstance(place, str):
             place, message = None, f"{place}: {message}"
@@ -107,47 +106,48 @@ class CheckedFile:
         self.problems.append(problem)
 
     def refuse(self, wanted, found, place=None, advice=""):
-        """Reports in the usual words what was expected, and what was found.
+        """Reports the expected and the received value.
 
         Args:
-            wanted: what was expected.
-            found: the value that was found; it is shown short.
-            place: as of `report`.
-            advice: what to change, as a sentence.
+            wanted: the expected value.
+            found: the received value; the message shortens it.
+            place: see `report`.
+            advice: what to change, a sentence.
 
         Returns:
-            None, for what reads a value and has none.
+            None, so that a reader of a value can return the result of this
+            call.
         """
         text = f"expected {wanted}; found {shown(found)}. {advice}"
         self.report(text.rstrip(), place)
 
     def suspect(self, message, line):
-        """Notes what may be a problem; warns where nobody collects them."""
+        """Reports a possible problem; warns if no list collects problems."""
         if self.problems is None:
             warnings.warn(str(Problem(self.path, line, message)), stacklevel=2)
         else:
             self.report(message, line)
 
     def read_bytes(self):
-        """Returns the content of the file, or says that there is none."""
+        """Returns the content of the file; raises if there is no file."""
         require_file(self.path)
         with open(self.path, "rb") as stream:
             return stream.read()
 
     def _read_text(self):
-        """Returns the same; in UTF-8 what a byte order mark calls UTF-16."""
+        """Returns the content; UTF-16 with a byte order mark becomes UTF-8."""
         content = self.read_bytes()
         if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            with contextlib.suppress(UnicodeDecodeError):  # It is reported.
+            with contextlib.suppress(UnicodeDecodeError):  # Reported later.
                 return content.decode("utf-16").encode()
         return content
 
     def lines(self):
         r"""Returns the lines and whether the last one ends with a newline.
 
-        Only "\n" and "\r\n" end a line: captions may hold other characters
-        that Python's `splitlines` takes for line ends. A line that is no
-        UTF-8 is reported and keeps its place, its bad bytes shown as U+FFFD.
+        Only "\n" and "\r\n" end a line, since captions may contain other
+        characters that `str.splitlines` splits at. A line that is not UTF-8 is
+        reported; it is returned with U+FFFD for its bad bytes.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
         *rows, last = content.split(b"\n")
@@ -165,7 +165,7 @@ class CheckedFile:
             return row.decode("utf-8", errors="replace")
 
     def json(self):
-        """Returns the parsed file, or None once a problem was collected."""
+        """Returns the parsed file, or None after collecting a problem."""
         content = self._read_text()
         try:
             return parse_json(content)
@@ -179,11 +179,11 @@ class CheckedFile:
         return None
 
     def json_rows(self, needed, strings=False):
-        """Yields (line, object) of a file of JSON lines; reports what is none.
+        """Yields (line, object) of a JSON lines file; reports other rows.
 
         Args:
-            needed: names of what every object must have.
-            strings: whether these must be strings.
+            needed: keys that every object must have.
+            strings: whether the values of these keys must be strings.
         """
         rows, ends_well = self.lines()
         *most, last = map(repr, needed)
@@ -209,7 +209,7 @@ class CheckedFile:
                 self.refuse(wanted, row, line)
 
     def caption(self, value, place):
-        """Returns a caption without outer blanks, or None if it is none."""
+        """Returns a caption without outer blanks; None if it is no string."""
         if not isinstance(value, str):
             return self.refuse("a caption (a string)", value, place)
         try:
@@ -220,7 +220,7 @@ class CheckedFile:
         return value.strip()
 
     def file_name(self, value, place=None):
-        """Returns a file name that stays inside its folder, or None."""
+        """Returns a file name inside the images folder, or None for others."""
         reason = _why_not_a_file_name(value)
         if not reason:
             return value
@@ -229,19 +229,19 @@ class CheckedFile:
 
 
 def parse_json(text):
-    """Parses JSON that comes from outside: a file, or a line of one.
+    """Parses JSON from a file, or from a line of a file.
 
-    A key that stands twice in an object is refused, since nobody knows which
-    of its values is meant; Python would take the last.
+    An object with a repeated key is an error. Python's parser would use the
+    last value.
 
     Args:
         text: str, or bytes of UTF-8.
 
     Returns:
-        The value.
+        The parsed value.
 
     Raises:
-        ValueError: it is no JSON; the message tells what is wrong.
+        ValueError: the text is not JSON; the message gives the reason.
     """
     if isinstance(text, bytes):
         text = text.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
@@ -252,7 +252,7 @@ def parse_json(text):
 
 
 def _as_object(pairs):
-    """Returns a JSON object as a dict."""
+    """Returns a JSON object as a dict; refuses a repeated key."""
     twice = first_twice(key for key, _ in pairs)
     if twice is not None:
         raise InputError(
@@ -262,12 +262,12 @@ def _as_object(pairs):
 
 
 def is_kind(value, kind):
-    """Tells whether a value that was kept as JSON is what an annotation says.
+    """Returns whether a JSON value has the type of an annotation.
 
     Args:
-        value: of JSON.
-        kind: such as `str`, `list[str]`, `dict[str, float]` or `int | None`.
-            An int counts something, from 0; it is a float too.
+        value: a value from JSON.
+        kind: such as `str`, `list[str]`, `dict[str, float]` or `int | None`. An
+            int must not be negative, as it is a count; ints are floats too.
     """
     whole, inner = typing.get_origin(kind), typing.get_args(kind)
     if whole is types.UnionType:
@@ -283,13 +283,13 @@ def is_kind(value, kind):
 
 
 def shown(value):
-    """Returns a value as an error message shows it: short, on one line."""
+    """Returns the `repr` of a value, shortened for an error message."""
     text = repr(value)
     return text if len(text) <= 70 else f"{text[:60]}...{text[-6:]}"
 
 
 def listed(names, most=5):
-    """Returns the first of some names, and how many more there are."""
+    """Returns the first names, and the number of further ones."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -299,7 +299,7 @@ def require_file(path, argument="path"):
 
     Args:
         path: the file.
-        argument: how the message calls it.
+        argument: name of the argument in the message.
     """
     if os.path.isdir(path):
         raise NotAFileError(
@@ -330,7 +330,7 @@ def _broken_json(error):
         return "expected JSON; found an empty file."
     message = f"expected JSON; found at column {error.colno}: {error.msg}."
     cut = error.pos >= len(end) or end[-1] not in "}]"
-    cut = cut and end.lstrip()[0] in "{["  # Else it is of another format.
+    cut = cut and end.lstrip()[0] in "{["  # Else another format.
     if cut and error.msg != "Extra data":
         end = shown(end[-30:])
         message += f" It ends with {end}, looks truncated: copy it again."
@@ -352,17 +352,18 @@ def _why_not_a_file_name(value):
     return next((why for why, holds in reasons.items() if holds), "")
 
 
-# Folders that come with the package: the zoo, the configurations.
+# Folders that the package ships: `model_zoo` and `configs`.
 
 
 def shipped_folder(name):
-    """Returns a folder of the repository: in the wheel, or beside the package.
+    """Returns a folder of the wheel, or of the repository.
 
     Args:
         name: `model_zoo` or `configs`.
 
     Returns:
-        `pathlib.Path`; where neither is there, the place beside the package.
+        `pathlib.Path`. In a clone the folder is next to the package; this path
+        is returned too if neither folder exists.
     """
     package = pathlib.Path(__file__).resolve().parent
     inside = package / name
@@ -373,12 +374,12 @@ def try_lock(descriptor):
     """Locks an open file or folder until it is closed.
 
     Args:
-        descriptor: of the file or folder; two that were opened one by one
-            exclude each other in one process, too.
+        descriptor: file descriptor. Two descriptors of one file that were
+            opened separately exclude each other, even in one process.
 
     Returns:
-        True where the lock is held now, False where another holds it, None
-        where there are no locks.
+        True if this call locked it, False if it is locked already, None if the
+        system or the file system has no locks.
     """
     if fcntl is None:
         return None
@@ -386,24 +387,24 @@ def try_lock(descriptor):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # The file system has none.
+    except OSError:  # The file system has no locks.
         return None
     return True
 
 
 BESIDE_SUFFIX = ".tbnets"
-"""How the folder is called that `folder_beside` returns."""
+"""Suffix of the folder that `folder_beside` returns."""
 _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial", re.DOTALL)
 
 
 def is_partial(name):
-    """Tells whether a name is that of something not yet written whole."""
+    """Returns whether a name is the temporary name of an unfinished file."""
     return _PARTIAL.fullmatch(name) is not None
 
 
 def remove_abandoned(folder):
-    """Removes from a folder what killed processes have left half written."""
-    with contextlib.suppress(OSError):  # It is a matter of space alone.
+    """Removes unfinished files that killed processes left in a folder."""
+    with contextlib.suppress(OSError):  # Errors only cost disk space.
         for name in filter(is_partial, os.listdir(folder)):
             _remove_if_abandoned(pathlib.Path(folder, name))
 
@@ -417,7 +418,7 @@ def _remove_if_abandoned(path):
 
 
 def _remove(path):
-    """Removes a file or folder, as far as that can be done."""
+    """Removes a file or folder; ignores errors."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -426,12 +427,7 @@ def _remove(path):
 
 @contextlib.contextmanager
 def _partial(path, make):
-    """Makes what becomes `path`, under a name and a lock of its own.
-
-    Args:
-        path: `pathlib.Path`.
-        make: function of a path -> None; makes an empty file or folder.
-    """
+    """Makes and locks a temporary file or folder; yields its path."""
     while True:
         name = f".{path.name}.{uuid.uuid4().hex[-12:]}.partial"
         partial = path.with_name(name)
@@ -439,7 +435,7 @@ def _partial(path, make):
         with contextlib.ExitStack() as stack:
             descriptor = os.open(partial, os.O_RDONLY)
             stack.callback(os.close, descriptor)
-            # Another process may take it for abandoned until it is locked.
+            # Until it is locked, another process may remove it as abandoned.
             if try_lock(descriptor) is not False and partial.exists():
                 stack.callback(_remove, partial)
                 yield partial
@@ -447,18 +443,19 @@ def _partial(path, make):
 
 
 def write_atomically(path, write):
-    """Writes a file so that `path` holds the old or the new one, never half.
+    """Writes a file so that `path` has either its old or its new content.
 
-    The new content is written beside it, flushed to the disk and renamed;
-    what is there and no file, such as /dev/null or a pipe, is written to.
+    The new content is written to a temporary file in the folder, flushed to the
+    disk and renamed. Devices and pipes, such as /dev/null, are written
+    directly.
 
     Args:
         path: file to write; its folder must exist.
         write: function of an open binary file.
 
     Raises:
-        OSError: naming `path`, when it can not be written (disk full, no
-            permission). What was at `path` is still there.
+        OSError: `path` cannot be written (disk full, no permission). Its old
+            content is unchanged. The message names `path`.
     """
     path = pathlib.Path(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
@@ -494,15 +491,15 @@ def write_text(path, text):
 
 @contextlib.contextmanager
 def new_folder(path):
-    """Gives a folder to write, which becomes `path` once all is written.
+    """Yields a temporary folder, which is renamed to `path` at the end.
 
-    Where the block raises or is killed, `path` is as it was.
+    If the block raises or is killed, `path` does not change.
 
     Args:
-        path: folder that appears at the end; the one around it must exist.
+        path: folder to make; its parent folder must exist.
 
     Raises:
-        OSError: something stands there, or it can not be written.
+        OSError: `path` exists, or cannot be written.
 
     Example:
         with new_folder("models/dogs") as folder:
@@ -516,36 +513,36 @@ def new_folder(path):
 
 
 def folder_beside(folder, given=None):
-    """Returns where that is kept which was computed from a folder's files.
+    """Returns the folder for results computed from a user's folder.
 
-    Nothing is written among the user's own files: what belongs to `photos`
-    stands in `photos.tbnets` beside it, or where the user says.
+    No files are written into the user's folder: results for `photos` are kept
+    in `photos.tbnets` in its parent folder, or in `given`.
 
     Args:
         folder: the user's folder.
-        given: folder to keep it in instead; None or "" for the one beside.
+        given: folder to use instead; None or "" for the default.
 
     Returns:
-        `pathlib.Path`; nothing is created.
+        `pathlib.Path`; the folder is not created.
     """
     if given:
         return pathlib.Path(given)
-    folder = pathlib.Path(os.path.abspath(folder))  # "photos/.." has a name.
+    folder = pathlib.Path(os.path.abspath(folder))  # Also names "photos/..".
     return folder.parent / (folder.name + BESIDE_SUFFIX)
 
 
 def make_folder_of(folder, place):
-    """Makes the folder that keeps what was computed from a folder's files.
+    """Creates the folder for results computed from a user's folder.
 
-    Who may not look into `folder` may not look into that beside it either:
-    it is made with the same rights.
+    The default folder gets the permissions of `folder`, so that users who
+    cannot read `folder` cannot read its results.
 
     Args:
         folder: the user's folder.
-        place: what `folder_beside` returned.
+        place: the path that `folder_beside` returned.
 
     Raises:
-        OSError: it can not be made.
+        OSError: it cannot be created.
     """
     is_beside = place == folder_beside(folder)
     mode = stat.S_IMODE(os.stat(folder).st_mode) if is_beside else 0o777
@@ -553,10 +550,10 @@ def make_folder_of(folder, place):
 
 
 def readable(name):
-    r"""Returns a file's name as it can be printed, on one line.
+    r"""Returns a file name as printable text on one line.
 
-    A name may hold line breaks, a terminal's escape sequences or bytes that
-    are no text; each such character becomes U+FFFD.
+    Line breaks, escape sequences of terminals and bytes that are not text
+    become U+FFFD.
 
     Example:
         readable("a\nb.jpg")  # "a\ufffdb.jpg"

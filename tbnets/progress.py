@@ -1,4 +1,4 @@
-"""Bars on a terminal, of what takes long, and lines beside them."""
+"""Progress bars on a terminal, and lines that do not break them."""
 
 import sys
 
@@ -8,25 +8,25 @@ _is_shown = True
 
 
 def hide_bars():
-    """Shows no bars from now on in this process."""
+    """Disables progress bars for the rest of this process."""
     global _is_shown
     _is_shown = False
 
 
 def progress_bar(total, what, unit, leave=False, **more):
-    """Returns a bar with the time left, from the first second on.
+    """Returns a `tqdm` bar, which appears after one second.
 
     Args:
-        total: how many units there are.
-        what: is done, in a few words.
-        unit: of what is counted.
-        leave: whether it stays when all is done.
-        **more: as of `tqdm.tqdm`.
+        total: number of units.
+        what: the work, in a few words.
+        unit: name of a unit.
+        leave: whether the finished bar remains on the terminal.
+        **more: further arguments of `tqdm.tqdm`.
     """
     more |= {"total": total, "desc": what, "unit": unit, "leave": leave}
     return tqdm.tqdm(delay=1, disable=None if _is_shown else True, **more)
 
 
 def say(text):
-    """Prints a line on standard error, beside any bar."""
+    """Prints a line on standard error without breaking a progress bar."""
     tqdm.tqdm.write(text, file=sys.stderr)

@@ -1,13 +1,14 @@
-"""Named streams of random numbers: no two parts of a run share one.
+"""Named streams of random numbers; each part of a run has its own.
 
     Branch(units, seed=seed_of(settings.run.seed, "image_branch", len(units)))
 
-A run has one seed. Each part of its network that draws random numbers during
-training gets a block of integers from `seed_of`, and its layers count up from
-the first one. Two layers with the same integer would drop the same units.
+A run has one seed. `seed_of` returns a block of integers for each part of the
+network that draws random numbers during training; the layers of the part count
+up from the first integer. Two layers with equal integers would drop the same
+units.
 
-What is drawn on the host comes from `generator_of`, by the seed, the name of
-the stream and numbers that count, such as the epoch.
+`generator_of` returns generators for random numbers on the host. They depend on
+the seed, the name of the stream and counters such as the epoch.
 """
 
 import zlib
@@ -23,29 +24,29 @@ STREAMS = {
     "head": 4,
     "region_branch": 5,
 }
-"""The place of each part's block among those of a run, from 1: to change one
-is to change what every run draws."""
+"""The place of each part's block within the block of a run, from 1. A changed
+place changes the random numbers of every run."""
 HOST_STREAMS = ("missing_vectors", "new_dims", "epoch", "pairs")
-"""Streams of the host. To rename one is to change what every run draws."""
+"""Streams of the host. Renaming one changes the random numbers of every run."""
 PER_STREAM = 100
 PER_RUN = 1000
 
 
 def seed_of(run_seed, stream, num_layers=1):
-    """Returns the first integer of a part of the network.
+    """Returns the first seed of a part of the network.
 
     Args:
         run_seed: integer of the run, not negative.
         stream: key of `STREAMS`.
-        num_layers: how many integers the part counts up at most.
+        num_layers: number of layers in the part, at most `PER_STREAM`.
 
     Returns:
-        int; no other stream, and none of another run, has it or one of the
-        `PER_STREAM - 1` that follow.
+        int. This integer and the next `PER_STREAM - 1` belong to this stream
+        and run alone.
 
     Raises:
-        ValueError: the part has more layers than there are integers, or a
-            name is unknown.
+        ValueError: the part has more than `PER_STREAM` layers, or the stream is
+            unknown.
     """
     advice = "Give a new part a place in `STREAMS`."
     check_choice("stream", stream, STREAMS, advice)
@@ -61,25 +62,25 @@ def seed_of(run_seed, stream, num_layers=1):
 
 
 def generator_of(run_seed, stream, *places):
-    """Returns a generator for one stream of random numbers on the host.
+    """Returns a random generator for one stream on the host.
 
     Args:
         run_seed: integer of the run, not negative.
-        stream: one of `HOST_STREAMS`.
-        *places: integers that count in the stream, such as the epoch; each
-            from 0 to 2**32 - 1.
+        stream: element of `HOST_STREAMS`.
+        *places: counters within the stream, such as the epoch; each from 0 to
+            2**32 - 1.
 
     Returns:
-        `numpy.random.Generator`; equal arguments give equal numbers, any other
-        arguments give independent ones.
+        `numpy.random.Generator`. Equal arguments give equal numbers, different
+        arguments give independent numbers.
 
     Raises:
         ValueError: the stream is unknown.
     """
     advice = "Add a new stream to `HOST_STREAMS`."
     check_choice("stream", stream, HOST_STREAMS, advice)
-    # Not `default_rng([run_seed, *places])`: NumPy pads that list with zeros,
-    # so [7] and [7, 0] would be one stream.
+    # Not `default_rng([run_seed, *places])`: NumPy pads this list with zeros,
+    # so that [7] and [7, 0] would give one stream.
     key = zlib.crc32(stream.encode()), *places
     return np.random.default_rng(
         np.random.SeedSequence(run_seed, spawn_key=key)

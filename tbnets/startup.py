@@ -1,4 +1,4 @@
-"""How a tool starts: a quiet TensorFlow, memory that is kept, plain errors."""
+"""Start of a command: quiet TensorFlow, memory, kernels and error lines."""
 
 import contextlib
 import ctypes
@@ -22,23 +22,23 @@ from absl import logging
 
 from tbnets.errors import UserError
 
-# What this process computes on: how many cores, and whether on them alone.
+# The cores and devices of this process.
 
 
 def usable_cores():
-    """Returns how many cores the process may use, at least 1.
+    """Returns the number of cores that the process may use, at least 1.
 
-    A container or `taskset` may allow it fewer than the machine has.
+    Containers and `taskset` may allow fewer cores than the machine has.
     """
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # Not on every system.
+    except AttributeError:  # Windows and macOS.
         return os.cpu_count() or 1
 
 
 def no_accelerator():
-    """Tells whether TensorFlow has CPUs alone. It starts its devices."""
-    import tensorflow as tf  # Most of those who ask for cores do without.
+    """Returns whether TensorFlow has only CPUs; initialises its devices."""
+    import tensorflow as tf  # Slow; `usable_cores` needs none.
 
     devices = tf.config.list_physical_devices()
     return all(device.device_type == "CPU" for device in devices)
@@ -49,40 +49,41 @@ _importing = threading.RLock()
 
 @contextlib.contextmanager
 def quiet_tensorflow():
-    """Hides what native libraries print while TensorFlow is imported.
+    """Hides output of native libraries while TensorFlow is imported.
 
     TensorFlow's libraries write to file descriptor 2 before any log level
     applies (missing CUDA drivers, factories registered twice), and
-    tensorflow-addons warns about its end of life. Inside this context both
-    go to a temporary file; when the block raises, the text is shown, so a
-    broken installation still explains itself. Set `TF_CPP_MIN_LOG_LEVEL` to
-    0, 1 or 2 to see everything.
+    tensorflow-addons warns about its end of life. In this context both go to a
+    temporary file. If the block raises, its text is printed, so that errors of
+    a broken installation are visible. Set `TF_CPP_MIN_LOG_LEVEL` to 0, 1 or 2
+    to see all output.
 
-    Threads wait for each other here: the descriptor is the process's, and
-    where two begin to import TensorFlow and Keras, which import each other,
-    both fail. Nor does the garbage collector run, for which imports, a
-    million objects that stay, are a seventh of their time.
+    Only one thread at a time can run the block. The file descriptor belongs to
+    the process, and TensorFlow and Keras import each other, so that two
+    concurrent imports both fail. The garbage collector is off in the block:
+    imports create a million long-lived objects, and collecting takes a seventh
+    of their time.
 
     Example:
         with startup.quiet_tensorflow():
             import tensorflow as tf
     """
     heard = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
-    heard = heard or sys.stderr is None  # As in a program without a terminal.
+    heard = heard or sys.stderr is None  # None in a program without a terminal.
     hidden = contextlib.nullcontext() if heard else _hidden()
     with _importing, _uncollected(), hidden:
         yield
 
 
 class _QuietTensorFlow(importlib.abc.MetaPathFinder):
-    """Imports TensorFlow within `quiet_tensorflow`, whoever imports it first.
+    """Runs the first import of TensorFlow in `quiet_tensorflow`.
 
-    A command may import it in any function, so that no list of places would
-    stay complete.
+    A command may import it in any function, so that a list of places would be
+    incomplete.
     """
 
     def find_spec(self, fullname, path, target=None):
-        """Finds TensorFlow as usual; its loader then runs quietly."""
+        """Returns the usual spec, whose loader runs in `quiet_tensorflow`."""
         if fullname != "tensorflow":
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -99,7 +100,7 @@ class _QuietTensorFlow(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def _uncollected():
-    """Lets the garbage collector rest."""
+    """Turns the garbage collector off."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -111,7 +112,7 @@ def _uncollected():
 
 @contextlib.contextmanager
 def _hidden():
-    """Hides what is printed and warned of; shows it if the block raises."""
+    """Hides standard error and warnings; prints them if the block raises."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as sink, warnings.catch_warnings():
@@ -131,15 +132,15 @@ def _hidden():
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
-"""Parameters of `mallopt` in glibc's malloc.h."""
+"""Parameters of `mallopt` from glibc's malloc.h."""
 
 
 def most_arenas(num_cores):
-    """Returns how many arenas malloc may have; None for glibc's own choice.
+    """Returns the maximum number of malloc arenas; None for glibc's choice.
 
-    A thread's own arena returns blocks of more than 64 MiB whatever is set,
-    so all threads share one. They then wait for each other to allocate, which
-    cost nothing on two cores and has not been measured on many.
+    The arena of a thread returns blocks above 64 MiB to the system, whatever is
+    set, so all threads share one arena. They then wait for each other to
+    allocate. This cost no time on two cores; it has not been measured on many.
 
     Args:
         num_cores: number of cores that the process may use.
@@ -148,15 +149,15 @@ def most_arenas(num_cores):
 
 
 def keep_freed_memory():
-    """Lets the C library reuse big blocks instead of returning them.
+    """Makes the C library reuse big blocks instead of returning them.
 
-    TensorFlow allocates each big tensor anew. glibc maps such a block from
-    the system and gives it back when the tensor goes, so each step pays for
-    fresh pages again: a third of the time of a training step on features.
-    What is freed now stays with the process, up to 2 GiB, for the next step.
-    On few cores all threads share one arena, see `most_arenas`. Nothing
-    happens where there is no glibc, or where the environment sets its
-    `MALLOC_` variables.
+    TensorFlow allocates new memory for each big tensor. By default glibc maps
+    such a block from the system and unmaps it with the tensor, so that each
+    step pays for fresh pages: a third of the time of a training step on
+    features. After this call the process keeps up to 2 GiB of freed memory for
+    the next step. On few cores all threads share one arena (`most_arenas`). The
+    function has no effect without glibc, or if the environment sets a `MALLOC_`
+    variable.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)
     if chosen or platform.libc_ver()[0] != "glibc":
@@ -172,18 +173,18 @@ _KERNELS = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def choose_kernels(processor="/proc/cpuinfo"):
-    """Lets TensorFlow compute by oneDNN's kernels, before it is imported.
+    """Makes TensorFlow use oneDNN's kernels; call it before the import.
 
-    TensorFlow takes them by itself where a processor has instructions for
-    neural networks. With AVX2 and FMA alone they are faster too, a train step
-    by a fifth or more; they sum in another order, so that all results differ
-    in their last bits. Nothing happens on other processors, where TensorFlow
-    is there already, or where the environment says by TF_ENABLE_ONEDNN_OPTS
-    what is wanted: 0 for TensorFlow's own kernels. Processes that this one
-    starts compute as it does.
+    TensorFlow itself chooses them on processors with instructions for neural
+    networks. They are also faster with only AVX2 and FMA, a train step by a
+    fifth or more. They sum in another order, so that all results differ in
+    their last bits. The function has no effect on other processors, if
+    TensorFlow is imported already, or if the environment sets
+    TF_ENABLE_ONEDNN_OPTS (0 for TensorFlow's own kernels). Child processes use
+    these kernels too.
 
     Args:
-        processor: file that tells what the processor can do, of Linux.
+        processor: Linux's file of processor features.
     """
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
         return
@@ -194,7 +195,7 @@ def choose_kernels(processor="/proc/cpuinfo"):
 
 
 def kernels():
-    """Returns in words whose kernels the environment asks for."""
+    """Returns the name of the kernels that the environment selects."""
     names = {"1": "oneDNN", "0": "TensorFlow"}
     return names.get(os.environ.get(_KERNELS, ""), "TensorFlow's choice")
 
@@ -203,15 +204,15 @@ _BUG = (
     "This is a bug in tbnets. Please report it, with the command and all of "
     "the lines above."
 )
-# These come without a file's name, from a write that was under way.
+# Raised without a file name by a write in progress.
 _OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_for_the_user(error):
-    """Tells an error that a user can mend from one that is a bug.
+    """Returns whether the user can fix an error, or it is a bug.
 
-    For the user is a `UserError`, which says what to change, and what the
-    system says of a file. Anything else was not foreseen.
+    Users can fix a `UserError`, whose message gives the change to make, and
+    errors of the system about a file. All other exceptions are bugs.
 
     Args:
         error: a caught exception.
@@ -226,7 +227,7 @@ def is_for_the_user(error):
 
 
 def _say(error):
-    """Returns an error's own words, without numbers around them."""
+    """Returns the message of an error, without an error number."""
     if isinstance(error, OSError) and error.strerror:
         if error.filename is None:
             return error.strerror
@@ -249,11 +250,11 @@ def _interrupt(*_):
 
 
 def raise_if_interrupted():
-    """Raises KeyboardInterrupt where one came and was lost.
+    """Raises KeyboardInterrupt if an earlier one was lost.
 
-    Python raises it wherever the main thread is, which may be a destructor
-    or a library's `except:` that drops it. Work that takes long asks here
-    now and then, in a program that `run` runs.
+    Python raises it wherever the main thread is, for example in a destructor or
+    in a library's bare `except:`, which drop it. Long work under `run` should
+    call this function regularly.
     """
     if _interrupted.is_set():
         raise KeyboardInterrupt
@@ -261,10 +262,10 @@ def raise_if_interrupted():
 
 @contextlib.contextmanager
 def interrupts():
-    """Raises KeyboardInterrupt in the place of an error that one became.
+    """Raises KeyboardInterrupt instead of an error that replaced it.
 
-    TensorFlow tells of one that comes while it makes a tensor as of a
-    TypeError.
+    TensorFlow raises a TypeError for an interrupt during the creation of a
+    tensor.
     """
     try:
         yield
@@ -278,32 +279,32 @@ _TOOL = re.compile(r"(?:python )?tools/(\w+)\.py")
 
 
 def spoken(text):
-    """Returns a text with its commands as this process was started by one.
+    """Returns a text with the commands of this kind of installation.
 
-    Texts name tools of a clone, `python tools/query.py`; where the package
-    was installed the same is `tbnets query`.
+    Texts name the tools of a clone, such as `python tools/query.py`. For an
+    installed package they become commands such as `tbnets query`.
     """
     return _TOOL.sub(r"tbnets \1", text) if _is_installed() else text
 
 
 def typed():
-    """Returns the command that started this process, as it was typed."""
+    """Returns the command line that started this process."""
     program = "tbnets" if _is_installed() else sys.argv[0]
     return shlex.join([program, *sys.argv[1:]])
 
 
 def _is_installed():
-    """Tells whether this process is the script that pip installs."""
+    """Returns whether this process is the script that pip installs."""
     return pathlib.Path(sys.argv[0]).stem == "tbnets"
 
 
 def run(work):
-    """Runs a program; ends the process, on a plain error line if it must.
+    """Runs a program and exits; prints user errors as one line.
 
-    What a user can mend (see `is_for_the_user`) is printed without a
-    traceback, and the exit code is 1. Any other exception keeps its
-    traceback, and a line says that it is a bug. Ctrl-C exits with 130, as a
-    shell expects, and without a word where nobody reads on.
+    The exit code is 1 for an error that the user can fix (`is_for_the_user`),
+    which is printed without a traceback. Any other exception is printed with
+    its traceback and a line about a bug. Ctrl-C exits with 130, as shells
+    expect. If the reader of a pipe closes it, the process exits silently.
 
     Args:
         work: function () -> the exit code, or None.
@@ -313,8 +314,7 @@ def run(work):
     sys.meta_path.insert(0, _QuietTensorFlow())
     sys.excepthook = _print_bug
     signal.signal(signal.SIGINT, _interrupt)
-    # TensorFlow and Keras inform and warn through these two; a tool's own
-    # words are printed.
+    # TensorFlow and Keras log through these two; tools print.
     logging.set_verbosity(logging.ERROR)
     py_logging.getLogger("tensorflow").setLevel(py_logging.ERROR)
     try:
@@ -322,7 +322,7 @@ def run(work):
             code = work()
         sys.stdout.flush()
         sys.exit(code)
-    except BrokenPipeError:  # Who reads has enough: `tbnets --help | head`.
+    except BrokenPipeError:  # As in `tbnets --help | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
