@@ -1,9 +1,9 @@
-"""Mini-batch construction: records -> the batches a network trains on.
+"""Draws and reads the mini-batches of a network.
 
-Neighbourhood sampling of Wang et al. 2018, Algorithm 1: a batch holds
-distinct images with several captions of each, so that the within-text term
-has positives. What a batch holds is a function of (seed, epoch) alone, never
-of the state of a random generator, so a resumed run sees the same batches.
+Neighbourhood sampling of Wang et al. 2018, Algorithm 1: a batch holds distinct
+images with several captions each, so that the within-text term has positives. A
+batch depends only on (seed, epoch, number), never on the state of a random
+generator, so that a resumed run sees identical batches.
 """
 
 import dataclasses
@@ -30,63 +30,63 @@ from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.files import listed
 from tbnets.seeds import generator_of
 
-# How `tf.data` reads: as the code says, with nothing tuned on the way.
+# `tf.data` without autotuning.
 
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns a dataset that `tf.data` does not tune while it is read.
+    """Returns a dataset without autotuning.
 
-    The thread that tunes sleeps for twice as long each time, and where a
-    dataset ends it is not always woken: its reader then waits until it has
-    slept, which may double the time of an epoch or an extraction. Here all
-    buffers and parallel calls are given as numbers, so that nothing is left
-    to tune.
+    The tuning thread doubles its sleep each time and is not always woken at the
+    end of a dataset. The reader then waits for it, which may double the time of
+    an epoch or an extraction. Here all buffer sizes and parallel calls are
+    fixed numbers, so that there is no value to tune.
 
     Args:
-        dataset: the last of a pipeline; what reads it sees the option.
+        dataset: the last dataset of a pipeline; its consumers inherit the
+            option.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
 
 
-# One split with everything a network needs of it.
+# The examples of a split.
 
 SAMPLED_PHOTOS = 1000
-"""Photos whose regions tell the statistics of features."""
+"""Number of photos whose regions are used to measure feature statistics."""
 
 
 def sampled(count):
-    """Returns rows of at most `SAMPLED_PHOTOS` of some photos, ascending."""
+    """Returns at most `SAMPLED_PHOTOS` evenly spaced rows, ascending."""
     some = np.linspace(0, count - 1, min(count, SAMPLED_PHOTOS))
     return np.unique(some.astype(int))
 
 
 class Rows(Protocol):
-    """Images or texts of a split, of which a batch takes some."""
+    """The images or texts of a split, read in batches."""
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The shape of one; None where a batch decides."""
+        """The shape of one row; None for sizes that a batch decides."""
 
     @property
     def dtype(self) -> tf.DType:
-        """What a batch of them is made of."""
+        """The type of a batch."""
 
     def batch(self, rows: np.ndarray) -> np.ndarray:
-        """Returns some, `[len(rows), ...]`."""
+        """Returns the given rows, `[len(rows), ...]`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-    """One split with everything a network needs of it.
+    """The images and texts of a split for a network.
 
     Args:
-        records: the images' ids, the captions and who belongs to whom.
+        records: image ids, captions and `caption_to_image`.
         images: `Rows` of the images of `records`.
-        texts: `Rows` of its captions.
-        text_ids: int64 `[num_captions]`, equal for captions with equal
-            text, or None when equal texts are no positives.
+        texts: `Rows` of the captions of `records`.
+        text_ids: int64 `[num_captions]`, equal for captions with equal text;
+            None if equal texts are not positives.
 
     Example:
         examples = tbnets.Examples.from_arrays(
@@ -108,24 +108,23 @@ class Examples:
         return {"images": records.num_images, "captions": records.num_captions}
 
     def samples(self, layer: Any) -> Iterator[np.ndarray]:
-        """Yields arrays of what a layer that measures statistics reads."""
+        """Yields image arrays for a layer that measures statistics."""
         return self.images.chunks()
 
     @classmethod
     def from_arrays(
         cls, images: Array, captions: Array, caption_to_image: Integers
     ) -> Self:
-        """Makes examples of what is in memory.
+        """Makes examples from arrays in memory.
 
         Args:
             images: `[num_images, ...]`, features or pixels.
             captions: `[num_captions, ...]`, word ids or features.
-            caption_to_image: int `[num_captions]`, row of the image of each
-                caption.
+            caption_to_image: int `[num_captions]`, row of the caption's image.
 
         Returns:
-            `Examples` whose image ids are the rows, and whose records know
-            no caption's words.
+            `Examples`; the image ids are the row numbers, the captions of
+            `records` are empty strings.
         """
         images = ArrayRows(_checked_numbers("images", images))
         texts = ArrayRows(_checked_numbers("captions", captions))
@@ -140,7 +139,7 @@ class Examples:
 
 
 def _checked_numbers(name, values):
-    """Returns an array of a row each; refuses what holds no finite numbers."""
+    """Returns an array with a row for each value; refuses NaN."""
     array = checked_array(name, values)
     if array.ndim < 1 or array.dtype.kind in "OSU":
         raise InputTypeError(
@@ -173,11 +172,11 @@ class ArrayRows:
 
 
 class FeatureRows:
-    """Rows of features, which stay on the disk.
+    """Rows of features on the disk, read on demand.
 
     Args:
         features: a `data.store.arrays.Features`.
-        rows: int `[n]`; the row of the features for each row of the records.
+        rows: int `[n]`; the row in `features` for every row of the records.
     """
 
     dtype = tf.float32
@@ -198,7 +197,7 @@ class FeatureRows:
 
 
 class FileNames:
-    """Paths of image files; they are decoded inside the `tf.data` pipeline.
+    """Paths of image files, which the `tf.data` pipeline decodes.
 
     Args:
         paths: list of paths, one for each row of the records.
@@ -211,20 +210,21 @@ class FileNames:
         self.paths = paths
 
     def batch(self, rows):
-        """Returns the paths `[len(rows)]`, as the bytes that they are."""
+        """Returns the paths `[len(rows)]` as bytes."""
         return np.array([os.fsencode(self.paths[row]) for row in rows], object)
 
 
 def refuse_broken_images(images):
-    """Raises the error that names the files that are no photos.
+    """Raises ValueError naming the image files that cannot be decoded.
 
-    `tf.data` says that an image did not decode, not which; this looks for it.
+    `tf.data` reports a decoding error without the file name, so this function
+    checks every file.
 
     Args:
-        images: the `images` of some `Examples`.
+        images: the `images` of `Examples`.
 
     Raises:
-        ValueError: some files are no photos; the first of them are named.
+        ValueError: some files are not photos; the message names the first.
     """
     paths = getattr(images, "paths", ())
     judged = zip(paths, faults(paths))
@@ -239,15 +239,15 @@ def refuse_broken_images(images):
 
 
 def batch_bounds(count, per_batch):
-    """Returns where each batch of an epoch begins and ends.
+    """Returns the start and stop of every batch of an epoch.
 
-    The last batch has what is left. Where that is one alone, it comes to the
-    batch before: one has no negatives, and batch normalisation would take it
-    for the mean of all, right before the network is measured.
+    The last batch may be smaller. A last batch of one item is joined to the
+    batch before it: one item has no negatives, and batch normalisation would
+    use it as the mean, just before the network is measured.
 
     Args:
-        count: how many are drawn in an epoch.
-        per_batch: how many a batch has, at least 1.
+        count: number of items in an epoch.
+        per_batch: number of items in a batch, at least 1.
 
     Returns:
         List of (start, stop).
@@ -259,16 +259,16 @@ def batch_bounds(count, per_batch):
 
 
 def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
-    """Yields the rows of each batch of one epoch.
+    """Yields the image and caption rows of every batch of an epoch.
 
-    Every image that has captions is drawn once; of its captions,
-    `captions_per_image` are drawn without replacement (all, when it has
-    fewer). The last batch may be smaller, see `batch_bounds`.
+    Every image with captions is drawn once, with `captions_per_image` of its
+    captions drawn without replacement (all captions, if it has fewer). The last
+    batch may have another size, see `batch_bounds`.
 
     Args:
         records: a `CaptionedImages`.
-        images_per_batch: images a batch. Wang 2018: 500; Wang 2016: 1500.
-        captions_per_image: captions drawn of each. Papers: 2; 1 gives
+        images_per_batch: images in a batch. Wang 2018: 500; Wang 2016: 1500.
+        captions_per_image: captions drawn for an image. Papers: 2; 1 gives
             plain pairs without neighbours.
         seed: integer of the run.
         epoch: integer from 0.
@@ -276,9 +276,9 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
     Yields:
         (image_rows int64 `[n]`, caption_rows int64 `[m]`).
 
-    Source: Wang et al. 2018, Algorithm 1 (c) and Sec. 5.1. Departures: an
-    image stands once in a batch, with its captions beside it, where the
-    paper draws pairs and completes them.
+    Source: Wang et al. 2018, Algorithm 1 (c) and Sec. 5.1. Departures: each
+    image is in a batch once, with all its drawn captions, whereas the paper
+    draws pairs and adds neighbours to them.
     """
     permuted = generator_of(seed, "epoch", epoch).permutation
     rows_of, most = records.caption_rows(), captions_per_image
@@ -289,20 +289,21 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
 
 
 class Batches:
-    """The batches of one epoch after the other, whatever they hold.
+    """The batches of successive epochs, for any kind of examples.
 
-    Heirs say which rows a batch has, and read them.
+    Subclasses choose the rows of a batch (`_rows`) and read them (`batch`).
 
     Args:
-        examples: with `texts` and `text_ids`, as `Examples` have them.
-        num_batches: how many an epoch has.
+        examples: has `texts` and `text_ids` like `Examples`.
+        num_batches: number of batches in an epoch.
 
     Attributes:
         examples: as above.
         num_batches: as above.
-        epoch: integer from 0; set it, then go through `dataset`.
+        epoch: integer from 0; set it, then iterate over `dataset`.
         dataset: `tf.data.Dataset` of the batches of `epoch`.
-        smallest: photos of the smallest batch, None where images are features.
+        smallest: number of photos in the smallest batch; None if images are
+            features.
         image_size: side of the decoded photos in pixels.
     """
 
@@ -318,10 +319,10 @@ class Batches:
     __repr__ = short_repr("num_batches", "epoch")
 
     def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
-        """Returns some shares of each batch of `epoch`, one after the other.
+        """Returns shares of every batch of `epoch`, one after the other.
 
         Args:
-            shares: of the replicas of this process, in their order.
+            shares: the shares of this process's replicas, in order.
         """
 
         def read():
@@ -335,19 +336,14 @@ class Batches:
             dataset = dataset.map(
                 lambda one: one | {"images": read_images(one["images"], size)}
             )
-        # Keras warns of data that end before it knows how many there are.
+        # Without a known cardinality, Keras warns at the end of the first
+        # epoch.
         count = self.num_batches * len(shares)
         counted = tf.data.experimental.assert_cardinality(count)
         return untuned(dataset.apply(counted).prefetch(2 * len(shares)))
 
     def _of_texts(self, rows, owners, share):
-        """Returns what a batch has of its texts.
-
-        Args:
-            rows: int64 `[m]`, those of the whole batch.
-            owners: int64 `[m]`, the id of what each was said of.
-            share: which part of them is read.
-        """
+        """Returns a share of the texts of a batch and their ids."""
         own, ids = share.of(len(rows)), self.examples.text_ids
         batch = {
             "captions": share.read(self.examples.texts, rows),
@@ -356,7 +352,7 @@ class Batches:
         return batch if ids is None else batch | {"text_ids": ids[rows][own]}
 
     def signature(self) -> dict[str, tf.TensorSpec]:
-        """Returns the `tf.TensorSpec`s of what all batches have."""
+        """Returns the `tf.TensorSpec`s that all kinds of batches have."""
         texts, ids = self.examples.texts, ["image_ids", "caption_image_ids"]
         ids += ["text_ids"] * (self.examples.text_ids is not None)
         return {
@@ -366,25 +362,26 @@ class Batches:
 
 
 class EpochBatches(Batches):
-    """The batches of one epoch after the other.
+    """The batches of successive epochs: images with captions.
 
     Args:
         examples: an `Examples`.
-        images_per_batch: images a batch.
-        captions_per_image: captions drawn of each image.
+        images_per_batch: images in a batch.
+        captions_per_image: captions drawn for each image.
         seed: integer of the run.
-        image_size: side of the decoded images in pixels, when
-            `examples.images` are file names.
+        image_size: side of the decoded images in pixels, if `examples.images`
+            are file names.
 
     Attributes:
         examples: the `Examples`.
         image_size: as above.
-        epoch: integer from 0; `fit` counts it up. In a loop of your own, set
-            it, then go through `dataset`.
-        dataset: `tf.data.Dataset` of the batches of `epoch`, each the dict
-            that `EmbeddingNetwork.train_step` takes.
-        num_batches: how many an epoch has.
-        smallest: photos of the smallest batch, None where images are features.
+        epoch: integer from 0, which `fit` increments. In your own loop, set it,
+            then iterate over `dataset`.
+        dataset: `tf.data.Dataset` of the batches of `epoch`, each the dict that
+            `EmbeddingNetwork.train_step` takes.
+        num_batches: number of batches in an epoch.
+        smallest: number of photos in the smallest batch; None if images are
+            features.
 
     Example:
         batches = tbnets.EpochBatches(
@@ -427,7 +424,7 @@ class EpochBatches(Batches):
         super().__init__(examples, len(bounds))
 
     def _rows(self):
-        """Yields what `batch` takes, for each batch of `epoch`."""
+        """Yields the arguments of `batch` for each batch of `epoch`."""
         records, seed = self.examples.records, self._seed
         drawn = sample_epoch(records, *self._sizes, seed, self.epoch)
         return ((*rows, number) for number, rows in enumerate(drawn))
@@ -439,13 +436,13 @@ class EpochBatches(Batches):
         number: int,
         share: Share = WHOLE,
     ) -> dict[str, np.ndarray]:
-        """Returns what stands in some rows, photos not decoded.
+        """Reads the given rows; photos are not decoded.
 
         Args:
             image_rows: int64 `[n]`.
             caption_rows: int64 `[m]`.
-            number: of the batch in its epoch, from 0.
-            share: which part of the batch is read.
+            number: number of the batch in its epoch, from 0.
+            share: the part of the batch to read.
         """
         examples = self.examples
         owners = examples.records.caption_to_image[caption_rows]
@@ -455,7 +452,7 @@ class EpochBatches(Batches):
         }
 
     def signature(self) -> dict[str, tf.TensorSpec]:
-        """Returns the `tf.TensorSpec`s of a batch, photos not decoded."""
+        """Returns the `tf.TensorSpec`s of a batch, with photos not decoded."""
         images = self.examples.images
         spec = tf.TensorSpec((None, *images.shape), images.dtype)
         return super().signature() | {"images": spec}

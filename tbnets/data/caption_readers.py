@@ -1,9 +1,9 @@
-"""Readers of caption files: public formats -> one record for each image.
+"""Readers of caption files: each returns one record per image.
 
-A reader takes (file, split), a `CheckedFile`, and returns `ImageRecord`s in
-the order of the file. Readers of one file return every split of it and leave
-the choice to `captions.read_captions`; readers of folders read the files of
-`split` alone. What a format looks like is shown in docs/data_formats.md.
+A reader takes (file, split), a `CheckedFile`, and returns `ImageRecord`s in the
+order of the file. Readers of single files return all splits;
+`captions.read_captions` selects one. Readers of folders read only `split`.
+docs/data_formats.md shows the formats.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from tbnets.data.store.arrays import first_equal_rows, open_array
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, require_file, shown
 
-# Reads tables of one's own: CSV, TSV or JSONL of `image,caption[,split]`.
+# Custom tables: CSV, TSV or JSONL of `image,caption[,split]`.
 
 _NEEDED = {"image", "caption"}
 _READ = {*_NEEDED, "split"}
@@ -30,8 +30,8 @@ _READ = {*_NEEDED, "split"}
 def read_table(file, _):
     """Reads the CSV, TSV or JSONL table `image,caption[,split]`.
 
-    Rows of the same image and split are joined; further columns are ignored.
-    Without a split column, the file is the split "all".
+    Rows of one image and split are joined; other columns are ignored. A file
+    without a split column is the split "all".
     """
     extension = os.path.splitext(file.path)[1].lower()
     if extension not in _TABLES:
@@ -67,15 +67,7 @@ def read_table(file, _):
 
 
 def _is_spelled(file, line, name, spelled):
-    """Tells whether an image is called as before; reports it where not.
-
-    Args:
-        file: `CheckedFile`.
-        line: of the row.
-        name: of the image.
-        spelled: dict, path of an image -> its name in the rows before; gets
-            this one.
-    """
+    """Returns whether an image has one name in all rows; reports if not."""
     before = spelled.setdefault(posixpath.normpath(name), name)
     if name != before:
         advice = "They are one file: write its name alike in all rows."
@@ -117,14 +109,14 @@ def _delimited_rows(file, delimiter):
 
 
 def _columns(row):
-    """Returns the names of columns in a header."""
+    """Returns the column names of a header."""
     return [column.strip().lower() for column in row]
 
 
 def _delimiter(header, usual):
-    """Returns what stands between columns: in many countries semicolons."""
+    """Returns the delimiter of a header: the usual one, semicolon or tab."""
     for mark in (usual, ";", "\t"):
-        with contextlib.suppress(csv.Error):  # It is reported with its row.
+        with contextlib.suppress(csv.Error):  # Reported later, with its row.
             names = next(csv.reader([header], delimiter=mark))
             if _NEEDED <= {*_columns(names)}:
                 return mark
@@ -132,7 +124,7 @@ def _delimiter(header, usual):
 
 
 def _numbered(file, reader):
-    """Yields (first line, row) of a csv reader; reports what is no row."""
+    """Yields (first line, row) of a csv reader; reports bad rows."""
     while True:
         first = reader.line_num + 1
         try:
@@ -163,9 +155,9 @@ _TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)
 
 
 class ImageRecord(NamedTuple):
-    """An image and its captions, as a reader found them.
+    """An image and its captions, as returned by a reader.
 
-    `has_id` is False where the id is but the number of a row in its split.
+    `has_id` is False if the id is only a row number in its split.
     """
 
     image_id: str
@@ -177,7 +169,7 @@ class ImageRecord(NamedTuple):
 
 def _entries(file, parent, key, place=""):
     """Yields (place, dict) for each good entry of a list in parsed JSON."""
-    if parent is None:  # Which was reported.
+    if parent is None:  # Reported already.
         return
     entries = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(entries, list):
@@ -196,16 +188,16 @@ def _entries(file, parent, key, place=""):
 
 
 def _captions(file, said):
-    """Returns the good ones of some captions, each given with its place."""
+    """Returns the good captions from (place, caption) pairs."""
     found = [file.caption(text, place) for place, text in said]
     return [text for text in found if text is not None]
 
 
 def read_karpathy(file, _):
-    """Reads Karpathy's `dataset_*.json`, all splits of it.
+    """Reads all splits of Karpathy's `dataset_*.json`.
 
-    The image id is `filename`; `filepath`, where there is one (MSCOCO), only
-    goes before the file name.
+    The image id is `filename`. `filepath`, which MSCOCO has, is only put before
+    the file name.
     """
     records = {}
     for place, image in _entries(file, file.json(), "images"):
@@ -225,7 +217,7 @@ def read_karpathy(file, _):
 
 
 def read_coco(file, _):
-    """Reads an MSCOCO `captions_*.json`, which is one split as a whole."""
+    """Reads an MSCOCO `captions_*.json`, which is a single split."""
     records, content = {}, file.json()
     for place, image in _entries(file, content, "images"):
         key = _coco_id(file, image, "id", place)
@@ -253,7 +245,7 @@ def _coco_id(file, entry, name, place):
 
 
 def read_flickr30k_json(file, _):
-    """Reads `{name: [caption, ..., image path]}`, one split as a whole."""
+    """Reads `{name: [caption, ..., image path]}`, a single split."""
     content, records = file.json(), []
     if content is not None and not isinstance(content, dict):
         file.refuse("an object of images", content)
@@ -271,7 +263,7 @@ def read_flickr30k_json(file, _):
 
 
 def flickr_splits(path):
-    """Returns the splits of the lists that lie beside a token file."""
+    """Returns the splits for which a token file's folder has lists."""
     require_file(path)
     return split_names.ordered_splits(_split_lists(path)) or (WHOLE_FILE,)
 
@@ -279,8 +271,8 @@ def flickr_splits(path):
 def read_flickr(file, split):
     """Reads `<image>#<number><TAB><caption>` lines and one split list.
 
-    The lists are `*.<split>Images.txt` or `<split>.txt` beside the token
-    file; their ids may lack the extension. Without any list, the file is the
+    The lists are `*.<split>Images.txt` or `<split>.txt` in the folder of the
+    token file; their ids may lack the extension. A file without lists is the
     split "all".
     """
     captions, lists = _token_captions(file), _split_lists(file.path)
@@ -304,7 +296,7 @@ def _token_captions(file):
         match = _TOKEN_ROW.fullmatch(row)
         if row.strip() and (cut or not match):
             advice = ""
-            if cut and captions:  # Else it may be of another format.
+            if cut and captions:  # It may be another format.
                 advice = "The file looks truncated: copy it, or end the line."
             file.refuse("'<image>#<number><TAB><caption>'", row, line, advice)
         elif match and file.file_name(match[1], line):
@@ -319,7 +311,7 @@ def _token_captions(file):
 
 
 def _split_lists(path):
-    """Returns {split: list file} for the lists beside a token file."""
+    """Returns {split: list file} for the folder of a token file."""
     folder = os.path.dirname(os.fspath(path))
     lists = {}
     pattern = os.path.join(glob.escape(folder), "*.txt")
@@ -380,11 +372,11 @@ def precomputed_splits(path):
 def read_precomputed(folder, split):
     """Reads one split of a folder of features with captions (VSE++).
 
-    `<split>_ims.npy` has one row for each image, and the captions of image i
-    are block i of `<split>_caps.txt`; or it has one row for each caption, and
-    then rows with the same id are one image, or without `<split>_ids.txt`
-    rows that follow each other and are equal in every bit. The image id is
-    the id, or else the number of its (first) row.
+    `<split>_ims.npy` has one row for each image, and block i of
+    `<split>_caps.txt` has the captions of image i. Or it has one row for each
+    caption. Then rows with equal ids are one image; without `<split>_ids.txt`,
+    consecutive rows that are equal in every bit are. The image id is the id, or
+    the number of its first row.
     """
     path = folder.path
     name = split_names.choose_split(split, precomputed_splits(path), path)

@@ -1,10 +1,10 @@
-"""Images with captions, from any of the formats they are published in.
+"""Reads images with captions from published and custom formats.
 
     images = read_captions("karpathy", "dataset_flickr8k.json", "train")
     images.captions[0], images.image_ids[images.caption_to_image[0]]
 
-The formats are shown in docs/data_formats.md, and `tools/describe_data.py`
-prints what a file holds and what is wrong with it.
+docs/data_formats.md shows the formats. `tools/describe_data.py` prints the
+contents of a file and its problems.
 """
 
 import dataclasses
@@ -32,28 +32,27 @@ from tbnets.data import splits as split_names
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
 from tbnets.files import CheckedFile, ProblemError, shown
 
-# Which caption is which, where two sources write down the same captions.
-#
-# Who marks phrases writes captions in other ways than who collects them:
-# Flickr30K Entities has Flickr8k's in another order, with other blanks, and
-# `gray` for `grey`.
+# Matching the captions of two sources. Annotators of phrases change captions:
+# Flickr30K Entities has Flickr8k's captions in another order, with other
+# blanks, and `gray` for `grey`.
 
 
 def same_captions(marked, own, photos):
-    """Finds the captions of one source in another.
+    """Finds the captions of one source in another source.
 
-    Captions of one photo with the same letters are the same; of what is
-    left, the most similar ones are. No caption is found twice.
+    Captions of one photo match if they have equal letters. The remaining
+    captions match by similarity, the most similar first. Each caption is
+    matched once at most.
 
     Args:
         marked: `CaptionedImages` whose captions are looked for.
-        own: `CaptionedImages` they are looked for in.
-        photos: int `[marked.num_images]`, row in `own` of each photo.
+        own: `CaptionedImages` to search.
+        photos: int `[marked.num_images]`, each photo's row in `own`.
 
     Returns:
-        (rows, is_exact) of the captions of `marked`: int64 `[num_captions]`,
-        their row in `own`, -1 of none; and bool `[num_captions]`, whether
-        both have the same letters.
+        (rows, is_exact): int64 `[marked.num_captions]`, each caption's row in
+        `own`, -1 without a match; bool `[marked.num_captions]`, whether the
+        letters are equal.
     """
     rows = np.full(marked.num_captions, -1, np.int64)
     is_exact = np.zeros(marked.num_captions, bool)
@@ -82,33 +81,33 @@ EMPTY = "[EMPTY]"
 
 
 def caption_key(caption):
-    """Returns the id under which a store has the features of a caption.
+    """Returns the id of a caption's features in a store.
 
-    It is the caption itself with single spaces between its words, and
-    `[EMPTY]` for one without any.
+    The id is the caption with single spaces between its words, or `[EMPTY]` for
+    a caption without words.
     """
     return spelling(caption) or EMPTY
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
+@dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
 class CaptionedImages:
-    """Images with their captions: any number for each image, none included.
+    """Images with their captions; an image may have any number, even 0.
 
     Args:
-        image_ids: num_images unique strings, as the source writes them.
-        captions: num_captions raw strings without outer blanks; "" is an
-            empty caption.
+        image_ids: num_images unique strings, as in the source.
+        captions: num_captions raw strings without outer blanks; "" is an empty
+            caption.
         caption_to_image: `[num_captions]` int64, the row of the image.
-        split: the name of the split, as it was asked for.
+        split: name of the split, as requested.
         path: the file or folder that was read.
-        file_names: num_images file names relative to an images folder; ()
-            where the image ids are the file names.
-        has_ids: False if the ids are but row numbers, which say nothing
-            beyond their split.
+        file_names: num_images file names relative to an images folder; () if
+            the image ids are the file names.
+        has_ids: False if the ids are only row numbers, which are not comparable
+            between splits.
 
     Raises:
-        ValueError: the lengths do not fit, an id occurs twice, or a caption
-            belongs to no image.
+        ValueError: the lengths do not fit, an id is repeated, or a caption has
+            no image.
 
     Example:
         records = tbnets.CaptionedImages(
@@ -170,16 +169,16 @@ class CaptionedImages:
 
     @property
     def captions_per_image(self) -> np.ndarray:
-        """How many captions each image has, `[num_images]` int64."""
+        """The number of captions per image, `[num_images]` int64."""
         return np.bincount(self.caption_to_image, minlength=self.num_images)
 
     def caption_rows(self) -> list[np.ndarray]:
-        """Returns the rows of the captions of each image, int64 each."""
+        """Returns the caption rows per image, int64 each."""
         return rows_by(self.caption_to_image, self.num_images)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the image files, one for each image."""
+        """The file names of the images."""
         return tuple(self.file_names or self.image_ids)
 
     def file_name(self, row: int) -> str:
@@ -187,7 +186,7 @@ class CaptionedImages:
         return self.names[row]
 
     def subset(self, image_rows: Integers) -> "CaptionedImages":
-        """Returns some images, in the order asked for, with their captions.
+        """Returns the given images, in this order, with their captions.
 
         Args:
             image_rows: `[n]` rows of images, each at most once.
@@ -209,15 +208,15 @@ class CaptionedImages:
 
 
 def _repeated(sizes):
-    """Returns the row of each size, as often as it says, int64."""
+    """Returns each index i repeated sizes[i] times, int64."""
     sizes = np.fromiter(sizes, np.int64)
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def common_images(splits):
-    """Yields (name, other name, ids) of splits that have images in common.
+    """Yields (name, other name, ids) for splits that share images.
 
-    Those whose images have no ids can not be compared.
+    Splits without image ids cannot be compared and are skipped.
 
     Args:
         splits: name -> `CaptionedImages`.
@@ -242,7 +241,8 @@ _SPLITS = {
     "flickr": caption_readers.flickr_splits,
     "precomputed": caption_readers.precomputed_splits,
 }
-"""Format -> path -> names of its splits, where reading would not tell them."""
+"""Format -> path -> names of its splits, for formats whose files are read per
+split."""
 _JSON_FORMATS = ("karpathy", "coco", "flickr30k_json")
 _TABLES = (".csv", ".tsv", ".jsonl")
 _NUM_CHARACTERS = 65536
@@ -254,22 +254,21 @@ def read_captions(
     """Reads one split of a caption file or folder.
 
     Args:
-        format: one of `READERS`.
-        path: the file (or the folder, for "precomputed"); `{split}` in it
-            stands for the name of the split.
-        split: the split; "val", "dev" and "validation" are the same, and
-            names joined by "+" are read one after the other
-            ("train+restval").
-        problems: None to raise at the first bad row; or a list to which a
-            `Problem` is appended for each, while the good rows are read.
+        format: key of `READERS`.
+        path: the file, or the folder for "precomputed"; may contain `{split}`,
+            which is replaced by the name of the split.
+        split: name of the split. "val", "dev" and "validation" are equivalent;
+            names joined by "+" are read in turn ("train+restval").
+        problems: None to raise at the first bad row; or a list that collects a
+            `Problem` for each bad row, while the good rows are read.
 
     Returns:
         CaptionedImages in the order of the file.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: there is no such split (the message lists those there
-            are), or a row is bad and `problems` is None.
+        FileNotFoundError: the file does not exist.
+        ValueError: the split does not exist (the message lists the existing
+            splits), or a row is bad and `problems` is None.
 
     Example:
         images = tbnets.read_captions("table", "my_{split}.csv", "train")
@@ -305,16 +304,16 @@ def list_splits(format: str, path) -> tuple[str, ...]:
     """Returns the splits of a caption file, folder or `{split}` path.
 
     Args:
-        format: one of `READERS`.
-        path: as for `read_captions`.
+        format: key of `READERS`.
+        path: see `read_captions`.
 
     Returns:
-        The names in the order train, restval, val, test, others; ("all",)
-        for a file that does not tell splits apart.
+        The names in the order train, restval, val, test, others; ("all",) for a
+        file without splits.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file cannot be read at all.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file cannot be read.
     """
     check_choice("format", format, READERS)
     path = os.fspath(path)
@@ -338,7 +337,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
 
 
 def _records(format, file, split):
-    """Returns what a reader finds; a good file with all splits is read once."""
+    """Reads the records; caches all splits of the last good file."""
     if format not in _SPLITS and os.path.isfile(file.path):
         state = os.stat(file.path)
         stamp = state.st_size, state.st_mtime_ns
@@ -350,13 +349,13 @@ def _records(format, file, split):
 
 @functools.lru_cache(maxsize=1)
 def _whole(format, path, stamp):
-    """Reads a file; the stamp tells it from what it was before."""
+    """Reads a file; `stamp` (size, time) invalidates the cache."""
     problems = []
     return READERS[format](CheckedFile(path, problems), None), not problems
 
 
 def _read_split(format, path, split, problems):
-    """Returns the records of one split, its name as in the file."""
+    """Returns the records of one split, with the split's name in the file."""
     file = CheckedFile(split_names.fill_split(path, split), problems)
     if _refuse_other_format(format, file):
         return []
@@ -372,13 +371,13 @@ def _read_split(format, path, split, problems):
 
 
 def usual_format(path):
-    """Returns the format of captions that nobody told, by the file's name."""
+    """Returns the default caption format for a file name."""
     is_table = os.fspath(path).lower().endswith(_TABLES)
     return "table" if is_table else "karpathy"
 
 
 def _first_characters(path):
-    """Returns how a file begins, without blanks before; "" for a folder."""
+    """Returns the first characters of a file, stripped; "" for a folder."""
     try:
         with open(path, encoding="utf-8-sig", errors="replace") as file:
             return file.read(_NUM_CHARACTERS).lstrip()
@@ -387,7 +386,7 @@ def _first_characters(path):
 
 
 def _guess_formats(path, start):
-    """Returns the formats that a path may have, by its first characters."""
+    """Returns the formats that fit the first characters of a path."""
     if os.path.isdir(path):
         has_captions = any(n.endswith("_caps.txt") for n in os.listdir(path))
         return ("precomputed",) if has_captions else ()
@@ -399,7 +398,7 @@ def _guess_formats(path, start):
 
 
 def _refuse_other_format(format, file):
-    """Reports a file that seems to have another format; returns whether."""
+    """Reports a file of another format; returns whether it did."""
     start = _first_characters(file.path)
     formats = _guess_formats(file.path, start)
     if format in formats:
@@ -412,7 +411,7 @@ def _refuse_other_format(format, file):
         )
         return True
     if not start or start[0] in "{[" or format == "precomputed":
-        return False  # The reader reports what is wrong.
+        return False  # The reader reports the problem.
     file.report(
         f"{expected} {shown(start.partition(chr(10))[0])}. The file begins "
         f"neither as JSON ({', '.join(_JSON_FORMATS)}) nor as flickr "

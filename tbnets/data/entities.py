@@ -1,8 +1,8 @@
 """Reads Flickr30K Entities: `Annotations/<id>.xml` with `Sentences/<id>.txt`.
 
-Annotations count pixels from 1 and name the last one; boxes leave here in the
-convention of `tbnets.evaluation.boxes`. Documents with a DTD are refused, so
-that no entity is ever expanded.
+Annotations count pixels from 1 and include the last one; the returned boxes
+follow `tbnets.evaluation.boxes`. Documents with a DTD are refused, so that no
+entity is expanded.
 """
 
 import collections
@@ -29,16 +29,16 @@ _ADVICE = "Name a file of the folder Annotations of Flickr30K Entities."
 
 
 class AnnotatedBoxes(NamedTuple):
-    """What is seen where in one photo.
+    """The annotated boxes of one photo.
 
     Args:
-        file_name: of the photo, as the file says.
+        file_name: of the photo, from the annotation.
         width: of the photo in pixels.
         height: of the photo in pixels.
         boxes: coreference chain -> list of boxes. A box may belong to several
             phrases, a chain may have several boxes.
-        without: chain -> why it has no box: `scene`, it is all of the photo,
-            or `nobndbox`, it is not visible.
+        without: chain -> why it has no box: `scene` (it is the whole photo) or
+            `nobndbox` (it is not visible).
     """
 
     file_name: str
@@ -53,13 +53,13 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
 
     Args:
         path: XML file.
-        problems: list that collects the problems of single objects, which
-            are then left out; None raises at the first.
+        problems: list that collects the problems of single objects, which are
+            then left out; None raises at the first problem.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ProblemError: it is no such XML, whatever `problems` is, or an object
-            of it is not as it should be; names the file and the line.
+        FileNotFoundError: the file does not exist.
+        ProblemError: the file is not such XML, whatever `problems` is, or an
+            object is wrong; names the file and the line.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -95,9 +95,8 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
     Args:
         folder: `Annotations` of Flickr30K Entities.
         image_id: the photo's id or file name: `36979` or `36979.jpg`.
-        photo_size: width and height in pixels of the photo as it lies on
-            disk, to which boxes are scaled from those that the annotation
-            tells; None leaves them.
+        photo_size: width and height in pixels of the photo on disk, to which
+            boxes are scaled from the annotated size; None does not scale.
 
     Returns:
         float64 `[n, 4]`, each box once.
@@ -118,8 +117,8 @@ def read_entities(path, images, problems) -> list[ImagePhrases]:
 
     Args:
         path: the folder.
-        images: ids wanted -> file names; None for all there are, by name.
-        problems: as of `phrases.read_phrases`.
+        images: wanted ids -> file names; None for all images, by name.
+        problems: see `phrases.read_phrases`.
     """
     root = pathlib.Path(path)
     for folder in FOLDERS:
@@ -164,7 +163,7 @@ def _read_image(root, stem, key, name, problems):
     captions = read_sentences(sentences, problems)
     found = read_annotations(path, problems)
     if key is None:
-        # What the annotation calls the photo, if it is a file of that name.
+        # The annotated file name, if its stem fits.
         named = found.file_name
         name = named if stem_of(named) == stem else stem
         key = name = CheckedFile(path).file_name(name)
@@ -177,13 +176,13 @@ def _read_image(root, stem, key, name, problems):
 
 
 class _LineElement(ElementTree.Element):
-    """An element that knows the line it began on."""
+    """An XML element with the line of its start tag."""
 
     line = None
 
 
 def _parse(file):
-    """Parses a file without expanding anything; elements know their line."""
+    """Parses a file into `_LineElement`s, without expanding entities."""
     content = file.read_bytes()
     if len(content) > MOST_BYTES:
         file.refuse(f"XML of at most {MOST_BYTES} bytes", len(content))
@@ -206,14 +205,14 @@ def _parse(file):
         return builder.close()
     except ProblemError:
         raise
-    # What Python's codecs say of an encoding that the file names.
+    # Python's codecs raise the last two for the file's encoding.
     except (xml.parsers.expat.ExpatError, LookupError, ValueError) as error:
         text = f"expected XML in UTF-8; found {error}. Copy it again."
         return file.report(text, parser.CurrentLineNumber)
 
 
 def _number(file, element, path):
-    """Returns a whole number above 0 below an element."""
+    """Returns a positive whole number from below an element."""
     text = element.findtext(path)
     if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
         place = element.find(path)
@@ -224,12 +223,12 @@ def _number(file, element, path):
 
 
 def _box(file, element, width, height):
-    """Returns a box in continuous coordinates, or None with a problem."""
+    """Returns a box in continuous coordinates; None if it is wrong."""
     texts = [element.findtext(edge) for edge in EDGES]
     with contextlib.suppress(TypeError, ValueError):
         x_min, y_min, x_max, y_max = edges = [float(text) for text in texts]
-        # The first pixel is 1 and the last one belongs to the box; some files
-        # begin at 0.
+        # The first pixel is 1 and the box includes the last pixel; some files
+        # count from 0.
         low = [max(x_min - 1, 0.0), max(y_min - 1, 0.0)]
         high = [min(x_max, float(width)), min(y_max, float(height))]
         if math.isfinite(sum(edges)) and low[0] < high[0] and low[1] < high[1]:

@@ -1,12 +1,11 @@
-"""Encoded photos -> pixels, and the one rule of what a photo is.
+"""Decodes photos, and defines which files are valid photos.
 
-A photo is a JPEG or PNG file by its content, whatever its name says, of at
-most `photo_kinds.MAX_PIXELS` pixels, that decodes whole. `decode_photo` is that
-rule. It runs in the graph, so the exported model decodes exactly as the
-training input did, and a tool judges a file by no other: `read_photo` is the
-same function for a file on the host, `faults` tells what is wrong with files.
-On the host, photos of other kinds become PNG before: `read_content` and
-`read_file` are the two doors, `photo_kinds` is what they do.
+A photo is a JPEG or PNG file, by content and not by name, of at most
+`photo_kinds.MAX_PIXELS` pixels, that decodes completely. `decode_photo`
+implements this definition in the graph, so that exported models decode photos
+exactly as in training. On the host, `read_photo` uses it for a file, and
+`faults` checks files with it. Photos of other kinds become PNG on the host
+first: `read_content` and `read_file` read them, `photo_kinds` converts them.
 """
 
 import concurrent.futures
@@ -25,19 +24,19 @@ from tbnets.errors import InputError, check_kind
 from tbnets.startup import usable_cores
 
 ROOM = 8
-"""A large JPEG is decoded at a half, a quarter or an eighth of its size, as
-long as what comes out is so many times as large as what is asked for."""
+"""A large JPEG is decoded at a half, a quarter or an eighth of its size, if the
+result is still at least this many times larger than requested."""
 _SCALES = (1, 2, 4, 8)
 KINDS = "JPEG, PNG, WebP, GIF, BMP or TIFF"
-"""What a photo may be, for messages; `photo_kinds` tells of the others."""
+"""Kinds of photos, for messages; `photo_kinds` describes other kinds."""
 
 
 class BrokenImageError(InputError):
-    """A file that is no photo, or is not there.
+    """A file is not a photo, or does not exist.
 
     Args:
-        path: the file, or what `read_content` was given instead.
-        reason: what is wrong with it, a few words after "which".
+        path: the file, or another argument of `read_content`.
+        reason: the fault, a few words after "which".
     """
 
     def __init__(self, path, reason):
@@ -51,35 +50,33 @@ class BrokenImageError(InputError):
         self.reason = reason
 
 
-# No branch depends on a tensor, and to convert it would take half a second.
+# No branch depends on a tensor; converting would take half a second.
 @tf.autograph.experimental.do_not_convert
 def decode_photo(image_bytes, side=None):
-    """Decodes one photo as it is meant to be seen.
+    """Decodes one photo in its upright orientation, in the graph.
 
-    In the graph. Greyscale is repeated over the three channels, an alpha
-    channel is dropped, CMYK becomes RGB, of 16 bits the upper 8 are kept. A
-    JPEG is turned upright by its EXIF orientation.
-
-    A file of another kind, or of too many pixels, is refused by
-    its first bytes, before memory is asked for.
+    Greyscale is repeated over the three channels, an alpha channel is dropped,
+    CMYK becomes RGB, and the upper 8 of 16 bits are kept. A JPEG is rotated by
+    its EXIF orientation. Files of another kind or with too many pixels are
+    refused by their first bytes, before memory is allocated.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        side: None to decode it at its own size. A number of pixels where it
-            is scaled to that afterwards: then a JPEG whose shorter side is 16
-            times as long or more is decoded at the smallest of 1/2, 1/4 and
-            1/8 that leaves it `ROOM` times as long, which takes a fourth of
-            the memory or less. Others are decoded as without.
+        side: None to decode at full size; or the number of pixels to which the
+            photo is scaled afterwards. Then a JPEG whose shorter side is at
+            least 16 times as long is decoded at the smallest of 1/2, 1/4 and
+            1/8 that leaves it `ROOM` times as long, which takes at most a
+            fourth of the memory. Other photos are decoded at full size.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
 
     Raises:
-        tf.errors.InvalidArgumentError: If the bytes are no whole JPEG or PNG
-            file, or one too large.
+        tf.errors.InvalidArgumentError: the bytes are not a complete JPEG or PNG
+            file, or the photo is too large.
     """
     image_bytes, sides = photo_kinds.small_enough(image_bytes)
-    # It reads PNG as well.
+    # This op reads PNG as well.
     decode = functools.partial(tf.io.decode_jpeg, image_bytes, 3)
     if side is None:
         image = decode()
@@ -98,16 +95,15 @@ def decode_photo(image_bytes, side=None):
 def decode_image(image_bytes, image_size):
     """Decodes one photo and resizes it to a square, in the graph.
 
-    The aspect ratio is not kept: the whole photo is squeezed into the square,
-    so nothing at the border is lost. The resize is bilinear with
-    antialiasing; a photo that has the size already is left alone. A JPEG that
-    is far larger is decoded at a part of its size, see `decode_photo`.
+    The whole photo is squeezed into the square, so that its borders are kept;
+    its aspect ratio changes. The resize is bilinear with antialiasing. A photo
+    of this size already is not resized. A much larger JPEG is decoded at a part
+    of its size, see `decode_photo`.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        image_size: side of the square, in pixels; or what makes a square
-            otherwise: a function uint8 `[height, width, 3]` -> float32
-            `[side, side, 3]` with an attribute `side`.
+        image_size: side of the square, in pixels; or a function uint8 `[height,
+            width, 3]` -> float32 `[side, side, 3]` with an attribute `side`.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
@@ -131,12 +127,12 @@ def decode_image(image_bytes, image_size):
 def decode_images(
     image_bytes: Array | Sequence[Photo], image_size: int
 ) -> tf.Tensor:
-    """Decodes a batch of photos; see `decode_image`.
+    """Decodes a batch of photos and resizes them to squares.
 
     Args:
         image_bytes: string `[num_images]`, JPEG or PNG files; or a list of
-            photos as `read_content` takes them, or a stack of pixels;
-            `num_images` may be 0.
+            photos as for `read_content`, or an array of pixels; `num_images`
+            may be 0.
         image_size: side of the square, in pixels; see `decode_image`.
 
     Returns:
@@ -170,20 +166,20 @@ def decode_images(
 
 
 def read_content(photo) -> bytes:
-    """Reads what should be a photo, as a graph decodes it.
+    """Returns the bytes of a photo as a graph can decode them.
 
     Args:
-        photo: the file, or the content of one (`bytes`); or a
-            `PIL.Image.Image`, or pixels, as `photo_kinds.picture_of` takes
-            them. A tensor is what it holds.
+        photo: a path, the content of a file (`bytes`), a `PIL.Image.Image`, or
+            pixels as for `photo_kinds.picture_of`; or a tensor of these.
 
     Returns:
-        A JPEG or PNG file, other kinds converted; what is none as it is.
+        The bytes of a JPEG or PNG file. Other kinds are converted; files that
+        are not photos are returned unchanged.
 
     Raises:
-        BrokenImageError: it is not there, or can not be read.
-        TypeError: it is none of these.
-        ValueError: pixels are none.
+        BrokenImageError: the file does not exist, or cannot be read.
+        TypeError: `photo` has another type.
+        ValueError: the array is not pixels.
     """
     photo = photo.numpy() if tf.is_tensor(photo) else photo
     is_pixels = isinstance(photo, np.ndarray)
@@ -201,7 +197,7 @@ def read_content(photo) -> bytes:
 
 
 def _read_bytes(path):
-    """Reads a file, whatever it holds."""
+    """Reads a file without checking its kind."""
     try:
         if not os.path.isfile(path):
             there = os.path.exists(path)
@@ -215,18 +211,20 @@ def _read_bytes(path):
 
 
 def read_file(path):
-    """Reads a photo's file in the graph of a pipeline, which stays here.
+    """Reads a photo's file in the graph of an input pipeline.
+
+    The graph cannot be exported: it calls Python for files that are neither
+    JPEG nor PNG.
 
     Args:
         path: string `[]`.
 
     Returns:
-        string `[]`, as `read_content` returns it. Python is entered for files
-        that are neither JPEG nor PNG alone.
+        string `[]`, see `read_content`.
     """
     content = tf.io.read_file(path)
 
-    def as_decodable(one):  # `bytes` in a graph, else an array of them.
+    def as_decodable(one):  # `bytes` in a graph, else an array.
         return photo_kinds.as_decodable(np.asarray(one, object).item())
 
     def convert():
@@ -237,32 +235,32 @@ def read_file(path):
 
 
 def read_photo(photo) -> np.ndarray:
-    """Reads a photo as it is meant to be seen, at its own size.
+    """Reads a photo upright, at full size.
 
     Args:
-        photo: as `read_content` takes it.
+        photo: see `read_content`.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
 
     Raises:
-        BrokenImageError: it is no photo, or not there.
+        BrokenImageError: the file is not a photo, or does not exist.
     """
     return _judged(photo, decode_photo)
 
 
 def read_photo_sizes(paths) -> np.ndarray:
-    """Reads the sizes of photos as they are meant to be seen, undecoded.
+    """Reads the sizes of upright photos without decoding them.
 
     Args:
-        paths: n photos, as `read_content` takes them.
+        paths: n photos, see `read_content`.
 
     Returns:
         int64 `[n, 2]`, width and height in pixels.
 
     Raises:
-        BrokenImageError: a file is no photo by its first bytes, too large a
-            one, or not there.
+        BrokenImageError: a file is not a photo by its first bytes, is too
+            large, or does not exist.
     """
     sizes = [_read_size(path) for path in paths]
     return np.array(sizes, np.int64).reshape(-1, 2)
@@ -276,7 +274,7 @@ def _read_size(path):
 
 
 def fault_of(photo):
-    """Returns what is wrong with a photo, as `read_photo`; None for nothing."""
+    """Returns why `read_photo` refuses a photo; None for a good one."""
     try:
         read_photo(photo)
     except BrokenImageError as error:
@@ -285,7 +283,7 @@ def fault_of(photo):
 
 
 def _judged(photo, read):
-    """Calls a function of a photo's content; says why where it is none."""
+    """Calls a function of a photo's content; raises with the reason."""
     content = read_content(photo)
     try:
         return read(content).numpy()
@@ -294,13 +292,13 @@ def _judged(photo, read):
 
 
 def _reason(content, error):
-    """Returns in words why a file's content was refused."""
+    """Returns in words why the content of a file was refused."""
     if not content:
         return "is empty"
     if photo_kinds.NO_PHOTO in error.message:
         return photo_kinds.fault_of_kind(content)
     if photo_kinds.TOO_LARGE in error.message:
-        # A function's name may follow, with a number of its own.
+        # The name of a function, with other numbers, may follow.
         found = error.message.partition(photo_kinds.TOO_LARGE)[2]
         width, height = re.findall(r"\d+", found)[:2]
         most = photo_kinds.MAX_PIXELS
@@ -310,14 +308,14 @@ def _reason(content, error):
 
 
 def faults(paths):
-    """Judges files, several at once.
+    """Yields the fault of every file, checking several in parallel.
 
     Args:
         paths: files that should be photos.
 
     Yields:
-        For each in its order what is wrong with it, a few words after
-        "which"; None for a photo.
+        The fault, a few words after "which"; None for a photo. In the order of
+        `paths`.
     """
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         yield from pool.map(fault_of, paths)

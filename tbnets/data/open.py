@@ -1,10 +1,10 @@
-"""The one door for data: what a run reads, split by split.
+"""The data of a run, opened split by split.
 
     data = Data(settings.sources())
     data.split("train").records, data.split("train").images.batch([0])
 
-Paths are resolved, splits found and files checked here; each part of a split
-is opened when it is first asked for, and kept.
+`Data` resolves paths, finds splits and checks files. Each part of a split is
+opened on first use and cached.
 """
 
 import contextlib
@@ -29,15 +29,15 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.files import shown
 from tbnets.text.trees import trees_of
 
-# One split of a run: its records, images, texts, regions, phrases, trees.
+# A split of a run: records, images, texts, regions, phrases and trees.
 
 
 class SplitData:
-    """One split of a run; each part is opened once, when it is asked for.
+    """A split of a run; each part is opened on first use and cached.
 
     Args:
         data: the `Data`.
-        name: of the split.
+        name: name of the split.
     """
 
     def __init__(self, data, name):
@@ -46,12 +46,12 @@ class SplitData:
 
     @functools.cached_property
     def records(self):
-        """The images' ids, the captions and who belongs to whom."""
+        """The `CaptionedImages`: ids, captions and `caption_to_image`."""
         return self._data.read_records(self.name)
 
     @functools.cached_property
     def photos(self):
-        """The `FileNames` of the photos, every one of which is there."""
+        """The `FileNames` of the photos; raises if a photo is missing."""
         sources = self._data.sources
         sources.value("images")
         folder = sources.photo_folder
@@ -78,17 +78,17 @@ class SplitData:
 
     @functools.cached_property
     def said(self):
-        """`CaptionedImages` whose captions are the texts: maybe phrases."""
+        """The `CaptionedImages` of the texts: the captions or the phrases."""
         if self._data.of_phrases:
             return self.phrases.as_captions()
         return self.records
 
     @functools.cached_property
     def texts(self):
-        """The `FeatureRows` of what is said.
+        """The `FeatureRows` of the captions in `said`.
 
-        Where features have ids, these are the texts, and rows are found by
-        them; an array without ids has a row a text, in their order.
+        Features with ids are looked up by text. Features without ids must have
+        one row for each text, in order.
         """
         features = self._data.open_features("text_features", self.name)
         said = self.said
@@ -116,15 +116,15 @@ class SplitData:
         return FeatureRows(features, range(len(features)))
 
     def trees(self):
-        """Returns the `Tree`s of what is said; they are read anew."""
+        """Reads the `Tree`s of `said.captions`; does not cache them."""
         return trees_of(self._data.file("trees"), self.said.captions)
 
     @functools.cached_property
     def regions(self):
-        """The regions of the photos: (store, rows).
+        """The features of regions: (store, rows).
 
-        A `data.store.shards.FeatureStore`, which tells the sizes of photos, and
-        int64 `[num_images]`, the row of each photo.
+        The store is a `data.store.shards.FeatureStore` with sizes of photos;
+        the rows are int64 `[num_images]`, each photo's row.
         """
         store = self._data.open_features("regions", self.name)
         found = ""
@@ -144,22 +144,19 @@ class SplitData:
 
     @functools.cached_property
     def marked(self):
-        """The `PhraseRegions` as they were annotated, in whatever pixels."""
+        """The `PhraseRegions` in pixels of the annotation."""
         return read_phrases(self._data.sources.file("phrases"), self.records)
 
     @functools.cached_property
     def phrases(self):
-        """The `PhraseRegions`, in pixels of the photos."""
+        """The `PhraseRegions` in pixels of the photos."""
         store, _ = self.regions
         rows = store.rows(self.marked.images.image_ids)
         return self.marked.in_photos(store.sizes[rows])
 
     @property
     def photo_folder(self):
-        """The folder of the photos; None where they are not at hand.
-
-        The first of them tells whether there are any.
-        """
+        """The folder of the photos; None if the first photo is not in it."""
         sources, records = self._data.sources, self.records
         if not sources.images or not records.num_images:
             return None
@@ -168,7 +165,7 @@ class SplitData:
 
 
 class NoPhotos(MissingFileError):
-    """A split has images, and every one of them is left out."""
+    """Every image of a split was left out."""
 
 
 class Data:
@@ -176,22 +173,22 @@ class Data:
 
     Args:
         sources: `Sources`.
-        own: None, or what extracts the features of a folder of photos: its
-            `kept(records)` leaves out what is no photo, its `load(records)`
-            returns `FeatureRows`.
-        of_phrases: whether the texts of a split are its phrases, not its
-            sentences.
-        plan: function (flag, data) -> {recipe that the flag names: the
-            `tasks.recipes.recipe.Thing` that it makes}; None where flags name
-            files alone.
-        photos_of: names of the splits of whose photos recipes make things; ()
-            for all that the captions tell.
+        own: None, or the extractor for a folder of photos: `own.kept(records)`
+            leaves out files that are not photos, `own.load(records)` returns
+            `FeatureRows`.
+        of_phrases: whether the texts of a split are its phrases instead of its
+            captions.
+        plan: function (flag, data) -> {recipe in the flag's value: the
+            `tasks.recipes.recipe.Thing` that it makes}; None if flags only name
+            files.
+        photos_of: splits whose photos the recipes use; () for all photos that
+            the captions name.
 
     Attributes:
-        given: the `Sources`, as they were given.
-        cuts: how splits were drawn that the captions do not tell, as
-            `draw_cuts` says; None where they tell them, or none was
-            drawn so far. A run that goes on sets it.
+        given: the `Sources`, unchanged.
+        cuts: how splits were drawn from captions without splits, the result of
+            `draw_cuts`; None if the captions have splits or before drawing. A
+            resumed run sets it.
     """
 
     def __init__(
@@ -211,35 +208,35 @@ class Data:
 
     @functools.cached_property
     def sources(self):
-        """The `Sources`, the embedded data set as the files that it is."""
+        """The `Sources`, with the paths of the rendered data set if any."""
         return self.given.rendered()
 
     def split(self, name):
-        """Returns the `SplitData` of a split, which need not exist."""
+        """Returns the `SplitData` of a split; does not check that it exists."""
         return self._splits.setdefault(name, SplitData(self, name))
 
     def forget_splits(self):
-        """Lets the parts of all splits be opened anew."""
+        """Forgets all opened parts, so that they are opened again."""
         self._splits.clear()
         self._things.clear()
 
     def has(self, name):
-        """Tells whether there is a split with images and captions."""
+        """Returns whether a split exists and has images and captions."""
         try:
             return self.split(name).records.num_captions > 0
         except (NoSuchSplit, NoPhotos):
             return False
 
     def check_splits(self):
-        """Returns the names of the splits that will be asked for, checked.
+        """Returns the names of the splits of the run, after checking them.
 
         Raises:
-            ValueError: one is not there, or has no captions.
+            ValueError: a split does not exist, or has no captions.
         """
         flags = ("train_split", "dev_split")
         names = [self.existing_split(flag) for flag in flags]
         test = self.given.test_split
-        # Who names no other test split than by default may have none.
+        # Only the default test split may be missing.
         if self.has(test):
             names.append(test)
         elif test not in ("", Sources.test_split):
@@ -247,7 +244,7 @@ class Data:
         return names
 
     def existing_split(self, flag):
-        """Returns the value of a flag that names a split, with captions."""
+        """Returns the split that a flag names; raises if it has no captions."""
         split = getattr(self.given, flag)
         try:
             records = self.split(split).records
@@ -264,39 +261,39 @@ class Data:
         return split
 
     def things(self, flag):
-        """Returns what the recipes make that a flag names: recipe -> `Thing`.
+        """Returns recipe -> `Thing` for the recipes that a flag names.
 
         Raises:
-            ValueError, FileNotFoundError: one can not be read or made.
+            ValueError, FileNotFoundError: a recipe cannot be read or applied.
         """
         if flag not in self._things:
             self._things[flag] = self._plan(flag, self)
         return self._things[flag]
 
     def make(self, flag):
-        """Makes what the recipes of a flag name, where it is not there."""
+        """Makes the missing results of the recipes that a flag names."""
         for thing in self.things(flag).values():
             thing.make_if_missing()
         for wanted in self._to_agree.pop(flag, ()):
             self.check_made_by(flag, *wanted)
 
     def _is_made(self, flag):
-        """Tells whether all is there that the recipes of a flag make."""
+        """Returns whether all results of a flag's recipes exist."""
         with contextlib.suppress(MissingFileError):  # Photos may be gone.
             return not any(one.missing() for one in self.things(flag).values())
         return False
 
     def file(self, flag):
-        """Returns the file that a flag names, or that its recipe makes."""
+        """Returns the file that a flag names, or the file its recipe makes."""
         self.make(flag)
         made = self.things(flag).get(getattr(self.given, flag).strip())
         return made.path if made else self.sources.file(flag)
 
     def paths(self, flag, split):
-        """Returns the paths of features of a split, which may not be there.
+        """Returns the paths of a split's features, which may not exist.
 
         Raises:
-            NoSuchSplit: a path is there for other splits alone.
+            NoSuchSplit: a path exists only for other splits.
         """
         things, found = self.things(flag), []
         for item in self.given.items(flag):
@@ -305,7 +302,7 @@ class Data:
         return tuple(map(os.fspath, found))
 
     def _paths_there(self, flag, split):
-        """Returns the same, which are there; errors name the flag."""
+        """Returns the paths of a split's features; raises if one is missing."""
         given = self.given
         given.value(flag)
         try:
@@ -324,25 +321,25 @@ class Data:
         return paths
 
     def parts(self, name, splits):
-        """Returns a part of some splits, opened: split -> part."""
+        """Opens one part of several splits; returns split -> part."""
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
-        """Refuses features that were made otherwise than others.
+        """Raises ValueError if features were extracted in different ways.
 
-        Those that a recipe is yet to make are compared once they are made.
+        Features that a recipe has not made yet are checked after it made them.
 
         Args:
-            flag: which names the features.
-            splits: names of the splits to check; those whose features are
-                not there are left out.
-            made_by: `Features.made_by` that theirs must agree with.
-            where: the path of those features, or of the checkpoint that
-                remembers them.
-            but: parts of `made_by` that may differ.
+            flag: flag that names the features.
+            splits: names of the splits to check; splits without features are
+                skipped.
+            made_by: the `Features.made_by` to compare with.
+            where: path of the features or the checkpoint that `made_by` is
+                from.
+            but: keys of `made_by` that may differ.
 
         Raises:
-            ValueError: listing what differs.
+            ValueError: lists the differences.
         """
         made_by = {key: made_by[key] for key in made_by.keys() - set(but)}
         if not self._is_made(flag):
@@ -353,7 +350,7 @@ class Data:
             try:
                 paths = self.paths(flag, split)
             except NoSuchSplit:
-                continue  # There are no features of this split.
+                continue  # This split has no features.
             if not all(map(os.path.exists, paths)):
                 continue
             here, found = ", ".join(paths), read_made_by(*paths)
@@ -369,10 +366,10 @@ class Data:
 
     @functools.cached_property
     def photos(self):
-        """The photos that the captions name in any split, and that are there.
+        """The existing photos that the captions name in any split.
 
-        A list of (id, path, name, bytes). Of the splits that a run reads, all
-        must be there. With `photos_of` they are those of its splits.
+        A list of (id, path, name, bytes). All photos of the run's splits must
+        exist. With `photos_of`, only photos of its splits are returned.
         """
         given, sources = self.given, self.sources
         splits = (given.train_split, given.dev_split, given.test_split)
@@ -387,10 +384,10 @@ class Data:
         return photos_there(photos, folder)
 
     def overlaps(self, names):
-        """Returns in words which splits have images in common; "" if none.
+        """Describes which splits share images; "" if there are no such splits.
 
         Args:
-            names: of splits that are there; one may stand twice.
+            names: names of existing splits; a name may be repeated.
         """
         return "; ".join(
             f"{len(both)} images in {one} and in {other}, first "
@@ -399,12 +396,12 @@ class Data:
         )
 
     def open_features(self, flag, split):
-        """Returns the `Features` of a split, opened and checked once.
+        """Opens and checks the `Features` of a split; caches them.
 
         Raises:
             ValueError, FileNotFoundError: features are missing, not finite,
-                damaged, made otherwise than those of the training split, or
-                not as wide as those opened before; the message names them.
+                damaged, made in another way than the training features, or not
+                as wide as the features opened before. The message names them.
         """
         self.make(flag)
         paths = self._paths_there(flag, split)
@@ -412,7 +409,7 @@ class Data:
             return self._features[paths]
         try:
             features, _ = load_features(paths)
-        except InputError as error:  # What is damaged may be made again.
+        except InputError as error:  # A recipe can remake them.
             made = [str(one.path) for one in self.things(flag).values()]
             for path in filter(str(error).count, made):
                 error.args = (f"{error} Or remove {path}: it is made anew.",)
@@ -431,14 +428,14 @@ class Data:
         return features
 
     def read_records(self, split):
-        """Returns the `CaptionedImages` of a split, drawn if need be."""
+        """Returns the `CaptionedImages` of a split; draws splits if needed."""
         given = self.given
         told = (given.train_split, given.dev_split, given.test_split)
         try:
             return self._kept(split)
         except NoSuchSplit as error:
-            # Captions that tell no splits have them drawn, unless a flag
-            # asks for all.
+            # Splits are drawn if the captions have no splits, unless a flag
+            # names the split "all".
             if error.names != (WHOLE_FILE,) or WHOLE_FILE in told:
                 raise
             if not split_names.can_be_drawn(split):
@@ -450,7 +447,7 @@ class Data:
         return split_names.drawn_split(records, split, self.cuts)
 
     def _kept(self, split):
-        """Returns the records of a split that the captions tell."""
+        """Returns the records of a split that the captions define."""
         sources = self.sources
         path, form = sources.file("captions"), sources.captions_format
         try:

@@ -1,8 +1,8 @@
-"""Photos that no graph decodes -> PNG: other kinds of files, pictures, pixels.
+"""Checks the kind of photos and converts other kinds to PNG.
 
-An exported network decodes JPEG and PNG. What else people keep photos as is
-read by Pillow on the host and goes on as a PNG of the same pixels, so that
-there is one way from there. A JPEG or PNG file passes as it is.
+An exported network decodes JPEG and PNG. Pillow reads other kinds of files,
+pictures and pixels on the host, and they are encoded as PNG with equal pixels.
+JPEG and PNG files are not changed.
 """
 
 import contextlib
@@ -18,19 +18,18 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 
-# What the first bytes of a photo tell, before memory is asked for.
-#
-# Its kind and its sides, and the EXIF orientation of a JPEG: cameras store
-# what the sensor saw and note how it was held; a picture that is not turned
-# upright is another picture to a network. Everything here runs in the graph.
+# Reading the header of a photo before memory is allocated: its kind, its size,
+# and the EXIF orientation of a JPEG. Cameras store the sensor's image and note
+# how they were held; a network needs the upright picture. These functions run
+# in the graph.
 
 MAX_PIXELS = 80_000_000
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
-_PNG_HEAD_BYTES = 24  # The start, then of chunk IHDR length, name and sides.
+_PNG_HEAD_BYTES = 24  # The start, then length, name and size of chunk IHDR.
 TOO_LARGE = "pixels; scale it down. Received width and height:"
 NO_PHOTO = "convert it. Received another kind, of so many bytes:"
-"""Parts of the two errors here, by which they are known again."""
+"""Parts of the two error messages, by which `images` recognises them."""
 UPRIGHT = 1
 _ORIENTATION_TAG = 0x0112
 _EXIF_BYTES = 1 << 17
@@ -38,13 +37,13 @@ _MOST_ENTRIES = 1 << 10
 
 
 def require(value, condition, expectation, received):
-    """Returns a value, once a condition holds.
+    """Returns a tensor after asserting a condition in the graph.
 
     Args:
         value: tensor.
         condition: bool `[]`.
-        expectation: what is told where it does not hold, with
-        received: a tensor.
+        expectation: message if it is false.
+        received: a tensor, added to the message.
 
     Raises:
         tf.errors.InvalidArgumentError: when the graph runs.
@@ -55,30 +54,30 @@ def require(value, condition, expectation, received):
 
 
 def is_jpeg(image_bytes):
-    """Tells whether contents begin as JPEG files do: string of any shape."""
+    """Returns whether contents start like JPEG files; any shape of string."""
     start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
     return tf.equal(start, _JPEG_START)
 
 
 def is_known(image_bytes):
-    """Tells whether contents begin as JPEG or PNG files do, of any shape."""
+    """Returns whether contents of any shape start like JPEG or PNG."""
     start = tf.strings.substr(image_bytes, 0, len(_PNG_START))
     return is_jpeg(image_bytes) | tf.equal(start, _PNG_START)
 
 
 def read_sides(image_bytes, max_pixels=None):
-    """Reads width and height of a photo as it is stored.
+    """Reads the stored width and height of a photo.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        max_pixels: how many pixels it may have; None for `MAX_PIXELS`.
+        max_pixels: maximum number of pixels; None for `MAX_PIXELS`.
 
     Returns:
-        int64 `[2]`. What depends on them comes after the check.
+        int64 `[2]`; ops that use it run after the check.
 
     Raises:
-        tf.errors.InvalidArgumentError: the first bytes are not those of a
-            photo, or of one too large.
+        tf.errors.InvalidArgumentError: the first bytes are not a photo's, or
+            the photo is too large.
     """
     max_pixels = MAX_PIXELS if max_pixels is None else max_pixels
     sides = tf.cond(
@@ -95,27 +94,21 @@ def read_sides(image_bytes, max_pixels=None):
 
 
 def read_upright_sides(image_bytes):
-    """Reads width and height of a photo as it is meant to be seen.
-
-    As `read_sides`, with the EXIF orientation of a JPEG undone.
-    """
+    """Reads width and height of a photo, rotated by its EXIF orientation."""
     sides = read_sides(image_bytes)
-    # From 5 on, orientations are turned by a quarter.
+    # Orientations from 5 on swap width and height.
     return tf.where(orientation(image_bytes) > 4, sides[::-1], sides)
 
 
 def small_enough(image_bytes, max_pixels=None):
-    """Returns the content of a photo and its sides, once these are allowed.
-
-    Args and errors are those of `read_sides`.
-    """
+    """Returns a photo's content and size; raises like `read_sides`."""
     sides = read_sides(image_bytes, max_pixels)
     with tf.control_dependencies([sides]):
         return tf.identity(image_bytes), sides
 
 
 def _png_sides(image_bytes):
-    """Returns width and height of what is no JPEG and so must be a PNG."""
+    """Returns width and height of a PNG; raises for other content."""
     head = tf.strings.substr(image_bytes, 0, _PNG_HEAD_BYTES)
     head = tf.strings.join([head, bytes(_PNG_HEAD_BYTES)])
     start = tf.strings.substr(head, 0, len(_PNG_START))
@@ -131,24 +124,24 @@ def _png_sides(image_bytes):
 
 
 def orientation(image_bytes):
-    """Reads the orientation from the first 128 KiB of a file.
+    """Reads the EXIF orientation from the first 128 KiB of a file.
 
     Args:
         image_bytes: string `[]`, the content of an image file.
 
     Returns:
-        int32 `[]` in 1..8; 1 (upright) where nothing or nonsense is noted,
-        and for files that are no JPEG.
+        int32 `[]` in 1..8; 1 (upright) without a valid orientation and for
+        files other than JPEG.
 
     Source: JEITA CP-3451, "Exif", Sec. 4.6.
     """
     head = tf.strings.substr(image_bytes, 0, _EXIF_BYTES)
-    # The op alone: `tf.strings.split` would make a ragged tensor of it.
+    # `tf.strings.split` would create a ragged tensor.
     split = tf.raw_ops.StringSplitV2
     found = split(input=[head], sep=b"Exif\x00\x00", maxsplit=1)
     parts = tf.concat([found.values, ["", ""]], axis=0)
     before, after = parts[0], parts[1]
-    # The mark of the segment and its length stand before the name.
+    # The marker and the length of the segment precede the name.
     mark_at = tf.maximum(tf.strings.length(before) - 4, 0)
     is_exif = (
         (tf.strings.substr(head, 0, 2) == b"\xff\xd8")
@@ -161,19 +154,19 @@ def orientation(image_bytes):
 
 
 def _read_orientation(tiff):
-    """Looks the tag up in the first directory of a TIFF block."""
+    """Reads the orientation tag from the first directory of a TIFF block."""
     data = tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int32)
     data = tf.concat([data, [0]], axis=0)
     end = tf.size(data) - 1
-    little = data[0] == 0x49  # "I" of "II"; else "MM"
+    little = data[0] == 0x49  # "I" of "II"; else "MM".
 
     def number(places):
-        """Reads a number of 16 bits at each place; 0 beyond the end."""
+        """Reads a 16-bit number at each place; 0 beyond the end."""
         first = tf.gather(data, tf.clip_by_value(places, 0, end))
         second = tf.gather(data, tf.clip_by_value(places + 1, 0, end))
         return tf.where(little, first + 256 * second, second + 256 * first)
 
-    # Of an offset of 32 bits the lower half is enough: a block is smaller.
+    # The lower half of a 32-bit offset suffices: the block is smaller.
     directory = number(tf.where(little, 4, 6))
     count = tf.minimum(number(directory), _MOST_ENTRIES)
     entries = directory + 2 + 12 * tf.range(count)
@@ -184,15 +177,15 @@ def _read_orientation(tiff):
 
 
 def upright(pixels, value):
-    """Turns a picture upright.
+    """Rotates a picture upright.
 
     Args:
         pixels: `[height, width, channels]` as stored.
         value: int32 `[]`, the orientation in 1..8.
 
     Returns:
-        `[height, width, channels]`, or `[width, height, channels]` where
-        the orientation is 5 or more.
+        `[height, width, channels]`; `[width, height, channels]` for
+        orientations from 5 on.
     """
 
     def turn(number):
@@ -213,7 +206,7 @@ _STARTS = {
     "HEIF": rb"....ftyp(?:he|mif1|msf1)",
     "PDF": rb"%PDF",
 }
-"""Kinds of files that stand among photos -> how they begin."""
+"""Other kinds of files -> their first bytes."""
 _CURES = {
     "AVIF": 'convert it, or pip install "pillow>=11.3"',
     "HEIF": "convert it, or pip install pillow-heif",
@@ -221,25 +214,25 @@ _CURES = {
 
 
 def as_decodable(content: bytes) -> bytes:
-    """Returns the content of a file as a graph decodes it.
+    """Converts the content of a file to PNG if a graph cannot decode it.
 
     Args:
-        content: of any file.
+        content: the bytes of a file.
 
     Returns:
-        A PNG where Pillow reads it, of several pictures in it the first; else
-        the content as it is, which is a JPEG, a PNG or no photo.
+        A PNG of the first picture if Pillow reads the file; else the content
+        unchanged, which is a JPEG, a PNG or not a photo.
     """
     return _converted(content)[0] or content
 
 
 def fault_of_kind(content: bytes) -> str:
-    """Tells why `as_decodable` has no PNG, a few words after "which"."""
+    """Returns why `as_decodable` has no PNG, a few words after "which"."""
     return _converted(content)[1]
 
 
 def _converted(content):
-    """Returns `png_of` what a file of another kind than JPEG and PNG shows."""
+    """Returns `png_of` for a file other than JPEG and PNG."""
     starts = _STARTS.items()
     kinds = [k for k, start in starts if re.match(start, content, re.DOTALL)]
     if not kinds:
@@ -251,7 +244,7 @@ def _converted(content):
         picture = PIL.Image.open(io.BytesIO(content), formats=[name])
     except PIL.Image.DecompressionBombError:
         return b"", f"has more than {MAX_PIXELS} pixels"
-    except Exception:  # Of a damaged head Pillow raises any.
+    except Exception:  # Pillow raises many types for a damaged header.
         return b"", f"is no whole {kinds[0]} file"
     if content[12:16] == b"VP8 " and _is_too_short(content, *picture.size):
         return b"", f"is no whole {kinds[0]} file"
@@ -261,16 +254,16 @@ def _converted(content):
 def _is_too_short(content, width, height):
     """Returns whether a lossy WebP file has too few bytes for its size.
 
-    A key frame codes the prediction modes of each block of 16 x 16 pixels with
-    fixed probabilities (RFC 6386, Sec. 11), which takes more than 3 bits.
-    Pillow would allocate the whole picture first.
+    A key frame codes the prediction modes of every block of 16 x 16 pixels with
+    fixed probabilities (RFC 6386, Sec. 11), in more than 3 bits. Pillow would
+    allocate the whole picture first.
     """
     num_bytes = int.from_bytes(content[16:20], "little")
     return 8 * num_bytes < 3 * (width // 16) * (height // 16)
 
 
 def _is_read(name):
-    """Tells whether Pillow reads a kind of files, by its name for it."""
+    """Returns whether Pillow reads a kind of file."""
     if name not in PIL.Image.OPEN:
         PIL.Image.init()
         if name == "HEIF":
@@ -280,23 +273,23 @@ def _is_read(name):
 
 
 def is_cured(reason: str) -> bool:
-    """Tells whether a file's fault was its kind, which Pillow now reads."""
+    """Returns whether a fault was the file's kind, which Pillow now reads."""
     kind = re.match(r"is a (\w+) file: ", reason)
     return bool(kind) and _is_read(kind[1].upper())
 
 
 def png_of(picture) -> tuple[bytes, str]:
-    """Encodes a picture as PNG, upright by its EXIF orientation.
+    """Encodes a picture as PNG, rotated upright by its EXIF orientation.
 
-    As where a PNG is decoded, alpha is dropped, and of 16 bits the upper 8 are
-    kept: of whole numbers (mode I) too, if one is above 255.
+    As in decoding, alpha is dropped and the upper 8 of 16 bits are kept. Whole
+    numbers (mode I) count as 16 bits if one is above 255.
 
     Args:
-        picture: a `PIL.Image.Image`, left as it is.
+        picture: a `PIL.Image.Image`; it is not changed.
 
     Returns:
-        (content, reason): b"" and a few words after "which" where it has no
-        pixels, too many, or such that no colour is known of.
+        (content, reason): b"" and a few words after "which" if the picture has
+        no pixels, too many, or pixels of unknown colour.
     """
     width, height = picture.size
     most = MAX_PIXELS
@@ -308,29 +301,29 @@ def png_of(picture) -> tuple[bytes, str]:
         picture = PIL.ImageOps.exif_transpose(picture)
         if picture.mode.startswith("I"):
             pixels = np.clip(np.asarray(picture), 0, 2**16 - 1)
-            # Of numbers without a size the largest tells.
+            # Mode I has no fixed size: its maximum decides.
             if picture.mode != "I" or pixels.max() > 2**8 - 1:
                 pixels >>= 8
             picture = PIL.Image.fromarray(pixels.astype(np.uint8))
         if picture.mode == "F":
             return b"", "has pixels of floating point, of an unknown range"
-        picture.info = {}  # Or Pillow warns of what it does with a palette.
+        picture.info = {}  # Avoids a warning about palettes.
         pixels = np.asarray(picture.convert("RGB"))
-        # It lives for a moment, and is not worth the time to compress it.
+        # The PNG is short-lived: compressing it would waste time.
         return tf.io.encode_png(pixels, compression=0).numpy(), ""
-    except Exception as error:  # Of damaged pixels too.
+    except Exception as error:  # Includes damaged pixels.
         return b"", f"does not decode: {error}"
 
 
 def picture_of(pixels):
-    """Returns pixels as a `PIL.Image.Image`.
+    """Converts pixels to a `PIL.Image.Image`.
 
     Args:
         pixels: uint8 `[height, width, 3]`, RGB; or `[height, width]` or
             `[height, width, 1]`, grey; a fourth channel is alpha.
 
     Raises:
-        ValueError: they are none.
+        ValueError: the array has another type or shape.
     """
     is_photo = pixels.ndim == 2 or pixels.shape[2:] in {(1,), (3,), (4,)}
     if pixels.dtype != np.uint8 or not is_photo or not pixels.size:

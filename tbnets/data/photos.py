@@ -1,4 +1,4 @@
-"""Photos: which a tool works on, which a list names, where one lies."""
+"""Finds photos: in a folder, by the ids of captions, by a list."""
 
 import contextlib
 import dataclasses
@@ -24,17 +24,17 @@ _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
 
 
 def list_photos(folder):
-    """Returns the paths of all photos in a folder, sorted.
+    """Returns the paths of the photos in a folder, sorted.
 
-    They are told by their names. A folder is none, whatever it is called; a
-    link that leads nowhere is one, so that it is missed. Links to folders are
-    not followed, and what `files.folder_beside` keeps there is no photo.
+    Photos are recognised by suffix. Folders are never photos. A broken link is
+    listed, so that it is reported as missing. Links to folders are not
+    followed, and the folders of `files.folder_beside` are skipped.
     """
     return [pathlib.Path(entry) for entry in sort_files(folder)[0].values()]
 
 
 def is_listed(path, folder):
-    """Tells whether a file, there or not, would be a photo of a folder."""
+    """Returns whether `list_photos` would list a file, existing or not."""
     path, folder = (pathlib.Path(os.path.realpath(x)) for x in (path, folder))
     below = path.is_relative_to(folder) and path.relative_to(folder).parts
     if not below or not below[-1][1:].lower().endswith(PHOTO_SUFFIXES):
@@ -43,20 +43,20 @@ def is_listed(path, folder):
 
 
 def sort_files(folder):
-    """Finds the photos and the other files of a folder, as `list_photos`.
+    """Finds the photos and further files of a folder, see `list_photos`.
 
-    Hidden files are neither, unless they are named as photos.
+    Hidden files are left out, unless they have a photo's suffix.
 
     Returns:
-        (photos, others): dict, path of a photo from there, with slashes ->
-        `os.DirEntry`, in order; and list of `os.DirEntry`.
+        (photos, others): dict, relative path of a photo with slashes ->
+        `os.DirEntry`, sorted; and list of `os.DirEntry`.
 
     Raises:
-        FileNotFoundError: the folder holds no photos.
+        FileNotFoundError: the folder has no photos.
     """
     photos, others = {}, []
     for name, entry in _walk(folder):
-        # Of a link alone the system is asked, which takes time.
+        # Only links need a system call, which takes time.
         is_link = entry.is_symlink()
         is_file = os.path.isfile(entry) if is_link else entry.is_file()
         if entry.name[1:].lower().endswith(PHOTO_SUFFIXES):
@@ -75,11 +75,11 @@ def sort_files(folder):
 
 
 def _walk(folder, before=""):
-    """Yields (path from there, `os.DirEntry`) of what a folder holds."""
+    """Yields (relative path, `os.DirEntry`) of the files below a folder."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
-    except OSError:  # As of any folder without photos.
+    except OSError:  # Treated like a folder without photos.
         return
     for entry in found:
         if not entry.is_dir(follow_symlinks=False):
@@ -89,12 +89,12 @@ def _walk(folder, before=""):
 
 
 def left_out_lines(broken, others, count):
-    """Returns lines that tell which files of a folder are no photos, and why.
+    """Returns lines that list the files that are not photos, and why.
 
     Args:
-        broken: dict, path -> what is wrong with it, a few words after "which".
-        others: paths or `os.DirEntry` of files not named as photos are.
-        count: how many files there are, with the photos.
+        broken: dict, path -> its fault, a few words after "which".
+        others: paths or `os.DirEntry` of files without a photo's suffix.
+        count: number of files, including photos.
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
     if more := lines[MOST_NAMED:]:
@@ -113,19 +113,18 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
     Args:
         folder: folder of the photos.
         captions_format: key of `captions.READERS`.
-        captions_path: captions whose images are wanted, under the ids they
-            have there; "" for all photos below the folder, each under its
-            path from there.
+        captions_path: captions that name the images and their ids; "" for all
+            photos below the folder, with their relative paths as ids.
         splits: names of splits of the captions; None for all.
 
     Returns:
-        list of (id, `pathlib.Path`), each id once. A photo of the captions
-        need not exist.
+        list of (id, `pathlib.Path`), each id once. A photo that the captions
+        name may be missing.
 
     Raises:
-        FileNotFoundError: the folder holds no photos, or there are no
-            captions.
-        ValueError: the captions can not be read.
+        FileNotFoundError: the folder has no photos, or the captions do not
+            exist.
+        ValueError: the captions cannot be read.
     """
     folder = pathlib.Path(folder)
     if not captions_path:
@@ -162,7 +161,8 @@ def photos_there(photos, folder):
 def find_photo(folder, image_id):
     """Returns the path of an image's photo inside a folder, or None.
 
-    The id must not lead out of the folder; a link that stands there may.
+    The id must not lead out of the folder, but the photo may be a link that
+    does.
     """
     root = pathlib.Path(os.path.abspath(folder))
     for suffix in ("", *PHOTO_SUFFIXES):
@@ -178,24 +178,23 @@ def stem_of(name):
 
 
 def list_files(folder):
-    """Returns the paths of all files below a folder, from there, sorted."""
+    """Returns the relative paths of the files below a folder, sorted."""
     folder = pathlib.Path(folder)
     files = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path.relative_to(folder).as_posix() for path in files)
 
 
 def likely_name(name, files):
-    """Finds the file that a name is probably meant to be.
+    """Finds the file that a misspelled name probably means.
 
-    Folders and suffix, slashes, upper and lower case, the code of accents and
-    outer blanks may differ.
+    Folders, suffix, slashes, case, Unicode form and outer blanks may differ.
 
     Args:
-        name: as somebody wrote it.
-        files: paths of the files that there are, with slashes.
+        name: the name as written.
+        files: paths of the existing files, with slashes.
 
     Returns:
-        The path; None where there is no such file.
+        The path, or None.
     """
     wanted = _bare(name)
     return next((path for path in files if _bare(path) == wanted), None)
@@ -209,21 +208,20 @@ def _bare(name):
 def listed_rows(image_ids, path) -> np.ndarray:
     """Finds the photos that a list names.
 
-    A line names a photo by its id; else by its file name without folder or
-    suffix, or by the number that Flickr gave it: `1000268201` is
-    `1000268201_693b08cb0e.jpg`, as Flickr8k calls what Flickr30K calls
-    `1000268201.jpg`. A list may name photos that are not there.
+    A line names a photo by its id, its file name without folder or suffix, or
+    its Flickr number: `1000268201` is `1000268201_693b08cb0e.jpg`, Flickr8k's
+    name for Flickr30K's `1000268201.jpg`. A list may name missing photos.
 
     Args:
         image_ids: n strings.
-        path: text file, one photo a line; blank lines do not count.
+        path: text file, one photo a line; blank lines are ignored.
 
     Returns:
         int64 `[m]`, ascending rows of `image_ids`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it names none of the photos, or a line may mean several.
+        FileNotFoundError: the file does not exist.
+        ValueError: it names no photo, or a line may mean several.
     """
     file = CheckedFile(path)
     lines = enumerate(file.lines()[0], 1)
@@ -256,20 +254,20 @@ def listed_rows(image_ids, path) -> np.ndarray:
 
 
 def read_listed(format, path, lists, split):
-    """Reads the images of captions that a list names, whatever their split.
+    """Reads the images that a list names, from all splits of the captions.
 
     Args:
-        format: one of `captions.READERS`.
-        path: the captions; all splits of them are read.
+        format: key of `captions.READERS`.
+        path: the captions.
         lists: path of the lists, with `{split}` in it.
-        split: name of the list; "val", "dev" and "validation" are the same.
+        split: name of the list; "val", "dev" and "validation" are equivalent.
 
     Returns:
         `CaptionedImages` in the order of the captions.
 
     Raises:
-        FileNotFoundError, ValueError: as of `read_captions`; there is no such
-            list, it names none of the images, or `{split}` is missing.
+        FileNotFoundError, ValueError: see `read_captions`; or the list does not
+            exist, names no image, or `{split}` is missing.
     """
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(

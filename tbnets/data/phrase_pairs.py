@@ -1,9 +1,9 @@
 """Mini-batches of captions with pairs of a noun phrase and a region.
 
-A batch is drawn as in `data.batches`: photos and some captions of each. The
-noun phrases of these captions come along, each with the candidate of its
-photo that it is held to name. What a batch holds is a function of (seed,
-epoch) and of what is held.
+Photos and captions are drawn as in `data.batches`. A batch adds the noun
+phrases of its captions, each paired with the candidate region that the model
+currently assigns to it. A batch depends only on (seed, epoch, number) and on
+these assignments.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from tbnets.evaluation import boxes
 from tbnets.seeds import generator_of
 from tbnets.text.packed_trees import END, NOUN_PHRASE, START, WORD
 
-# The noun phrases of captions, as nodes of their trees.
+# Noun phrases as nodes of the captions' trees.
 
 
 class NounPhrases(NamedTuple):
@@ -28,11 +28,10 @@ class NounPhrases(NamedTuple):
 
     Attributes:
         captions: int64 `[num_phrases]`, row of the caption, ascending.
-        nodes: int64 `[num_phrases]`, place of the node in its tree's array.
-        spans: int64 `[num_phrases, 2]`, words of the caption, as the tree
-            counts them: the first, and the one after the last.
+        nodes: int64 `[num_phrases]`, index of the node in its tree.
+        spans: int64 `[num_phrases, 2]`, first word and end in the tree's words.
         texts: int64 `[num_phrases]` from 0, equal for equal words.
-        starts: int64 `[num_captions + 1]`, the first phrase of each caption.
+        starts: int64 `[num_captions + 1]`, each caption's first phrase.
     """
 
     captions: np.ndarray
@@ -42,7 +41,7 @@ class NounPhrases(NamedTuple):
     starts: np.ndarray
 
     def rows_of(self, captions):
-        """Returns the rows of the phrases of captions, one after the other.
+        """Returns the phrase rows of captions, in order.
 
         Args:
             captions: int `[n]`, rows of captions.
@@ -50,16 +49,16 @@ class NounPhrases(NamedTuple):
         return ranges(self.starts[captions], self.starts[captions + 1])[1]
 
     def in_batch(self, captions, lengths):
-        """Tells where the phrases of captions stand in a batch of these.
+        """Locates the phrases of captions in a batch of these captions.
 
         Args:
             captions: int `[m]`, rows of captions.
-            lengths: int `[m]`, nodes of their trees.
+            lengths: int `[m]`, number of nodes of their trees.
 
         Returns:
-            (rows, places, nodes): int64 `[p]` each: rows of the phrases,
-            places of their captions in `captions`, and their nodes, counted
-            tree by tree through the batch.
+            (rows, places, nodes), int64 `[p]` each: the phrase rows, the index
+            of their caption in `captions`, and their nodes, numbered through
+            all trees of the batch.
         """
         places, rows = ranges(self.starts[captions], self.starts[captions + 1])
         firsts = np.cumsum(lengths) - lengths
@@ -69,14 +68,14 @@ class NounPhrases(NamedTuple):
 def noun_phrases(trees) -> NounPhrases:
     """Finds the noun phrases of captions.
 
-    What holds all words of its caption is the sentence and no phrase; of
-    several nodes with the same words the highest is the phrase.
+    A node that spans its whole caption is the sentence, not a phrase. Among
+    nodes with equal spans, the highest is the phrase.
 
     Args:
         trees: `text.packed_trees.TreeRows`.
 
     Source: Niu et al. 2017, Sec. 3.3. Departures: none; the paper does not
-        say what a noun phrase at the root is.
+    define noun phrases at the root.
     """
     nodes, lengths = trees.values, trees.lengths
     first = np.cumsum(lengths) - lengths
@@ -85,7 +84,7 @@ def noun_phrases(trees) -> NounPhrases:
     whole = spans[first + lengths - 1][captions] if len(nodes) else spans
     is_phrase = nodes[:, NOUN_PHRASE] > 0
     is_phrase &= (spans != whole).any(axis=1)
-    # The highest of equal spans stands last, and is kept.
+    # The highest node of equal spans is last, and is kept.
     rows = np.flatnonzero(is_phrase)[::-1]
     keys = np.column_stack([captions, spans])[rows]
     rows = np.sort(rows[np.unique(keys, axis=0, return_index=True)[1]])
@@ -97,21 +96,21 @@ def noun_phrases(trees) -> NounPhrases:
         found,
         rows - first[found],
         spans[rows],
-        # What a network reads as the same: the same ids of words.
+        # Phrases are equal if their word ids are.
         numbered(words[a:b].tobytes() for a, b in zip(starts, ends)),
         np.searchsorted(found, np.arange(len(lengths) + 1)),
     )
 
 
 def ranges(starts, ends):
-    """Returns the numbers from each start to before its end, in a row.
+    """Concatenates the integer ranges from each start to its end.
 
     Args:
         starts: int64 `[n]`.
-        ends: int64 `[n]`, none before its start.
+        ends: int64 `[n]`, exclusive, not below the starts.
 
     Returns:
-        (places, numbers): which range each number is of, and the numbers.
+        (places, numbers): the range index of every number, and the numbers.
     """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
@@ -120,22 +119,22 @@ def ranges(starts, ends):
 
 
 CHOICE, CONFIDENCE = "choice", "confidence"
-"""What is held of each phrase of a split: int16 `[num_phrases]`, which
-candidate of its photo it names, and float32, how similar the two were."""
+"""Keys of the assignments of a split: int16 `[num_phrases]`, the candidate of
+its photo that each phrase names, and float32, their similarity."""
 CONTRASTS = ("others", "batch")
 
 
 class PhotoRegions:
-    """The candidates of photos: their first regions, and each photo itself.
+    """The candidate regions of photos: their first regions and the whole photo.
 
-    The candidates of a photo are numbered: its regions, then the photo.
+    A photo's regions are numbered first, then the photo itself.
 
     Args:
         store: `data.store.shards.FeatureStore` of regions.
-        rows: int `[num_images]`, the row of each photo in the store.
-        limit: regions of a photo that are taken. Niu et al. 2017: 19.
-        most_overlap: regions that overlap an earlier one of their photo by
-            more (IoU) are passed over; at 1 none is.
+        rows: int `[num_images]`, each photo's row in the store.
+        limit: maximum number of regions of a photo. Niu et al. 2017: 19.
+        most_overlap: regions that overlap an earlier one by more (IoU) are
+            skipped; 1 skips none.
     """
 
     def __init__(self, store, rows, limit, most_overlap=1.0):
@@ -146,7 +145,7 @@ class PhotoRegions:
 
     @functools.cached_property
     def _taken(self):
-        """Which regions of each photo are candidates: list of int arrays."""
+        """The candidate regions of each photo, a list of int arrays."""
         if self._most_overlap == 1:
             counts = np.minimum(self.store.counts[self.rows], self._limit)
             return [np.arange(count) for count in counts]
@@ -159,7 +158,7 @@ class PhotoRegions:
 
     @functools.cached_property
     def counts(self):
-        """How many regions of each photo are candidates, `[num_images]`."""
+        """The number of candidate regions per photo, `[num_images]`."""
         return np.array([len(one) for one in self._taken], np.int64)
 
     def candidates(self, image):
@@ -170,24 +169,24 @@ class PhotoRegions:
         return np.concatenate([found, [photo]]).astype(np.float64)
 
     def all_of(self, images):
-        """Lists the regions of photos.
+        """Lists all candidate regions of photos.
 
         Args:
             images: int `[n]`, rows of photos.
 
         Returns:
-            (places, numbers): int64 `[r]`, place of its photo in `images`,
-            and int64 `[r]`, which of its candidates each region is.
+            (places, numbers): int64 `[r]` each, the index of the region's photo
+            in `images` and the number of the candidate.
         """
         counts = self.counts[images]
         return ranges(np.zeros_like(counts), counts)
 
     def take(self, images, numbers):
-        """Returns features float32 `[n, dim]` of regions of photos.
+        """Returns features float32 `[n, dim]` of regions.
 
         Args:
-            images: int `[n]`, row of the photo of each.
-            numbers: int `[n]`, which of its candidates.
+            images: int `[n]`, row of the region's photo.
+            numbers: int `[n]`, number of the candidate.
         """
         own = [self._taken[row][one] for row, one in zip(images, numbers)]
         firsts = self.store.first_regions[self.rows[images]]
@@ -196,7 +195,7 @@ class PhotoRegions:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class PairExamples(Examples):
-    """One split with its noun phrases and the regions of its photos.
+    """A split with noun phrases and regions of its photos.
 
     Args:
         phrases: `NounPhrases` of the captions.
@@ -208,7 +207,7 @@ class PairExamples(Examples):
 
     @functools.cached_property
     def phrase_images(self):
-        """Row of the photo of each phrase, int64 `[num_phrases]`."""
+        """Each phrase's photo row, int64 `[num_phrases]`."""
         return self.records.caption_to_image[self.phrases.captions]
 
     @property
@@ -231,18 +230,17 @@ class PairExamples(Examples):
 
 
 MOST_PAIRS = 512
-"""Pairs of phrase and region in a batch; of more, some are drawn."""
+"""Maximum number of pairs in a batch; of more pairs, some are drawn."""
 
 
 class PairOptions(NamedTuple):
-    """What pairs a batch holds.
+    """How pairs are contrasted in a batch.
 
     Attributes:
-        contrast: `others`, where a pair is contrasted with what was said and
-            chosen of other photos, or `batch`, where also with the rest of
-            its own.
-        every_region: whether all regions of the photos come along, chosen or
-            not.
+        contrast: `others`, to contrast a pair with the phrases and regions of
+            other photos; `batch`, to also use further ones of its own photo.
+        every_region: whether the batch has all regions of its photos, not only
+            the assigned ones.
     """
 
     contrast: str = "others"
@@ -250,23 +248,23 @@ class PairOptions(NamedTuple):
 
 
 class PairBatches(EpochBatches):
-    """The batches of one epoch after the other, see `models.hm_lstm`.
+    """The batches of successive epochs for `models.hm_lstm`.
 
-    As long as nothing is held, each phrase is paired with some candidate of
-    its photo, and the pair weighs 0.
+    Before the first assignments, each phrase is paired with a random candidate
+    of its photo, with weight 0.
 
-    Two phrases are not contrasted when they have the same words; nor are
-    regions that overlap enough, or that the same words name.
+    Phrases with equal words are not contrasted, nor are regions that overlap by
+    `SAME_THING` or are named by equal words.
 
     Args:
         examples: `PairExamples`.
-        held: function that returns what is held: a dict of `CHOICE` and
+        held: function that returns the assignments: a dict of `CHOICE` and
             `CONFIDENCE`, or {}.
         options: `PairOptions`.
-        **sampling: as of `EpochBatches`.
+        **sampling: see `EpochBatches`.
 
-    Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. Departures: the paper does
-        not tell what is contrasted; a negative similarity weighs 0.
+    Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. Departures: the paper does not
+    define which pairs are contrasted; a negative similarity weighs 0.
     """
 
     def __init__(self, examples, held, options, **sampling):
@@ -287,7 +285,7 @@ class PairBatches(EpochBatches):
         photos, numbers, region_of = self._regions(image_rows, owners, choices)
         found = photos, numbers, region_of
         is_contrast = self._contrasts(*found, rows, image_rows)
-        # Phrases go with their captions, whose trees their nodes are in.
+        # A phrase must be in the share of its caption, whose tree has its node.
         captions, own = share.of(len(caption_rows)), share.of(len(photos))
         said = slice(*np.searchsorted(places, [captions.start, captions.stop]))
         before = examples.texts.lengths[caption_rows[: captions.start]].sum()
@@ -314,7 +312,7 @@ class PairBatches(EpochBatches):
         }
 
     def _draw(self, caption_rows, generator):
-        """Returns phrases of a batch, as `NounPhrases.in_batch` does."""
+        """Returns the batch's phrases like `NounPhrases.in_batch`."""
         lengths = self.examples.texts.lengths[caption_rows]
         drawn = self.examples.phrases.in_batch(caption_rows, lengths)
         count = len(drawn[0])
@@ -324,7 +322,7 @@ class PairBatches(EpochBatches):
         return drawn
 
     def _choices(self, rows, generator):
-        """Returns the candidate of each phrase, and what the pair weighs."""
+        """Returns every phrase's candidate and the weight of the pair."""
         held = self._held()
         if not held:
             counts = self.examples.regions.counts[self._phrase_images[rows]]
@@ -333,9 +331,10 @@ class PairBatches(EpochBatches):
         return choices, np.maximum(held[CONFIDENCE][rows], 0)
 
     def _regions(self, image_rows, owners, choices):
-        """Returns place of the photo and number of each region, ascending.
+        """Returns (photos, numbers, rows) of the batch's regions, ascending.
 
-        And the row of each choice among these regions, then the photos.
+        The index of the region's photo, the number of the candidate, and the
+        row of the phrase's candidate in the regions followed by the photos.
         """
         regions = self.examples.regions
         counts = regions.counts[image_rows]
@@ -351,13 +350,13 @@ class PairBatches(EpochBatches):
         return photos, numbers, np.where(is_photo, len(found) + owners, rows)
 
     def _contrasts(self, photos, numbers, region_of, rows, image_rows):
-        """Returns bool `[regions and photos, pairs]`, what is contrasted.
+        """Returns bool `[regions and photos, pairs]`, which are contrasted.
 
         Args:
-            photos: place of the photo of each region.
-            numbers: which candidate of it each region is.
-            region_of: row of the region of each pair.
-            rows: row of the phrase of each pair.
+            photos: index of the region's photo.
+            numbers: candidate number of the region.
+            region_of: row of the pair's region.
+            rows: row of the pair's phrase.
             image_rows: the photos.
         """
         photos = np.append(photos, np.arange(len(image_rows)))
@@ -370,7 +369,7 @@ class PairBatches(EpochBatches):
         own = photos[:, None] == photos[region_of]
         if self._options.contrast == "others":
             return allowed & ~own
-        # Regions that were chosen, beside those of their own photo.
+        # Contrasts assigned regions with others of their photo.
         for place in np.unique(photos[region_of]):
             these = np.flatnonzero(photos == place)
             pairs = np.flatnonzero(photos[region_of] == place)

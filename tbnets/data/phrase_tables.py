@@ -1,9 +1,9 @@
-"""Reads phrases and boxes of one's own: `.jsonl`, a phrase with a box a line.
+"""Reads phrases and boxes: Entities sentences, and custom `.jsonl` tables.
 
     {"image": "a.jpg", "phrase": "a red ball", "box": [10, 20, 110, 120]}
 
-Boxes are x_min, y_min, x_max, y_max in pixels of the upright photo, or of
-another size that `width` and `height` tell.
+A row of a table is a phrase with a box. Boxes are x_min, y_min, x_max, y_max in
+pixels of the upright photo, or of the size in `width` and `height`.
 """
 
 import collections
@@ -15,14 +15,12 @@ from tbnets.checks import letters
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, shown
 
-# Reads the captions of Flickr30K Entities: `Sentences/<id>.txt`.
-#
-# One caption a line, whose phrases stand in tags with a coreference chain and
-# one type or several:
+# Captions of Flickr30K Entities, `Sentences/<id>.txt`: one caption a line. Its
+# phrases are tags with a coreference chain and one or more types:
 #
 #     [/EN#283585/people/clothing A man in uniform] likes [/EN#0/notvisual it] .
 #
-# Chain 0 is what was not annotated because it shows nothing.
+# Chain 0 is not annotated, as it is not visible.
 
 NO_CHAIN = "0"
 _BRACKET = re.compile(r"[\[\]]|\Z")
@@ -36,8 +34,8 @@ class MarkedPhrase(NamedTuple):
         text: its words with single blanks between.
         first: number of its first word in the caption, from 0.
         end: number of the word after its last.
-        chain: digits as they stand there, so that 007 is another chain than
-            7; "0" for what shows nothing.
+        chain: the digits as written, so that 007 and 7 are different chains;
+            "0" if it is not visible.
         types: one or more names such as "people".
     """
 
@@ -49,7 +47,7 @@ class MarkedPhrase(NamedTuple):
 
 
 class MarkedCaption(NamedTuple):
-    """A caption without its tags, and what they said.
+    """A caption without its tags, and its phrases.
 
     Args:
         number: of the caption in its file, from 0.
@@ -68,7 +66,7 @@ class ImagePhrases(NamedTuple):
     Args:
         image_id: str.
         file_name: of the photo, relative to an images folder.
-        size: (width, height) that the boxes count in; (0, 0): the photo's.
+        size: (width, height) of the annotated image; (0, 0) for the photo's.
         captions: list of `MarkedCaption`.
         boxes: chain -> list of (x_min, y_min, x_max, y_max).
         left_out: reason -> number of phrases without a box.
@@ -83,15 +81,15 @@ class ImagePhrases(NamedTuple):
 
 
 def parse_caption(line, number=0) -> MarkedCaption:
-    """Takes a line of a Sentences file apart.
+    """Parses a line of a Sentences file.
 
     Args:
         line: str without a line end.
         number: of the caption in its file, from 0.
 
     Raises:
-        ValueError: a tag is not closed or not opened, lies in another one,
-            or has no chain, no type or no words.
+        ValueError: a tag is not closed, not opened or nested, or has no chain,
+            no type or no words.
 
     Example:
         >>> parse_caption("[/EN#7/people A man] runs").phrases[0].text
@@ -107,7 +105,7 @@ def parse_caption(line, number=0) -> MarkedCaption:
         own = tag[3].split() if tag else []
         if not own:
             found = line[start : _BRACKET.search(line, start + 1).end()]
-            if line[start] == "]":  # What is before it was no tag.
+            if line[start] == "]":  # The text before it was no tag.
                 found = line[: start + 1][-60:]
             raise InputError(
                 f"expected [/EN#<chain>/<type> <words>]; found {shown(found)}."
@@ -127,11 +125,11 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
     Args:
         path: text file, UTF-8.
         problems: list that collects the problems of single lines, which are
-            then left out while the others keep their numbers; None raises at
-            the first.
+            then left out while other lines keep their numbers; None raises at
+            the first problem.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: a line is wrong; names the file and the line.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
@@ -151,18 +149,18 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
 
 NEEDED = ("image", "phrase", "box")
 MOST_PIXELS = 10**9
-"""Bound of a photo's side, and of an edge of a box."""
+"""Upper bound of a photo's side and of a box's edges."""
 _TYPE = re.compile(r"[^\s/\[\]]+")
 
 
 def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     """Reads the `.jsonl` table `image, phrase, box`.
 
-    Beside them, a row may have `caption` (the sentence; without, the phrase
-    is its own), `type` (a name or a list of them), `chain` (what the phrase
-    names: rows of an image that name one thing share one box, around all
-    that they give), `width` and `height`. Without `chain`, phrases of an
-    image name the same thing where their boxes are equal.
+    Optional keys are `caption` (the sentence; by default the phrase), `type` (a
+    name or a list of names), `chain` (the object that the phrase names),
+    `width` and `height`. Rows of an image with one chain share one box, around
+    all their boxes. Without `chain`, phrases of an image name one object if
+    their boxes are equal.
     """
     file = CheckedFile(path, problems)
     found = {}
@@ -186,12 +184,12 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
 
 
 def _nothing(size):
-    """Returns an image of which no row has spoken; captions are a dict yet."""
+    """Returns an image without rows; its captions are a dict for now."""
     return ImagePhrases("", "", size, {}, {}, collections.Counter())
 
 
 def _read_row(file, line, row, found):
-    """Adds a row to what was found, unless something is wrong with it."""
+    """Adds a row to the images in `found`, or reports its problem."""
     image = row["image"]
     image = image.strip() if isinstance(image, str) else image
     name = file.file_name(image, line)
@@ -241,14 +239,14 @@ def _types(file, line, value):
 
 
 def _chain(file, line, value):
-    """Returns the name of a chain, "" where there is none, or None."""
+    """Returns the name of a chain, "" for none, or None if it is wrong."""
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value).strip()
     return file.refuse("a name or a number as 'chain'", value, line)
 
 
 def _size(file, line, row):
-    """Returns (width, height), (0, 0) where neither is given, or None."""
+    """Returns (width, height), (0, 0) without a size, None if it is wrong."""
     size = row.get("width", 0), row.get("height", 0)
     whole = all(type(side) is int and side < MOST_PIXELS for side in size)
     given = "width" in row or "height" in row
@@ -275,8 +273,8 @@ def _box(file, line, value, width, height):
 def _span(text, caption, taken):
     """Returns (first word, end) of a phrase in a caption, or None.
 
-    Of several places the first that no other phrase has; capitals and marks
-    beside letters do not count.
+    Prefers the first span that no other phrase has. Case and punctuation are
+    ignored.
     """
     words = [letters(word) for word in caption.split()]
     wanted = [letters(word) for word in text.split()]

@@ -1,10 +1,10 @@
-"""Phrases with the boxes they name: what phrase localization learns from.
+"""Phrases with the boxes that they name, for phrase localization.
 
     phrases = read_phrases("flickr8k/entities", images)
     phrases.phrases[0], phrases.boxes[0]
 
-`images` are the `CaptionedImages` of a split, or None for all there are. The
-formats are shown in docs/phrases.md.
+`images` are the `CaptionedImages` of a split, or None for all images of the
+file. docs/phrases.md shows the formats.
 """
 
 import dataclasses
@@ -23,38 +23,36 @@ from tbnets.errors import InputError, check_kind
 from tbnets.evaluation.boxes import check_boxes
 
 _WORDS = ("phrases", "phrase_ids", "types", "chains")
-"""What phrases have that is no array."""
+"""The fields that are not arrays."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
+@dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
 class PhraseRegions:
-    """Phrases of captions and the box of what each one names.
+    """Phrases of captions and the box that each one names.
 
     Args:
-        images: `CaptionedImages` of the captions that the phrases stand in,
-            those without phrases too.
-        image_sizes: int `[num_images, 2]`, width and height that `boxes`
-            count in; 0, 0 where they are those of the photo as it lies on
-            disk, whatever it is.
+        images: `CaptionedImages` of the captions that contain the phrases, with
+            captions without phrases.
+        image_sizes: int `[num_images, 2]`, width and height of the annotated
+            images; 0, 0 for the size of the photo on disk.
         phrases: num_phrases strings, words with single blanks between.
-        phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`, both
-            numbers from 0 over all that the file marks, boxed or not.
+        phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`; both
+            numbers count from 0 over all marked phrases, with or without a box.
         phrase_to_caption: int `[num_phrases]`, row of the caption.
-        spans: int `[num_phrases, 2]`, numbers of the first word and of the
-            word after the last in `caption.split()`.
-        types: num_phrases tuples of names such as "people"; a phrase may
-            have several, or none.
+        spans: int `[num_phrases, 2]`, numbers of the first word and of the word
+            after the last in `caption.split()`.
+        types: num_phrases tuples of names such as "people"; a tuple may be
+            empty.
         chains: num_phrases names of coreference chains. Phrases of one image
-            with one chain name the same thing; names of two images tell
-            nothing of each other.
-        boxes: `[num_phrases, 4]` float64, x_min, y_min, x_max, y_max in
-            pixels, continuous as in `tbnets.evaluation.boxes`: one box, around
-            all that the phrase names.
-        left_out: reason -> int `[num_images]`, how many phrases have no box.
+            with one chain name one object; chains of two images are unrelated.
+        boxes: `[num_phrases, 4]` float64, x_min, y_min, x_max, y_max in pixels,
+            continuous as in `tbnets.evaluation.boxes`: one box, around all
+            objects that the phrase names.
+        left_out: reason -> int `[num_images]`, number of phrases without a box.
 
     Raises:
-        ValueError: the lengths do not fit, an id occurs twice, or a box has
-            no area or lies outside of its image.
+        ValueError: the lengths do not fit, an id is repeated, or a box has no
+            area or is not inside its image.
 
     Example:
         phrases = tbnets.read_phrases("scenes")
@@ -110,41 +108,41 @@ class PhraseRegions:
 
     @functools.cached_property
     def phrase_to_image(self) -> np.ndarray:
-        """Row of the image of each phrase, int64 `[num_phrases]`."""
+        """Each phrase's image row, int64 `[num_phrases]`."""
         return _frozen(self.images.caption_to_image[self.phrase_to_caption])
 
     @functools.cached_property
     def phrase_to_chain(self) -> np.ndarray:
-        """Which thing of which image each phrase names, `[num_phrases]`.
+        """Numbers the objects that phrases name: int64 `[num_phrases]` from 0.
 
-        int64 from 0: equal for two phrases of one image and one chain.
+        Equal for two phrases of one image and one chain.
         """
         keys = zip(self.phrase_to_image.tolist(), self.chains)
         return _frozen(numbered(keys))
 
     @functools.cached_property
     def phrase_to_text(self) -> np.ndarray:
-        """Which unique phrase each one is, int64 `[num_phrases]` from 0.
+        """Numbers the distinct phrases: int64 `[num_phrases]` from 0.
 
-        Equal for phrases of the same words, in capitals or not.
+        Equal for phrases with equal words; case is ignored.
         """
         return _frozen(text_ids(self.phrases))
 
     def type_masks(self) -> dict[str, np.ndarray]:
-        """Returns for each type which phrases have it, bool `[num_phrases]`."""
+        """Returns type -> which phrases have it, bool `[num_phrases]`."""
         return {
             name: np.array([name in names for names in self.types], bool)
             for name in sorted({name for names in self.types for name in names})
         }
 
     def fractions(self) -> np.ndarray:
-        """Returns the boxes as parts of their image, in [0, 1].
+        """Returns the boxes as fractions of their image, in [0, 1].
 
         Returns:
             float64 `[num_phrases, 4]`.
 
         Raises:
-            ValueError: the size of an image is not known.
+            ValueError: the size of an image is unknown.
         """
         unknown = np.flatnonzero((self.image_sizes == 0).any(axis=1))
         if unknown.size:
@@ -159,17 +157,18 @@ class PhraseRegions:
         return self.boxes / self._by_phrase(self.image_sizes)
 
     def in_photos(self, photo_sizes: np.ndarray) -> "PhraseRegions":
-        """Returns the same with boxes in pixels of the photos on disk.
+        """Returns a copy with boxes in pixels of the photos on disk.
 
-        An edge at the border of the annotated image is exactly at the border
-        of the photo.
+        An edge at the border of the annotated image is exactly at the border of
+        the photo.
 
         Args:
-            photo_sizes: int `[num_images, 2]`, width and height of the
-                upright photos.
+            photo_sizes: int `[num_images, 2]`, width and height of the upright
+                photos.
 
         Raises:
-            ValueError: a size is not positive, or a box lies outside.
+            ValueError: a size is not positive, or a box is not inside its
+                photo.
         """
         sizes = np.asarray(photo_sizes)
         _require_shape("photo_sizes", sizes, self.image_sizes.shape)
@@ -185,10 +184,10 @@ class PhraseRegions:
         return dataclasses.replace(self, image_sizes=sizes, boxes=boxes)
 
     def as_captions(self) -> CaptionedImages:
-        """Returns the phrases as if they were the captions of their images.
+        """Returns the phrases as the captions of their images.
 
-        What reads captions (a vocabulary, a store of text features) reads
-        phrases so.
+        Readers of captions, such as a vocabulary or a store of text features,
+        can then read phrases.
         """
         return dataclasses.replace(
             self.images,
@@ -201,7 +200,7 @@ class PhraseRegions:
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
 
     def _misfits(self, boxes, sizes):
-        """Returns {row: what is wrong} of boxes not inside of what is known."""
+        """Returns {row: message} for boxes that are not inside their image."""
         limits = self._by_phrase(np.where(sizes > 0, sizes, np.inf))
         good = (boxes >= 0) & (boxes <= limits)
         good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
@@ -239,20 +238,20 @@ def read_phrases(
 
     Args:
         path: a folder with `Sentences` and `Annotations`, or a `.jsonl` file.
-        images: the images wanted, in their order; None for all there are, by
-            name. Their captions are not looked at: phrases stand in captions
-            of their own file, which may come in another order.
-        problems: None to raise at the first thing that is wrong; or a list
-            to which a `Problem` is appended for each, while what is good is
-            read: other captions, other boxes, other images.
+        images: the images to read, in order; None for all, by name. Their
+            captions are ignored: phrases are in the captions of their own file,
+            which may have another order.
+        problems: None to raise at the first problem; or a list that collects a
+            `Problem` for each, while the good captions, boxes and images are
+            read.
 
     Returns:
-        PhraseRegions: those that have a box; the others are counted in
-        `left_out`. An image that can not be read is not in it.
+        PhraseRegions with the phrases that have a box. Phrases without a box
+        are counted in `left_out`. Images that cannot be read are left out.
 
     Raises:
-        FileNotFoundError: there is no such file or folder.
-        ValueError: something is wrong and `problems` is None; names file and
+        FileNotFoundError: the file or folder does not exist.
+        ValueError: the data are wrong and `problems` is None; names file and
             line.
 
     Example:
@@ -261,7 +260,7 @@ def read_phrases(
         phrases.boxes.shape  # (num_phrases, 4)
 
     Source: Plummer et al. 2015, "Flickr30k Entities"; one box a phrase as in
-        Wang et al. 2018, Sec. 4, note 2.
+    Wang et al. 2018, Sec. 4, note 2.
     """
     check_kind("path", path, (str, os.PathLike), "Give a file or folder.")
     names, split = None, "all"
@@ -276,7 +275,7 @@ def read_phrases(
 
 
 def _joined(records, split, path):
-    """Returns `PhraseRegions` of `phrase_markup.ImagePhrases`."""
+    """Returns `PhraseRegions` of `ImagePhrases`."""
     captions, caption_to_image, kept = [], [], []
     reasons = {key: None for record in records for key in record.left_out}
     for row, record in enumerate(records):
@@ -317,6 +316,6 @@ def _joined(records, split, path):
 
 
 def _around(boxes):
-    """Returns the box around all boxes of one thing."""
+    """Returns the box around all boxes of one object."""
     boxes = np.array(boxes, np.float64)
     return *boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)

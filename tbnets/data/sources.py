@@ -1,4 +1,4 @@
-"""What a run reads, by the flags that name it, and where that lies."""
+"""The data flags of a run, and the files and folders that they name."""
 
 import contextlib
 import dataclasses
@@ -39,20 +39,20 @@ _UNSET = {
 }
 """Flag -> what it must name, what to do."""
 MADE = "made"
-"""Folder below the data root of what recipes make."""
+"""Folder below the data root for the results of recipes."""
 
 
 def is_recipe(item):
-    """Tells whether what a flag names is a recipe, not a file or store."""
+    """Returns whether an item of a flag is a recipe, not a file or store."""
     return item.endswith(".flags") or item.startswith("hub:")
 
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """The files that the flags of the same names name.
+    """The files that the flags of these names name.
 
-    Relative paths start from `data_root`, which starts, if it is relative,
-    from `started_in`: the folder that the run was started in.
+    Relative paths are below `data_root`. A relative `data_root` is below
+    `started_in`, the folder in which the run was started.
     """
 
     data_root: str = "data"
@@ -74,9 +74,9 @@ class Sources:
     word_vectors: str = ""
 
     def rendered(self):
-        """Returns the same, the embedded data set as the files it is.
+        """Returns sources with the files of the rendered data set.
 
-        It is rendered where it is not there yet.
+        The data set is rendered if it does not exist yet.
         """
         if not self.scenes:
             return self
@@ -96,22 +96,22 @@ class Sources:
         )
 
     def from_start(self, path):
-        """Returns a relative path from the folder of the start."""
+        """Returns a path relative to the folder of the start."""
         return pathlib.Path(self.started_in) / path
 
     @property
     def starts(self):
-        """Folders that relative places start from: data root, then start."""
+        """The folders to look up relative paths in: data root, start."""
         return self.from_start(self.data_root), self.from_start("")
 
     def resolve(self, path, split=None):
         """Returns `path` below the data root, with `{split}` filled in.
 
-        A feature store or a file that is not there is looked for in the
-        folder of the start too, where the tools write what they make.
+        A feature store or file that is not there is looked up in the folder of
+        the start too, where the tools write their results.
 
         Raises:
-            NoSuchSplit: of no file is there one of this split.
+            NoSuchSplit: neither folder has a file of this split.
         """
         below = self.from_start(self.data_root) / path
         places = [below, self.from_start(path)]
@@ -124,12 +124,12 @@ class Sources:
                     return found
         if split is None:
             return below
-        # It is nowhere: the error is about the place that has other splits.
+        # Neither has it: report the folder that has more splits.
         pattern = max(places, key=lambda place: len(splits_in_path(place)))
         return pathlib.Path(fill_split(pattern, split))
 
     def value(self, flag):
-        """Returns what a flag says, which must be something."""
+        """Returns the value of a flag; raises if it is empty."""
         found = getattr(self, flag)
         if not found:
             what, advice = _UNSET[flag]
@@ -142,28 +142,28 @@ class Sources:
         return found
 
     def file(self, flag):
-        """Returns the path a flag names, there unless it has `{split}`."""
+        """Returns the path of a flag; it must exist unless it has `{split}`."""
         path = self.resolve(self.value(flag))
         if splits.SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)
         return path
 
     def items(self, flag):
-        """Returns what a flag names, of which several stand side by side."""
+        """Returns the comma-separated items of a flag."""
         return [item.strip() for item in getattr(self, flag).split(",")]
 
     @property
     def made_roots(self):
-        """The folders that keep what recipes make."""
-        # Where data are a link to what can not be written, `data` is none.
+        """The folders that may hold the results of recipes."""
+        # If the data root is read-only, recipes write to `data`.
         roots = map(self.from_start, (self.data_root, "data", ""))
         return tuple(dict.fromkeys(root / MADE for root in roots))
 
     @property
     def photo_folder(self):
-        """The folder that the photos' file names start from.
+        """The folder that contains the photos' file names.
 
-        One that is not below the data root is looked for in the folder of
+        A folder that is not below the data root is looked up in the folder of
         the start.
         """
         here = self.from_start(self.images)
@@ -171,7 +171,7 @@ class Sources:
         return here if here.is_dir() and not below.exists() else below
 
     def nowhere(self, flag, path):
-        """Returns the error of a path that is not there: where it is sought."""
+        """Returns the error for a path that does not exist."""
         return MissingFileError(
             f"`--{flag}` must name what is there. Received: --{flag}="
             f"{getattr(self, flag)}, looked for as {path}. Set --data_root="

@@ -1,10 +1,10 @@
-"""Splits: their names in files and in paths, and those that are drawn.
+"""Names of splits, and splits drawn at random by image id.
 
-Captions that tell no splits have them drawn by image, from its id alone. An
-id is hashed to a place in [0, 1). What lies below a first cut is the test
-split, below a second one dev, and the rest is learned from. So the order of
-the file does not count, all captions of an image are in one split, and who
-keeps the two cuts knows the split of every image, of later ones too.
+If captions have no splits, an image's split is drawn from its id alone. The id
+is hashed to a number in [0, 1). Images below a first cut are the test split,
+below a second cut dev, above it train. The order of the file does not matter,
+all captions of an image are in one split, and the two cuts determine the split
+of every image, including images added later.
 """
 
 import dataclasses
@@ -18,36 +18,36 @@ import numpy as np
 
 from tbnets.errors import InputError
 
-# The batches of an epoch -> the share that each replica has of them.
+# The shares of a batch for replicas.
 #
-# A batch is shared in even parts: of its images, of its captions, and of
-# whatever else it holds, the first part to the first replica. Every worker
-# draws all batches, which costs little, and reads what its own replicas have.
+# A batch is divided evenly: of its images, of its captions, and of its other
+# contents, the first part is for the first replica. Every worker draws all
+# batches, which is cheap, and reads only the parts of its replicas.
 
 
 class Share(NamedTuple):
-    """A replica's part of things that stand in a row.
+    """A replica's part of the rows of a batch.
 
     Attributes:
-        place: of the replica, from 0.
-        count: replicas that share.
+        place: number of the replica, from 0.
+        count: number of replicas.
     """
 
     place: int = 0
     count: int = 1
 
     def of(self, num_rows):
-        """Returns the slice of so many rows."""
+        """Returns the slice of this share in `num_rows` rows."""
         bounds = (self.place + i for i in range(2))
         return slice(*(bound * num_rows // self.count for bound in bounds))
 
     def read(self, source, rows):
-        """Reads its part of rows as they stand in the batch of them all.
+        """Reads this share of the rows of a batch.
 
         Args:
-            source: of `batch(rows)`; where rows have `lengths`, they are as
-                wide as in the whole batch.
-            rows: int64 `[n]`, those of the whole batch.
+            source: has `batch(rows)`. If it has `lengths`, its rows are padded
+                to the width of the whole batch.
+            rows: int64 `[n]`, rows of the whole batch.
         """
         if hasattr(source, "lengths"):
             return source.batch(rows)[self.of(len(rows))]
@@ -58,19 +58,19 @@ WHOLE = Share()
 
 
 def distributed(strategy, batches):
-    """Returns what an epoch holds for the replicas of a strategy.
+    """Distributes the batches of an epoch to the replicas of a strategy.
 
     Args:
         strategy: a `tf.distribute.Strategy`.
-        batches: of an epoch, with `dataset_of(shares)`; `smallest`, if not
-            None, is the fewest photos of a batch, of which a network that
-            looks at pixels needs one for each replica.
+        batches: an epoch's batches with `dataset_of(shares)`. Its `smallest`,
+            if not None, is the number of photos in the smallest batch; a
+            network that reads pixels needs a photo for each replica.
 
     Returns:
         `tf.distribute.DistributedDataset` of `num_batches`.
 
     Raises:
-        ValueError: a batch has no photo for some replica.
+        ValueError: a batch has fewer photos than there are replicas.
     """
     count = strategy.num_replicas_in_sync
     if batches.smallest is not None and batches.smallest < count:
@@ -94,23 +94,23 @@ WHOLE_FILE = "all"
 SAME_SPLIT = ("val", "dev", "validation")
 SPLIT_ORDER = ("train", "restval", *SAME_SPLIT, "test")
 SHARE = 0.1
-"""Of the images, for dev and for test."""
+"""Fraction of the images for dev and for test."""
 ENOUGH = 10
-"""Images that dev and test have at least where a fifth of all are as many."""
+"""Minimum number of images in dev and in test, if a fifth of all is as many."""
 FEWEST = 5
-"""Images from which splits can be drawn: 3, 1 and 1."""
+"""Minimum number of images to draw splits from: 3, 1 and 1."""
 DRAWN = ("train", "dev", "test")
 _NAMES = {"train": "train", "test": "test", **dict.fromkeys(SAME_SPLIT, "dev")}
 
 
 class NoSuchSplit(InputError):
-    """A source has no split of a name.
+    """A source has no split of this name.
 
     Args:
-        split: the name asked for.
-        names: the names of those it has.
+        split: the requested name.
+        names: the names of the existing splits.
         path: the source.
-        argument: what named the split: this argument or flag.
+        argument: the argument or flag that named the split.
     """
 
     def __init__(self, split, names, path, argument="split"):
@@ -131,20 +131,20 @@ class NoSuchSplit(InputError):
 
 
 def choose_split(split, names, path):
-    """Returns the name under which a source knows a split.
+    """Returns a source's name of a split.
 
-    "val", "dev" and "validation" are three names of one split.
+    "val", "dev" and "validation" are equivalent.
 
     Args:
-        split: the name asked for.
-        names: the names the source has.
-        path: the file, for the error message.
+        split: the requested name.
+        names: the names of the existing splits.
+        path: the file, for the message.
 
     Returns:
-        One of `names`.
+        An element of `names`.
 
     Raises:
-        NoSuchSplit: the message lists those it has.
+        NoSuchSplit: the message lists the existing splits.
     """
     if split in names:
         return split
@@ -155,7 +155,7 @@ def choose_split(split, names, path):
 
 
 def ordered_splits(names):
-    """Returns names without repeats: train, restval, val, test, others."""
+    """Returns the unique names: train, restval, val, test, others."""
     names = set(names)
     first = [name for name in SPLIT_ORDER if name in names]
     return (*first, *sorted(names.difference(first)))
@@ -173,18 +173,18 @@ def splits_in_path(pattern):
 
 
 def fill_split(pattern, split):
-    """Returns a path with `{split}` replaced by a split that exists.
+    """Returns a path with `{split}` replaced by an existing split.
 
     Args:
-        pattern: a path; without `{split}` it is returned as it is.
-        split: the name asked for; its other names are tried as well, so
-            "val" finds `dev_ims.npy`.
+        pattern: a path; returned unchanged if it has no `{split}`.
+        split: the requested name. Equivalent names are tried too, so "val"
+            finds `dev_ims.npy`.
 
     Returns:
         The path of the split.
 
     Raises:
-        NoSuchSplit: no file of that split exists; those that do are listed.
+        NoSuchSplit: no file of this split exists; lists the existing splits.
     """
     pattern = os.fspath(pattern)
     if SPLIT_FIELD not in pattern:
@@ -194,28 +194,28 @@ def fill_split(pattern, split):
 
 
 def place_of(image_id):
-    """Returns where an id lies in [0, 1)."""
+    """Hashes an id to a number in [0, 1)."""
     digest = hashlib.sha256(image_id.encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
 def draw_cuts(image_ids, path):
-    """Returns the cuts of images that are seen for the first time.
+    """Draws the two cuts for images without splits.
 
-    Dev and test get a tenth of the images each, as chance has it; but no
-    fewer than `ENOUGH` or a fifth of all, and no more than a fifth. From some
-    150 images on, these bounds hardly ever hold, and an image keeps its split
-    however many are added.
+    Dev and test get a random tenth of the images each, at least `ENOUGH` or a
+    fifth, whichever is less, and at most a fifth. From about 150 images on
+    these bounds hardly ever apply, so that an image keeps its split when images
+    are added.
 
     Args:
         image_ids: n unique strings.
-        path: the file of the captions, for the error message.
+        path: the file of the captions, for the message.
 
     Returns:
-        list of two floats: test lies below the first, dev between them.
+        list of two floats: test is below the first, dev between them.
 
     Raises:
-        ValueError: there are too few images.
+        ValueError: there are fewer than `FEWEST` images.
     """
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:
@@ -247,7 +247,7 @@ def split_of(image_id, cuts):
 
 
 def can_be_drawn(split):
-    """Tells whether a name, or names joined by `+`, are of drawn splits."""
+    """Returns whether all names, joined by `+`, are drawn splits."""
     return all(name in _NAMES for name in split.split("+"))
 
 
@@ -256,8 +256,8 @@ def drawn_split(records, split, cuts):
 
     Args:
         records: `CaptionedImages` of the whole file.
-        split: name for which `can_be_drawn` holds.
-        cuts: what `draw_cuts` returned.
+        split: name for which `can_be_drawn` is true.
+        cuts: the result of `draw_cuts`.
     """
     wanted = {_NAMES[name] for name in split.split("+")}
     splits = [split_of(image_id, cuts) for image_id in records.image_ids]
