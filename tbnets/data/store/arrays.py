@@ -1,10 +1,9 @@
 """Features whose rows are found by id, never by position.
 
-`Features` is what every kind of feature file looks like to its users. Here
-is the plain kind: `X_ims.npy` lies beside `X_ids.txt`, one id a line
-(`feats.npy` beside `feats_ids.txt`); `shards` has the sharded one,
-`side_by_side` joins several, and `opening` opens whichever it is.
-Whichever it is, only the rows that are taken are read.
+`Features` is the interface to feature files. This module has plain arrays:
+`X_ims.npy` with `X_ids.txt`, one id a line (`feats.npy` with `feats_ids.txt`).
+`shards` has sharded stores, and `opening` opens and joins all kinds. Only the
+requested rows are read.
 """
 
 import functools
@@ -22,24 +21,24 @@ from tbnets.files import CheckedFile, shown
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5
 ROUNDING = 1e-3
-"""What rows of one id may differ by, in parts of their largest number."""
+"""Allowed relative difference between rows of one id."""
 
 
 class Features:
     """Features of images, one row for each id.
 
     Args:
-        ids: n strings. One that stands on several rows means the first.
-        dim: the number of features in a row.
+        ids: n strings. An id of several rows means the first row.
+        dim: number of features in a row.
         path: the file or folder, for messages.
         has_ids: False if the ids are only row numbers.
     """
 
     failed: dict[str, str] = {}
-    """id -> reason, for images whose features could not be made."""
+    """id -> reason, for images whose extraction failed."""
 
     made_by: dict[str, Any] = {}
-    """What the features were made with; {} where nobody wrote it down."""
+    """How the features were extracted; {} if unknown."""
 
     def __init__(
         self,
@@ -57,12 +56,12 @@ class Features:
 
     @property
     def parts(self) -> tuple["Features", ...]:
-        """The features on disk that these are made of."""
+        """The features on disk that these are joined from."""
         return (self,)
 
     @property
     def files(self) -> list[str]:
-        """The files that these are read from."""
+        """The files that the features are read from."""
         return [self.path]
 
     def __len__(self) -> int:
@@ -74,7 +73,7 @@ class Features:
         return dict(zip(reversed(self.ids), rows))
 
     def missing(self, image_ids: Sequence[str]) -> list[str]:
-        """Returns those of some ids that have no row."""
+        """Returns the ids that have no row."""
         return [key for key in image_ids if key not in self._row_of_id]
 
     def rows(self, image_ids: Sequence[str]) -> np.ndarray:
@@ -87,7 +86,7 @@ class Features:
             `[n]` int64.
 
         Raises:
-            ValueError: ids without features; the first ones are listed.
+            ValueError: ids without features; the message lists the first.
         """
         missing = self.missing(image_ids)
         if missing:
@@ -102,13 +101,13 @@ class Features:
         return np.array([self._row_of_id[key] for key in image_ids], np.int64)
 
     def looks(self) -> str:
-        """Returns what ids there are, for messages about missing ones."""
+        """Describes the ids of the file, for messages about missing ids."""
         if not self.ids:
             return "it has no features of any image"
         return f"the ids of the file look like {self.ids[0]!r}"
 
     def _advice(self, missing):
-        """Returns what to do about missing ids."""
+        """Returns the advice for missing ids."""
         if not self.has_ids:
             place = ids_file(self.path)
             return f"It has row numbers alone: write one id a line to {place}."
@@ -122,7 +121,7 @@ class Features:
         )
 
     def take(self, rows: Integers) -> np.ndarray:
-        """Returns rows as float32, in the order asked for.
+        """Returns rows as float32, in the requested order.
 
         Args:
             rows: `[n]` int, each in [0, number of rows).
@@ -131,33 +130,32 @@ class Features:
             `[n, dim]` float32 in memory.
 
         Raises:
-            IndexError: a row is not in the array.
+            IndexError: a row does not exist.
         """
         return self._read(check_rows(rows, len(self)))
 
     def _read(self, rows):
-        """Returns float32 `[n, dim]` of rows that exist."""
+        """Returns float32 `[n, dim]` of existing rows."""
         raise NotImplementedError
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields `(slice, array)`: all rows in order, 16 MiB at a time.
 
-        The arrays are as stored, in their own type; of features put side
-        by side, float32.
+        The arrays have the stored type; joined features are float32.
         """
         for rows in slices(len(self), 4 * self.dim):
             yield rows, self._read(np.arange(rows.start, rows.stop))
 
     def row_name(self, row: int) -> str:
-        """Returns how messages call a row that `chunks` yields."""
+        """Returns the name of a row of `chunks` for messages."""
         return f"row {row} (id {shown(self.ids[row])})"
 
     def verify(self) -> None:
-        """Compares what is on disk with its checksums, if it has any."""
+        """Compares the files with their checksums, if there are any."""
 
 
 def check_rows(rows, count):
-    """Returns rows as int64; raises IndexError where one does not exist."""
+    """Returns rows as int64; raises IndexError if a row does not exist."""
     rows = np.asarray(rows, dtype=np.int64)
     if rows.size and not 0 <= rows.min() <= rows.max() < count:
         raise IndexError(
@@ -170,9 +168,8 @@ def check_rows(rows, count):
 class FeatureArray(Features):
     """Features of images in one memory-mapped array.
 
-    An id may stand on several rows, as in arrays that repeat an image for
-    each of its captions; the rows are then equal, but for rounding, and the
-    first one is used.
+    An id may have several rows, as in arrays that repeat an image for each
+    caption. These rows must be equal up to rounding; the first is used.
 
     Args:
         ids: n strings.
@@ -211,7 +208,7 @@ class FeatureArray(Features):
 
 
 def ids_file(path) -> str:
-    """Returns where the ids of a feature file lie, if it has any."""
+    """Returns the path of the ids of a feature file, existing or not."""
     base = os.fspath(path).removesuffix(".npy")
     return base.removesuffix("_ims") + "_ids.txt"
 
@@ -220,16 +217,16 @@ def open_array(path) -> FeatureArray:
     """Opens a `.npy` file of features without reading it.
 
     Args:
-        path: a `.npy` file of shape `[n, dim]`, with one id a line in
-            `X_ids.txt` beside `X_ims.npy` or `X.npy`. Where that does not
-            exist, the ids are the row numbers "0", "1", ...
+        path: a `.npy` file of shape `[n, dim]`. `X_ids.txt` next to `X_ims.npy`
+            or `X.npy` has one id a line; without it, the ids are the row
+            numbers "0", "1", ...
 
     Returns:
         The memory-mapped array with its ids.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no array of numbers with two dimensions, it is
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not a two-dimensional array of numbers, is
             truncated, or its ids do not fit.
 
     Example:
@@ -263,14 +260,14 @@ def _read_ids(file, array, path):
 
 
 def slices(num_rows, row_bytes):
-    """Yields slices of rows that hold about CHUNK_BYTES each."""
+    """Yields slices of rows of about CHUNK_BYTES each."""
     step = max(1, CHUNK_BYTES // max(1, row_bytes))
     for start in range(0, num_rows, step):
         yield slice(start, min(start + step, num_rows))
 
 
 def first_equal_rows(features: Features) -> np.ndarray:
-    """Returns for each row the first of the run of equal rows it is in.
+    """Returns, for each row, the first row of its run of equal rows.
 
     Args:
         features: n rows, compared bit for bit, so NaN equals NaN.
@@ -288,20 +285,18 @@ def first_equal_rows(features: Features) -> np.ndarray:
 
 
 def check_finite(features: Features, problems: list | None = None) -> int:
-    """Refuses features that are not finite numbers as float32.
-
-    They are read once, in chunks of 16 MiB.
+    """Checks that all features are finite as float32, in chunks of 16 MiB.
 
     Args:
         features: the features.
-        problems: None to raise at the first bad row; or a list that gets a
+        problems: None to raise at the first bad row; or a list that collects a
             `Problem` for each.
 
     Returns:
         The number of bad rows.
 
     Raises:
-        ValueError: a row holds NaN or infinity, and `problems` is None.
+        ValueError: a row has NaN or infinity, and `problems` is None.
     """
     count = 0
     for part in features.parts:

@@ -1,8 +1,9 @@
-"""The shares of a work joined: byte for byte what one run of it makes.
+"""Splits an extraction into shares and joins their results.
 
-Shares are runs of whole shards (`shares.take_share`), so their files only get
-other names. A photo that was mended after its share was complete stands at
-the end of its share: then the rows are those of one run, in another order.
+The joined store or file is byte for byte equal to the result of a single run.
+Shares are runs of whole shards, so that joining only renames their files. A
+photo that was repaired after its share was complete is at the end of its share;
+the joined rows are then in another order.
 """
 
 import dataclasses
@@ -21,39 +22,38 @@ from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, listed
 
-# Shares of a work: several processes or machines do one each.
+# Shares of an extraction, for several processes or machines.
 #
-# What is worked on (photos, texts) is cut into parts that follow each other.
-# Of each becomes a store of its own, whose `extraction` tells under `share`
-# which part of what it is; `joining` makes one store of all.
+# The items (photos, texts) are divided into consecutive parts. Each part
+# becomes a store whose `extraction` has the number of the part under `share`.
 
 SHARE = "share"
 MOST = 10**6
 SUFFIX = ".share.json"
-"""What tells of a file that is a share is called like it, and ends so."""
+"""Suffix of the file that describes a share which is a single file."""
 
 
 def take_share(shard, keys, step=1, **decides):
-    """Returns which items a share has, and what its store tells of it.
+    """Returns the items of a share, and its description for the store.
 
-    A share begins where one run begins a shard, at a multiple of `step`: its
-    batches and shards hold what they do in one run, and so the same bytes.
-    One share may have a shard more than another; where there are more shares
-    than shards, the last ones have none.
+    Shares start at multiples of `step`, where a single run starts a shard:
+    batches and shards have the contents, and so the bytes, of a single run.
+    Numbers of shards differ by one at most; if there are more shares than
+    shards, the last shares are empty.
 
     Args:
-        shard: "I/N", the I-th of N shares, from 1; "" for one run of all.
-        keys: list of JSON values, the name of each item in order.
+        shard: "I/N", share I of N, from 1; "" for all items.
+        keys: list of JSON values, the item names in order.
         step: items of a shard.
-        **decides: JSON values of flags that decide the bytes of the store,
-            and that it does not tell otherwise.
+        **decides: JSON values of flags that affect the bytes of the store and
+            are not in its `extraction`.
 
     Returns:
-        (rows, told): the slice of the items, and a dict to add to what made
-        the store, empty without `shard`.
+        (rows, told): the items' slice, and a dict to add to `extraction`, empty
+        without `shard`.
 
     Raises:
-        ValueError: `shard` is no share.
+        ValueError: `shard` is not a share.
     """
     if not shard:
         return slice(None), {}
@@ -75,10 +75,10 @@ def take_share(shard, keys, step=1, **decides):
 
 
 def share_of(made_by):
-    """Returns which share something is, as `take_share` told it, or None.
+    """Returns the `take_share` description in an extraction, or None.
 
     Args:
-        made_by: what it tells of how it was made; any JSON value.
+        made_by: the `extraction` of a store; any JSON value.
     """
     told = made_by.get(SHARE) if isinstance(made_by, dict) else None
     told = told if isinstance(told, dict) else {}
@@ -89,39 +89,38 @@ def share_of(made_by):
 
 
 def tell_file(path, made_by):
-    """Writes beside a file, which is a share, what made it.
+    """Writes the description of a share that is a single file.
 
     Args:
         path: the file.
-        made_by: dict of JSON values, with what `take_share` returned.
+        made_by: dict of JSON values, with the result of `take_share`.
     """
     told = {**made_by, "sha256": file_sha256(path)}
     files.write_json(f"{path}{SUFFIX}", told)
 
 
 BESIDE = "files"
-"""What a share tells of the files beside its rows: name -> sha256."""
+"""Key of a share's additional files: name -> sha256."""
 
 
 def join(shares, output):
-    """Joins all shares of a work into one store, or one file.
+    """Joins all shares of an extraction into one store or file.
 
-    All is checked before anything is written, and `output` appears when it
-    is whole. The memory that it takes does not grow with the rows.
+    All shares are checked first. `output` is created only when it is complete.
+    Memory does not grow with the number of rows.
 
     Args:
-        shares: paths of all shares in any order: feature stores, or files
-            with what `shares.tell_file` wrote beside them.
+        shares: paths of the shares in any order: feature stores, or files with
+            the description of `tell_file`.
         output: the new store or file.
 
     Returns:
-        How many items there are, those that failed among them.
+        The number of items, including failed items.
 
     Raises:
-        ValueError, FileNotFoundError: one is missing, there twice, not
-            complete, damaged, or made otherwise than the others; or
-            `output` is there.
-        OSError: the disk is full; nothing is left behind.
+        ValueError, FileNotFoundError: a share is missing, repeated, incomplete,
+            damaged or from another extraction; or `output` exists.
+        OSError: the disk is full; no files are left.
     """
     output = pathlib.Path(output)
     if output.exists():
@@ -164,10 +163,10 @@ def _refuse(path, why, advice):
 
 
 def _made_store(path):
-    """Returns what made the store that is a share, and what lies in it.
+    """Returns the extraction of a share that is a store.
 
-    Beside the rows may lie what made them, such as an encoder: it must be the
-    same in all shares. What is hidden does not count.
+    The hashes of other files in the folder, such as an encoder, are added, as
+    they must be equal in all shares. Hidden files are ignored.
     """
     if not os.path.isdir(path):
         _refuse(path, "is a file beside stores", "Join them one by one.")
@@ -183,7 +182,7 @@ def _made_store(path):
 
 
 def _made_file(path):
-    """Returns what made a file that is a share, whose bytes are checked."""
+    """Returns the extraction of a share that is a file; checks its hash."""
     place = f"{path}{SUFFIX}"
     if not os.path.exists(place):
         _refuse(path, f"has no {place} beside it", "Copy that too.")
@@ -198,18 +197,18 @@ def _made_file(path):
 
 
 def _with_share(path, made_by):
-    """Returns what made a share; refuses what is none."""
+    """Returns `made_by`; raises if it does not describe a share."""
     if share_of(made_by) is None:
         _refuse(path, "tells of no share", "Leave it out, or make it so.")
     return made_by
 
 
 def _check_alike(shares, made_by):
-    """Refuses shares that are not of one work, or made otherwise.
+    """Raises unless all shares are from one extraction.
 
     Args:
         shares: paths.
-        made_by: what made each, `SHARE` in it.
+        made_by: their extractions, with the key `SHARE`.
     """
     works = [{**one, SHARE: {**one[SHARE], "number": 0}} for one in made_by]
     for path, work in zip(shares, works):
@@ -225,7 +224,7 @@ def _check_alike(shares, made_by):
 
 
 def _in_order(shares, made_by):
-    """Returns shares in their order; refuses what are not all, each once."""
+    """Returns the shares in order; raises if one is missing or repeated."""
     of, place = made_by[0][SHARE]["of"], {}
     for path, one in zip(shares, made_by):
         number = one[SHARE]["number"]
@@ -249,7 +248,7 @@ def _in_order(shares, made_by):
 
 
 def _write(target, sources):
-    """Writes a file of what some files hold, one after the other."""
+    """Writes the concatenation of some files."""
 
     def write(file):
         for source in sources:
@@ -286,7 +285,7 @@ def _join_stores(shares, output, items, beside):
 
 
 def _copied(path, shard, folder, name):
-    """Copies a shard under a new name; returns what it is there."""
+    """Copies a shard under a new name; returns the new `Shard`."""
     sums = {}
     for part, source in shard.files.items():
         target = manifest.file_of(name, part)

@@ -1,8 +1,8 @@
-"""Locks that go with the process that holds them, however it ends.
+"""Locks of folders, which end with the process that holds them.
 
-They are of the kind that all processes keep who ask for them, and none else.
-Over NFS they hold where the server knows them; where the system or the file
-system knows none, nobody is kept out.
+The locks are advisory: only processes that request them respect them. Over NFS
+they work if the server supports them. Systems and file systems without locks
+grant every request.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ class FolderInUse(ExistingFileError):
 
     Args:
         folder: the folder.
-        argument: what names it.
+        argument: name of its argument.
         holder: number and machine of the process.
     """
 
@@ -38,19 +38,19 @@ class FolderInUse(ExistingFileError):
 
 
 class FolderLock:
-    """What one process at a time holds of a folder.
+    """An exclusive lock of a folder for one process.
 
-    The lock ends with the process, or when nobody refers to it any more. A
-    process that holds it already gets the same one again. It is on a file in
-    the folder, which tells the number of the process and stays.
+    The lock ends with the process, or with the last reference to it. A process
+    that already holds it gets the existing lock. The lock is on a file in the
+    folder, which has the number of the process and is not removed.
 
     Args:
         folder: the folder, which must exist.
-        name: of the file.
-        argument: what names the folder, for the error.
+        name: name of the lock file.
+        argument: name of the folder's argument, for the error.
 
     Raises:
-        FileExistsError: another process holds it; tells which.
+        FileExistsError: another process holds the lock; names the process.
     """
 
     _held = weakref.WeakValueDictionary()
@@ -74,10 +74,11 @@ class FolderLock:
         """Returns the lock of a folder, held by this process.
 
         Args:
-            folder: as above, and so are the next two.
-            name: of the file.
-            argument: what names the folder.
-            is_alone: whether who holds it in this process keeps others out.
+            folder: see `FolderLock`.
+            name: see `FolderLock`.
+            argument: see `FolderLock`.
+            is_alone: whether a lock within this process also excludes the
+                caller.
         """
         place = (os.path.realpath(folder), name)
         with cls._guard:
@@ -88,12 +89,13 @@ class FolderLock:
 
     @classmethod
     def wait(cls, folder, name, tell):
-        """Returns the lock of a folder as soon as nobody else holds it.
+        """Waits until no other process holds the lock, and takes it.
 
         Args:
             folder: the folder.
-            name: of the file.
-            tell: called once with who holds it, if somebody does.
+            name: name of the lock file.
+            tell: function, called once with the holder, if another process
+                holds it.
         """
         try:
             return cls.take(folder, name, "folder")
@@ -106,9 +108,9 @@ class FolderLock:
 
     @classmethod
     def forget(cls):
-        """Closes what a forked child has of its parent's locks.
+        """Closes the lock descriptors that a forked child inherits.
 
-        The parent keeps them; a child that outlives it must not.
+        Only the parent keeps its locks; a child that outlives it must not.
         """
         for lock in list(cls._held.values()):
             lock._close()
@@ -116,5 +118,5 @@ class FolderLock:
         cls._guard = threading.Lock()
 
 
-with contextlib.suppress(AttributeError):  # Not on every system.
+with contextlib.suppress(AttributeError):  # Windows cannot fork.
     os.register_at_fork(after_in_child=FolderLock.forget)

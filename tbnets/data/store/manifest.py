@@ -1,4 +1,4 @@
-"""The manifest of a feature store: what it holds and what made it.
+"""The manifest of a feature store: its contents and its extraction.
 
 ::
 
@@ -7,8 +7,8 @@
           00000.boxes.npy  00000.counts.npy              and for regions
           00000.scores.npy  00000.sizes.npy              if they are known
 
-Keys are sorted and nothing tells the time, so the same extraction gives the
-same bytes. docs/feature_stores.md shows an example.
+Keys are sorted and there are no times, so that equal extractions give equal
+bytes. docs/feature_stores.md shows an example.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ import os
 import pathlib
 import re
 
-import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by it)
+import ml_dtypes  # noqa: F401 (Registers bfloat16 in NumPy.)
 import numpy as np
 
 from tbnets import files
@@ -30,28 +30,28 @@ MANIFEST = "manifest.json"
 KINDS = ("images", "regions")
 DTYPES = ("float32", "float16")
 BFLOAT16 = "bfloat16"
-"""What embeddings may be stored as too: in a file, its bits as uint16."""
+"""A further type for embeddings; files have its bits as uint16."""
 _DTYPES = {"float32": "<f4", "float16": "<f2", BFLOAT16: BFLOAT16}
-"""Name of a type of numbers -> what NumPy calls it in memory."""
+"""Name of a number type -> its NumPy name in memory."""
 PARTS = ("features", "boxes", "counts", "scores", "sizes")
 _PARTS = {
     ("images", True): (("features",), ()),
     ("regions", True): (("features", "boxes", "counts"), ("scores", "sizes")),
     ("regions", False): (("boxes", "counts", "scores"), ("sizes",)),
 }
-"""Kind of a store, whether its `dim` is above 0 -> the arrays that all of its
-shards have, and those that all or none have."""
+"""(kind, whether `dim` is above 0) -> the arrays that every shard has, and the
+arrays that either every shard has or no shard."""
 _HASH_CHUNK = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One group of files of a store.
+    """The files of a part of a store.
 
     Args:
-        name: what its files begin with.
-        images: how many images it holds.
-        rows: how many rows of features, or boxes.
+        name: prefix of its files.
+        images: number of images.
+        rows: number of rows of features, or boxes.
         sha256: file name -> checksum.
     """
 
@@ -62,13 +62,13 @@ class Shard:
 
     @property
     def files(self):
-        """The files that it has: part -> file name."""
+        """Its files: part -> file name."""
         names = {part: file_of(self.name, part) for part in ("ids", *PARTS)}
         return {p: name for p, name in names.items() if name in self.sha256}
 
 
 def file_of(name, part):
-    """Returns what the file of a part of a shard is called."""
+    """Returns the name of the file of a part of a shard."""
     if part == "ids":
         return f"{name}.ids.txt"
     return f"{name}.npy" if part == "features" else f"{name}.{part}.npy"
@@ -76,14 +76,14 @@ def file_of(name, part):
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What `manifest.json` says, checked.
+    """The checked content of `manifest.json`.
 
     Args:
-        kind: one of KINDS: a row an image, or any number of regions.
-        extraction: JSON value of all that made the features.
-        dim: features in a row; 0 for boxes alone.
-        dtype: one of DTYPES, or BFLOAT16.
-        complete: whether the extraction came to its end.
+        kind: element of KINDS: a row an image, or any number of regions.
+        extraction: JSON value of all settings that affect the features.
+        dim: features in a row; 0 for boxes without features.
+        dtype: element of DTYPES, or BFLOAT16.
+        complete: whether the extraction finished.
         shards: tuple of `Shard`.
         failed: id -> reason.
     """
@@ -98,21 +98,21 @@ class Manifest:
 
     @property
     def made_by(self):
-        """What the features were made with, as a dict to compare."""
+        """The extraction and the format of the store, as a dict to compare."""
         store = {"dim": self.dim, "dtype": self.dtype, "kind": self.kind}
         return {**self.extraction, "store": store}
 
     @property
     def parts(self):
-        """The arrays that each shard must have, and those that it may."""
+        """The required and the optional arrays of every shard."""
         return _PARTS[self.kind, self.dim > 0]
 
     def array_kinds(self, images, rows):
-        """Returns what the arrays of a shard are: part -> (shape, dtype).
+        """Returns the format of a shard's arrays: part -> (shape, dtype).
 
         Args:
-            images: how many images the shard has.
-            rows: how many rows of features, or boxes.
+            images: number of images in the shard.
+            rows: number of rows of features, or boxes.
         """
         return {
             "features": ((rows, self.dim), np.dtype(_DTYPES[self.dtype])),
@@ -124,7 +124,7 @@ class Manifest:
 
 
 def in_file(dtype):
-    """Returns the `numpy.dtype` that a file has for one of `array_kinds`."""
+    """Returns the `numpy.dtype` in the file for a dtype of `array_kinds`."""
     return np.dtype("<u2") if dtype.name == BFLOAT16 else dtype
 
 
@@ -144,9 +144,9 @@ def read_manifest(folder) -> Manifest:
         folder: a feature store.
 
     Raises:
-        FileNotFoundError: the folder has none.
-        ValueError: it is not what `write_manifest` writes; the message names
-            the place in it.
+        FileNotFoundError: the folder has no manifest.
+        ValueError: the manifest is not from `write_manifest`; the message names
+            the wrong entry.
     """
     path = os.path.join(folder, MANIFEST)
     if not os.path.isfile(path):
@@ -182,7 +182,7 @@ _FAILED = {"id": str, "reason": str}
 
 
 def _check_fields(file, where, value, kinds):
-    """Reports what of an object is missing, too much or of another type."""
+    """Reports missing, unknown and wrongly typed fields of an object."""
     found = value if isinstance(value, dict) else {"value": value}
     bad = {
         name: found.get(name)
@@ -196,7 +196,7 @@ def _check_fields(file, where, value, kinds):
 
 
 def _check_shards(file, manifest):
-    """Reports shards that are not what the manifest says of all of them."""
+    """Reports shards that do not fit the manifest's kind or dim."""
     required, more = manifest.parts
     for place, shard in enumerate(manifest.shards):
         wanted = {file_of(shard.name, part) for part in ("ids", *required)}
@@ -223,17 +223,17 @@ def file_sha256(path) -> str:
 
 
 def extraction_differences(a, b, name_a, name_b) -> list[str]:
-    """Returns what differs between two descriptions of an extraction.
+    """Lists the differences between two descriptions of an extraction.
 
     Args:
         a: JSON value, for instance `Features.made_by`.
-        b: another.
-        name_a: what to call `a`, for instance its path.
-        name_b: what to call `b`.
+        b: JSON value to compare.
+        name_a: name of `a`, for instance its path.
+        name_b: name of `b`.
 
     Returns:
-        Lines such as "layers: fire9_concat in A, conv1 in B"; [] if they
-        are equal.
+        Lines such as "layers: fire9_concat in A, conv1 in B"; [] if they are
+        equal.
     """
     return [
         f"{where}: {one} in {name_a}, {other} in {name_b}"
@@ -242,15 +242,15 @@ def extraction_differences(a, b, name_a, name_b) -> list[str]:
 
 
 def check_same(path, stored, wanted):
-    """Refuses to go on with a store that was made in another way.
+    """Raises ValueError if a store is from another extraction.
 
     Args:
         path: the store.
-        stored: JSON value of what made it.
-        wanted: JSON value of what is to go on.
+        stored: JSON value of the store's extraction.
+        wanted: JSON value of the extraction to continue.
 
     Raises:
-        ValueError: lists what differs.
+        ValueError: lists the differences.
     """
     lines = extraction_differences(stored, wanted, path, "this extraction")
     if lines:
@@ -266,7 +266,7 @@ _ABSENT = object()
 
 
 def _differences(a, b, where):
-    """Yields (place, shown value, shown value) of what differs."""
+    """Yields (place, shown value, shown value) for each difference."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key in sorted(set(a) | set(b)):
             place = f"{where}.{key}" if where else str(key)

@@ -1,8 +1,8 @@
-"""`.npy` and `.npz` files that may lie, or be a stranger's.
+"""Reads `.npy` and `.npz` files that may be damaged or untrusted.
 
-What the header of an array says of it is compared with the file before
-memory is taken for it. An `.npz` is stored, not compressed, and beside its
-arrays has a JSON text, its header.
+The sizes in an array's header are compared with the file before memory is
+allocated. An `.npz` is not compressed; besides its arrays it has a header, a
+JSON text.
 """
 
 import dataclasses
@@ -23,25 +23,25 @@ import numpy as np
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, parse_json, require_file, write_atomically
 
-# Rows of arrays in files that are open only while they are read.
+# Rows of arrays whose files are open only while they are read.
 #
-# A file that is mapped keeps a descriptor for as long as it is mapped. A
-# process has few of them, 1024 by custom, and 120,000 photos fill hundreds of
-# shards. So a shard is opened, read and closed each time, which a batch does
-# not feel: a row costs a few microseconds.
+# A memory-mapped file occupies a descriptor. A process may have only 1024 by
+# default, and 120,000 photos fill hundreds of shards. So a shard is opened,
+# read and closed each time; this costs a few microseconds per row, which is
+# negligible for a batch.
 
 COPY_AGAIN = "Copy the store again, or extract it into a new folder."
 
 
 @dataclasses.dataclass(frozen=True)
 class RowFile:
-    """The array that a `.npy` file holds, row by row.
+    """The array in a `.npy` file, read row by row.
 
     Args:
         path: the file.
         shape: of the array, rows first.
         dtype: `numpy.dtype` of the numbers in the file.
-        start: the byte at which the first row begins.
+        start: offset of the first row in bytes.
     """
 
     path: str
@@ -51,15 +51,15 @@ class RowFile:
 
     @functools.cached_property
     def row_bytes(self) -> int:
-        """The bytes of a row."""
+        """The size of a row in bytes."""
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
     def read(self, first, count) -> np.ndarray:
-        """Returns rows that follow each other, as they are stored.
+        """Returns consecutive rows as they are stored.
 
         Args:
-            first: int, the first of them.
-            count: how many.
+            first: int, the first row.
+            count: number of rows.
 
         Raises:
             ValueError: the file has become shorter since it was opened.
@@ -70,17 +70,17 @@ class RowFile:
         return rows
 
     def map(self) -> np.ndarray:
-        """Returns all rows, read where they are used; holds the file open."""
+        """Maps all rows into memory; keeps the file open."""
         mapped = np.memmap(self.path, np.uint8, "r")[self.start :]
         return mapped.view(np.ndarray).view(self.dtype).reshape(self.shape)
 
     def fill(self, file, first, out):
-        """Reads rows that follow each other into an array in memory.
+        """Reads consecutive rows into an array in memory.
 
         Args:
-            file: this one, opened to read bytes.
-            first: int, the first of them.
-            out: `[n, dim]` in C order, of any type of number.
+            file: this file, opened to read bytes.
+            first: int, the first row.
+            out: `[n, dim]` in C order, with any number type.
 
         Raises:
             ValueError: the file has become shorter since it was opened.
@@ -101,17 +101,17 @@ class RowFile:
 
 
 def copy_rows(files, starts, rows, out):
-    """Copies rows of an array that several files hold, one after the other.
+    """Copies rows of an array that is stored in several files.
 
-    Rows that follow each other are read at once.
+    Consecutive rows are read together.
 
     Args:
-        files: list of `RowFile` of one `dim`.
-        starts: int `[len(files) + 1]`, the row that each begins with; at the
-            end, how many rows there are.
+        files: list of `RowFile` with equal `dim`.
+        starts: int `[len(files) + 1]`, each file's first row, then the number
+            of rows.
         rows: int `[n]`, each in [0, starts[-1]), in any order.
-        out: `[n, dim]` in C order, of any type of number: gets the rows in
-            the order asked for.
+        out: `[n, dim]` in C order, with any number type: receives the rows in
+            the order of `rows`.
 
     Raises:
         ValueError: a file has become shorter since it was opened.
@@ -131,16 +131,16 @@ def copy_rows(files, starts, rows, out):
 
 
 MOST_HEADER_BYTES = 10_000
-"""NumPy reads longer headers only from files it is told to trust."""
+"""NumPy refuses longer headers in untrusted files."""
 ERRORS = (
     *(LookupError, TypeError, ValueError, OverflowError, AttributeError),
     RecursionError,
 )
-"""What understanding the arrays of such a file may raise."""
+"""Errors of interpreting the arrays of such a file."""
 _DAMAGES = (
     *(*ERRORS, EOFError, struct.error, zipfile.BadZipFile, zlib.error),
-    OSError,  # A place before the beginning of the file.
-    RuntimeError,  # Encrypted, or of a kind that nobody reads.
+    OSError,  # An offset before the start of the file.
+    RuntimeError,  # Encrypted, or an unsupported kind.
 )
 _ZIP = b"PK"
 _READERS = {
@@ -148,17 +148,17 @@ _READERS = {
     (2, 0): (4, np.lib.format.read_array_header_2_0),
     (3, 0): (4, np.lib.format.read_array_header_2_0),
 }
-"""Version of the format -> bytes that tell a header's length, what reads it."""
+"""Version of the format -> bytes of the header's length, header reader."""
 
 
 class Header(NamedTuple):
-    """What a `.npy` file says of itself, which may be a lie.
+    """The header of a `.npy` file, which may be wrong.
 
     Args:
         shape: tuple of int from 0.
         dtype: `numpy.dtype`.
-        size: the bytes that such a file takes.
-        by_columns: whether the first index runs fastest (Fortran's order).
+        size: the size of such a file in bytes.
+        by_columns: whether the array is in Fortran's order.
     """
 
     shape: tuple
@@ -168,13 +168,13 @@ class Header(NamedTuple):
 
 
 def parse_header(stream):
-    """Reads the header of an array from an open file, at its start.
+    """Reads the header of an array at the start of an open file.
 
     Returns:
         A `Header`.
 
     Raises:
-        ValueError: there is no such header; the message tells what is.
+        ValueError: there is no valid header; the message describes the content.
     """
     is_archive = stream.read(len(_ZIP)) == _ZIP
     stream.seek(0)
@@ -191,7 +191,7 @@ def parse_header(stream):
     stream.seek(start)
     try:
         shape, by_columns, dtype = read(stream)
-    except Exception as error:  # It is parsed as Python, and may be any.
+    except Exception as error:  # It is parsed as Python, so any type.
         raise InputError(f"a broken header ({error})") from error
     if not all(0 <= length <= sys.maxsize for length in shape):
         raise InputError(f"the shape {shape}")
@@ -200,20 +200,20 @@ def parse_header(stream):
 
 
 def check_numbers(path, expected, advice, fits) -> Header:
-    """Refuses a file that is no array of numbers, or not as long as it says.
+    """Raises unless a file is a complete array of numbers that fits.
 
     Args:
         path: the file.
-        expected: what it must be, for the message.
-        advice: what to do where it is something else.
-        fits: function that tells whether a `Header` is of what is expected.
+        expected: description of the expected array, for the message.
+        advice: what to change.
+        fits: function of a `Header` that returns whether it is as expected.
 
     Returns:
         Its `Header`.
 
     Raises:
-        ValueError: names the file, what was expected and found.
-        FileNotFoundError, IsADirectoryError: there is no such file.
+        ValueError: names the file and the expected and received content.
+        FileNotFoundError, IsADirectoryError: the file does not exist.
     """
     expected = f"{path}: expected {expected}; found"
     require_file(path)
@@ -237,11 +237,11 @@ def check_numbers(path, expected, advice, fits) -> Header:
 
 
 def write_npz(path, header, arrays):
-    """Writes what `read_npz` reads, complete or not at all.
+    """Writes a file for `read_npz`, atomically.
 
     Raises:
-        OSError: the disk is full or read-only; an older file at `path`
-            survives.
+        OSError: the disk is full or read-only; an older file at `path` is
+            unchanged.
     """
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
@@ -252,15 +252,15 @@ def read_npz(path, only=None):
 
     Args:
         path: the file.
-        only: key of the one array to read; None for all of them.
+        only: key of the one array to read; None for all.
 
     Returns:
         (header, arrays): a JSON value, and key -> array.
 
     Raises:
-        OSError: it can not be opened.
-        ValueError: it is no plain `.npz`, or one of its arrays says of
-            itself that it is larger than what is there.
+        OSError: the file cannot be opened.
+        ValueError: the file is not a plain `.npz`, or the header of an array
+            exceeds the file.
     """
     with open(path, "rb") as file:
         try:

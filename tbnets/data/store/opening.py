@@ -1,8 +1,8 @@
-"""From paths to features: the way in for everybody who reads them.
+"""Opens features from paths.
 
-`open_features` opens whatever lies there and reads no features yet. Who
-computes with them takes `load_features`, which finds the rows of images and
-refuses files that were changed and numbers that are not finite.
+`open_features` opens all kinds of files without reading features.
+`load_features` also finds the rows of images, and refuses changed files and
+numbers that are not finite; use it before computing.
 """
 
 import os
@@ -20,22 +20,22 @@ from tbnets.data.store.manifest import read_manifest
 from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError, check_kind
 
-# Features of several sources put side by side, joined by id.
+# Features of several sources, joined by id.
 
 SIDE_BY_SIDE = "side_by_side"
-"""Where `made_by` tells what made each part, in their order."""
+"""Key in `made_by` of the list of the parts' `made_by`."""
 
 
 class SideBySide(Features):
-    """Features of several sources in one row, joined by id.
+    """Features of several sources, concatenated by id.
 
-    It has the ids that all sources have, in the order of the first.
+    The ids are those in every source, in the order of the first.
 
     Args:
-        parts: `Features`, whose rows are put side by side in this order.
+        parts: `Features` to concatenate, in order.
 
     Raises:
-        ValueError: one has no ids, or no id is in all of them.
+        ValueError: a part has no ids, or they share no id.
     """
 
     parts: tuple = ()
@@ -68,7 +68,7 @@ class SideBySide(Features):
         self.made_by = joined_made_by([part.made_by for part in parts])
 
     def rows(self, image_ids) -> np.ndarray:
-        """Returns the rows of images; the error names the part without."""
+        """Returns the rows of images; an error names the part without them."""
         for part in self.parts:
             part.rows(image_ids)
         return super().rows(image_ids)
@@ -79,16 +79,16 @@ class SideBySide(Features):
         return np.concatenate(taken, axis=1)
 
     def verify(self):
-        """Compares what is on disk with its checksums, where it has any."""
+        """Compares the files with their checksums, if there are any."""
         for part in self.parts:
             part.verify()
 
 
 def joined_made_by(parts) -> dict:
-    """Returns the `made_by` of features put side by side.
+    """Returns the `made_by` of concatenated features.
 
     Args:
-        parts: `Features.made_by` of each.
+        parts: a list of `Features.made_by`.
     """
     if len(parts) == 1:
         return parts[0]
@@ -96,25 +96,26 @@ def joined_made_by(parts) -> dict:
 
 
 _checked = set()
-"""States of files that were found to be good; see `_check`."""
+"""(path, inode, size, time) of files that `_check` accepted."""
 
 
 def open_features(*paths: Path) -> Features:
-    """Opens features without reading them, whichever way they are stored.
+    """Opens features in any format without reading them.
 
     Args:
-        *paths: each the folder of a feature store, or a `.npy` file with its
-            ids beside it (see `arrays.open_array`). The rows of several are
-            put side by side, joined by id.
+        *paths: folders of feature stores, or `.npy` files with their ids (see
+            `arrays.open_array`). Several are joined by id and their rows
+            concatenated.
 
     Returns:
-        A `FeatureStore`, a `FeatureArray` or, of several, a `SideBySide`:
-        all are `Features`.
+        A `FeatureStore`, a `FeatureArray` or, for several paths, a
+        `SideBySide`: all are `Features`.
 
     Raises:
-        FileNotFoundError: there is nothing, or a folder without manifest.
-        ValueError: it is damaged, the store is not complete, or several
-            can not be joined.
+        FileNotFoundError: a path does not exist, or is a folder without
+            manifest.
+        ValueError: the features are damaged, the store is incomplete, or
+            several cannot be joined.
 
     Example:
         features = tbnets.open_features("features/vgg19")
@@ -137,21 +138,21 @@ def open_features(*paths: Path) -> Features:
 
 
 def load_features(paths, image_ids=None):
-    """Opens features to compute with: they are there, whole and finite.
+    """Opens features for computing: checks that they are complete and finite.
 
-    Files that were checked in this process and not written since, are not
-    read again: the splits of one store cost what one of them costs.
+    Files that this process has checked, and that have not changed since, are
+    not read again. So opening all splits of a store costs as much as one.
 
     Args:
-        paths: list of paths as `open_features` takes them.
+        paths: list of paths, see `open_features`.
         image_ids: n strings; None for all rows in order.
 
     Returns:
         (features, rows): the `Features`, and int `[n]`.
 
     Raises:
-        FileNotFoundError, ValueError: as `open_features`; or features of
-            images are missing, a file was changed since the extraction, or a
+        FileNotFoundError, ValueError: see `open_features`; or features of
+            images are missing, a file has changed since the extraction, or a
             number is not finite. The message names the place.
     """
     features = open_features(*paths)
@@ -164,7 +165,7 @@ def load_features(paths, image_ids=None):
 
 
 def _check(part):
-    """Compares a part with its checksums and reads its numbers, once."""
+    """Verifies the checksums and numbers of a part, once per process."""
     states = [(os.path.realpath(path), os.stat(path)) for path in part.files]
     key = tuple(
         (path, state.st_ino, state.st_size, state.st_mtime_ns)
@@ -177,10 +178,7 @@ def _check(part):
 
 
 def read_made_by(*paths) -> dict:
-    """Returns `Features.made_by` of what `open_features` would open.
-
-    Of a store, the manifest alone is read.
-    """
+    """Returns `Features.made_by` of paths; reads only the manifests."""
 
     def made_by(path):
         return read_manifest(path).made_by if os.path.isdir(path) else {}

@@ -1,9 +1,8 @@
-"""A folder of features that are found by id: sharded and checked.
+"""A folder of features found by id, in shards with checksums.
 
-A store holds one vector an image, or any number of regions an image with
-their boxes. Its manifest tells what made the features, which images failed
-and the checksum of each file; see `manifest`. It is written by
-`writer.FeatureWriter`.
+A store has one vector per image, or any number of regions per image with their
+boxes. Its manifest has the extraction, the failed images and the checksum of
+each file; see `manifest`. `writer.FeatureWriter` writes stores.
 """
 
 import math
@@ -25,16 +24,15 @@ from tbnets.files import CheckedFile, shown
 
 
 def open_store(path, incomplete=False) -> "FeatureStore":
-    """Opens a feature store; reads its manifest, ids and headers alone.
+    """Opens a feature store; reads only its manifest, ids and headers.
 
     Args:
         path: the folder.
-        incomplete: whether a store whose extraction has not come to its end
-            is opened as well.
+        incomplete: whether to open a store with an unfinished extraction.
 
     Raises:
-        FileNotFoundError: it is no store, or a file of it is missing.
-        ValueError: it is damaged; or it is not complete.
+        FileNotFoundError: the folder is not a store, or a file is missing.
+        ValueError: the store is damaged or incomplete.
     """
     manifest = read_manifest(path)
     if not (manifest.complete or incomplete):
@@ -68,7 +66,7 @@ class FeatureStore(Features):
             )
         super().__init__(ids, manifest.dim, path)
         self.row_files = [one.get("features") for one in self._row_files]
-        """The `RowFile` of the features of each shard."""
+        """The `RowFile` of each shard's features."""
         self.manifest = manifest
         self.kind = manifest.kind
         self.extraction = manifest.extraction
@@ -82,10 +80,10 @@ class FeatureStore(Features):
                 f"{twice!r} again."
             )
         self.counts = np.ones(len(ids), np.int64)
-        """`[n]` int64: the regions of each image."""
+        """`[n]` int64: the number of regions per image."""
         self.sizes = None
-        """`[n, 2]` int64: width and height of each photo in pixels; None for
-        a store that does not tell."""
+        """`[n, 2]` int64: width and height per photo in pixels; None if the
+        store has no sizes."""
         if self.kind == "regions":
             self.counts = self._numbers("counts", 0)
             self.sizes = self._numbers("sizes", 1)
@@ -93,11 +91,11 @@ class FeatureStore(Features):
         starts = np.cumsum([(0, 0), *sizes], axis=0)
         self._image_starts, self._row_starts = starts.T
         self.first_regions = np.cumsum(np.concatenate([[0], self.counts]))
-        """`[n + 1]` int64: row of each image's first region among those of
-        all images, in their order; at the end, how many there are."""
+        """`[n + 1]` int64: row of each image's first region among all regions,
+        in order of the images; then the number of regions."""
 
     def _numbers(self, part, least):
-        """Returns the counts or sizes of all images, checked; None for none."""
+        """Returns the counts or sizes of the images, checked, or None."""
         parts = [np.zeros(*self.manifest.array_kinds(0, 0)[part])]
         for shard, files in zip(self.manifest.shards, self._row_files):
             if part not in files:
@@ -116,7 +114,7 @@ class FeatureStore(Features):
         return np.concatenate(parts)
 
     def take(self, rows) -> np.ndarray:
-        """Returns features of images as float32, in the order asked for.
+        """Returns features of images as float32, in the requested order.
 
         Args:
             rows: `[n]` int, each in [0, number of images).
@@ -125,8 +123,8 @@ class FeatureStore(Features):
             `[n, dim]` float32 in memory.
 
         Raises:
-            IndexError: a row is not in the store.
-            ValueError: the store holds regions.
+            IndexError: a row does not exist.
+            ValueError: the store has regions.
         """
         self._check_holds("whole images")
         return super().take(rows)
@@ -139,7 +137,7 @@ class FeatureStore(Features):
     def chunks(self):
         """Yields `(slice, array)`: all rows in order, as stored.
 
-        For a store of regions, the rows are those of all regions.
+        The rows of a store of regions are its regions.
         """
         starts = self._row_starts[:-1].tolist() if self.dim else ()
         for file, start in zip(self.row_files, starts):
@@ -148,7 +146,7 @@ class FeatureStore(Features):
                 yield shifted, file.read(rows.start, rows.stop - rows.start)
 
     def row_name(self, row) -> str:
-        """Returns how messages call a row that `chunks` yields."""
+        """Returns the name of a row of `chunks` for messages."""
         if self.kind == "images":
             return super().row_name(row)
         image = int(np.searchsorted(self.first_regions, row, side="right")) - 1
@@ -162,49 +160,46 @@ class FeatureStore(Features):
             row: int in [0, number of images).
 
         Returns:
-            (features, boxes): float32 `[k, dim]` and float32 `[k, 4]`,
-            `k = counts[row]` from 0; boxes are x_min, y_min, x_max, y_max in
-            pixels of the photo as it was.
+            (features, boxes): float32 `[k, dim]` and float32 `[k, 4]`, `k =
+            counts[row]` from 0; boxes are x_min, y_min, x_max, y_max in pixels
+            of the original photo.
         """
         self._check_holds("regions")
         return self._of_image(row, "features", "boxes")
 
     def boxes(self, row):
-        """Returns the boxes of an image and what they score.
+        """Returns the boxes of an image and their scores.
 
         Args:
             row: int in [0, number of images).
 
         Returns:
-            (boxes, scores): float32 `[k, 4]` as `regions` has them, and
-            float32 `[k]`, or None where the store does not tell.
+            (boxes, scores): float32 `[k, 4]`, see `regions`, and float32 `[k]`,
+            or None if the store has no scores.
         """
         if self.kind == "images":
             self._check_holds("regions")
         return self._of_image(row, "boxes", "scores")
 
     def take_regions(self, rows) -> np.ndarray:
-        """Returns features of some regions, of whichever images.
-
-        Only these rows of the files are read.
+        """Returns features of regions from any images; reads only these rows.
 
         Args:
-            rows: `[n]` int, rows counted through all images: region j of the
-                image in row i is row `first_regions[i] + j`. One may come
-                several times.
+            rows: `[n]` int, rows in all regions: region j of the image in row i
+                is row `first_regions[i] + j`. A row may be repeated.
 
         Returns:
-            `[n, dim]` float32 in memory, in the order asked for.
+            `[n, dim]` float32 in memory, in the requested order.
 
         Raises:
-            IndexError: a region is not in the store.
-            ValueError: the store holds no features of regions.
+            IndexError: a region does not exist.
+            ValueError: the store has no features of regions.
         """
         self._check_holds("regions")
         return self._read(check_rows(rows, int(self.first_regions[-1])))
 
     def _of_image(self, row, *parts):
-        """Returns an image's rows of some arrays; None for one not there."""
+        """Returns an image's rows of some arrays; None for a missing array."""
         row = int(check_rows(row, len(self)))
         place = int(np.searchsorted(self._image_starts, row, "right")) - 1
         files = self._row_files[place]
@@ -217,7 +212,7 @@ class FeatureStore(Features):
         return tuple(read(files.get(part)) for part in parts)
 
     def _check_holds(self, wanted):
-        """Raises ValueError where the store holds something else."""
+        """Raises ValueError if the store has another kind of content."""
         holds = "regions" if self.dim else "boxes alone"
         if self.kind == "images":
             holds = "whole images"
@@ -231,15 +226,15 @@ class FeatureStore(Features):
 
     @property
     def files(self) -> list:
-        """The manifest, and the files whose checksums it has."""
+        """The manifest and the files whose checksums it has."""
         names = [name for s in self.manifest.shards for name in s.sha256]
         return [os.path.join(self.path, n) for n in (MANIFEST, *names)]
 
     def verify(self):
-        """Compares each file with its checksum; reads all of them once.
+        """Compares each file with its checksum; reads all files once.
 
         Raises:
-            ValueError: a file was changed; it and its shard are named.
+            ValueError: a file has changed; names the file and its shard.
         """
         for shard in self.manifest.shards:
             for name, expected in sorted(shard.sha256.items()):
@@ -254,7 +249,7 @@ def read_ids(path, shard):
     """Returns the ids of a shard, one a line.
 
     Raises:
-        ValueError: there are more or fewer than the manifest says.
+        ValueError: the number of ids differs from the manifest's.
     """
     file = CheckedFile(path)
     ids, ends_well = file.lines()
@@ -269,10 +264,10 @@ def read_ids(path, shard):
 
 
 def open_shards(path, shape, dtype):
-    """Returns the `RowFile` of an array that is just as the manifest says.
+    """Returns the `RowFile` of an array, after checking shape and type.
 
     Raises:
-        ValueError: it is another one.
+        ValueError: the array differs from the manifest.
     """
     wanted = shape, in_file(dtype)
     header = check_numbers(

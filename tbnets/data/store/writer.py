@@ -1,8 +1,8 @@
-"""Writing a feature store, a shard at a time, so that a kill loses little.
+"""Writes a feature store shard by shard, so that a kill loses one at most.
 
-A shard's files are written before the manifest names them, and each file
-atomically: whenever the process dies, the folder is a valid store of the
-shards so far, and the next writer goes on after them.
+A shard's files are written, each atomically, before the manifest names them. So
+if the process dies at any time, the folder is a valid store of the finished
+shards, and the next writer continues after them.
 """
 
 import dataclasses
@@ -27,26 +27,26 @@ _OURS = re.compile(
     r"\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores|\.sizes)?\.npy)"
 )
 _ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
-"""One line of Unicode text, which does not begin with a byte order mark."""
+"""One line of Unicode text that does not start with a byte order mark."""
 _LEAST = {"counts": 0, "sizes": 1}
-"""What arrays with a row an image hold at least, in whole numbers."""
+"""Minimum of the whole numbers in arrays with a row for each image."""
 
 
 class FeatureWriter:
-    """Writes a new feature store, or goes on with one.
+    """Writes a new feature store, or continues an existing one.
 
     Args:
-        path: the folder; made if it is not there.
-        extraction: dict of JSON values: everything that decides what the
-            features of a photo are (model, sha256 of its weights, layers,
-            crops, image size, preprocessing, thresholds, ...).
-        dim: features in a row; 0 for a store of boxes and scores alone.
+        path: the folder; created if it does not exist.
+        extraction: dict of JSON values: all settings that affect a photo's
+            features (model, sha256 of its weights, layers, crops, image size,
+            preprocessing, thresholds, ...).
+        dim: features in a row; 0 for a store of only boxes and scores.
         dtype: "float32" or "float16".
         kind: "images" (a row an image) or "regions" (any number).
 
     Raises:
-        ValueError: the folder holds something else, or a store that was made
-            otherwise; the differences are listed.
+        ValueError: the folder has other files, or a store of another
+            extraction; lists the differences.
 
     Example:
         >>> writer = FeatureWriter("features", {"model": "VGG19"}, dim=4096)
@@ -72,36 +72,36 @@ class FeatureWriter:
 
     @property
     def failed(self) -> dict:
-        """Id -> reason, for images whose features could not be made."""
+        """Id -> reason, for images whose extraction failed."""
         return dict(self._manifest.failed)
 
     @property
     def dtype(self) -> str:
-        """The type of number that features are stored as."""
+        """The number type of the stored features."""
         return self._manifest.dtype
 
     def add_shard(self, ids, *arrays, failed=(), **named):
-        """Stores some images, and notes which ones failed.
+        """Stores the features of some images, and records failed images.
 
-        An id that failed before and is stored now is no longer noted. With
-        no ids at all, only the failures are noted.
+        Storing an id removes its earlier failure. Without ids, only the
+        failures are recorded.
 
         Args:
-            ids: n strings, none of them stored before.
-            *arrays: of these, in this order or by name, those that the kind
-                of store has. `features`: `[n, dim]` numbers, or `[rows, dim]`
-                for regions. Of regions, `boxes` `[rows, 4]`: x_min, y_min,
-                x_max, y_max in pixels of the photo; `counts` `[n]` int: how
-                many of the rows belong to each image, in order; `scores`
-                `[rows]`, required where `dim` is 0; and `sizes` `[n, 2]` int:
-                width and height of each photo in pixels. The last two are in
-                all shards or in none.
+            ids: n strings, not stored before.
+            *arrays: the arrays of this kind of store, in this order or by name.
+                `features`: `[n, dim]` numbers, or `[rows, dim]` for regions.
+                For regions also `boxes` `[rows, 4]`: x_min, y_min, x_max, y_max
+                in pixels of the photo; `counts` `[n]` int: number of
+                consecutive rows per image; `scores` `[rows]`, required if `dim`
+                is 0; and `sizes` `[n, 2]` int: width and height per photo in
+                pixels. Either every shard has `scores` (or `sizes`) or no
+                shard.
             failed: pairs of id and reason, or a dict.
-            **named: as `arrays`.
+            **named: see `arrays`.
 
         Raises:
-            ValueError: ids or arrays do not fit; nothing is stored.
-            OSError: the disk is full; the earlier shards stay as they are.
+            ValueError: ids or arrays do not fit; they are not stored.
+            OSError: the disk is full; the earlier shards are unchanged.
         """
         ids, failed = list(ids), dict(failed)
         check_ids([*ids, *failed], self.done, self.path)
@@ -129,7 +129,7 @@ class FeatureWriter:
         self.done.update(ids)
 
     def finish(self):
-        """Marks the store complete and removes what a kill left behind."""
+        """Marks the store complete and removes files that a kill left."""
         self._check_alone()
         named = {name for one in self._manifest.shards for name in one.sha256}
         for name in os.listdir(self.path):
@@ -157,11 +157,11 @@ class FeatureWriter:
 
 
 def write_shard(folder, name, ids, arrays):
-    """Writes the files of a shard; no manifest names them yet.
+    """Writes the files of a shard, which no manifest names yet.
 
     Args:
         folder: `pathlib.Path` of the store.
-        name: what the files begin with.
+        name: prefix of the files.
         ids: n strings.
         arrays: part -> array, in the types of the store.
 
@@ -187,19 +187,19 @@ def _write_part(folder, name, part, content):
 
 
 def fault_of_name(name):
-    """Tells why a photo has no id, a few words after "which"; "" if it has."""
+    """Returns why a name cannot be an id, after "which"; "" if it can."""
     if _ID.fullmatch(name):
         return ""
     return "has a name that is no line of Unicode text: rename it"
 
 
 def check_ids(ids, done, path):
-    """Raises ValueError for ids that can not be stored.
+    """Raises ValueError for ids that cannot be stored.
 
     Args:
-        ids: list of those to store.
-        done: set of those that are stored.
-        path: where, for the message.
+        ids: list of new ids.
+        done: set of stored ids.
+        path: the store, for the message.
     """
     seen = set()
     for key in ids:
@@ -218,9 +218,9 @@ def check_ids(ids, done, path):
 
 
 def new_manifest(extraction, dim, dtype, kind):
-    """Returns the manifest of an empty store, its arguments checked.
+    """Returns the manifest of an empty store; checks its arguments.
 
-    Args: as of `FeatureWriter`.
+    Args: see `FeatureWriter`.
     """
     check_choice("kind", kind, manifests.KINDS)
     check_choice("dtype", dtype, (*manifests.DTYPES, manifests.BFLOAT16))
@@ -246,14 +246,14 @@ def new_manifest(extraction, dim, dtype, kind):
 
 
 def make_folder(path, known=()):
-    """Makes the folder of a store; it may be there if nothing is in it.
+    """Creates the folder of a store; it may exist if it is empty.
 
     Args:
         path: `pathlib.Path`.
-        known: names of files that do not count.
+        known: names of files to ignore.
 
     Raises:
-        ValueError: something else is there.
+        ValueError: the folder has other files.
     """
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():
@@ -281,7 +281,7 @@ def checked_rows(manifest, ids, given):
     """
     given = {part: np.asarray(x) for part, x in given.items() if x is not None}
     required, more = manifest.parts
-    if manifest.shards:  # Then as in the shards before.
+    if manifest.shards:  # The shards must be alike.
         required, more = set(manifest.shards[-1].files) - {"ids"}, ()
     for part in sorted(set(required) ^ (set(given) - set(more))):
         state = "given" if part in required else "None"
@@ -309,14 +309,14 @@ def checked_rows(manifest, ids, given):
 
 
 def _converted(part, array, shape, dtype, owners):
-    """Returns an array in the type of the store; refuses what does not fit.
+    """Returns an array in the store's type; refuses wrong values.
 
     Args:
-        part: what it is.
-        array: what was given for it.
-        shape: that it must have.
-        dtype: `numpy.dtype` of the store; of whole numbers for `_LEAST`.
-        owners: the image that each row is of.
+        part: name of the array.
+        array: its values.
+        shape: the required shape.
+        dtype: `numpy.dtype` of the store; whole numbers for `_LEAST`.
+        owners: each row's image.
     """
     wanted, allowed = "finite numbers", "fiu"
     if part in _LEAST:
