@@ -1,4 +1,4 @@
-"""One split of phrase localization: phrases, texts, regions, their roles."""
+"""A split of phrase localization: phrases, texts, regions, their roles."""
 
 import dataclasses
 import functools
@@ -13,14 +13,14 @@ from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError, check_choice
 from tbnets.evaluation import boxes
 
-# Which regions of its photo are positives of a phrase, negatives, neither.
+# The roles of a photo's regions for its phrases: positive, negative, neither.
 #
 #     roles = proposal_roles(phrases.boxes, phrases.phrase_to_image, proposals)
 #     starts, rows = roles.positives()
 #     features[rows[starts[p] : starts[p + 1]]]  # of the positives of phrase p
 #
-# `phrases` are those of photos' own pixels, `proposals` a sequence of arrays
-# `[k, 4]`, one a photo; rows count through all of them, as a store does.
+# `phrases` are in pixels of the photos, `proposals` is a sequence of arrays
+# `[k, 4]`, one for each photo; rows count through all proposals, as in a store.
 
 POSITIVE_IOU = 0.7
 NEGATIVE_IOU = 0.3
@@ -29,19 +29,17 @@ POSITIVE, NEITHER, NEGATIVE = 1, 0, -1
 
 
 class ProposalRoles(NamedTuple):
-    """The roles of the proposals of a photo for each of its phrases.
+    """The roles of a photo's proposals for each of its phrases.
 
     Attributes:
-        roles: int8 `[num_phrases, width]`: 1 positive, -1 negative, 0
-            neither; width is the largest number of proposals of a photo, and
-            what lies beyond the photo's own is 0.
-        first_rows: int64 `[num_phrases]`, row of its photo's first proposal
-            among all proposals: column c of `roles` is row
-            `first_rows + c`. Where features lie in another order, give
-            theirs: `roles._replace(first_rows=...)`.
-        best: int64 `[num_phrases]`, column of the largest overlap, the first
-            of equal ones; -1 where none overlaps.
-        best_iou: float32 `[num_phrases]`, that overlap; 0 for -1.
+        roles: int8 `[num_phrases, width]`: 1 positive, -1 negative, 0 neither;
+            width is the largest number of proposals of a photo, padded with 0.
+        first_rows: int64 `[num_phrases]`, row of the photo's first proposal in
+            all proposals: column c of `roles` is row `first_rows + c`. If the
+            features have another order, use `roles._replace(first_rows=...)`.
+        best: int64 `[num_phrases]`, column of the largest overlap, the first of
+            equal overlaps; -1 without any overlap.
+        best_iou: float32 `[num_phrases]`, this overlap; 0 for -1.
     """
 
     roles: np.ndarray
@@ -50,27 +48,27 @@ class ProposalRoles(NamedTuple):
     best_iou: np.ndarray
 
     def positives(self):
-        """Returns (starts, rows) of the positives of all phrases.
+        """Returns (starts, rows) for the positives of the phrases.
 
         Returns:
-            int64 `[num_phrases + 1]` and int64 `[n]`: the positives of
-            phrase p are `rows[starts[p] : starts[p + 1]]`, ascending rows of
-            all proposals.
+            int64 `[num_phrases + 1]` and int64 `[n]`: the positives of phrase p
+            are `rows[starts[p] : starts[p + 1]]`, ascending rows in the
+            proposals.
         """
         phrases, columns = np.nonzero(self.roles == POSITIVE)
         starts = np.searchsorted(phrases, np.arange(len(self.roles) + 1))
         return starts, self.first_rows[phrases] + columns
 
     def with_common_negatives(self, groups):
-        """Leaves each phrase the negatives that all of its group have.
+        """Keeps only negatives that all phrases of a group have.
 
-        Phrases that read the same can not be told apart: what one of them
-        names, or half names, is no negative of another. It is no positive of
-        another either, for it shows another thing.
+        Phrases with equal text cannot be distinguished. A region that one of
+        them names, or half names, is no negative of another; nor is it a
+        positive, as it shows another object.
 
         Args:
-            groups: int `[num_phrases]`, equal for phrases of one photo that
-                read the same.
+            groups: int `[num_phrases]`, equal for phrases of one photo with
+                equal text.
 
         Returns:
             ProposalRoles.
@@ -93,38 +91,37 @@ def proposal_roles(
     negative_iou: float = NEGATIVE_IOU,
     best_iou: float = SAME_THING,
 ) -> ProposalRoles:
-    """Tells which proposals are positives and negatives of each phrase.
+    """Finds the positive and negative proposals for each phrase.
 
-    Of a photo's proposals, those that overlap the phrase's box by more than
-    `positive_iou` are positives, unless `positives` is "single". The one of
-    the largest overlap, the first of equal ones, is a positive in any case
-    where it overlaps by at least `best_iou`. Those that overlap by less than
+    Proposals of the photo that overlap the phrase's box by more than
+    `positive_iou` are positives, unless `positives` is "single". The proposal
+    with the largest overlap, the first of equal overlaps, is always a positive
+    if it overlaps by at least `best_iou`. Proposals that overlap by less than
     `negative_iou` are negatives.
 
-    The true box stands among the proposals where it was put there (and so
-    has features): then it is the best one, the single positive of the paper.
-    Where proposals are all there is, the best one takes its place.
+    If the proposals include the true box, it is the best proposal, and so the
+    single positive of the paper. Otherwise the best proposal replaces it.
 
     Args:
-        truth: `[num_phrases, 4]`, the box of each phrase.
+        truth: `[num_phrases, 4]`, each phrase's box.
         phrase_to_image: int `[num_phrases]`, row of the image.
-        proposals: sequence of num_images arrays `[k, 4]`, in the same pixels.
+        proposals: sequence of num_images arrays `[k, 4]`, in the pixels of
+            `truth`.
         positives: "augmented" or "single".
         positive_iou: in [0, 1]. Wang 2018: 0.7.
         negative_iou: in [0, 1], at most `positive_iou`. Wang 2018: 0.3.
-        best_iou: in [0, 1]; 0 makes the best one a positive however little
-            it overlaps, if it does.
+        best_iou: in [0, 1]; 0 makes the best proposal a positive for any
+            overlap above 0.
 
     Returns:
         ProposalRoles.
 
     Raises:
-        ValueError: a box is none, a row is out of range, or another argument
-            is.
+        ValueError: a box is invalid, a row does not exist, or another argument
+            is out of range.
 
     Source: Wang et al. 2018, Sec. 4.1 and 4.2 ("more than 0.7"; Algorithm 1
-        writes "at least"). Departure: the best proposal in place of the true
-        box.
+    writes "at least"). Departure: the best proposal replaces the true box.
     """
     check_choice("positives", positives, POSITIVES)
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
@@ -154,18 +151,18 @@ def proposal_roles(
     return ProposalRoles(roles, firsts[owners], best, best_overlap)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # Arrays have no single ==.
+@dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
 class PhraseExamples:
-    """One split of phrase localization with all that a network needs of it.
+    """A split of phrase localization for a network.
 
     Args:
         phrases: `PhraseRegions` in pixels of the photos.
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
         features: a `data.store.shards.FeatureStore` of regions.
-        image_rows: int `[num_images]`, row of each photo in the store.
-        text_ids: int64 `[num_phrases]`, equal for equal phrases; None where
-            equal phrases of different things do not match. With it, what one
-            of the equal phrases of a photo names is no negative of the others.
+        image_rows: int `[num_images]`, each photo's row in the store.
+        text_ids: int64 `[num_phrases]`, equal for equal phrases, whose regions
+            then are no negatives for one another in a photo; None if equal
+            phrases of different objects do not match.
         role_options: keyword arguments of `proposal_roles`.
     """
 
@@ -178,17 +175,17 @@ class PhraseExamples:
 
     @functools.cached_property
     def records(self):
-        """The phrases as `CaptionedImages`, for what reads captions."""
+        """The phrases as `CaptionedImages`, for readers of captions."""
         return self.phrases.as_captions()
 
     @functools.cached_property
     def num_regions(self):
-        """How many regions each photo has, `[num_images]`."""
+        """The number of regions per photo, `[num_images]`."""
         return self.features.counts[self.image_rows]
 
     @property
     def counts(self):
-        """How many of what there are: name -> int."""
+        """The sizes of the split: name -> int."""
         return {
             "photos": self.phrases.images.num_images,
             "regions": int(self.num_regions.sum()),
@@ -197,23 +194,23 @@ class PhraseExamples:
         }
 
     def samples(self, layer):
-        """Yields features of the regions of some photos, evenly spread."""
+        """Yields the region features of evenly spaced photos."""
         for row in sampled(len(self.image_rows)):
             yield self.features.regions(self.image_rows[row])[0]
 
     @functools.cached_property
     def proposals(self) -> list:
-        """The boxes of each photo, `[k, 4]` in pixels."""
+        """The boxes per photo, `[k, 4]` in pixels."""
         return [self.features.boxes(row)[0] for row in self.image_rows]
 
     @functools.cached_property
     def first_regions(self) -> np.ndarray:
-        """Row of each photo's first region in the store, `[num_images]`."""
+        """Each photo's first region row in the store, `[num_images]`."""
         return self.features.first_regions[self.image_rows]
 
     @functools.cached_property
     def roles(self) -> ProposalRoles:
-        """What each region of its photo is to a phrase."""
+        """The `ProposalRoles` of the regions."""
         boxes, owners = self.phrases.boxes, self.phrases.phrase_to_image
         given = boxes, owners, self.proposals
         found = proposal_roles(*given, **self.role_options)

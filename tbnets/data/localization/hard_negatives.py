@@ -4,9 +4,9 @@
     table[p][table[p] >= 0]  # columns of phrase p, the hardest first
 
 `similarities` and `roles` have a row for each phrase and a column for each
-region of its photo, as `proposal_roles` does. A run records them once, before
-the first of its last epochs, and holds them in its checkpoints: a run that
-goes on has the same ones.
+region of its photo, see `proposal_roles`. A run finds the hard negatives once,
+before the first of its last epochs, and saves them in its checkpoints, so that
+a resumed run uses them too.
 """
 
 import numpy as np
@@ -17,37 +17,36 @@ from tbnets.errors import InputError
 from tbnets.progress import progress_bar
 
 TABLE, RECORDED = "hard_negatives", "hard_negatives_recorded"
-"""What a run holds: the table, and the epoch before which it was made."""
+"""Keys of a run's state: the table, and the epoch before which it was made."""
 PER_PHRASE = 50
 NONE = -1
 ROWS_AT_ONCE = 4096
 
 
 def hard_negatives(similarities, roles, limit=PER_PHRASE):
-    """Finds the negatives of each phrase that rank before its positives.
+    """Finds the negatives per phrase that rank before a positive.
 
-    A negative is hard where it is more similar to the phrase than one of the
-    phrase's positives, the least similar of them. The most similar ones are
-    kept, of equally similar ones those that stand first. A phrase without a
-    positive has none.
+    A negative is hard if it is more similar to the phrase than the phrase's
+    least similar positive. The most similar negatives are kept, of equally
+    similar ones the first. A phrase without positives has no hard negatives.
 
     Args:
         similarities: float `[num_phrases, width]`; larger is closer.
         roles: int8 `[num_phrases, width]`, of `proposal_roles`.
-        limit: how many are kept of a phrase, at least 1. Wang 2016: 50.
+        limit: negatives kept for a phrase, at least 1. Wang 2016: 50.
 
     Returns:
-        int16 `[num_phrases, limit]`, columns of `roles`, then -1.
+        int16 `[num_phrases, limit]`, columns of `roles`, padded with -1.
 
     Raises:
-        ValueError: tables are wider than int16 counts.
+        ValueError: the width exceeds int16.
 
     Source: Wang et al. 2016, Sec. 3.3, "Fine-tuned with negative mining".
-        Departures: a phrase that is said of several photos has a list for
-        each, of that photo's regions; lists hold the hardest, where the paper
-        samples; regions that overlap the truth by more than a negative may
-        are left out, of which the paper says nothing; positives are
-        proposals, not the true boxes.
+    Departures: a phrase of several photos has a list for each photo, with its
+    regions; lists have the hardest negatives, whereas the paper samples;
+    regions that overlap the truth by more than a negative may are left out,
+    which the paper does not mention; positives are proposals, not the true
+    boxes.
     """
     if roles.shape[1] > np.iinfo(np.int16).max:
         raise InputError(
@@ -65,7 +64,7 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
 
 
 def _hardest(similarities, roles, limit):
-    """Returns int `[rows, at most limit]`, as `hard_negatives` does."""
+    """Returns int `[rows, at most limit]`, see `hard_negatives`."""
     positives = np.where(roles == POSITIVE, similarities, np.inf)
     bar = positives.min(axis=1, initial=np.inf, keepdims=True)
     is_hard = (roles == NEGATIVE) & (similarities > bar)
@@ -76,20 +75,19 @@ def _hardest(similarities, roles, limit):
 
 
 def recorded(held, first, examples, score):
-    """Returns what a run holds with the hard negatives in it, found once.
+    """Returns a run's state with the hard negatives, found if missing.
 
     Args:
-        held: name -> value, what it held so far.
-        first: the epoch that learns from them first.
+        held: name -> value, the state.
+        first: the first epoch that uses them.
         examples: `PhraseExamples` of the training split.
-        score: function (examples, progress) -> object with
-            `similarities`.
+        score: function (examples, progress) -> object with `similarities`.
 
     Returns:
-        `held`, or a new one where it had none of that epoch.
+        `held`, or a new dict if it had no table of this epoch.
 
     Raises:
-        ValueError: the run holds those of other phrases.
+        ValueError: the table of the run is of other phrases.
     """
     roles, count = examples.roles.roles, len(examples.image_rows)
     if held.get(RECORDED) != first:

@@ -1,4 +1,4 @@
-"""The losses of Algorithm 1, which mines the candidates that a batch brings."""
+"""The losses of Algorithm 1, which mines the candidates of a batch."""
 
 import dataclasses
 from typing import Any
@@ -21,17 +21,17 @@ from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import LossOutput
 from tbnets.losses.replicas import gather
 
-# What a step mines among the candidates that its batch brings.
+# Mining the candidates of a batch.
 #
-# In phrase localization an "image" is a region, a "caption" a phrase, and the
-# negatives of a phrase are other regions of its photo, which are many. Beside
-# what every batch has, such a batch holds `drawn_for` int32 `[n]`, the row of
-# the caption that each image was drawn for; `candidates` `[c, feature_dim]`;
-# and `is_negative` bool `[m, c]`, which candidates do not match a caption.
+# In phrase localization an "image" is a region and a "caption" a phrase. The
+# negatives of a phrase are other regions of its photo, which are many. Such a
+# batch has three further keys: `drawn_for` int32 `[n]`, the row of the caption
+# that each image was drawn for; `candidates` `[c, feature_dim]`; and
+# `is_negative` bool `[m, c]`, which candidates do not match a caption.
 #
-# Candidates are embedded twice: all of them as at inference, without dropout
-# and without a gradient, to find the few that matter; then the union of these
-# together with the images, as in training::
+# Candidates are embedded twice. First all of them are embedded as at inference,
+# without dropout and gradient, to find the hardest. Then the union of the
+# hardest is embedded with the images, as in training::
 #
 #     columns, valid = hardest_candidates(similarities, is_negative, 30)
 #     images, picked, places = embed_picked(
@@ -39,15 +39,15 @@ from tbnets.losses.replicas import gather
 #     )
 #     view = candidate_view(phrases, images, picked, matches, places, valid)
 #
-# With batch normalisation, its statistics in training are those of images and
-# picked candidates. A loss that learns from all of them, the similarity
-# network's softmax, embeds them once.
+# Statistics of batch normalisation in training are computed over images and
+# picked candidates. The softmax of the similarity network uses all candidates
+# and embeds them once.
 
 KEYS = ("drawn_for", "candidates", "is_negative")
 
 
 def embed_as_served(network, candidates):
-    """Returns embeddings `[c, embedding_dim]` that carry no gradient."""
+    """Returns embeddings `[c, embedding_dim]` without a gradient."""
     return tf.stop_gradient(network.embed_images(candidates, training=False))
 
 
@@ -56,18 +56,18 @@ def hardest_candidates(similarities, is_negative, num_negatives):
 
     Args:
         similarities: float32 `[anchors, candidates]`; larger is closer.
-        is_negative: bool `[anchors, candidates]`, which candidates each
-            anchor may take as a negative.
-        num_negatives: negatives K kept for an anchor, at least 1; None for
-            all. Wang 2018, phrase localization: 30.
+        is_negative: bool `[anchors, candidates]`, which candidates each anchor
+            may take as a negative.
+        num_negatives: negatives K kept for an anchor, at least 1; None for all.
+            Wang 2018, phrase localization: 30.
 
     Returns:
-        A pair `(columns, valid)` of shape `[anchors, min(K, candidates)]` as
-        of `miners.hardest_negatives`. It carries no gradient.
+        (columns, valid) of shape `[anchors, min(K, candidates)]`, see
+        `miners.hardest_negatives`, without a gradient.
 
     Source: Wang et al. 2018, Algorithm 1, 3 (b); departures: the hardest are
-    the closest, for any positive of the anchor; those without a loss fall
-    out where hinges are taken.
+    the closest, for any positive of the anchor; the hinges drop negatives
+    without a loss.
     """
     is_negative = tf.convert_to_tensor(is_negative)
     if num_negatives is None:
@@ -77,44 +77,44 @@ def hardest_candidates(similarities, is_negative, num_negatives):
 
 
 def used_columns(columns, valid, num_candidates):
-    """Lists each candidate that somebody picked, once.
+    """Lists each picked candidate once.
 
-    The list has as many entries as there are, so its length is only known
-    when it runs: this does not compile under XLA.
+    The length of the list is only known at run time, so this does not compile
+    under XLA.
 
     Args:
-        columns: int32 `[anchors, k]`, what a miner returned.
-        valid: bool `[anchors, k]`, which of them count.
-        num_candidates: int32 scalar, how many candidates there are.
+        columns: int32 `[anchors, k]`, from a miner.
+        valid: bool `[anchors, k]`, which columns count.
+        num_candidates: int32 scalar, number of candidates.
 
     Returns:
         (used, places): int32 `[n]`, the candidates in ascending order, and
-        int32 `[anchors, k]`, where in `used` each pick stands; 0 where it
-        does not count.
+        int32 `[anchors, k]`, the index of every pick in `used`; 0 if it does
+        not count.
     """
     spare = tf.where(valid, columns, num_candidates)
     ones = tf.ones_like(columns)
     marks = tf.math.unsorted_segment_max(ones, spare, num_candidates + 1)
-    # Of replicas, each knows what its own anchors picked.
+    # Each replica only knows the picks of its own anchors.
     is_used = replicas.summed(tf.maximum(marks[:num_candidates], 0)) > 0
     place = tf.cumsum(tf.cast(is_used, tf.int32), exclusive=True)
     used = tf.cast(tf.where(is_used)[:, 0], tf.int32)
-    # A column more, so that there is one where there are no candidates.
+    # One more column, in case there are no candidates.
     places = tf.gather(tf.pad(place, [[0, 1]]), columns)
     return used, tf.where(valid, places, 0)
 
 
 def picked_rows(candidates, columns, valid):
-    """Returns the candidates that somebody picked, and where each pick stands.
+    """Returns the picked candidates, and the index of every pick.
 
     Args:
         candidates: `[c, feature_dim]`.
         columns: int32 `[m, k]`, rows of the candidates.
-        valid: bool `[m, k]`, which of them count.
+        valid: bool `[m, k]`, which columns count.
 
     Returns:
-        (rows, places): of replicas, `rows` are those that this one has, and
-        `places` int32 `[m, k]` counts through the rows of all.
+        (rows, places): `rows` are the picked candidates of this replica;
+        `places` int32 `[m, k]` counts through the rows across replicas.
     """
     num_rows = tf.shape(candidates)[0]
     first, total = replicas.span(num_rows)
@@ -126,20 +126,20 @@ def picked_rows(candidates, columns, valid):
 
 
 def embed_picked(network, batch, columns, valid, training):
-    """Embeds the images of a batch and the candidates that were picked.
+    """Embeds the images of a batch and the picked candidates.
 
     Args:
         network: a two-branch model.
         batch: as above.
         columns: int32 `[m, k]`, rows of the candidates.
-        valid: bool `[m, k]`, which of them count.
+        valid: bool `[m, k]`, which columns count.
         training: whether dropout is on.
 
     Returns:
-        (images, candidates, places): float32 `[n, embedding_dim]`; float32
-        `[u, embedding_dim]`, each candidate that was picked, once; and int32
-        `[m, k]`, where among these each pick stands. Of replicas, images and
-        candidates are those of all.
+        (images, candidates, places): float32 `[n, embedding_dim]`; float32 `[u,
+        embedding_dim]`, each picked candidate once; and int32 `[m, k]`, the
+        index of every pick in these. Images and candidates are from all
+        replicas.
     """
     images = batch["images"]
     picked, places = picked_rows(batch["candidates"], columns, valid)
@@ -151,24 +151,22 @@ def embed_picked(network, batch, columns, valid, training):
 
 
 def candidate_view(anchors, images, candidates, matches, places, valid):
-    """Builds the view of anchors that rank their matches and their picks.
+    """Builds the view in which anchors rank their matches and picks.
 
     Args:
         anchors: float32 `[anchors, embedding_dim]`.
-        images: float32 `[images, embedding_dim]`, among which the matches
-            are.
-        candidates: float32 `[n, embedding_dim]`, those of `used_columns`.
+        images: float32 `[images, embedding_dim]`, including the matches.
+        candidates: float32 `[n, embedding_dim]`, those in `used_columns`.
         matches: bool `[anchors, images]`.
         places: int32 `[anchors, k]`, of `used_columns`.
         valid: bool `[anchors, k]`.
 
     Returns:
-        A `hinges.View`: an image that does not match is no negative; only a
-        pick is.
+        A `hinges.View`. Only picks are negatives; non-matching images are not.
     """
     num_anchors, num_used = tf.shape(anchors)[0], tf.shape(candidates)[0]
     rows = tf.broadcast_to(tf.range(num_anchors)[:, None], tf.shape(places))
-    # What does not count goes to a column that is cut off.
+    # Invalid picks are scattered to an extra column, which is cut off.
     pairs = tf.stack([rows, tf.where(valid, places, num_used)], axis=-1)
     shape = tf.stack([num_anchors, num_used + 1])
     picked = tf.scatter_nd(pairs, tf.ones_like(places), shape)
@@ -187,23 +185,22 @@ IDS = ("image_ids", "caption_image_ids")
 @keras.saving.register_keras_serializable(package="tbnets")
 @dataclasses.dataclass(frozen=True)
 class CandidateMining:
-    """Mines the negatives of captions among candidates of their own.
+    """Mines the negatives of captions among separate candidates.
 
-    It is the `mining` of an `EmbeddingNetwork` or a `SimilarityNetwork` that
-    learns from regions and phrases. Beside the keys of every batch, a batch
-    holds `drawn_for`, `candidates` and `is_negative`, see
-    `data.localization.mining`.
+    Pass it as `mining` to an `EmbeddingNetwork` or a `SimilarityNetwork` that
+    learns from regions and phrases. A batch must have the further keys
+    `drawn_for`, `candidates` and `is_negative`, see `data.localization.mining`.
 
     Example:
         network.compile(
             "adam", tbnets.TripletLoss(), mining=tbnets.CandidateMining())
 
-    Source: Wang et al. 2018, Algorithm 1. Departures: all pairs that match in
-    a batch are positives, not only those that were drawn.
+    Source: Wang et al. 2018, Algorithm 1. Departures: all matching pairs in a
+    batch are positives, not only the drawn pairs.
     """
 
     def get_config(self) -> dict[str, Any]:
-        """Returns no arguments: there are none."""
+        """Returns {}: there are no arguments."""
         return {}
 
     @classmethod
@@ -252,7 +249,7 @@ class CandidateMining:
         """Returns the `LogisticOutput` of a `SimilarityNetwork`.
 
         For each pair of an image and the caption that it was drawn for,
-        candidates of that caption are drawn as its negatives.
+        negatives are drawn from the candidates of this caption.
 
         Args:
             network: the compiled network.
@@ -274,7 +271,7 @@ class CandidateMining:
             network.embed_text(batch["captions"], training=training)
         )
         texts = [tf.gather(texts, owners)] * 2
-        # A row more, so that there is one where nothing was picked.
+        # One more row, in case no candidate was picked.
         others = tf.pad(picked, [[0, 1], [0, 0]])
         others = tf.gather(others, places[:, 0])
         return network.logistic_output([images, others], texts, valid, training)
@@ -300,7 +297,7 @@ class CandidateMining:
             network.embed_text(batch["captions"], training=training)
         )
         texts = tf.gather(texts, owners)
-        # Only pairs of a caption and a candidate of its own are judged.
+        # Only pairs of a caption and its own candidates are scored.
         valid = tf.gather(valid, owners)
         pairs = tf.where(valid)
         images = images, tf.gather(others, pairs[:, 1])
@@ -312,7 +309,7 @@ class CandidateMining:
 
 
 def _most_convincing(network, batch, owners, columns):
-    """Returns the candidate of each row that fits best, int32 `[n, 1]`."""
+    """Returns the best-fitting candidate per row, int32 `[n, 1]`."""
     rows, all_count = batch["candidates"], tf.ones_like(columns, tf.bool)
     rows, places = picked_rows(rows, columns, all_count)
     [embeddings] = gather(embed_as_served(network, rows))

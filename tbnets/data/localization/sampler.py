@@ -1,9 +1,9 @@
-"""Mini-batches of phrase localization, as rows: phrases, regions, the others.
+"""Draws the mini-batches of phrase localization.
 
-A batch begins with pairs of a phrase and a region that it names, at random or
-a few of one photo together; then come other phrases of the same things, and
-the regions that may be negatives, of the phrases' photos or of the batch. What
-a batch holds is a function of (seed, epoch) alone, as in `data.batches`.
+A batch has pairs of a phrase and a region that it names, drawn at random or
+several per photo; then further phrases of these objects; and the candidates for
+negatives, from the phrases' photos or from the batch. A batch depends only on
+(seed, epoch), as in `data.batches`.
 """
 
 from typing import NamedTuple
@@ -18,15 +18,15 @@ from tbnets.data.localization.hard_negatives import NONE
 from tbnets.errors import InputError
 from tbnets.seeds import generator_of
 
-# The rows of a batch of phrase localization -> the arrays of a step.
+# The rows of a batch become the arrays of a step.
 
 
 class PhraseBatches(Batches):
-    """The batches of one epoch after the other, as `data.EpochBatches`.
+    """The batches of successive epochs, see `data.EpochBatches`.
 
-    `images` are the regions that were drawn, `captions` the phrases, ids those
-    of the things that they name (`phrase_to_chain`); beside them stands what
-    `data.localization.mining` describes.
+    `images` are the drawn regions, `captions` the phrases, ids the objects that
+    they name (`phrase_to_chain`). `data.localization.mining` describes the
+    further keys.
 
     Args:
         examples: `PhraseExamples`.
@@ -38,15 +38,15 @@ class PhraseBatches(Batches):
         super().__init__(examples, sampler.num_batches)
 
     def _rows(self):
-        """Yields what `batch` takes, for each batch of `epoch`."""
+        """Yields the arguments of `batch` for each batch of `epoch`."""
         return zip(self._sampler.epoch(self.epoch))
 
     def batch(self, rows, share):
-        """Returns what stands in some `BatchRows`; features are read at once.
+        """Reads the arrays of some `BatchRows`; reads all features together.
 
         Args:
-            rows: those of the whole batch.
-            share: which part of it is read.
+            rows: rows of the whole batch.
+            share: the part of the batch to read.
         """
         examples, drawn = self.examples, share.of(len(rows.regions))
         images = rows.regions[drawn]
@@ -77,23 +77,22 @@ NEGATIVE_REGIONS = ("photo", "batch")
 
 
 class Sampling(NamedTuple):
-    """How batches are made; the defaults are Algorithm 1 without options.
+    """How batches are drawn; by default Algorithm 1 without options.
 
     Attributes:
-        pairs_per_batch: phrases drawn a batch. Wang 2018: 100.
-        phrases_per_image: phrases of one photo that are drawn together; more
-            of them share the photo's regions, which makes a step cheaper.
-            Wang 2018: 1.
-        regions_per_phrase: positives drawn of each phrase, 0 for all. Wang
-            2018: 1; 2 with neighbourhood sampling, step 3 (c) ii; all for
-            the similarity network.
-        phrases_per_region: different phrases that a thing is to have in the
-            batch, where there are so many. Wang 2018: 1; 2 with neighbourhood
-            sampling, step 3 (c) i.
-        candidates_per_image: regions drawn of a photo to be its phrases'
-            negatives, 0 for all. Wang 2018: all.
-        negative_regions: "photo", whose regions may be negatives; or "batch":
-            those drawn for its other phrases. Wang 2016: the latter.
+        pairs_per_batch: phrases drawn for a batch. Wang 2018: 100.
+        phrases_per_image: phrases of one photo that are drawn together. More
+            phrases share the photo's regions, which makes a step cheaper. Wang
+            2018: 1.
+        regions_per_phrase: positives drawn for a phrase, 0 for all. Wang 2018:
+            1; 2 with neighbourhood sampling, step 3 (c) ii; all for the
+            similarity network.
+        phrases_per_region: different phrases of an object in a batch, if it has
+            as many. Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) i.
+        candidates_per_image: regions of a photo drawn as candidates for its
+            phrases' negatives, 0 for all. Wang 2018: all.
+        negative_regions: "photo" for regions of the photo; or "batch" for
+            regions drawn for other phrases, as in Wang 2016.
     """
 
     pairs_per_batch: int = 100
@@ -105,14 +104,14 @@ class Sampling(NamedTuple):
 
 
 class BatchRows(NamedTuple):
-    """What stands in a batch, as rows.
+    """The rows of a batch.
 
     Attributes:
-        phrases: int64 `[p]`, those drawn, then those added.
+        phrases: int64 `[p]`, the drawn phrases, then the added phrases.
         regions: int64 `[d]`, rows of the regions drawn as positives.
-        drawn_for: int64 `[d]`, place in `phrases` of each one's phrase.
+        drawn_for: int64 `[d]`, index in `phrases` of the region's phrase.
         candidates: int64 `[c]`, rows of the regions that may be negatives.
-        is_negative: bool `[p, c]`, of which phrase they are.
+        is_negative: bool `[p, c]`, which candidates are negatives of a phrase.
     """
 
     phrases: np.ndarray
@@ -123,7 +122,7 @@ class BatchRows(NamedTuple):
 
 
 class PhraseSampler:
-    """Draws the batches of any epoch.
+    """Draws the batches of an epoch.
 
     Args:
         examples: `PhraseExamples`.
@@ -131,20 +130,20 @@ class PhraseSampler:
         seed: integer of the run.
 
     Attributes:
-        hard_negatives: int `[num_phrases, n]` of `hard_negatives`, or None.
-            With it, those listed take the place of what else a phrase's
-            photo offers, all of which one without any keeps; negatives of the
-            batch stay, and those listed come to them.
-        num_batches: the number of batches of every epoch.
-        num_drawable: the number of phrases that have a positive.
-        num_positives: the number of positives of all phrases.
+        hard_negatives: int `[num_phrases, n]` of `hard_negatives`, or None. A
+            phrase with hard negatives uses them instead of its photo's other
+            negatives; a phrase without any keeps those. Negatives from the
+            batch are used in addition.
+        num_batches: number of batches in every epoch.
+        num_drawable: number of phrases with a positive.
+        num_positives: number of positives in total.
 
     Raises:
         ValueError: no phrase has a positive.
 
-    Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a
-        phrase that is added for a thing has other words than those that are
-        there; where a thing has no others, it stays alone.
+    Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a phrase
+    added for an object has other words than the object's phrases in the batch;
+    without such a phrase, none is added.
     """
 
     def __init__(self, examples, sampling, seed):
@@ -200,7 +199,7 @@ class PhraseSampler:
         return order[np.argsort(shuffled[of_group], kind="stable")]
 
     def _batch(self, rows, generator):
-        """Returns the `BatchRows` that begin with some phrases."""
+        """Returns the `BatchRows` for the drawn phrases."""
         drawn = [self._draw_positives(row, generator) for row in rows]
         drawn_for = np.repeat(np.arange(len(rows)), [len(one) for one in drawn])
         drawn = np.concatenate(drawn)
@@ -212,13 +211,13 @@ class PhraseSampler:
         return BatchRows(phrases, drawn, drawn_for, *found)
 
     def _draw_positives(self, row, generator):
-        """Returns rows of regions that a phrase names."""
+        """Draws rows of regions that a phrase names."""
         found = self._positives[self._starts[row] : self._starts[row + 1]]
         limit = self.sampling.regions_per_phrase or None
         return generator.permutation(found)[:limit]
 
     def _others(self, rows, generator):
-        """Returns other phrases of the things that some phrases name."""
+        """Draws further phrases of the objects that some phrases name."""
         wanted = self.sampling.phrases_per_region
         if wanted == 1:
             return rows[:0]
@@ -234,10 +233,10 @@ class PhraseSampler:
         return np.array(added, np.int64)
 
     def _of_photos(self, phrases, generator):
-        """Returns `candidates` and `is_negative` from phrases' photos.
+        """Returns `candidates` and `is_negative` from the phrases' photos.
 
-        A photo's regions are needed that are listed for some phrase, and some
-        more that are drawn, if one of its phrases has no list.
+        A photo's candidates are the hard negatives of its phrases. If a phrase
+        has no hard negatives, regions of its photo are drawn as well.
         """
         images, places = np.unique(self._images[phrases], return_inverse=True)
         is_hard = self._is_hard(phrases)
@@ -257,7 +256,7 @@ class PhraseSampler:
         return self._first_regions[owners] + columns, is_negative
 
     def _draw_columns(self, image, generator):
-        """Returns which regions of a photo may be negatives, ascending."""
+        """Returns the regions of a photo that may be negatives, ascending."""
         count = int(self._counts[image])
         limit = self.sampling.candidates_per_image
         if not limit or count <= limit:
@@ -265,11 +264,11 @@ class PhraseSampler:
         return np.sort(generator.permutation(count)[:limit])
 
     def _of_batch(self, phrases, drawn_for, regions):
-        """Returns `candidates` and `is_negative` from what others brought.
+        """Returns `candidates` and `is_negative` from the whole batch.
 
-        A region of another photo is one of a phrase's own where its thing is
-        called the same in the batch, as in `losses.positives`. Behind the
-        regions that were drawn stand the phrases' hard negatives.
+        A region of another photo is no negative if a phrase of the batch with
+        equal words names its object, as in `losses.positives`. The phrases'
+        hard negatives follow the drawn regions.
         """
         images = self._images[phrases]
         here, there = images[:, None], images[drawn_for]
@@ -286,7 +285,7 @@ class PhraseSampler:
         return candidates, np.concatenate([is_negative, is_hard], axis=1)
 
     def _is_called(self, phrases):
-        """Returns whether i's words are said of j's thing, bool `[p, p]`."""
+        """Returns whether phrase i's words name j's object, bool `[p, p]`."""
         _, texts = np.unique(self._text_ids[phrases], return_inverse=True)
         _, things = np.unique(self._chains[phrases], return_inverse=True)
         said = np.zeros((texts.max() + 1, things.max() + 1), bool)

@@ -1,21 +1,20 @@
-"""The embedded data set: scenes with captions, boxes, chains and gold trees.
+"""A rendered data set: scenes with captions, boxes, chains and gold trees.
 
-Scenes are drawn and written in the public formats of image-text matching, so
-the readers of those formats read them:
+Scenes are written in public formats of image-text matching, so that the readers
+of those formats read them:
 
     images/<id>.jpg         pictures
     dataset.json            captions and splits, as Karpathy's json
     Sentences/<id>.txt      captions with linked phrases, Flickr30K Entities
     Annotations/<id>.xml    boxes of the linked phrases, Flickr30K Entities
     trees/<id>.txt          one bracketed constituency tree for each caption
-    scenes.jsonl            what was drawn and what each caption claims of it
+    scenes.jsonl            the drawn objects and the captions' claims
     manifest.json           settings, counts and the hash of dataset.json
-    README.txt              the above in more words
+    README.txt              a longer description of these files
 
-The same settings and Pillow give the same bytes. A scene depends on the seed,
-its split and its number in the split alone (and, when its objects were drawn
-before in that split, on those scenes): asking for more training scenes leaves
-the others as they are.
+Equal settings and Pillow versions give equal bytes. A scene depends only on the
+seed, its split and its number in the split (and on earlier scenes of the split
+with equal objects). More training scenes do not change existing scenes.
 """
 
 import dataclasses
@@ -33,14 +32,14 @@ from tbnets.data.scenes.phrases import BACKGROUND_CHAIN
 from tbnets.errors import ExistingFileError, InputError
 from tbnets.files import new_folder, parse_json
 
-# The public formats in which scenes are written.
+# Writing scenes in public formats.
 #
-# Flickr30K Entities counts pixels from 1 and includes the last one, so the
-# half open box `[x_min, y_min, x_max, y_max]` with origin 0 is written as
-# `x_min + 1, y_min + 1, x_max, y_max`.
+# Flickr30K Entities counts pixels from 1 and includes the last one, so the half
+# open box `[x_min, y_min, x_max, y_max]` with origin 0 is written as `x_min +
+# 1, y_min + 1, x_max, y_max`.
 #
-# Coreference chains are numbered over the whole data set as there: a scene's
-# own chain numbers are added to one hundred times its id, and 0 stays 0.
+# Coreference chains are numbered over the whole data set, as there: one hundred
+# times the scene's id is added to its chain numbers; 0 remains 0.
 
 CHAINS_PER_SCENE = 100
 DATASET = "dataset.json"
@@ -52,14 +51,14 @@ FOLDERS = {
     "trees": ".txt",
 }
 README = pathlib.Path(__file__).with_name("README.txt")
-"""What a folder of scenes says of itself."""
+"""The text that is copied to a folder of scenes."""
 
 
 def karpathy_entry(described, image_row, first_sentence):
     """Returns one image of Karpathy's json.
 
     Args:
-        described: `scenes.DescribedScene`.
+        described: `DescribedScene`.
         image_row: "imgid", the row of the image over all splits.
         first_sentence: "sentid" of its first caption.
 
@@ -102,7 +101,7 @@ def _marked(tree, scene_id):
 
 
 def annotation_xml(described):
-    """Returns the boxes of all chains that the captions speak of."""
+    """Returns the boxes of the chains that the captions mention."""
     trees = [caption.tree for caption in described.captions]
     spoken = {phrase.chain for tree in trees for phrase in tree.phrases()}
     groups = described.groups.items()
@@ -127,7 +126,7 @@ def annotation_xml(described):
 
 
 def _add(parent, name, texts):
-    """Adds an element that holds others, (name, text) each; returns it."""
+    """Adds an element with (name, text) children; returns it."""
     added = ElementTree.SubElement(parent, name)
     for inner, text in texts:
         ElementTree.SubElement(added, inner).text = str(text)
@@ -135,7 +134,7 @@ def _add(parent, name, texts):
 
 
 def scene_record(described):
-    """Returns what was drawn and claimed, ready for `json.dumps`."""
+    """Returns the objects and captions of a scene, ready for `json.dumps`."""
     names = "shape", "colour", "size", "texture"
     objects = [
         {name: getattr(one, name) for name in names} | {"box": box.tolist()}
@@ -154,7 +153,7 @@ def scene_record(described):
     }
 
 
-# Raised whenever the same settings give other bytes.
+# Increment it when equal settings give other bytes.
 VERSION = 1
 JPEG_QUALITY = 92
 MANIFEST = "manifest.json"
@@ -167,10 +166,10 @@ class DescribedScene:
     Args:
         scene_id: Number of the scene, unique over all splits.
         split: "train", "val" or "test".
-        scene: `scene_layout.Scene`.
+        scene: `layout.Scene`.
         image: uint8 `[image_size, image_size, 3]`.
         boxes: int64 `[num_objects, 4]`, half open, in pixels.
-        captions: List of `scene_grammar.SceneCaption`.
+        captions: List of `grammar.SceneCaption`.
         groups: Dict from the object rows of a plural phrase to its chain.
     """
 
@@ -184,10 +183,10 @@ class DescribedScene:
 
 
 def draw_scenes(split, settings):
-    """Draws the scenes of one split, one after the other.
+    """Draws the scenes of one split.
 
-    No two scenes of a split hold the same objects, and no scene of a split
-    holds the objects of a scene of another split.
+    All scenes of a split have different objects, and scenes of two splits never
+    have equal objects.
 
     Args:
         split: "train", "val" or "test".
@@ -214,23 +213,23 @@ def draw_scenes(split, settings):
 
 
 def ensure_scenes(folder, settings, progress=None):
-    """Draws scenes and writes them to a new folder, unless they are there.
+    """Draws scenes and writes them to a new folder, unless they exist.
 
-    The folder appears when it is complete: everything is written to a hidden
-    folder beside it, which is then renamed. Of several processes that write it
-    at once the first does; the others take what it wrote.
+    The folder appears when it is complete: all files are written to a hidden
+    folder next to it, which is then renamed. If several processes write it
+    concurrently, the first succeeds; later ones use its files.
 
     Args:
-        folder: Path of the folder; an empty one may stand there.
+        folder: Path of the folder, which may exist if it is empty.
         settings: `SceneSettings`.
-        progress: None, or a function of the number of scenes just written.
+        progress: None, or a function of the number of new scenes.
 
     Returns:
         Dict with the manifest's entries, "folder" (str) and "reused" (bool).
 
     Raises:
-        FileExistsError: The folder holds something else: scenes of other
-            settings, an incomplete copy, or no scenes at all.
+        FileExistsError: The folder has scenes of other settings, an incomplete
+            copy, or other files.
     """
     folder = pathlib.Path(folder)
     reused = (folder / MANIFEST).exists()
@@ -245,7 +244,7 @@ def ensure_scenes(folder, settings, progress=None):
             with new_folder(folder) as partial:
                 _write_all(partial, settings, progress)
         except OSError:
-            # A run that began at the same time may have written them meanwhile.
+            # Another process may have written them meanwhile.
             if not (folder / MANIFEST).exists():
                 raise
             reused = True
@@ -254,10 +253,10 @@ def ensure_scenes(folder, settings, progress=None):
 
 
 def _checked_manifest(folder, settings):
-    """Returns the manifest of a folder that holds these scenes, all of them.
+    """Returns the manifest of a folder; raises unless it has all scenes.
 
     Raises:
-        FileExistsError: it does not.
+        FileExistsError: scenes are of other settings, missing or changed.
     """
     path = folder / MANIFEST
     try:
@@ -293,7 +292,7 @@ def _checked_manifest(folder, settings):
 
 
 def _damaged(path, expected, found):
-    """Returns the error of a file or folder that is not as it was written."""
+    """Returns the error for a damaged file or folder."""
     return ExistingFileError(
         f"{path}: expected {expected}, found {found}. Delete the folder and "
         "write the scenes again."

@@ -1,12 +1,11 @@
-"""Captions for a scene, each born as a constituency tree.
+"""Generates the captions of a scene as constituency trees.
 
-A caption is built top down from phrases (`scene_phrases.Speaker`), so its
-gold tree, its links to the objects and the list of what it claims are there
-by construction; nothing is parsed back. Every rule below returns a tree, or
-raises `NothingToSay`, when the scene gives it nothing true to say.
+A caption is built top down from phrases (`phrases.Speaker`), so that its gold
+tree, its links to the objects and its claims are exact by construction; no text
+is parsed. Every rule below returns a tree, or raises `NothingToSay` if the rule
+has no true caption for the scene.
 
-Trees are in Penn Treebank style, with the labels that treebank parsers give
-to such sentences.
+Trees are in Penn Treebank style, with the labels of treebank parsers.
 """
 
 import dataclasses
@@ -29,9 +28,9 @@ class SceneCaption:
     """One caption of a scene.
 
     Args:
-        tree: `scene_words.Node`, the gold constituency tree.
-        claims: Tuple of dicts, one for each thing the caption says of the
-            scene; `rule` below names the rule that made it.
+        tree: `phrases.Node`, the gold constituency tree.
+        claims: Tuple of dicts, one for each claim of the caption about the
+            scene.
         rule: Name of the grammar rule.
     """
 
@@ -41,40 +40,40 @@ class SceneCaption:
 
     @property
     def words(self):
-        """The words in order, as written: first capital, final full stop."""
+        """The words as written: first capital, final full stop."""
         return [leaf.text for leaf in self.tree.leaves()]
 
     @property
     def raw(self):
-        """The caption with a space before its full stop, as Flickr30K has."""
+        """The caption with a space before its full stop, as in Flickr30K."""
         return " ".join(self.words)
 
     @property
     def tokens(self):
-        """The words in lower case without punctuation, as Karpathy's json."""
+        """The lower-case words without punctuation, as in Karpathy's json."""
         return [text.lower() for text in self.words if text.isalpha()]
 
     @property
     def remark(self):
-        """The rule and the objects that it speaks of, in whatever words."""
+        """The rule and the objects of its claims, whatever the words."""
         return self.rule, [claim["objects"] for claim in self.claims]
 
 
 def describe_scene(scene, boxes, rng):
     """Writes the captions of a scene.
 
-    At least three captions relate or list two objects with their colours;
-    the others may name one object only or leave out the colour.
+    At least three captions relate or list two objects with their colours; the
+    other captions may name one object only or omit the colour.
 
     Args:
-        scene: `scene_layout.Scene`.
+        scene: `layout.Scene`.
         boxes: Int array `[num_objects, 4]`, half open, in pixels.
         rng: `numpy.random.Generator`.
 
     Returns:
-        Two values: a list of 4 to 6 `SceneCaption` with different texts, and
-        a dict from the tuple of objects a plural phrase speaks of to its
-        coreference chain (numbers within the scene).
+        Two values: a list of 4 to 6 `SceneCaption` with different texts, and a
+        dict from the tuple of objects of a plural phrase to its coreference
+        chain (numbers within the scene).
     """
     speaker = Speaker(scene, boxes, rng)
     num_captions = pick_weighted(rng, NUM_CAPTIONS)
@@ -97,10 +96,10 @@ def describe_scene(scene, boxes, rng):
 
 
 def _repeats(caption, captions):
-    """Whether a caption adds nothing: known words, or a known remark.
+    """Returns whether a caption repeats an earlier one.
 
-    Relations may be told twice, in other words; the other rules, such as
-    "two circles , one red and one blue", once for the same objects.
+    Relations may be repeated in other words. Other rules, such as "two circles
+    , one red and one blue", occur once for given objects.
     """
     once = caption.rule not in {rule.__name__ for rule in TELLING_RULES}
     return any(

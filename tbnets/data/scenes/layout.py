@@ -1,12 +1,12 @@
-"""What a scene holds: its objects, where they stand, and how they relate.
+"""Draws the layout of a scene: its objects and their places and relations.
 
-A scene is drawn in two steps: which objects (shape, colour, size, texture),
-then where they stand. Everything is a function of a random generator, so the
-same generator gives the same scene. `find_relation` says how two boxes relate
-and is the only judge of that: the captions say nothing it does not confirm.
+Objects (shape, colour, size, texture) are drawn first, then their places. All
+draws depend only on the random generator, so that equal generators give equal
+scenes. Only `find_relation` decides the relation of two boxes, and captions
+claim only relations that it returns.
 
 Boxes are `[x_min, y_min, x_max, y_max]` in pixels, origin 0, half open: a box
-holds the pixel columns `x_min .. x_max - 1`.
+has the pixel columns `x_min .. x_max - 1`.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ import math
 from tbnets.checks import checked_number
 from tbnets.errors import InputError
 
-# The settings of a set of scenes, checked once.
+# The settings of a set of scenes.
 
-# Scene ids are numbers, as Flickr's are: the first digit tells the split.
+# Scene ids are numbers, as in Flickr; the first digit is the split.
 SCENES_PER_SPLIT = 1_000_000
 _RANGES = {
     "num_train": (0, SCENES_PER_SPLIT),
@@ -32,15 +32,15 @@ _RANGES = {
 
 @dataclasses.dataclass(frozen=True)
 class SceneSettings:
-    """What makes a set of scenes: the same settings give the same bytes.
+    """The settings of a set of scenes; equal settings give equal bytes.
 
     Args:
         num_train: scenes of split "train".
-        num_dev: scenes of split "val", as Karpathy's json calls it.
+        num_dev: scenes of split "val", its name in Karpathy's json.
         num_test: scenes of split "test".
         image_size: width and height of the images, in pixels, 48 to 1024.
-        seed: integer from 0; other seeds give other scenes.
-        clutter: from 0 (the objects alone) to 1 (many lines, strong noise).
+        seed: integer from 0.
+        clutter: from 0 (only the objects) to 1 (many lines, strong noise).
 
     Raises:
         ValueError: a setting is out of range.
@@ -100,16 +100,16 @@ TEXTURES = {"plain": 0.61, "striped": 0.13, "dotted": 0.13, "checked": 0.13}
 SIZES = ("small", "large")
 SPLITS = ("train", "val", "test")
 
-# Half the width of an object as a part of the image's width.
+# Half the width of an object, as a fraction of the image's width.
 RADIUS = {"small": 0.1, "large": 0.185}
-# A ring that holds another object is drawn larger, or nothing would fit.
+# A ring around another object is drawn larger, so that the object fits.
 HOLDING_RING_RADIUS = 0.235
-# The hole of a ring as a part of the ring.
+# Radius of a ring's hole, as a fraction of the ring's.
 RING_HOLE = 0.68
-# "left of" is said when the horizontal distance between the two centres is
-# this many times the vertical one: no caption hangs on a matter of taste.
+# "left of" requires a horizontal distance between the centres of this many
+# times the vertical one, so that no caption is a matter of taste.
 DOMINANCE = 1.25
-# Free space between two objects, as a part of the image's width.
+# Minimum distance of two objects, as a fraction of the image's width.
 GAP = 0.03
 
 
@@ -158,12 +158,12 @@ class Scene:
 
 
 def pick(rng, options):
-    """Returns one of `options`, all equally likely."""
+    """Draws an element of `options`, all equally likely."""
     return options[int(rng.integers(len(options)))]
 
 
 def pick_weighted(rng, weights):
-    """Returns one key of the dict `weights`, as likely as its weight."""
+    """Draws a key of the dict `weights`, as likely as its weight."""
     point = rng.random() * sum(weights.values())
     for option, weight in weights.items():
         point -= weight
@@ -173,28 +173,28 @@ def pick_weighted(rng, weights):
 
 
 def objects_key(objects):
-    """Returns one string for what is in a scene, wherever it stands."""
+    """Returns a string of the objects of a scene, without their places."""
     kind = "{0.shape},{0.colour},{0.size},{0.texture}".format
     return ";".join(sorted(map(kind, objects)))
 
 
 def scene_split(objects):
-    """Returns the split that a collection of objects belongs to.
+    """Returns the split of a collection of objects.
 
-    The split is a hash of the objects, so no collection of objects of one
-    split can occur in another, however many scenes are drawn and from
-    whichever seed. Of eight collections one is for "val" and one for "test".
+    The split is a hash of the objects, so that a collection never occurs in two
+    splits, for any number of scenes and any seed. On average one collection in
+    eight is for "val" and one for "test".
     """
     digest = hashlib.sha256(objects_key(objects).encode()).digest()
     return {0: "test", 1: "val"}.get(digest[0] % 8, "train")
 
 
 def draw_objects(rng):
-    """Draws 2 to 4 objects, no two of the same shape and colour.
+    """Draws 2 to 4 objects with different (shape, colour).
 
-    Every third scene or so repeats a shape or a colour, for scenes that
-    differ only in which object has which colour are what a matching network
-    has to tell apart; they also give "two circles" something to point at.
+    About every third scene repeats a shape or a colour. Matching networks must
+    distinguish scenes that differ only in which object has which colour, and
+    phrases such as "two circles" need such objects.
     """
     num_objects = pick_weighted(rng, {2: 0.5, 3: 0.4, 4: 0.1})
     objects = []
@@ -215,10 +215,9 @@ def draw_objects(rng):
 
 
 def draw_scene(rng, image_size, objects):
-    """Draws a background, and gives objects a place, a radius and an angle.
+    """Draws a background and the places, radii and angles of objects.
 
-    A small object may stand inside a large ring; apart from that, no two
-    objects touch.
+    A small object may be inside a large ring. Otherwise no objects touch.
 
     Args:
         rng: `numpy.random.Generator`.
@@ -226,8 +225,8 @@ def draw_scene(rng, image_size, objects):
         objects: Tuple of `SceneObject` without places.
 
     Returns:
-        A `Scene`, or None when these objects do not fit, or when their
-        positions are too slanted to be named.
+        A `Scene`; None if the objects do not fit, or their relations are too
+        slanted to be named.
     """
     holder, held = _pick_nested(rng, objects)
     radii = [image_size * RADIUS[one.size] for one in objects]
@@ -251,15 +250,15 @@ def draw_scene(rng, image_size, objects):
 
 
 def find_relation(box, other):
-    """Says how `box` stands to `other`.
+    """Returns the relation of `box` to `other`.
 
     Args:
         box: x_min, y_min, x_max, y_max, in pixels.
-        other: The same of the second object.
+        other: x_min, y_min, x_max, y_max, in pixels.
 
     Returns:
-        "left", "right", "above", "below", "inside", "around", or None when
-        the two stand too much on a slant to say.
+        "left", "right", "above", "below", "inside", "around"; None if the
+        relation is too slanted to be named.
     """
     if _holds(other, box):
         return "inside"
@@ -279,22 +278,22 @@ def find_relation(box, other):
 
 
 def find_gap(box, other):
-    """Returns the free space between two boxes, in pixels (0: they meet)."""
+    """Returns the distance between two boxes, in pixels (0: they meet)."""
     across = max(other[0] - box[2], box[0] - other[2], 0)
     down = max(other[1] - box[3], box[1] - other[3], 0)
     return math.hypot(across, down)
 
 
 def find_position(box, image_size):
-    """Says where in the image a box stands.
+    """Returns the name of a box's position in the image.
 
     Args:
         box: x_min, y_min, x_max, y_max, in pixels.
         image_size: Width and height of the image, in pixels.
 
     Returns:
-        "top left", "bottom right" and so on, "top", "bottom", "left",
-        "right", "centre", or None when it stands between those.
+        "top left", "bottom right" and so on, "top", "bottom", "left", "right",
+        "centre"; None for a position in between.
     """
     x = (box[0] + box[2]) / 2 / image_size
     y = (box[1] + box[3]) / 2 / image_size
@@ -325,11 +324,11 @@ def _pick_nested(rng, objects):
 
 
 def _draw_places(rng, radii, nested, image_size):
-    """Draws places one after the other; None when one finds no room.
+    """Draws the places one by one; None if one does not fit.
 
     Args:
         rng: `numpy.random.Generator`.
-        radii: Half the width of each object, in pixels.
+        radii: Half the object's width, in pixels.
         nested: Rows of a ring and of the object inside it, or Nones.
         image_size: Width and height of the image, in pixels.
 
@@ -358,14 +357,14 @@ def _draw_places(rng, radii, nested, image_size):
 
 
 def _apart(place, other, image_size):
-    """Whether two objects keep their distance, across or down."""
+    """Returns whether two objects are far enough apart, across or down."""
     room = 1.1 * (place[2] + other[2]) + GAP * image_size
     across, down = abs(place[0] - other[0]), abs(place[1] - other[1])
     return max(across, down) >= room
 
 
 def _num_named(places):
-    """Returns how many pairs of objects stand clearly to each other."""
+    """Returns the number of pairs whose relation has a name."""
     count = 0
     for row, (x, y, _) in enumerate(places):
         for other_x, other_y, _ in places[:row]:

@@ -1,9 +1,9 @@
-"""The phrases in which a scene is described.
+"""The phrases that describe a scene.
 
-`Speaker` knows one scene: it picks what can be said truly, says it in varying
-words as constituency trees, and notes each claim.
+`Speaker` picks true claims about one scene, phrases them in varying words as
+constituency trees, and records each claim.
 
-Chains are numbered within a scene: 0 is a phrase that shows nothing ("there",
+Chains are numbered within a scene: 0 is a phrase that is not visible ("there",
 "each other"), 1.. are the objects in order, `BACKGROUND_CHAIN` is the
 background, and `FIRST_GROUP_CHAIN`.. are plural phrases.
 """
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tbnets.data.scenes import layout
 
-# The words of the scenes' captions and the trees that hold them.
+# The words of the captions, and their trees.
 
 WORDS = {
     "shape": {
@@ -65,7 +65,7 @@ WORDS = {
         "around": {"around": 1.0},
     },
 }
-"""What is said of a scene -> its value -> words for it, and how often."""
+"""Attribute -> its value -> its words and their weights."""
 PLURALS = {"cross": "crosses", "box": "boxes", "rhombus": "rhombuses"}
 NUMBERS = {2: "two", 3: "three", 4: "four"}
 
@@ -78,8 +78,8 @@ class Node:
         label: Constituent label, or the part of speech of a word.
         children: Tuple of `Node`; empty for a word.
         text: The word; "" for a constituent.
-        chain: Coreference chain of a phrase within its scene; None for what
-            is no phrase of its own.
+        chain: Coreference chain of a phrase within its scene; None for other
+            constituents.
     """
 
     label: str
@@ -99,7 +99,7 @@ class Node:
         return f"({self.label} {inside})"
 
     def phrases(self):
-        """Returns the nodes that carry a chain, from left to right."""
+        """Returns the nodes that have a chain, from left to right."""
         if self.chain is not None:
             return [self]
         return [one for child in self.children for one in child.phrases()]
@@ -111,7 +111,7 @@ def word(label, text):
 
 
 def node(label, *children, chain=None):
-    """Returns a constituent over `children`."""
+    """Returns a constituent with these children."""
     return Node(label, children, "", chain)
 
 
@@ -131,22 +131,22 @@ def plural_of(noun):
 BACKGROUND_CHAIN = 10
 FIRST_GROUP_CHAIN = 11
 
-# "beside" and "next to" need a neighbour: the free space as a part of the
-# image's width.
+# Maximum distance for "beside" and "next to", as a fraction of the image's
+# width.
 NEAR = 0.25
 
 
 class NothingToSay(LookupError):
-    """A scene has nothing of what a rule speaks of."""
+    """A rule has no true phrase for a scene."""
 
 
 class Group(NamedTuple):
-    """Objects that a plural phrase speaks of.
+    """The objects of a plural phrase.
 
     Attributes:
         members: Tuple of object rows, from left to right.
-        said: Dict of the shape or colour that they share; empty when none is
-            said.
+        said: Dict of the shape or colour that they share; empty if the phrase
+            names neither.
     """
 
     members: tuple
@@ -154,12 +154,12 @@ class Group(NamedTuple):
 
 
 class Speaker:
-    """Says true things about one scene in varying words.
+    """Describes one scene truly, in varying words.
 
-    What picks raises `NothingToSay` where there is nothing to pick from.
+    The `pick_...` methods raise `NothingToSay` if there is no choice.
 
     Args:
-        scene: `scene_layout.Scene`.
+        scene: `layout.Scene`.
         boxes: Int array `[num_objects, 4]`, half open, in pixels.
         rng: `numpy.random.Generator`.
     """
@@ -179,30 +179,30 @@ class Speaker:
         self.begin(telling=True)
 
     def begin(self, telling):
-        """Starts a caption; a telling one seldom leaves out a colour."""
+        """Starts a caption; a telling caption rarely omits a colour."""
         self.claims = []
         self._telling = telling
 
     def chance(self, probability):
-        """Returns True as often as `probability` says."""
+        """Returns True with this probability."""
         return self._rng.random() < probability
 
     def choose(self, weights):
-        """Returns one key of the dict `weights`, as likely as its weight."""
+        """Draws a key of the dict `weights`, as likely as its weight."""
         return layout.pick_weighted(self._rng, weights)
 
     def claim(self, kind, objects, **said):
-        """Notes what the caption says of the objects in these rows."""
+        """Records a claim of the caption about the objects in these rows."""
         self.claims.append({"kind": kind, "objects": list(objects), **said})
 
-    # What there is to say.
+    # Picking objects.
 
     def pick_objects(self, count):
-        """Returns `count` rows in any order, or all when there are fewer."""
+        """Returns `count` rows in random order, or all if there are fewer."""
         return tuple(self._rng.permutation(len(self.boxes))[:count].tolist())
 
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
-        """Returns the rows of two objects in one of these relations.
+        """Returns the rows of two objects with a relation in `relations`.
 
         Args:
             relations: Names of relations.
@@ -215,7 +215,7 @@ class Speaker:
         )
 
     def pick_twice_related(self):
-        """Returns a row and two others that it stands to differently."""
+        """Returns a row and two others to which it has different relations."""
         to = self._relations
         return self._pick(
             (row, one, other)
@@ -224,16 +224,16 @@ class Speaker:
         )
 
     def pick_placed(self):
-        """Returns a row whose place in the image has a name."""
+        """Returns a row whose position in the image has a name."""
         return self._pick(r for r, name in enumerate(self._positions) if name)
 
     def pick_two(self, shared):
-        """Returns the `Group` of two objects of one shape or one colour."""
+        """Returns the `Group` of two objects with equal shape or colour."""
         pairs = [one for one in self._find_groups() if len(one.members) == 2]
         return self._pick(one for one in pairs if shared in one.said)
 
     def pick_group_relation(self):
-        """Returns a `Group` and a row that all its members stand alike to."""
+        """Returns a `Group` and a row to which its members relate alike."""
         found = []
         for group in self._find_groups():
             for row in range(len(self.boxes)):
@@ -243,7 +243,7 @@ class Speaker:
         return self._pick(found)
 
     def pick_between(self):
-        """Returns three rows: the first stands between the other two."""
+        """Returns three rows: the first is between the second and third."""
         stands = ("left", "right"), ("above", "below")
         to = self._relations
         return self._pick(
@@ -258,18 +258,18 @@ class Speaker:
         return next((g for g in groups if set(g.members) == set(members)), None)
 
     def everything(self):
-        """Returns the `Group` of all objects."""
+        """Returns the scene's objects as a `Group`."""
         return Group(self._from_the_left(range(len(self.boxes))), {})
 
-    # How it is said.
+    # Phrasing.
 
     def noun_phrases(self, rows, shape=None, colour=None):
-        """Returns one noun phrase for each row, no two of them alike.
+        """Returns one noun phrase for each row, all different.
 
         Args:
             rows: Object rows.
-            shape: Probability that a shape is said; None: as usual.
-            colour: Probability that a colour is said; None: as usual.
+            shape: Probability of naming a shape; None for the default.
+            colour: Probability of naming a colour; None for the default.
         """
         if shape is None:
             shape, colour = (0.97, 0.96) if self._telling else (0.9, 0.7)
@@ -296,7 +296,7 @@ class Speaker:
         return node("NP", *words, chain=row + 1)
 
     def plural(self, group):
-        """Returns "two red shapes" and opens the group's chain."""
+        """Returns "two red shapes" and creates the group's chain."""
         members, said = group
         self.claim("count", members, **said)
         chain = FIRST_GROUP_CHAIN + len(self.groups)
@@ -308,16 +308,16 @@ class Speaker:
         return node("NP", number, *words, chain=chain)
 
     def related(self):
-        """Returns a noun phrase, and how its object stands to another one."""
+        """Returns a noun phrase, and the relation to another object."""
         pair = self.pick_related()
         subject, landmark = self.noun_phrases(pair)
         return subject, self.relation(pair, landmark)
 
     def relation(self, rows, landmark):
-        """Returns how the objects in `rows[:-1]` stand to `rows[-1]`.
+        """Returns the relation of the objects in `rows[:-1]` to `rows[-1]`.
 
         Args:
-            rows: Object rows; all but the last stand alike to the last.
+            rows: Object rows; all but the last have one relation to the last.
             landmark: Tree of the noun phrase for the last.
         """
         name = self._relations[rows[0], rows[-1]]
@@ -338,7 +338,7 @@ class Speaker:
         return node("ADVP", word("RB", name), of_landmark)
 
     def nearness(self, rows, landmark):
-        """Returns "next to" or "beside" and the landmark."""
+        """Returns a phrase of nearness to the landmark."""
         for row in rows[:-1]:
             self.claim("relation", (row, rows[-1]), relation="beside")
         if self.chance(0.5) or landmark.chain == 0:
@@ -347,7 +347,7 @@ class Speaker:
         return node("PP", word("IN", "beside"), landmark)
 
     def position(self, row):
-        """Returns "in the top left corner" or the like for an object."""
+        """Returns a phrase such as "in the top left corner" for an object."""
         name = self._positions[row]
         self.claim("position", (row,), position=name)
         where, *adjectives, noun = "at", *name.split()
@@ -388,7 +388,7 @@ class Speaker:
         return layout.pick(self._rng, found)
 
     def _rows(self, count):
-        """Returns so many rows in every order there is."""
+        """Returns all ordered choices of `count` rows."""
         return itertools.permutations(range(len(self.boxes)), count)
 
     def _near(self, row, other):
@@ -410,7 +410,7 @@ class Speaker:
         return groups
 
     def _attributes(self, row, shape, colour):
-        """Returns what is said of an object, each with a probability."""
+        """Returns the attributes to name, each drawn with a probability."""
         one = self.scene.objects[row]
         texture = 0.08 if one.texture == "plain" else 0.55
         said = dict(shape=shape, colour=colour, size=0.4, texture=texture)

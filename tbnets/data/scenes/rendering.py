@@ -1,9 +1,9 @@
 """Draws scenes: shapes, textures, a background with clutter, pixel noise.
 
 Shapes are drawn four times too large and shrunk, which gives smooth edges. An
-object's box is the tightest one around the pixels that it covers by at least
-a quarter. Noise and gradients use integers and plain sums, so that two
-machines with the same Pillow draw the same bytes.
+object's box is the tightest one around the pixels that it covers by at least a
+quarter. Noise and gradients use integers and plain sums, so that two machines
+with one version of Pillow draw equal bytes.
 """
 
 import math
@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 from tbnets.data.scenes.layout import BACKGROUNDS, COLOURS, RING_HOLE
 
 SUPERSAMPLING = 4
-# An object owns a pixel that it covers by at least this part.
+# Minimum coverage of a pixel that counts as the object's.
 OWNED = 0.25
 
 
@@ -22,10 +22,10 @@ def render_scene(scene, rng, clutter=0.3):
     """Draws a scene.
 
     Args:
-        scene: `scene_layout.Scene`.
+        scene: `layout.Scene`.
         rng: `numpy.random.Generator` for the clutter and the noise.
-        clutter: From 0 (nothing but the objects) to 1 (many lines and blobs,
-            strong noise).
+        clutter: From 0 (only the objects) to 1 (many lines and blobs, strong
+            noise).
 
     Returns:
         Two arrays: the image, uint8 `[image_size, image_size, 3]`; the boxes,
@@ -55,7 +55,7 @@ def _rounded(pixels):
 def draw_background(scene):
     """Returns the empty background, float64 `[size, size, 3]`.
 
-    The colour brightens by a tenth towards the light and darkens as much
+    The colour brightens by a tenth towards the light, and darkens by a tenth
     away from it.
     """
     size = scene.image_size
@@ -70,10 +70,10 @@ def draw_coverage(one):
     """Draws the outline of one object.
 
     Args:
-        one: `scene_layout.SceneObject` with its place.
+        one: `layout.SceneObject` with its place.
 
     Returns:
-        Left and top of the patch, in pixels, and the part of each pixel that
+        Left and top of the patch, in pixels, and every pixel's fraction that
         the object covers, float64 `[height, width]` in [0, 1].
     """
     reach = 1.12 * one.radius + 1
@@ -99,7 +99,7 @@ def draw_coverage(one):
 
 
 def _turned(one, x, y, radius):
-    """Returns the corners of a shape, turned by its angle, in fine pixels."""
+    """Returns the corners of a shape, rotated by its angle, in fine pixels."""
     angle = math.radians(one.angle)
     cos, sin = math.cos(angle) * radius, math.sin(angle) * radius
     return [
@@ -111,8 +111,8 @@ def _turned(one, x, y, radius):
 def _textured(one, left, top, shape):
     """Returns the object's colours over its patch, `[height, width, 3]`.
 
-    The pattern starts at the object's centre. Its second colour is a darker
-    one for light objects and a lighter one for dark objects.
+    The pattern starts at the object's centre. Its second colour is darker for
+    light objects and lighter for dark objects.
     """
     colour = np.array(COLOURS[one.colour], np.float64)
     pattern = np.zeros(shape, bool)
@@ -126,9 +126,9 @@ def _textured(one, left, top, shape):
 
 
 def _pattern(one, x, y):
-    """Returns where the second colour goes, bool `[height, width]`."""
-    # Patterns grow a little with the object: a pattern of 3 pixels would
-    # look like noise on a large one, and one of 6 hides a small one.
+    """Returns where the second colour is, bool `[height, width]`."""
+    # Patterns grow with the object: a pattern of 3 pixels looks like noise on a
+    # large object, and one of 6 pixels hides a small object.
     step = max(2, round(one.radius / 4.5))
     if one.texture == "striped":
         along = (y + 0 * x, x + 0 * y, x + y, x - y)[one.stripes]
@@ -161,7 +161,7 @@ def _add_clutter(pixels, rng, clutter):
 
 
 def _blob(rng, x, y, radius):
-    """Yields the corners of a blot that looks like no shape of the scenes."""
+    """Yields the corners of a blot unlike any shape of the scenes."""
     for number in range(9):
         angle = math.tau * number / 9
         reach = radius * (0.4 + 1.4 * rng.random())
@@ -175,7 +175,7 @@ def _shifted(pixels, x, y, change):
 
 
 def _noise(rng, shape, clutter):
-    """Returns pixel noise around 0: the sum of two even integer draws."""
+    """Returns pixel noise around 0: the sum of two uniform integer draws."""
     reach = round(4 + 20 * clutter)
     draws = rng.integers(-reach, reach, (2, *shape), np.int16, endpoint=True)
     return draws.sum(axis=0, dtype=np.int16)
