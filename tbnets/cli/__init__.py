@@ -1,8 +1,8 @@
-"""What a user asks for: a module a verb, called from a shell or from Python.
+"""The commands of tbnets: one module a verb, for the shell and for Python.
 
-A module has `Options`, a group of flags; `main(options)`, which does what the
-verb says and returns the exit code, or None; and a docstring that teaches.
-`tbnets VERB` and `python tools/VERB.py` are the same call.
+A module has `Options`, a group of flags; `main(options)`, which runs the
+command and returns the exit code, or None; and a docstring, which is its help
+text. `tbnets VERB` and `python tools/VERB.py` make the same call.
 
 ::
 
@@ -40,7 +40,7 @@ VERBS = {
     "join_store": "shares of extraction, proposals, parsing -> one store",
     "make_scenes": "draws the embedded data set",
 }
-"""Verb -> what it does, in the order in which people come to it."""
+"""Verb -> its description, in the order in which users need them."""
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
 
 
@@ -55,7 +55,7 @@ def run_tool(module_or_verb):
 
 
 def _choose(words):
-    """Runs the verb that comes first; without one, tells which there are."""
+    """Runs the verb that comes first; without a verb, prints the overview."""
     if not words or words[0] in _HELP:
         print(overview(), end="")
         return 0
@@ -66,7 +66,7 @@ def _choose(words):
 
 
 def overview():
-    """Returns what `tbnets --help` shows: a line a verb."""
+    """Returns the text of `tbnets --help`: a line for each verb."""
     width = max(map(len, VERBS))
     lines = [f"  {verb:{width}}  {text}" for verb, text in VERBS.items()]
     return (
@@ -78,10 +78,10 @@ def overview():
 
 
 def verb_of(word):
-    """Returns the verb that a word is, or is the beginning of.
+    """Returns the verb that a word is, or abbreviates.
 
     Raises:
-        ValueError: it is none, or more than one begins so.
+        ValueError: no verb starts with the word, or several do.
     """
     fitting = [verb for verb in VERBS if verb.startswith(word)]
     if word in VERBS:
@@ -97,18 +97,18 @@ def verb_of(word):
 
 
 def call(verb, words):
-    """Does what a verb says.
+    """Runs a verb on a command line.
 
     Args:
         verb: key of `VERBS`, or a module like those of this folder.
-        words: the command line behind it.
+        words: words of the command line after the verb.
 
     Returns:
         The exit code, or None.
 
     Raises:
-        UserError: see `CommandLine`, and what the verb says; of arguments
-            that are its flags it speaks as such.
+        UserError: as in `CommandLine` and the verb's `main`; arguments that are
+            flags are named as flags.
     """
     module = verb
     if isinstance(verb, str):

@@ -1,6 +1,6 @@
-r"""Asks a model on a server: TensorFlow Serving's, or that of tools/serve.py.
+r"""Call a model on a server of TensorFlow Serving or tools/serve.py.
 
-The first word says what is asked:
+The first word is the question:
 
   python tools/ask.py status
   python tools/ask.py embed --output=a.npy "a dog in the snow" "two children"
@@ -9,25 +9,25 @@ The first word says what is asked:
   python tools/ask.py search --top=10 "a dog in the snow"
   python tools/ask.py localize --output=drawn.png photo.jpg "a red ball"
 
-status tells which versions serve, and what the model takes and gives. embed
+status prints the versions, and the inputs and outputs of the model. embed
 writes a row for each sentence, phrase or photo to --output, a .npy file. score
-compares sentences with the photos of --images, which are sent; search with
-those of the index that the model was exported with (tools/export.py --index).
-localize finds the boxes that phrases name, as tools/localize.py does: it
-proposes boxes here and has them compared there.
+sends the photos of --images and compares them with sentences; search uses the
+index with which the model was exported (tools/export.py --index). localize
+finds the boxes that phrases name, like tools/localize.py: boxes are proposed on
+this machine and compared on the server.
 
   python tools/ask.py status --server=grpc://localhost:8500 \
       --model=flickr8k_photos --model_version=2
 
-The address says how the server is spoken to: http:// is its REST, at port 8501
-by default, grpc:// its gRPC, at 8500, which needs an extra: pip install
-"tbnets[serving]". The model is called as it is on the server. Words that it
-does not know are named, and boxes proposed as for its training, where
---folder, or the zoo of this machine, has the same model.
+The address selects the protocol: http:// is REST, by default at port 8501;
+grpc:// is gRPC, at 8500, which needs an extra: pip install "tbnets[serving]".
+--model is the name of the model on the server. If --folder, or the zoo of this
+machine, has the model, unknown words are listed, and boxes are proposed as for
+its training.
 
-A server that is not available is asked again, a few times, until --timeout
-ends; what it refuses is told. --json=- prints the answers for programs.
-A server's model is also searched and asked like one at hand:
+A server that is not available is called again a few times within --timeout;
+errors of the server are printed. --json=- prints the results for programs.
+tools/query.py can search with a server's model too:
 
   python tools/query.py --model=http://localhost:8501/flickr8k_photos \
       photos "a dog in the snow"
@@ -60,7 +60,7 @@ from tbnets.tasks.settings.flag import Amount, Count, Whole, check_place, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is asked, of which server, and where it is written."""
+    """Flags: the question, the server and the outputs."""
 
     words: list[str] = flag(
         [],
@@ -111,12 +111,12 @@ class Options:
         )
 
     def open(self, needed):
-        """Does what `asking.AskingFlags.open` does."""
+        """Connects to a model that has the needed endpoints."""
         return checked(self.connect(), self.model, needed)
 
 
 def status(options, texts):
-    """Tells which versions there are, and what they can be asked."""
+    """Prints the versions and signatures of a model; returns the record."""
     model = options.connect()
     states = model.states()
     print(f"{options.model} at {options.server}")
@@ -146,7 +146,7 @@ def _told(specs):
 
 
 def ask_embeddings(options, texts):
-    """Embeds sentences, phrases or photos."""
+    """Embeds sentences, phrases or photos; returns the record."""
     if bool(texts) == bool(options.images):
         raise _not_given(options, "sentences or --images")
     model = options.connect()
@@ -170,7 +170,7 @@ def ask_embeddings(options, texts):
 
 
 def ask_photo_embeddings(options, model):
-    """Embeds the photos of --images: `(names, embeddings)` of the good."""
+    """Embeds the photos of --images: `(names, embeddings)` of good photos."""
     paths = {}
     for place in options.images:
         if os.path.isdir(place):
@@ -185,7 +185,7 @@ def ask_photo_embeddings(options, model):
 
 
 def score(options, texts):
-    """Compares sentences with photos."""
+    """Compares sentences with photos; returns the record."""
     advice = "Ask for the boxes of phrases by localize."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
@@ -200,13 +200,13 @@ def score(options, texts):
 
 
 def search_index(options, texts):
-    """Searches the index that the model was exported with."""
+    """Searches the index of the model; returns the record."""
     if not texts:
         raise _not_given(options, "sentences")
     advice = "Export it with an index: tools/export.py --index=INDEX."
     model = options.open({"search": ("hold an index", advice)})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # The titles tell of unknown words.
+        warnings.simplefilter("ignore")  # Titles list unknown words.
         found = model.search(texts, top=options.top or 5)
     names = [name for answers in found for name, _ in answers]
     values = [value for answers in found for _, value in answers]
@@ -222,7 +222,7 @@ def search_index(options, texts):
 
 
 def _not_given(options, needed):
-    """Returns the error of a question that can not be asked as it is."""
+    """Returns the error of a question without its inputs."""
     what, *texts = options.words
     return InputError(
         f"tools/ask.py {what}",
@@ -242,7 +242,7 @@ QUESTIONS = {
 
 
 def main(options):
-    """Asks what the first word says."""
+    """Runs the question that the first word names."""
     question, *texts = options.words or [""]
     check_choice("tools/ask.py", question, QUESTIONS, "Begin with it.")
     of_boxes = question == "localize"

@@ -1,4 +1,4 @@
-"""What verbs share that ask a model questions in words."""
+"""Flags and outputs that commands with queries in words share."""
 
 import contextlib
 import dataclasses
@@ -16,18 +16,16 @@ from tbnets.serving import zoo
 from tbnets.tasks.settings.flag import flag
 from tbnets.visualization import montage, page
 
-# The answers to a search as a picture, and as a page.
-
 ANSWERS = "answers.png"
-"""How the contact sheet is called where nobody says."""
+"""Default name of the contact sheet."""
 OUTPUTS = ("montage", "html", "json")
 """Flags that name a file to write."""
 MOST_ROWS, MOST_ANSWERS = 40, 50
-"""Of a contact sheet: more are too many to look at, and for the memory."""
+"""Limits of a contact sheet, for readers and for memory."""
 
 
 def check_outputs(options):
-    """Refuses files to write that are photos, or each other."""
+    """Raises an error if outputs are photos or have equal paths."""
     places = {name: getattr(options, name) for name in OUTPUTS}
     if options.cache and options.images and options.montage is None:
         places["cache"] = os.path.join(options.cache, ANSWERS)
@@ -49,7 +47,7 @@ def check_outputs(options):
 
 
 def write_montage(options, ids, order, similarities):
-    """Writes the contact sheet to --montage, or beside the embeddings."""
+    """Writes the contact sheet to --montage, or next to the embeddings."""
     folder = files.folder_beside(options.images, options.cache)
     path = pathlib.Path(options.montage or folder / ANSWERS)
     asked = [*options.queries, *map(pathlib.Path, options.like)]
@@ -96,7 +94,7 @@ MODEL = (
     "tools/train.py, whose newest SavedModel is meant; or of one version, "
     "RUN/saved_model/1"
 )
-"""What --model takes that is at hand."""
+"""Help of --model, for models on this machine."""
 ANY_MODEL = (
     f"{MODEL}; or the address of one on a server, http://localhost:8501/NAME."
 )
@@ -104,12 +102,12 @@ JSON = (
     "JSON file to write what is printed; - for standard output, which then has "
     "nothing else."
 )
-"""What --json takes."""
+"""Help of --json."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AskingFlags:
-    """Which model is asked."""
+    """Flags: the model of the queries."""
 
     model: str = flag("flickr8k_photos", ANY_MODEL)
     trust: bool = flag(
@@ -122,8 +120,8 @@ class AskingFlags:
         """Loads --model, which must take words.
 
         Args:
-            needed: dict, endpoint that it must have -> what a model with it
-                is, and what to do with another.
+            needed: dict, required endpoint -> (what a model with it is, advice
+                if it is missing).
         """
         if "://" in self.model:
             from tbnets.extras.server.client import Client
@@ -135,12 +133,12 @@ class AskingFlags:
 
 
 def checked(model, name, needed):
-    """Returns a model that can be asked what it is asked, in words.
+    """Returns a model after checking its endpoints and that it takes words.
 
     Args:
         model: a `Served`.
-        name: what the user calls it.
-        needed: see `Asked.open`.
+        name: name that the user gave.
+        needed: as in `AskingFlags.open`.
     """
     for endpoint, (kind, advice) in needed.items():
         if not model.has(endpoint):
@@ -161,18 +159,18 @@ def checked(model, name, needed):
 
 
 STDOUT = "-"
-"""What a file is called that is standard output."""
+"""File name that means standard output."""
 
 
 def alone(path):
-    """Returns a context that prints nothing where JSON goes there alone."""
+    """Returns a context that hides other output if JSON goes to `path` "-"."""
     if path == STDOUT:
         return contextlib.redirect_stdout(io.StringIO())
     return contextlib.nullcontext()
 
 
 def write_answers_json(path, record):
-    """Writes what was found to --json, if it is given."""
+    """Writes the results to --json, if it is given."""
     if path == STDOUT:
         print(json.dumps(record, indent=2, sort_keys=True))
     elif path:
@@ -181,7 +179,7 @@ def write_answers_json(path, record):
 
 
 def check_text(tool, texts):
-    """Refuses sentences with bytes that are no text."""
+    """Raises an error if sentences have bytes that are no text."""
     for text in texts:
         try:
             text.encode()

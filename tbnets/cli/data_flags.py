@@ -1,4 +1,4 @@
-"""The flags of verbs that work on captions, or on photos."""
+"""Flags that commands on captions, photos or runs share."""
 
 import dataclasses
 import os
@@ -24,12 +24,10 @@ from tbnets.tasks.settings.flag import (
     must_come_with,
 )
 
-# What many verbs share: flags of a run, and what flags must be.
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OfRun:
-    """Which epoch of a run is meant, and where its data are now."""
+    """Flags: an epoch of a run, and the folder of its data."""
 
     checkpoint: str = flag(
         "best", "Epoch of the run.", choices=["best", "last"]
@@ -43,7 +41,7 @@ class OfRun:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choosing:
-    """Which box answers a phrase."""
+    """Flags: how the box of a phrase is chosen."""
 
     choice: str = flag(
         CHOICES[0],
@@ -64,7 +62,7 @@ class Choosing:
 
 
 def check_choosing(options):
-    """Refuses numbers that nothing is weighed by."""
+    """Raises an error if weights are given without a choice that uses them."""
     given = changed(options)
     for name in CHOOSING[1:]:
         if name in given and "choice" not in given:
@@ -73,7 +71,7 @@ def check_choosing(options):
 
 
 def chosen(options):
-    """Returns how boxes are to be chosen, name -> value; {} as ever."""
+    """Returns how boxes are chosen, name -> value; {} for the default."""
     if "choice" not in changed(options):
         return {}
     return {name: getattr(options, name) for name in CHOOSING}
@@ -81,7 +79,7 @@ def chosen(options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CaptionFlags:
-    """Which captions are worked on."""
+    """Flags: the captions to process."""
 
     captions: str = flag(
         REQUIRED, "File or folder of captions; may hold {split}."
@@ -98,7 +96,7 @@ class CaptionFlags:
 
     @property
     def where(self):
-        """(format, path) of the captions, which are there but for {split}."""
+        """(format, path) of the captions, which exist unless it has {split}."""
         is_pattern = SPLIT_FIELD in self.captions
         if self.captions and not (is_pattern or os.path.isdir(self.captions)):
             require_file(self.captions, "--captions")
@@ -109,21 +107,21 @@ class CaptionFlags:
         """Returns the `Data` of the captions.
 
         Args:
-            **more: fields of `Sources`; texts are `phrases` where they are
-                named.
+            **more: fields of `Sources`; if `phrases` is given, texts are
+                phrases.
         """
         form, path = self.where
         found = Sources("", captions=path, captions_format=form, **more)
         return Data(found, of_phrases=bool(found.phrases))
 
     def names(self):
-        """Returns the splits asked for."""
+        """Returns the names of the splits to process."""
         return self.splits or list_splits(*self.where)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shared(CaptionFlags):
-    """Which captions are worked on, and which share of the work is done."""
+    """Flags: the captions to process, and the share of the work."""
 
     shard: str = flag(
         "",
@@ -132,14 +130,14 @@ class Shared(CaptionFlags):
     )
 
     def next_line(self, line):
-        """Returns what comes next: of a share, that all are joined."""
+        """Returns the next step; for a share, to join all shares."""
         joined = "Next, join all shares by tools/join_store.py"
         return startup.spoken(joined) if self.shard else line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhotoFlags(Shared):
-    """Which photos are worked on, and where the store goes."""
+    """Flags: the photos to process, and the store."""
 
     images: str = flag(REQUIRED, "Folder of the photos.")
     captions: str = flag(
@@ -154,10 +152,10 @@ class PhotoFlags(Shared):
     )
 
     def find_share(self, **decides):
-        """Returns the photos of the share, and what tells of it; names others.
+        """Returns the photos and description of the share; lists other files.
 
         Args:
-            **decides: as of `take_share`.
+            **decides: as in `take_share`.
         """
         found = find_photos(self.images, *self.where, self.splits)
         others = [] if self.captions else sort_files(self.images)[1]

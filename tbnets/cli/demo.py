@@ -1,28 +1,28 @@
-r"""Serves a page on this machine to look at what the networks know.
+r"""Serve a page on this machine to try the networks.
 
   python tools/demo.py photos
 
-prints an address, http://127.0.0.1:8080, for the browser. There you type a
-sentence and see the best photos of the folder; open one of them, or drop a
-photo of your own, and see the captions that fit it, photos like it, and, for
-phrases such as "a man, his dog", the boxes that they name.
+prints an address, http://127.0.0.1:8080, for the browser. Type a sentence to
+see the best photos of the folder. Open a photo, or drop your own, to see
+captions that fit, similar photos and, for phrases such as "a man, his dog", the
+boxes that they name.
 
   python tools/demo.py
 
-without a folder draws 250 of the embedded scenes for it, which the scenes
-models of the zoo know, and removes them at the end.
+draws 250 scenes of the data set that comes with tbnets, which the scenes models
+of the zoo know, and removes them at the end.
 
-The folder is embedded as by tools/query.py, which shares what is kept in
-photos.tbnets beside it; the page can be asked of what is embedded so far. Other
-networks, and captions of your own, a text file with one a line or a table of
-image and caption:
+The folder is embedded as by tools/query.py, which shares the embeddings in
+photos.tbnets; the page can search the photos that are embedded so far. Use
+other networks, or your own captions (a text file with a caption a line, or a
+table of image and caption):
 
   python tools/demo.py --model=runs/own --localizer=runs/boxes \
       --captions=captions.txt photos
 
-The server answers this machine alone and shows photos of the folder alone,
-drawn anew; a photo that is dropped stays in memory and is forgotten. Ctrl-C
-ends it. Boxes need the extra: pip install "tbnets[regions]".
+The server accepts only requests of this machine. It shows only photos of the
+folder, re-encoded; a photo that you drop is kept in memory and discarded.
+Ctrl-C ends it. Boxes need the extra: pip install "tbnets[regions]".
 """
 
 import contextlib
@@ -57,7 +57,7 @@ _SCENES = ("scenes_embedding", "scenes_localization", "a red circle, a star")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags):
-    """What is shown, by which networks, and where."""
+    """Flags: photos, networks and address of the page."""
 
     folder: list[str] = flag(
         [],
@@ -95,7 +95,7 @@ class Options(AskingFlags):
 
 @contextlib.contextmanager
 def open_folder(options):
-    """Gives (folder, captions, cache), of the scenes where none is named."""
+    """Yields (folder, captions, cache); draws scenes for no folder."""
     if len(options.folder) > 1:
         raise InputError(
             "tools/demo.py",
@@ -176,8 +176,8 @@ def serve(options, shown):
 
 
 def main(options):
-    """Opens what is shown, and serves it."""
-    # What is drawn is removed too where a program ends this one.
+    """Opens the networks and serves the page."""
+    # Drawn scenes are removed also if a signal ends the process.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with open_folder(options) as (folder, captions, cache):

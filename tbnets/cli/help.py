@@ -1,4 +1,4 @@
-"""What --help shows of flags: a line of name and default, then what it is."""
+"""Formats --help: a line of name and default for each flag, then its help."""
 
 import shutil
 import textwrap
@@ -11,13 +11,13 @@ MOST_COLUMNS = 100
 def format_help(text, sections, width=None):
     """Returns the help of a program.
 
-    absl would show flags in the order of the alphabet; here they stand in
-    sections, in the order in which a reader wants them.
+    absl would sort flags alphabetically; here they are in sections, in the
+    order that readers need.
 
     Args:
-        text: what it does, which is shown as it is.
+        text: description of the program, which is not reformatted.
         sections: title -> list of `Flag`s.
-        width: columns to wrap flags to; None: those of the terminal.
+        width: columns to wrap flags to; None for the terminal's.
     """
     if width is None:
         width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
@@ -29,7 +29,7 @@ def format_help(text, sections, width=None):
 
 
 def _format_flag(flag, width):
-    """Returns a line with a flag's name and default, then what it is."""
+    """Returns a line with a flag's name and default, then its help."""
     head = f"--{'[no]' * (flag.kind == 'bool')}{flag.name}  {_default(flag)}"
     if flag.kind == "words":
         head = f"{flag.name.upper()} ..."
@@ -45,7 +45,7 @@ def _format_flag(flag, width):
 
 
 def _default(flag):
-    """Returns a flag's default in brackets; "" where there is none."""
+    """Returns a flag's default in brackets; "" if there is none."""
     value = flag.default
     if value is REQUIRED:
         return "(required)"

@@ -1,27 +1,27 @@
-r"""Makes an index to search, of photos or features, or brings one up to date.
+r"""Make or update a search index of photos or features.
 
-For instance, of a folder of photos:
+For example, of a folder of photos:
 
   python tools/index.py photos --output=photos.index
   python tools/query.py --index=photos.index "a dog in the snow"
 
-The same again embeds what is new or has changed, and takes out what is gone;
-the rest of the index stays as it is. Whoever searches meanwhile finds what was
-there before. What the network made of the photos is kept in photos.tbnets, as
-tools/query.py keeps it, and shared with it.
+Run the command again to embed new and changed photos and remove deleted ones;
+the other rows are kept. Searches that run in the meantime use the old index.
+The embeddings of the photos are kept in photos.tbnets and shared with
+tools/query.py.
 
-Of features, for a network that was trained on them or that makes them of
-photos by the same convolutional network:
+Of features, for a network that was trained on them, or that makes them from
+photos with the same convolutional network:
 
   python tools/index.py --image_features=test_ims.npy --model=runs/flickr8k \
       --output=flickr8k.index
 
---approximate lets tools/query.py --approximate find nearly all of the best
-in a fraction of the time. For one query at a time that pays from some 100,000
-rows on, for many at once from some more.
---dtype=bfloat16 takes half the space; similarities are then right to some
-0.004 of their size. An index is of one network, --model, and answers no other.
-docs/search.md tells how large ones are searched, and served.
+With --approximate, tools/query.py --approximate finds nearly all of the best
+rows in a fraction of the time. This pays from about 100,000 rows for one query
+at a time, and from more rows for many queries at once. With --dtype=bfloat16
+the index takes half the space; similarities are then accurate to about 0.004 of
+their size. An index belongs to one network (--model), and only that network can
+search it. docs/search.md describes how large indexes are searched and served.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags):
-    """What is indexed, by which network, and where."""
+    """Flags: the rows of the index, its network and its folder."""
 
     model: str = flag("flickr8k_photos", f"{MODEL}.")
     folder: list[str] = flag(
@@ -83,7 +83,7 @@ def index_photos(options, model):
 
 
 def embed_features(options, model):
-    """Yields (ids, embeddings) of the features, some at a time."""
+    """Yields (ids, embeddings) of the features, in batches."""
     embed = model.embed_features if model.takes_photos else model.embed_images
     features, _ = load_features(options.image_features)
     ids = list(dict.fromkeys(features.ids))
@@ -95,7 +95,7 @@ def embed_features(options, model):
 
 
 def main(options):
-    """Makes the index hold what there is, and nothing else."""
+    """Updates the index to hold exactly the given photos or features."""
     if len(options.folder) + bool(options.image_features) != 1:
         raise InputError(
             "tools/index.py",

@@ -1,22 +1,23 @@
-r"""Joins the shares of an extraction, of proposals or of parsing into one.
+r"""Join the shares of an extraction, of proposals or of parsing.
 
-For instance, on four machines that see the same photos, I from 1 to 4:
+For example, run on four machines that have the same photos, with I from 1 to 4:
 
   python tools/extract_image_features.py --images=photos --shard=I/4 \
       --output=shares/lite0.I
 
-and then, once, wherever all four stores are:
+and then, once, where all four stores are:
 
   python tools/join_store.py shares/lite0.* --output=features/lite0
 
-The store is byte for byte that of one run without --shard, left-out photos
-included, where the processors are of one kind: others round otherwise. Shares
-of tools/extract_text_features.py, tools/propose_regions.py and
-tools/parse_captions.py (files of trees, each with its .share.json) are joined
-likewise. A share that is missing, there twice, not complete, damaged, or made
-with other flags, weights or inputs is refused, and nothing is written.
+The result equals, byte for byte, the store of one run without --shard,
+including the list of left-out photos, if the processors are of one kind; other
+kinds round differently. Shares of tools/extract_text_features.py,
+tools/propose_regions.py and tools/parse_captions.py (files of trees, each with
+its .share.json) are joined in this way too. The command writes no store and
+reports an error if a share is missing, repeated, incomplete or damaged, or was
+made with other flags, weights or inputs.
 
-docs/feature_stores.md tells how the work is cut.
+docs/feature_stores.md describes how the work is divided.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Which shares are joined, and where they go."""
+    """Flags: the shares and the result."""
 
     shares: list[str] = flag(
         [], "All shares, in any order: stores, or files of trees.", kind="words"
@@ -36,7 +37,7 @@ class Options:
 
 
 def main(options):
-    """Joins by the flags."""
+    """Joins the shares that the flags name."""
     items = join(options.shares, options.output)
     print(
         f"joined    {options.output}: {items} photos or texts of "

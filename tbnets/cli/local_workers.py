@@ -1,11 +1,12 @@
 """Several workers on one machine: a command that starts itself N times.
 
-Each process finds the others by `TF_CONFIG`, on ports of the loopback, and has
-its part of the cores. What worker 0, the chief, prints is passed on as it is,
-what others say with their name before it. Where one ends too early, all end.
+Each process finds the others by `TF_CONFIG`, on ports of the loopback, and gets
+its part of the cores. The output of worker 0, the chief, is passed on
+unchanged, the output of the others with their name in front. If a worker ends
+too early, all workers are ended.
 
-Workers read their standard input, a pipe whose other end is this process's:
-it ends when that does, however it ends, and the worker with it.
+The standard input of a worker is a pipe from this process. It closes when this
+process ends, however that happens, and then the worker ends too.
 """
 
 import contextlib
@@ -27,26 +28,26 @@ CONFIG = "TF_CONFIG"
 LOOK_SECONDS = 0.05
 STOP_SECONDS = 10.0
 END_SECONDS = 3.0
-"""How long workers may take to stop at Ctrl-C, and to end when told to."""
+"""Seconds for workers to stop after Ctrl-C, and to end when terminated."""
 
 
 class _Worker(NamedTuple):
-    """A process, and the thread that passes on what it says, if any."""
+    """A process, and the thread that passes on its output, if any."""
 
     process: subprocess.Popen
     listener: threading.Thread | None
 
 
 def is_worker():
-    """Tells whether this process is one that `run` has started."""
+    """Returns whether `run_workers` started this process."""
     return MARK in os.environ
 
 
 def end_with_parent():
-    """Ends this process, a worker, as soon as the one that started it ends."""
+    """Ends this process, a worker, as soon as its parent process ends."""
 
     def watch():
-        # Not by `sys.stdin`, which Python closes at its own end.
+        # `sys.stdin` would not do: Python closes it at exit.
         while os.read(0, 1):
             pass
         os._exit(1)
@@ -55,15 +56,15 @@ def end_with_parent():
 
 
 def run_workers(count, command=None):
-    """Runs a command in some processes, until all of them have ended.
+    """Runs a command in several processes, until all of them have ended.
 
     Args:
-        count: of processes.
-        command: list of words; None for the one that runs here.
+        count: number of processes.
+        command: list of words; None for the command of this process.
 
     Raises:
-        ValueError: this process is told to be a worker itself.
-        ConnectionError: one ended too early; tells which, and how.
+        ValueError: this process is itself configured as a worker.
+        ConnectionError: a worker ended too early; names it and its exit.
     """
     if os.environ.get(CONFIG):
         raise InputError(
@@ -80,7 +81,7 @@ def run_workers(count, command=None):
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         for chief, _ in list(workers.values())[:1]:
-            chief.send_signal(signal.SIGINT)  # It says how the run goes on.
+            chief.send_signal(signal.SIGINT)  # It prints how to resume.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 chief.wait(STOP_SECONDS)
         raise
@@ -89,8 +90,8 @@ def run_workers(count, command=None):
 
 
 def environments(count):
-    """Yields what each worker has in its environment beside the rest."""
-    # All are open at once, so that their ports differ.
+    """Yields the environment variables of each worker."""
+    # All ports are open at once, so that they differ.
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in servers]
     for server in servers:
@@ -108,13 +109,13 @@ def environments(count):
 
 
 def _start(command, own, index):
-    """Returns a process; one that is not the chief is heard by its name."""
+    """Starts a worker; passes on its output unless it is the chief."""
     heard = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = subprocess.Popen(
         command,
         env={**os.environ, **own},
         stdin=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C comes by this process alone.
+        start_new_session=True,  # Only this process gets Ctrl-C.
         **(heard if index else {}),
     )
     if not index:
@@ -133,10 +134,10 @@ def _pass_on(name, lines):
 
 
 def _are_running(workers):
-    """Tells whether one still runs; raises ConnectionError if one failed."""
+    """Returns whether a worker runs; raises ConnectionError if one failed."""
     codes = {name: one.process.poll() for name, one in workers.items()}
     for name, code in codes.items():
-        if not code:  # Still there, or done.
+        if not code:  # Running, or done.
             continue
         how = f"which ended with exit code {code}"
         if code < 0:
@@ -150,9 +151,9 @@ def _are_running(workers):
 
 
 def _end(workers):
-    """Ends what still runs, and waits until it has, and was heard."""
+    """Ends running workers, and waits for them and for their output."""
     for process, _ in workers:
-        process.terminate()  # Nothing, where it has ended.
+        process.terminate()  # No effect if it has ended.
     deadline = time.monotonic() + END_SECONDS
     for process, listener in workers:
         try:

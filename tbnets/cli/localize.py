@@ -1,35 +1,35 @@
-r"""Finds the boxes that phrases name in photos.
+r"""Find the boxes that phrases name in photos.
 
   python tools/localize.py photo.jpg "a brown dog" "the ball"
 
-proposes boxes as they were proposed for the training, compares each phrase with
-each of them, and prints the best box of each phrase with its similarity (the
-cosine, 1 is identical; of a similarity network the log odds of a match, 0 is
-even, or where it learned by --pair_loss=softmax, a number that only compares
-boxes of one phrase). The model is entities_localization of the zoo, which
-learned from photos; --model=scenes_localization knows the rendered scenes.
+proposes boxes in the way that the training did, compares each phrase with each
+box, and prints the best box of each phrase with its similarity. The similarity
+is the cosine (1 is identical). For a similarity network it is the log odds of a
+match (0 is even) or, after --pair_loss=softmax, a number that only compares
+boxes of one phrase. The default model is entities_localization of the zoo,
+which learned from photos; --model=scenes_localization knows the rendered
+scenes.
 
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 
-asks for the same in several photos: the first word is a photo, and so is each
-that ends as one, such as .jpg; the others are phrases. The photos are drawn
-with their boxes, as PHOTO.localized.png in the folder drawn; --output=found.png
-draws a single one to that file. Nothing is written that no flag asks for.
+searches several photos: the first word is a photo, and so is every word that
+ends like one, such as .jpg; the others are phrases. The photos are drawn with
+their boxes, as PHOTO.localized.png in the folder drawn; --output=found.png
+draws a single photo to that file. Files are written only if a flag names them.
 
   python tools/localize.py --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"
 
-asks the newest SavedModel of a run of tools/train.py --task=localization. It
-must begin with the photo: train with --cnn_weights=imagenet, or export the run
-once more by tools/export.py --cnn_weights=imagenet.
+uses the newest SavedModel of a run of tools/train.py --task=localization. The
+model must take photos: train with --cnn_weights=imagenet, or export the run
+again with tools/export.py --cnn_weights=imagenet.
 
 A box is x_min, y_min, x_max, y_max in pixels of the upright photo, from its
-upper left corner. Some box is always the best, of a phrase that names nothing
-in the photo too, and its similarity does not tell. Words the network was never
-shown are named: they do not count.
+upper left corner. There is always a best box, even for a phrase that names no
+object in the photo, and its similarity does not show this. Words that the
+network does not know are listed; they do not count.
 
-Needs the extra: pip install "tbnets[regions]". docs/localization.md tells
-more.
+Needs the extra: pip install "tbnets[regions]". docs/localization.md has more.
 """
 
 import dataclasses
@@ -69,12 +69,12 @@ NEEDED = {
         "must be made with --region_features=roi_average.",
     ),
 }
-"""What `Asked.open` asks of a model."""
+"""Endpoints that a model must have, for `AskingFlags.open`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags, Choosing):
-    """What is sought, by which network, and where it is written."""
+    """Flags: photos and phrases, the network and the outputs."""
 
     words: list[str] = flag(
         [],
@@ -118,13 +118,13 @@ def read_words(options):
 
 
 def places_of_pictures(options, photos):
-    """Returns the path of each photo's picture; "" where none is drawn.
+    """Returns the path of each photo's picture; "" for no picture.
 
     A new `--output` is a folder if it has no ending, or ends with a slash.
 
     Raises:
-        ValueError: `--output` is neither a folder nor a PNG, or two photos
-            have one name.
+        ValueError: `--output` is neither a folder nor a PNG, or two photos have
+            one name.
     """
     output, path = options.output, pathlib.Path(options.output)
     if not output:
@@ -154,7 +154,7 @@ def places_of_pictures(options, photos):
 
 
 def check_places(options, photos, pictures):
-    """Refuses files to write where no folder is, or a photo."""
+    """Raises an error if an output is a photo or has no folder."""
     originals = set(map(os.path.realpath, photos))
     for name, paths in (("output", pictures), ("json", [options.json])):
         check_place(name, getattr(options, name))
@@ -169,7 +169,7 @@ def check_places(options, photos, pictures):
 
 
 def warn_of_unknown(phrases, notes):
-    """Tells of phrases without a word that the network knows."""
+    """Warns of phrases without a word that the network knows."""
     for phrase, (_, note) in zip(phrases, notes):
         if note == search.NO_WORD:
             print(
@@ -219,7 +219,7 @@ def localize_photo(options, model, phrases, notes, photo, picture):
 
 
 def localize_all(options, model, phrases, photos, pictures):
-    """Calls `localize_photo` for each photo; returns what --json says."""
+    """Calls `localize_photo` for each photo; returns the record for --json."""
     records, notes = [], search.notes_on(model, phrases)
     warn_of_unknown(phrases, notes)
     for photo, picture in zip(photos, pictures):

@@ -1,16 +1,16 @@
-r"""Draws the embedded data set: scenes with captions, boxes and gold trees.
+r"""Draw the data set of scenes with captions, boxes and gold trees.
 
 The scenes need no download. They are written in the formats of the public
-image-text data sets, so whatever reads those reads these:
+image-text data sets, so programs that read those can read them:
 
   python tools/make_scenes.py --folder=/tmp/scenes
 
-writes 2000 training, 250 dev and 250 test scenes with about five captions
-each, in about twenty seconds. The same flags give the same bytes. A folder
-that already holds the scenes asked for is left as it is; one that holds
-anything else is refused.
+writes 2000 training, 250 dev and 250 test scenes with about five captions each,
+in about twenty seconds. Equal flags give the same bytes. If the folder already
+holds these scenes, it is not changed; if it holds other files, the command
+reports an error.
 
-To see what was drawn, with the boxes of the objects:
+Draw some of the scenes, with the boxes of the objects:
 
   python tools/make_scenes.py --folder=/tmp/scenes \
       --contact_sheet=/tmp/scenes.png --draw_boxes
@@ -37,7 +37,7 @@ PICTURE_WIDTH, CELL_WIDTH, CELL_HEIGHT = 384, 440, 620
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Which scenes are drawn, and where to."""
+    """Flags: which scenes are drawn, and their folder."""
 
     folder: str = flag(REQUIRED, "Folder to write; made when it is not there.")
     num_train: Whole = flag(SceneSettings.num_train, "Scenes of split train.")
@@ -66,7 +66,7 @@ class Options:
 
 
 def choose_shown(scenes):
-    """Returns up to `NUM_SHOWN` of the scenes, alike from each split."""
+    """Returns up to `NUM_SHOWN` of the scenes, equally many from each split."""
     groups = [[s for s in scenes if s["split"] == name] for name in SPLITS]
     filled, shown = [group for group in groups if group], []
     for group in filled:
@@ -112,7 +112,7 @@ def draw_scene_cell(folder, scene, has_boxes):
 
 
 def print_summary(summary):
-    """Prints what the folder holds and what to do with it."""
+    """Prints the contents of the folder and the next command."""
     done = "Found" if summary["reused"] else "Wrote"
     folder = pathlib.Path(summary["folder"]).resolve()
     text = (
@@ -132,7 +132,7 @@ def print_summary(summary):
 
 
 def main(options):
-    """Writes the scenes, the contact sheet, and what to do next."""
+    """Writes the scenes and the contact sheet; prints the next command."""
     check_ending("contact_sheet", options.contact_sheet, ".png")
     names = [field.name for field in dataclasses.fields(SceneSettings)]
     settings = SceneSettings(*(getattr(options, name) for name in names))

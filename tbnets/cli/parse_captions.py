@@ -1,12 +1,12 @@
-r"""Parses captions into constituency trees, for --text_encoder=h_lstm.
+r"""Parse captions into constituency trees, for --text_encoder=h_lstm.
 
-For instance, with the parser that downloads nothing (pip install
+For example, with the parser that needs no download (pip install
 "tbnets[parse]"):
 
   python tools/parse_captions.py --captions=flickr8k/dataset_flickr8k.json \
       --output=trees/flickr8k.jsonl
 
-or by a CoreNLP server that runs elsewhere:
+Or with a running CoreNLP server:
 
   python tools/parse_captions.py --captions=flickr8k/dataset_flickr8k.json \
       --parser=corenlp --corenlp_url=http://localhost:9000 \
@@ -14,12 +14,12 @@ or by a CoreNLP server that runs elsewhere:
 
 Then train with --text_encoder=h_lstm --trees=trees/flickr8k.jsonl.
 
-Each distinct caption is parsed once, in several processes. What is parsed
-stands in OUTPUT.cache right away: stopped at any moment, the same command goes
-on. A caption that a parser gives no tree for gets a right-branching one, and
-is counted. With --shard=1/4 to --shard=4/4 several machines parse a share
-each, which tools/join_store.py joins. docs/trees.md shows the files and how
-good the trees are.
+Several processes parse each distinct caption once. Parsed captions are saved in
+OUTPUT.cache at once; if the command is stopped, run it again: it continues. A
+caption that the parser cannot parse gets a right-branching tree and is counted.
+With --shard=1/4 to --shard=4/4 several machines parse a share each, and
+tools/join_store.py joins the shares. docs/trees.md shows the files and the
+quality of the trees.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(text_features.Trees, Shared):
-    """Which captions are parsed, by what, and where trees go."""
+    """Flags: which captions are parsed, the parser and the file."""
 
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
     cache: str = flag(
@@ -43,7 +43,7 @@ class Options(text_features.Trees, Shared):
 
 
 def main(options):
-    """Parses by the flags."""
+    """Parses the captions that the flags name."""
     texts = texts_by_id(options.data(), options.names())
     rows, share = take_share(options.shard, texts)
     pathlib.Path(options.output).parent.mkdir(parents=True, exist_ok=True)

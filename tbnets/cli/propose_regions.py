@@ -1,23 +1,23 @@
-r"""Proposes boxes that may hold an object, for all photos of a folder.
+r"""Propose boxes that may hold an object, for all photos of a folder.
 
-For instance, 200 boxes of EdgeBoxes a photo, as Wang et al. 2018 use:
+For example, 200 boxes of EdgeBoxes a photo, as in Wang et al. 2018:
 
   python tools/propose_regions.py --images=flickr30k/images \
       --output=proposals/edge_boxes
 
-Stopped at any moment, the same command goes on where it was and writes the
-same bytes. Photos that do not decode are listed and left out; mend them and
-run the command again. With --shard=1/4 to --shard=4/4 several machines make a
-share each, which tools/join_store.py joins.
+If the command is stopped, run it again: it continues and writes the same bytes.
+Photos that do not decode are listed and left out; repair them and run the
+command again. With --shard=1/4 to --shard=4/4 several machines make a share
+each, and tools/join_store.py joins the shares.
 
-With boxes that people drew, it also tells how many of them were found:
+With boxes that people drew, it also prints how many of them were found:
 
   python tools/make_scenes.py --folder=/tmp/scenes
   python tools/propose_regions.py --images=/tmp/scenes/images \
       --captions=/tmp/scenes/dataset.json --splits=test \
       --recall=/tmp/scenes/Annotations --output=/tmp/proposals
 
-Needs the extra: pip install -e ".[regions]". docs/regions.md tells more.
+Needs the extra: pip install -e ".[regions]". docs/regions.md has more.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Proposals, PhotoFlags):
-    """Which boxes are proposed, and how they are judged and shown."""
+    """Flags: which boxes are proposed, and how they are measured and drawn."""
 
     workers: Count = flag(
         usable_cores(), "Photos at once; the result does not depend on it."
@@ -63,10 +63,10 @@ class Options(Proposals, PhotoFlags):
 
 
 def report_recall(options, photos, store):
-    """Prints how many boxes of the annotations the proposals found.
+    """Prints how many annotated boxes the proposals found.
 
-    All boxes of all photos count alike; those of photos without proposals
-    are not found.
+    All boxes of all photos count equally; boxes in photos without proposals
+    count as not found.
     """
     total, limits = 0, options.recall_at
     found, matches = np.zeros((2, len(limits)), np.int64)
@@ -95,7 +95,7 @@ def report_recall(options, photos, store):
 
 
 def draw_picture(options, photos, store):
-    """Draws the first boxes of some photos, alike from all over the list."""
+    """Draws the first boxes of some photos, evenly spread over the list."""
     stored = set(store.ids)
     photos = [photo for photo in photos if photo[0] in stored]
     step = max(1, len(photos) // NUM_SHOWN)
@@ -104,7 +104,7 @@ def draw_picture(options, photos, store):
         for key, path in photos[::step][:NUM_SHOWN]
     ]
     pathlib.Path(options.picture).parent.mkdir(parents=True, exist_ok=True)
-    # A palette makes the file a quarter of its size; rare colours stay.
+    # A palette makes the file a quarter of its size and keeps rare colours.
     sheet = PIL.Image.fromarray(np.concatenate(cells, axis=1)).quantize(
         96, PIL.Image.Quantize.MAXCOVERAGE, dither=PIL.Image.Dither.NONE
     )

@@ -1,52 +1,54 @@
-r"""Searches photos by sentences, or sentences by a photo.
+r"""Search photos by sentences, or sentences by a photo.
 
-Your photos, with a network that starts at photos:
+Search your photos, with a network that takes photos:
 
   python tools/query.py photos "a dog in the snow" "two children"
 
-The first word is the folder, unless a flag tells what is searched: --images is
-the same folder as a flag. The model is flickr8k_photos of the zoo, which knows
-photos of everyday scenes. The first search embeds the folder; photos.tbnets
-beside it keeps that, and the picture of the answers, answers.png. The next one
-embeds what is new or has changed. A page that opens in any browser, and another
-network, by its name in the model zoo or the folder of a run:
+The first word is the folder, unless a flag names the images to search; --images
+names the folder as a flag. The default model is flickr8k_photos of the zoo,
+which knows photos of everyday scenes. The first search embeds the folder and
+keeps the embeddings in photos.tbnets next to it, together with a picture of the
+results, answers.png. Later searches embed only new and changed photos. Write a
+page for any browser, or use a different network by its name in the model zoo or
+the folder of a run:
 
   python tools/query.py --model=runs/own --html=answers.html \
       photos "a dog in the snow"
 
-Without a sentence it asks for them until Ctrl-D, and answers each at once; of
-a pipe it takes the lines:
+Without a sentence, type sentences until Ctrl-D; each is searched at once. From
+a pipe, each line is a sentence:
 
   python tools/query.py photos < sentences.txt
 
-Where the network was trained on features, a store or file of them is
-searched; the photos are then only for the pictures:
+If the network was trained on features, search a store or file of them; the
+photos then serve only for the pictures:
 
   python tools/query.py --model=runs/flickr8k \
       --image_features=test_ims.npy --images=photos "a dog in the snow"
 
-Photos like another one, which may be in the folder or not:
+Find photos like a given one, which need not be in the folder:
 
   python tools/query.py photos --like=dog.jpg
 
-The other way round, an image against the lines of a text file, or the captions
-of a table (the image is a photo, or an id of --image_features):
+Search the lines of a text file, or the captions of a table, by an image (a
+photo, or an id of --image_features):
 
   python tools/query.py --image=photos/dog.jpg --captions=captions.txt
 
-An index that tbnets index made (docs/search.md), of any number of photos:
+Search an index of any number of photos, which tbnets index made
+(docs/search.md):
 
   python tools/query.py --index=photos.index "a dog in the snow"
 
-A network that reads sentences along their syntax (docs/hm_lstm.md) has them
-parsed on the way in, which needs an extra: pip install "tbnets[parse]".
+A network that reads sentences along their syntax (docs/hm_lstm.md) needs an
+extra, which parses them: pip install "tbnets[parse]".
 
-Each answer has its rank, its similarity (the cosine, 1 is identical; of a
-similarity network the log odds of a match, 0 is even, or where it learned by
---pair_loss=softmax, a number that only compares answers to one question) and
-the id of the image, or the caption. Words the network was never shown are
-named: they do not count. --json=- prints the same for programs. A file that is
-no photo is named with the reason, left out and counted.
+A result has its rank, its similarity and the id of the image, or the caption.
+The similarity is the cosine (1 is identical). For a similarity network it is
+the log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
+only compares results of one query. Words that the network does not know are
+listed; they do not count. --json=- prints the results for programs. A file that
+is no photo is listed with the reason, left out and counted.
 """
 
 import contextlib
@@ -84,7 +86,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags):
-    """What is asked, of which network, and where it is written."""
+    """Flags: the queries, the network and the outputs."""
 
     queries: list[str] = flag(
         [],
@@ -139,7 +141,7 @@ class Options(AskingFlags):
 
 
 def embed_images(options, model):
-    """Embeds what is searched: `(ids, embeddings)`."""
+    """Embeds the images to search: `(ids, embeddings)`."""
     if model.takes_photos:
         return photo_index.embed_folder(
             model, options.images, options.cache, options.batch_size
@@ -154,7 +156,7 @@ def embed_images(options, model):
 
 
 def example_captions(options, model, names):
-    """Returns what the model takes of photos, or of ids, to search by."""
+    """Returns the model's inputs for photos, or for ids, to search by."""
     if model.takes_photos or not names:
         return names
     features = open_features(*options.image_features)
@@ -166,7 +168,7 @@ def read_queries(path):
     file = CheckedFile(path)
     lines, _ = file.lines()
     first = next(filter(str.strip, lines), "").lower()
-    # A text may be called .csv, without a header.
+    # A text without a header may end in .csv.
     words = {*re.findall(r"\w+", first)}
     is_table = first.startswith("{") or {"image", "caption"} <= words
     if is_table and usual_format(path) == "table":
@@ -222,7 +224,7 @@ def answer_texts(options, model, gallery=None):
 
 
 def query_record(options, notes, ids, order, similarities):
-    """Returns what --json says of the answers."""
+    """Returns the record of the results for --json."""
     asked = [
         {"query": query, "unknown_words": unknown, "note": note}
         for query, (unknown, note) in zip(options.queries, notes)
@@ -234,7 +236,7 @@ def query_record(options, notes, ids, order, similarities):
 
 
 def answer(options, model, gallery=None):
-    """Answers what is asked, and tells it as --json says."""
+    """Runs the queries, and writes the results to --json."""
     with alone(options.json):
         if options.image:
             found = answer_image(options, model)
@@ -245,7 +247,7 @@ def answer(options, model, gallery=None):
 
 
 def answer_typed(options, model, gallery=None):
-    """Answers sentences as they are typed, until Ctrl-D."""
+    """Searches by sentences as they are typed, until Ctrl-D."""
     check_gallery(options, model)
     gallery = gallery or embed_images(options, model)
     with contextlib.suppress(ImportError):
@@ -261,7 +263,7 @@ def answer_typed(options, model, gallery=None):
 
 
 def with_folder(options):
-    """Takes the first word for --images where no flag says what is searched."""
+    """Uses the first word as --images if no flag names the images to search."""
     told = options.images, options.image, options.captions, options.index
     if any(told) or not options.queries:
         return options
@@ -280,7 +282,7 @@ def with_folder(options):
 
 
 def check_query_flags(options, is_typed=False):
-    """Refuses flags that make no question, unless that is typed later."""
+    """Raises an error if the flags are no query, unless it is typed later."""
     by_image = bool(options.image)
     asked = len(options.queries) + len(options.like) + is_typed
     if by_image == bool(asked) or by_image != bool(options.captions):
@@ -306,7 +308,7 @@ def check_query_flags(options, is_typed=False):
 
 
 def check_gallery(options, model):
-    """Refuses a question without the images that this network takes."""
+    """Raises an error if the images that the network takes are not given."""
     needed = "images" if model.takes_photos else "image_features"
     by_photo = model.takes_photos and (options.image or options.index)
     by_index = options.index and not (options.image or options.like)
@@ -320,7 +322,7 @@ def check_gallery(options, model):
 
 
 def main(options):
-    """Answers the queries, or asks for them where there are none."""
+    """Runs the queries, or reads them if none are given."""
     options = with_folder(options)
     open_it = open_approximate if options.approximate else open_index
     found = open_it(options.index) if options.index else None

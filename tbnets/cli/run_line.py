@@ -1,4 +1,4 @@
-"""What a run takes from a command line."""
+"""The settings of a run from a command line."""
 
 import os
 from typing import NamedTuple
@@ -22,12 +22,12 @@ from tbnets.tasks.trained import OF_NETWORK, open_trained
 
 
 class Resolved(NamedTuple):
-    """The settings of a run and where each value comes from.
+    """The settings of a run and the source of each value.
 
     Args:
         settings: the `Settings`.
-        sources: name of a flag -> where its value comes from, in words; a
-            flag without an entry has its default.
+        sources: name of a flag -> source of its value, in words; a flag without
+            an entry has its default.
     """
 
     settings: Settings
@@ -35,17 +35,17 @@ class Resolved(NamedTuple):
 
 
 def settings(line, before=None):
-    """Returns the `Settings` of a run; see `resolve`."""
+    """Returns the `Settings` of a run, found by `resolve`."""
     return resolve(line, before).settings
 
 
 def resolve(line, before=None):
     """Finds the value of each flag of a run.
 
-    The first of these sources that has a value counts: the command line, the
-    environment (of `--data_root`), a flag file, the run that is resumed, the
-    model of `--from`, what other flags suggest, the preset of `--loss`, the
-    default.
+    The first of these sources that has a value is used: the command line, the
+    environment (for `--data_root`), a flag file, the run that is resumed, the
+    model of `--from`, values that follow from other flags, the preset of
+    `--loss`, the default.
 
     Args:
         line: the `CommandLine`.
@@ -71,7 +71,7 @@ def resolve(line, before=None):
         root = os.environ[DATA_ROOT_VARIABLE]
         take({"data_root": root}, f"the environment's {DATA_ROOT_VARIABLE}")
         named = {"data_root"}
-    if record["started_in"]:  # What is named now lies in the current folder.
+    if record["started_in"]:  # Typed paths are relative to the current folder.
         here = named | {name for name in line.typed if _lies_here(name, record)}
         record |= {name: os.path.abspath(record[name]) for name in here}
     if before is None:
@@ -102,7 +102,7 @@ def format_settings(resolved):
 
 
 def _lies_here(name, record):
-    """Tells whether a flag names what is there in the current folder."""
+    """Returns whether a flag names an existing path in the current folder."""
     if name not in ALL or not ALL[name].is_place or name == "run_dir":
         return False
     by_word = record[name] in WEIGHTS_BY_NAME
@@ -110,7 +110,7 @@ def _lies_here(name, record):
 
 
 def _given(line):
-    """Returns the flags that are given; of a paper's loss, all of its own."""
+    """Returns the given flags; a given --loss counts for all loss flags."""
     own = set(line.given)
     if "loss" in own:
         own |= {flag.name for flag in FLAGS["loss"]}
@@ -118,10 +118,11 @@ def _given(line):
 
 
 def _of_trained(line, trained):
-    """Returns the flags that a run has from the model it begins with.
+    """Returns the flags that a run takes from the model it starts from.
 
     Raises:
-        ValueError: one that makes its network is given with another value.
+        ValueError: a flag that determines the network is given with a different
+            value.
     """
     own, values = _given(line), trained.values()
     for name in sorted(own & values.keys() & set(OF_NETWORK)):
@@ -139,9 +140,9 @@ def _of_trained(line, trained):
 
 
 def _usual_values(record, settings: Settings):
-    """Returns flags whose values others suggest, in the settings of a record.
+    """Returns values that follow from other flags of a record.
 
-    A run on the photos of FOLDER alone is by custom in runs/FOLDER.
+    By default, a run on the photos of FOLDER is in runs/FOLDER.
     """
     found = {"captions_format": usual_format(record["captions"])}
     if hub.is_hub(record["image_encoder"]):
@@ -153,9 +154,9 @@ def _usual_values(record, settings: Settings):
 
 
 def not_given(line, settings: Settings, values):
-    """Returns those of some values whose flags a run reads, and nobody gave.
+    """Keeps the defaults for flags that this run uses and the user left unset.
 
-    Where a paper's loss was asked for, its values stay.
+    If the user gave --loss, all flags of the loss count as given.
 
     Args:
         line: the `CommandLine`.
@@ -169,21 +170,21 @@ def not_given(line, settings: Settings, values):
 
 
 def check_read(line, settings: Settings):
-    """Refuses flags on the command line that nothing reads.
+    """Raises an error for flags on the command line that the run does not use.
 
-    Where a run leaves a flag that others read by at one value, no other may
-    be given, in a flagfile either.
+    A flag that the task or the model fixes may only be given its fixed value,
+    in flag files too.
 
     Args:
         line: the `CommandLine`.
         settings: the run's settings.
 
     Returns:
-        A line that names those of the flagfiles that nothing reads; "".
+        A line with the unused flags of flag files; "" if there are none.
 
     Raises:
-        ValueError: one was given on the command line, with what would read
-            it; or one has another value than its run leaves it at.
+        ValueError: an unused flag was given on the command line, or a fixed
+            flag with a different value.
     """
     fixed = tasks.fixed_flags(settings.values())
     groups, unused, unread = settings.groups(), unused_flags(settings), {}

@@ -1,29 +1,30 @@
-r"""Serves exported models as TensorFlow Serving does, to try them.
+r"""Serve exported models like TensorFlow Serving, to try them.
 
   python tools/serve.py --model=flickr8k_photos
 
-answers at gRPC's port 8500 and REST's 8501 of this machine, and prints commands
-that ask it; tools/ask.py is one of them. Several models, your own by the folder
-of a run, or of versions, NAME/1 and NAME/2, under any name:
+listens on the ports 8500 (gRPC) and 8501 (REST) of this machine, and prints
+commands that call it, such as tools/ask.py. Serve several models; your own are
+named by the folder of a run or of versions, NAME/1 and NAME/2, and may get any
+name:
 
   python tools/serve.py --model=flickr8k_photos,own=runs/own
 
-Flags are called as those of tensorflow_model_server, and read the files that
-tools/export.py --serving writes:
+Flags have the names of those of tensorflow_model_server, and read the files
+that tools/export.py --serving writes:
 
   python tools/serve.py --model=own=served/own --enable_batching \
       --batching_parameters_file=served/own/batching_parameters.txt
 
-A version that appears in a folder is loaded, warmed up by the requests that it
-comes with, and takes over; what was asked of the old one is answered by it. One
-that does not load is told, and the old one goes on. With --enable_batching
-requests that embed are put together; those that compare are answered alone.
-Ctrl-C ends it when the requests in work are answered.
+A version that appears in a folder is loaded, warmed up by its requests, and
+replaces the old version, which finishes its own requests. If a version does not
+load, an error is printed and the old version continues. With --enable_batching,
+requests that embed are batched; requests that compare are run one by one.
+Ctrl-C ends the server after the current requests.
 
-It is for trying: one process in Python, without encryption and passwords. For
-production there is TensorFlow Serving, which serves the same folders
-(docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]"; with
---port=0 it is left out.
+It is meant for trials: one process in Python, without encryption and passwords.
+For production use TensorFlow Serving, which serves the same folders
+(docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]"; --port=0
+turns it off.
 """
 
 import dataclasses
@@ -52,7 +53,7 @@ SENTENCE = "a dog in the snow"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is served, and where."""
+    """Flags: the models, ports and address."""
 
     model: list[str] = flag(
         ["flickr8k_photos"],
@@ -118,11 +119,11 @@ def read_config(path):
     """Reads a file of --model_config_file.
 
     Returns:
-        Tuple of dicts, by the name of a model: its folder, which versions of
-        those that there are shall serve, label -> version.
+        Tuple of dicts, by the name of a model: its folder; a function that
+        selects the versions to serve; label -> version.
 
     Raises:
-        ValueError: it is none, or has a model of another platform.
+        ValueError: it is invalid, or has a model of a different platform.
     """
     file = CheckedFile(path)
     protos = import_extra(
@@ -149,7 +150,7 @@ def read_config(path):
 
 
 def _policy(policy):
-    """Returns a function: the versions there are -> those that shall serve."""
+    """Returns a function: existing versions -> versions to serve."""
     kind = policy.WhichOneof("policy_choice")
     if kind == "all":
         return sorted
@@ -160,7 +161,7 @@ def _policy(policy):
 
 
 def open_models(options, tell):
-    """Returns the `Models` that are asked for, not started."""
+    """Returns the `Models` of the flags, not started."""
     policies, labels = {}, {}
     if options.model_config_file:
         folders, policies, labels = read_config(options.model_config_file)
@@ -183,7 +184,7 @@ def open_models(options, tell):
 
 
 def example_requests(server, host):
-    """Returns commands that ask a server: a list of lines."""
+    """Returns commands that call a server: a list of lines."""
     name = server.models.names()[0]
     with server.models.using(name) as version:
         texts = [
@@ -205,7 +206,7 @@ def example_requests(server, host):
 
 
 def main(options):
-    """Serves until Ctrl-C, or the signal that ends programs."""
+    """Serves until Ctrl-C or SIGTERM."""
     if options.port == options.rest_api_port:
         raise InputError(
             "`--port` and `--rest_api_port` must be two, or one of them 0. "

@@ -1,22 +1,22 @@
-"""Trains a network, evaluates its best epoch and exports it.
+"""Train a network, evaluate its best epoch and export it.
 
     python tools/train.py --flagfile=configs/quickstart.flags
     python tools/train.py --resume --run_dir=runs/quickstart
 
-or on photos of your own, with a table of image and caption:
+Train on your own photos, with a table of image and caption:
 
     python tools/train.py --images=photos --captions=captions.csv
 
-to which --from=NAME adds a trained model to begin with. Features, boxes and
-trees that a flagfile names by a recipe are made first, once (docs/recipes.md);
---dry_run lists them:
+Add --from=NAME to start from a trained model. Features, boxes and trees that a
+flag file names by a recipe are made first, once (docs/recipes.md); --dry_run
+lists them:
 
     python tools/train.py --flagfile=configs/flickr8k_lite0.flags --dry_run
 
-Flags on the command line come after the flagfile and override it; a resumed
-run has the flags it was started with. The run folder afterwards holds
-checkpoints, metrics.json, curves.png, examples.png, TensorBoard event files
-and a SavedModel that takes raw captions.
+Flags on the command line override the flag file; a resumed run has the flags
+with which it was started. Afterwards the run folder holds checkpoints,
+metrics.json, curves.png, examples.png, TensorBoard event files and a SavedModel
+that takes raw captions.
 """
 
 import contextlib
@@ -48,20 +48,20 @@ from tbnets.tasks.settings.settings import GROUPS as RUN_GROUPS
 from tbnets.training import distribution, loop, summary
 
 GROUPS = tuple(RUN_GROUPS.values())
-"""What is read beside the `Options`: the flags of a run."""
+"""Groups of flags besides `Options`: the flags of a run."""
 FIRST = (
     *("flagfile", "run_dir", "resume", "from", "scenes", "captions", "images"),
     *("image_features", "image_encoder", "text_encoder", "epochs"),
     "example_query",
 )
-"""What a first run is made of; --help does not repeat it in the groups."""
+"""Flags for a first run; --help shows them first, and not in their groups."""
 DEVICES = "distribute", "local_workers", "num_replicas"
 SHOWN = {"learning curves": runs.CURVES, "examples drawn": runs.EXAMPLES}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is read of a training that no run keeps."""
+    """Flags of a training that are not part of its run's settings."""
 
     example_query: list[str] = flag(
         [],
@@ -98,7 +98,7 @@ class Options:
 
 
 def help_sections():
-    """Returns title -> flags: those to begin with, then in the data's way."""
+    """Returns title -> flags: first the most important, then by group."""
     known = {**ALL, **{each.name: each for each in flags_of(Options)}}
     for name, words in conditions_in_words().items():
         told = f"{known[name].help} Only {words}."
@@ -122,7 +122,7 @@ def help_sections():
 
 
 def checked_settings(options, line):
-    """Returns the `Resolved` settings, and a line on flags that are unused."""
+    """Returns the `Resolved` settings, and a line on unused flags."""
     if not line.given:
         raise InputError(
             "tools/train.py",
@@ -147,7 +147,7 @@ def checked_settings(options, line):
 
 
 def with_usual(line, resolved):
-    """Gives flags that are not given what suits data and model; says which."""
+    """Sets the defaults of data and model for missing flags; prints them."""
     settings, sources = resolved
     task = tasks.open_task(settings)
     title, values = task.data.usual
@@ -164,7 +164,7 @@ def with_usual(line, resolved):
 
 
 def told_before(data):
-    """Returns what a run would make, of data that are checked if all is there.
+    """Returns a plan of the recipes of a run; checks complete data.
 
     Args:
         data: the `TaskData`.
@@ -176,7 +176,7 @@ def told_before(data):
 
 
 def fit_or_stop(session, train, options):
-    """Trains; a run that is stopped says how it goes on, on its devices."""
+    """Trains; if stopped, prints the command that resumes on these devices."""
     try:
         with startup.interrupts():
             loop.fit(session, train)
@@ -197,7 +197,7 @@ def fit_or_stop(session, train, options):
 
 
 def main(options, line):
-    """Trains by the flags.
+    """Runs the training that the flags describe.
 
     Args:
         options: `Options`.
@@ -221,7 +221,7 @@ def main(options, line):
 
 
 def _start_workers(options, line):
-    """Has workers train; what they would all refuse is refused once."""
+    """Checks the flags once, then starts the workers."""
     if options.distribute == "mirrored":
         needed = "--distribute=multi_worker or none"
         raise must_come_with(options, "local_workers", needed)
@@ -235,7 +235,7 @@ def _start_workers(options, line):
 
 
 def _open_workers(options):
-    """Returns the `Workers` that train, this process being one."""
+    """Returns the `Workers` that train, including this process."""
     if not local_workers.is_worker():
         return distribution.open_workers(
             options.distribute, options.num_replicas
@@ -246,7 +246,7 @@ def _open_workers(options):
 
 @contextlib.contextmanager
 def _quiet_unless(is_chief):
-    """Lets a worker beside the chief say nothing but errors."""
+    """Hides the output of a worker, except errors, unless it is the chief."""
     if is_chief:
         yield
         return
@@ -256,7 +256,7 @@ def _quiet_unless(is_chief):
 
 
 def _train(options, line, workers):
-    """Trains as one of the workers; the chief tells and writes."""
+    """Trains as a worker; the chief prints and writes."""
     (settings, _), unread = checked_settings(options, line)
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):
@@ -275,7 +275,7 @@ def _train(options, line, workers):
 
 
 def _finish(session, queries):
-    """Reports the best epoch, exports it and asks it."""
+    """Measures the best epoch, exports it and runs the example queries."""
     settings, folder = session.settings, session.run_dir
     report = runs.finish(session)
     split = "test" if "test" in report else "dev"

@@ -1,4 +1,4 @@
-"""A split of a data set, ranked by embeddings that others have learned."""
+"""Measures a split by given embeddings, or those of a preset of Keras Hub."""
 
 import dataclasses
 import os
@@ -22,21 +22,19 @@ from tbnets.tasks.settings.flag import changed, must_come_with
 from tbnets.tasks.settings.records import completed
 from tbnets.tasks.settings.settings import ALL
 
-# Saved embeddings and ground truth, read for evaluation.
-
 
 def read_array(path) -> np.ndarray:
-    """Opens a `.npy` file, memory-mapped and without unpickling anything.
+    """Opens a `.npy` file, memory-mapped and without unpickling.
 
     Args:
-      path: file written by `numpy.save`.
+        path: file written by `numpy.save`.
 
     Returns:
-      The array, read only.
+        The array, read only.
 
     Raises:
-      FileNotFoundError: There is no such file.
-      ValueError: It is no complete `.npy` file of numbers, or has no number.
+        FileNotFoundError: There is no such file.
+        ValueError: It is no complete `.npy` file of numbers, or is empty.
     """
     check_numbers(
         path,
@@ -51,15 +49,15 @@ def read_caption_to_image(path) -> np.ndarray:
     """Reads the image row of each caption.
 
     Args:
-      path: a `.npy` file of integers, or any other name for a text file with
-        one integer a line; blank lines at its end are ignored.
+        path: a `.npy` file of integers, or any other name for a text file with
+            one integer a line; blank lines at its end are ignored.
 
     Returns:
-      int64 [num_captions] from text, the array as it is from `.npy`.
+        int64 `[num_captions]` from text, the unchanged array from `.npy`.
 
     Raises:
-      OSError: The file can not be opened.
-      ValueError: A line is not an integer (file and line are named).
+        OSError: The file cannot be opened.
+        ValueError: A line is not an integer; names file and line.
     """
     if pathlib.Path(path).suffix == ".npy":
         return read_array(path)
@@ -75,13 +73,13 @@ def read_caption_to_image(path) -> np.ndarray:
 
 
 def unit_rows(rows) -> np.ndarray:
-    """Returns rows divided by their lengths: inner products are cosines then.
+    """Divides rows by their lengths, so that inner products are cosines.
 
     Args:
-      rows: [n, dim] real numbers. A row of zeros stays one.
+        rows: `[n, dim]` real numbers. A row of zeros is unchanged.
 
     Returns:
-      float32 [n, dim].
+        float32 `[n, dim]`.
     """
     rows = np.ascontiguousarray(rows, np.float32)
     lengths = row_norms(rows)[:, None].astype(np.float32)
@@ -89,11 +87,11 @@ def unit_rows(rows) -> np.ndarray:
 
 
 def lengths_note(rows, within=1e-2) -> str:
-    """Returns in words how long rows are; "" where they have length 1.
+    """Returns a note on the lengths of rows; "" if they are 1.
 
     Args:
-      rows: [n, dim] finite numbers.
-      within: what lengths may differ from 1; float16 rounds by 1e-3.
+        rows: `[n, dim]` finite numbers.
+        within: allowed difference from 1; float16 rounds by 1e-3.
     """
     lengths = row_norms(np.asarray(rows, np.float32))
     if np.abs(lengths - 1).max() <= within:
@@ -105,22 +103,22 @@ def lengths_note(rows, within=1e-2) -> str:
 
 
 PLACE = "{}"
-"""Where a caption stands in --prompt."""
+"""Place of the caption in --prompt."""
 
 
 def title(options):
-    """Returns what is measured, in a few words."""
+    """Returns a title of the measured embeddings, in a few words."""
     if options.hub:
         return f"{options.hub}, zero-shot"
     return f"{options.image_features} and {options.text_features}"
 
 
 def scores(options, name):
-    """Returns the `RetrievalScores` of a split by others' embeddings.
+    """Returns the `RetrievalScores` of a split by the given embeddings.
 
     Args:
-        options: `evaluate_flags.Options`.
-        name: of the split.
+        options: `evaluate.Options`.
+        name: name of the split.
     """
     task = tasks.open_task(_settings(options))
     split = _split(name, task.data)
@@ -128,7 +126,7 @@ def scores(options, name):
         own = task.data.own_photos
         texts = _texts(options, own, split.records)
         own.extract([split.records])
-        task.data.opened.forget_splits()  # Some may be no photos.
+        task.data.opened.forget_splits()  # Broken photos are left out.
         split = _split(name, task.data)
         keys = list(map(caption_key, _prompted(options, split.records)))
         rows = FeatureRows(*load_features([texts], keys))
@@ -153,7 +151,7 @@ def scores(options, name):
 
 
 def _settings(options):
-    """Returns the settings of a run on the same data."""
+    """Returns the settings of a run on these data."""
     given = dataclasses.asdict(options)
     record = {name: given[name] for name in ALL.keys() & given.keys()}
     if "captions_format" not in changed(options):
@@ -187,7 +185,7 @@ def _preset(options):
 
 
 def _split(name, data):
-    """Returns the `SplitData` that is measured, or that of the bank."""
+    """Returns the `SplitData` of a split that has captions."""
     split = data.split(name)
     if not split.records.num_captions:
         raise InputError(
@@ -200,7 +198,7 @@ def _split(name, data):
 
 
 def _texts(options, own, records):
-    """Embeds captions by --hub where they are not yet; returns their store."""
+    """Embeds captions by --hub unless cached; returns their store."""
     preset = hub.placed(_preset(options), *own.sources.starts)
     encoder = hub.package().HubFeatures.of(preset)
     folder = own.cache / f"texts-{encoder.digest()[:8]}"
@@ -218,11 +216,11 @@ def _texts(options, own, records):
 
 
 def _prompted(options, records):
-    """Returns the captions as --prompt has them."""
+    """Returns the captions inserted into --prompt."""
     prompt = options.prompt
     return [prompt.replace(PLACE, caption) for caption in records.captions]
 
 
 def _unit_rows(rows):
-    """Returns all of some `FeatureRows`, each divided by its length."""
+    """Returns all rows of a `FeatureRows`, divided by their lengths."""
     return unit_rows(rows.batch(np.arange(len(rows.rows))))

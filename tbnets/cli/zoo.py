@@ -1,4 +1,4 @@
-r"""Lists the models that come with tbnets, or exports one for a server.
+r"""List the models that come with tbnets, or export one for a server.
 
   python tools/zoo.py
 
@@ -11,12 +11,12 @@ writes served/flickr8k_photos with everything that TensorFlow Serving needs: the
 SavedModel as version 1 (or the next one) with warm-up requests, models.config,
 docker-compose.yml and kubernetes.yaml. It needs pip install "tbnets[serving]".
 A model of which only the branches come with tbnets needs "tbnets[photos]" too.
-It is the same as
+The command equals
 
   python tools/export.py --model=flickr8k_photos \
       --output=served/flickr8k_photos --serving
 
-which also selects signatures and adds an index. See docs/zoo.md.
+which also selects signatures and adds an index. docs/zoo.md has more.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from tbnets.tasks.settings.flag import flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The model to export, and where to."""
+    """Flags: the model to export and its folder."""
 
     export: str = flag("", "Name of the model to export.")
     folder: list[str] = flag(

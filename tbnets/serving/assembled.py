@@ -1,18 +1,17 @@
-"""A model of the zoo put together of what it holds and what pip installs.
+"""Assembles a zoo model from its own part and networks that pip installs.
 
-What learns on features of photos is far smaller than the networks that make
-them, and these are published. So a folder of the zoo may hold the branches
-alone, a SavedModel of features, with `answers.json`: what the whole answers
-to some photos and sentences. The first use puts the networks of the extra
-`photos` before it, asks the same, and keeps the whole::
+A model on features of photos is far smaller than the networks that make them,
+which are published. So a folder of the zoo may hold only a SavedModel of
+features, with `answers.json`: the whole model's embeddings of some photos and
+sentences. The first use adds the networks of the extra `photos`, compares the
+embeddings and keeps the whole::
 
     CACHE/zoo/DIGEST/NAME/1/            the SavedModel
-                         /identity.txt  what it was made of
+                         /identity.txt  digest of its parts
                          /sha256.txt    as in the zoo
 
-`CACHE` is `$TBNETS_CACHE`, else `tbnets` in the user's folder for such files.
-A digest stands for the files of the zoo and the versions of what made the
-whole.
+`CACHE` is `$TBNETS_CACHE`, else `tbnets` in the user's cache folder. `DIGEST`
+depends on the files of the zoo and the versions of tbnets and TensorFlow.
 """
 
 import hashlib
@@ -49,19 +48,19 @@ from tbnets.serving.saved_files import hash_files
 from tbnets.serving.served import load_saved_model
 
 TOLERANCE = 1e-3
-"""A number of an embedding may differ by so much from another machine's."""
+"""Allowed difference of a number in an embedding from the recorded one."""
 _NUMBERS = 32
-"""So many of each embedding are compared."""
+"""How many numbers of an embedding are compared."""
 _SIZES = ((500, 375), (320, 480), (90, 60))
 _CAPTIONS = ("a dog runs through the snow", "two children on a beach")
 _making = threading.Lock()
 
 
 def put_together(source, path):
-    """Writes a model of photos: networks, and what learned on their features.
+    """Writes a model of photos: networks joined with a model of their features.
 
     Args:
-        source: a SavedModel of features by networks on photos, as in
+        source: a SavedModel of features that networks made of photos, as in
             `saved_files.newest_version`.
         path: folder to write, as in `export.write_saved_model`.
 
@@ -69,8 +68,8 @@ def put_together(source, path):
         `path` as a `pathlib.Path`.
 
     Raises:
-        ValueError: the networks are not installed, their weights are others,
-            or the model does not tell what made its features.
+        ValueError: the networks are not installed, have different weights, or
+            the model has no description of its features.
     """
 
     def add(served):
@@ -91,7 +90,7 @@ def put_together(source, path):
 
 
 def answers_of(model):
-    """Returns what a model answers, for `answers.json`.
+    """Returns the embeddings of a model for `answers.json`.
 
     Args:
         model: a `Served` of photos and sentences.
@@ -107,7 +106,7 @@ def answers_of(model):
 
 
 def _mosaic(width, height):
-    """Returns a picture that is the same everywhere: uint8 `[h, w, 3]`."""
+    """Returns a picture that is equal on every machine: uint8 `[h, w, 3]`."""
     x, y = np.arange(width) // 40, np.arange(height)[:, None] // 30
     colours = [
         x * a * (y + b) + y * b for a, b in ((97, 31), (57, 83), (19, 7))
@@ -116,14 +115,14 @@ def _mosaic(width, height):
 
 
 def check_answers(model, wanted):
-    """Refuses a model that does not answer as the one that was measured.
+    """Raises an error if a model's embeddings differ from the recorded ones.
 
     Args:
         model: the `Served`.
         wanted: path of `answers.json`.
 
     Raises:
-        ValueError: an answer differs by more than `TOLERANCE`.
+        ValueError: an embedding differs by more than `TOLERANCE`.
     """
     told = CheckedFile(wanted).json()
     for name, rows in answers_of(model).items():
@@ -141,7 +140,7 @@ def check_answers(model, wanted):
 
 
 def cache_folder():
-    """Returns where what was put together is kept; nothing is created."""
+    """Returns the folder for assembled models, without creating it."""
     given = os.environ.get("TBNETS_CACHE")
     if given:
         return pathlib.Path(given)
@@ -150,14 +149,14 @@ def cache_folder():
 
 
 def assembled(folder):
-    """Returns the folder of a whole model, which is put together once.
+    """Returns the folder of an assembled model, which is assembled once.
 
     Args:
-        folder: that of the zoo, whose files were checked.
+        folder: folder of the zoo, whose files were checked.
 
     Raises:
-        ValueError: see `put_together` and `check_answers`.
-        OSError: it can not be kept.
+        ValueError: as in `put_together` and `check_answers`.
+        OSError: it cannot be kept.
     """
     folder = folder.absolute()
     told = (folder / CHECKSUMS).read_bytes(), *_versions()
@@ -169,7 +168,7 @@ def assembled(folder):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _making:
             lock = FolderLock.wait(path.parent, ".lock", _tell)
-            if not _is_whole(path):  # Nobody else was faster.
+            if not _is_whole(path):  # A second process may have.
                 _make(folder, path)
             del lock
     except PermissionError as error:
@@ -187,7 +186,7 @@ def _tell(holder):
 
 
 def _is_whole(path):
-    """Tells whether a folder is there, each file as it was written."""
+    """Returns whether a folder exists with each file unchanged."""
     try:
         check_files(path)
     except (UserError, OSError):
@@ -200,16 +199,16 @@ def _versions():
 
 
 def _identity(folder):
-    """Returns the digest of the part, without what is there for people."""
+    """Returns the digest of the model's part and of the versions."""
     told = repr((hash_files(folder / "1"), *_versions()))
     return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _make(folder, path):
-    """Puts a model together in a folder, which appears once it is whole."""
+    """Assembles a model in a folder, which appears once it is whole."""
     say(f"putting {folder.name} together, once; it is kept in {path}")
     start = time.monotonic()
-    shutil.rmtree(path, ignore_errors=True)  # What was there is damaged.
+    shutil.rmtree(path, ignore_errors=True)  # It is damaged.
     with new_folder(path) as partial:
         put_together(folder, partial / "1")
         write_text(partial / IDENTITY, f"{_identity(folder)}\n")

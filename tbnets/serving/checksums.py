@@ -1,4 +1,4 @@
-"""Folders that list the sha256 of each of their files, as the zoo's do."""
+"""Folders that list the SHA-256 of their files, like those of the zoo."""
 
 import pathlib
 import re
@@ -10,7 +10,7 @@ from tbnets.files import CheckedFile, write_text
 
 CHECKSUMS = "sha256.txt"
 ANSWERS = "answers.json"
-"""The file of a folder that holds a part of a model; see `assembled`."""
+"""File in a folder that holds only a part of a model; `assembled` reads it."""
 _CURE = (
     "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
     "--force-reinstall --no-deps` of the package elsewhere."
@@ -20,7 +20,7 @@ _CURE = (
 def model_files(path: Path) -> dict[str, pathlib.Path]:
     """Returns the files of a model: their path in the folder -> full path.
 
-    The list of checksums is left out. A link is listed, not followed.
+    The list of checksums is left out. Links are listed, not followed.
     """
     path = pathlib.Path(path)
     found = {
@@ -33,10 +33,10 @@ def model_files(path: Path) -> dict[str, pathlib.Path]:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Returns what the list of a folder says: file -> sha256.
+    """Reads the list of checksums of a folder: file -> SHA-256.
 
     Raises:
-        ValueError: a line is no checksum with a file, or names one twice.
+        ValueError: a line is no checksum with a file, or repeats a file.
     """
     file = CheckedFile(pathlib.Path(path, CHECKSUMS))
     wanted = {}
@@ -53,11 +53,11 @@ def read_checksums(path: Path) -> dict[str, str]:
 
 
 def differences(folder, wanted):
-    """Yields what of a folder is not as it was, each in some words.
+    """Yields the changes of a folder, each in a few words.
 
     Args:
         folder: `pathlib.Path`.
-        wanted: name of a file -> sha256.
+        wanted: name of a file -> SHA-256.
     """
     for name, digits in sorted(wanted.items()):
         file = folder / name
@@ -70,14 +70,14 @@ def differences(folder, wanted):
 
 
 def check_files(path: Path) -> None:
-    """Refuses a folder whose files are not those of its list.
+    """Raises an error if the files of a folder differ from its list.
 
     Args:
         path: folder with `sha256.txt`.
 
     Raises:
-        ValueError: a file is missing, too many, or changed by a byte; names
-            the first one.
+        ValueError: a file is missing, was added, or changed by a byte; names
+            the first.
     """
     path = pathlib.Path(path)
     wanted, found = read_checksums(path), model_files(path)
@@ -95,7 +95,7 @@ def check_files(path: Path) -> None:
 
 
 def write_checksums(path: Path) -> None:
-    """Writes the sha256 of each file, as `sha256sum -c` reads them."""
+    """Writes the SHA-256 of the files, in the format of `sha256sum -c`."""
     files = model_files(path).items()
     lines = [f"{file_sha256(file)}  {name}\n" for name, file in files]
     write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))

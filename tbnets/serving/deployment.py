@@ -1,7 +1,7 @@
-"""Files by which TensorFlow Serving serves an exported model.
+"""Files with which TensorFlow Serving serves an exported model.
 
-They stand beside the versions of the model, whose folder is mounted as it is:
-a server takes what is called by a number for a version, and nothing else.
+They are next to the versions of the model, in the folder that is mounted: a
+server treats only numbered folders as versions.
 """
 
 import math
@@ -21,18 +21,16 @@ from tbnets.serving.inputs import AT_ONCE, IMAGE_BYTES, TreeReader, is_trees
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 
-# Requests that a server answers before a model is given to clients.
-#
-# The first call of a graph is slow. TensorFlow Serving therefore asks a
-# version what stands in its `assets.extra/tf_serving_warmup_requests`, before
-# clients do: TFRecords of `PredictionLog`. One that fails makes the version
-# fail, so each request is answered once before it is written.
+# Warm-up requests. The first call of a graph is slow, so TensorFlow Serving
+# runs the requests in a version's `assets.extra/tf_serving_warmup_requests`,
+# TFRecords of `PredictionLog`, before those of clients. A failing request makes
+# the version fail, so each is run once before it is written.
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 SIZES = (1, 8, 32)
-"""How many rows the requests for a signature have."""
+"""Numbers of rows of the requests for a signature."""
 MOST_BYTES = 4 << 20
-"""Bytes of an input beyond which a request has fewer rows."""
+"""Largest size of an input; a request with wide rows has fewer of them."""
 _TEXTS = (
     "a dog in the snow",
     "two children are playing with a red ball on the beach",
@@ -46,25 +44,25 @@ _WIDTH, _HEIGHT = 96, 64
 
 
 def warm_up(folder):
-    """Writes requests for each signature of a SavedModel.
+    """Writes warm-up requests for each signature of a SavedModel.
 
     Args:
-        folder: of the SavedModel; its `assets.extra` is there.
+        folder: folder of the SavedModel, which has `assets.extra`.
 
     Raises:
         ImportError: the extra `serving` is not installed.
-        ValueError: a signature does not answer what it should.
+        ValueError: a signature fails on its request.
     """
     write_requests(folder, tf.saved_model.load(str(folder)).signatures)
 
 
 def write_requests(folder, signatures):
-    """Writes requests for signatures, once they are answered; see `warm_up`.
+    """Writes warm-up requests for signatures, after running them.
 
     Args:
-        folder: as of `warm_up`.
-        signatures: name -> concrete function whose arguments have the names
-            of its inputs.
+        folder: as in `warm_up`.
+        signatures: name -> concrete function whose arguments have the names of
+            its inputs.
     """
     records = []
     for name, signature in signatures.items():
@@ -82,17 +80,17 @@ def write_requests(folder, signatures):
 
 
 def read_requests(folder):
-    """Reads the requests of a SavedModel.
+    """Reads the warm-up requests of a SavedModel.
 
     Args:
-        folder: of the SavedModel.
+        folder: folder of the SavedModel.
 
     Returns:
-        list of `PredictRequest`; [] where it has none.
+        list of `PredictRequest`; [] if it has none.
 
     Raises:
         ImportError: the extra `serving` is not installed.
-        ValueError: the file is damaged, or has other requests.
+        ValueError: the file is damaged, or has requests of other kinds.
     """
     path = pathlib.Path(folder, WARMUP_FILE)
     if not path.is_file():
@@ -112,7 +110,7 @@ def read_requests(folder):
 
 
 def _answer(request, signature):
-    """Answers a request as a server does."""
+    """Runs a request as a server does."""
     tensors = {
         name: tf.constant(protocol.to_array(name, proto), proto.dtype)
         for name, proto in request.inputs.items()
@@ -129,7 +127,7 @@ def _answer(request, signature):
 
 
 def _inputs(signature, size):
-    """Returns inputs of a signature: name -> array of so many rows."""
+    """Returns inputs of a signature: name -> array with `size` rows."""
     specs = inputs_of(signature)
     sides = [spec.shape[1:].as_list() for spec in specs.values()]
     widest = max(np.prod([n or 1 for n in one]) for one in sides)
@@ -138,7 +136,7 @@ def _inputs(signature, size):
 
 
 def _rows(spec, size):
-    """Returns an input, `size` rows of it where it has rows."""
+    """Returns an input, with `size` rows if it has rows."""
     shape = [size if n is None else n for n in spec.shape]
     if spec.name == IMAGE_BYTES:
         return np.full(shape, _photo(), object)
@@ -157,7 +155,7 @@ def _rows(spec, size):
 
 
 def _photo():
-    """Returns a JPEG of which no two parts are alike."""
+    """Returns a JPEG whose parts all differ."""
     x, y = np.meshgrid(np.arange(_WIDTH), np.arange(_HEIGHT))
     pixels = np.stack([x * 2, y * 3, (x * y) % 256], axis=-1)
     return tf.io.encode_jpeg(pixels.astype(np.uint8)).numpy()
@@ -166,7 +164,7 @@ def _photo():
 IMAGE = "tensorflow/serving:2.20.0"
 """The newest image of TensorFlow Serving, as of 2026-11-26."""
 MOST_ROWS = 32
-"""Rows that a server puts together: photos a second are as many beyond."""
+"""Rows that a server batches; larger batches give no more photos a second."""
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _BYTES_A_PIXEL = 6
 _GIB = 2**30
@@ -174,10 +172,10 @@ _TEMPLATES = pathlib.Path(__file__).with_name("deployment")
 
 
 def check_model_name(name):
-    """Refuses what no server, URL and host can all call a model.
+    """Raises an error if a server, URL or host could not use a model name.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the name is invalid.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -190,22 +188,21 @@ def check_model_name(name):
 
 
 def write_deployment(version, name):
-    """Writes what a server needs beside the versions of a model.
+    """Writes the files that a server needs next to the versions of a model.
 
-    The server batches where all signatures of the version can be: it either
-    batches all or none.
+    Batching is enabled if every signature of the version supports it, because a
+    server batches all signatures or none.
 
     Args:
         version: folder of the SavedModel, with its warm-up.
-        name: what the model is called.
+        name: name of the model.
 
     Returns:
-        (paths, unbatched): of the files that were written; and the names of
-        the signatures because of which requests are not batched, [] where
-        they are.
+        (paths, unbatched): paths of the written files; and the names of the
+        signatures that prevent batching, [] if requests are batched.
 
     Raises:
-        ValueError: see `check_model_name`.
+        ValueError: as in `check_model_name`.
     """
     check_model_name(name)
     version = pathlib.Path(version)
@@ -242,10 +239,10 @@ def write_deployment(version, name):
 
 
 def _gibibytes(version, said):
-    """Returns the memory that a server asks for, and the most that it takes.
+    """Returns the memory that a server requests, and its limit, in GiB.
 
-    A version is loaded beside the one that it follows. Each pixel of a photo
-    takes some bytes while it is decoded, and several photos are at a time.
+    A version is loaded while its predecessor still serves. Decoding takes some
+    bytes a pixel, for several photos at once.
     """
     size = sum((version / name).stat().st_size for name in said["sha256"])
     request = math.ceil(0.5 + 2 * size / _GIB)

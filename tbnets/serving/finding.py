@@ -1,7 +1,4 @@
-"""Questions to a whole model: a folder's photos, the regions of one photo.
-
-The functions are methods of `served.Served`.
-"""
+"""Methods of `served.Served` that search photos and find regions."""
 
 import os
 import pathlib
@@ -43,7 +40,7 @@ from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import SearchIndex
 
 SUPPRESSION = 0.5
-"""A region that overlaps a better one by more is no answer of its own."""
+"""Overlap above which a region counts as a duplicate of a better one."""
 
 
 def search(
@@ -55,41 +52,40 @@ def search(
     like: Photos = (),
     cache: Path | Literal[False] | None = None,
 ) -> list[list[tuple[str | int, float]]]:
-    """Finds the images that answer a sentence best, or are most like another.
+    """Finds the images that fit a sentence best, or are most like an image.
 
-    A sentence none of whose words the model knows is warned of: it is answered
-    as no sentence is.
+    Warns if the model knows no word of a sentence, because its results then
+    depend on no word.
 
     Args:
         model: the `Served`.
         queries: as in `embed_text`.
-        images: what is searched, as in `embed_images`; or a folder, of which
-            all photos are, while files that are none are told on standard
-            error and left out; or, where the model takes photos, float array
-            `[n, embedding_dim]`, what `embed_images` returned; or a
-            `SearchIndex`; None for the index that the model holds.
-        top: number of answers for each query.
-        like: images to search by, as in `embed_images`, after the sentences
+        images: images to search, as in `embed_images`; or a folder, whose
+            photos are all searched, while other files are reported on standard
+            error and left out; or, if the model takes photos, float array
+            `[n, embedding_dim]` from `embed_images`; or a `SearchIndex`; None
+            for the index in the model.
+        top: number of results for each query.
+        like: images to search with, as in `embed_images`, after the sentences
             or instead of them.
-        cache: folder to keep the embeddings of a folder in, so that only what
-            is new or has changed is embedded the next time; None for
-            FOLDER.tbnets beside it, False to keep nothing.
+        cache: folder to keep the embeddings of a folder in, so that the next
+            search embeds only new and changed photos; None for FOLDER.tbnets
+            next to the folder, False for no cache.
 
     Returns:
-        list with a list for each query, best first, of `(image,
-        similarity)`: the path, the id in an index, or the row where images
-        have neither.
+        list with a list for each query, best first, of `(image, similarity)`:
+        the path, the id in an index, or the row for images with neither.
 
     Raises:
-        ValueError: the model is one of phrase localization, or learned to
-            compare images with texts and is asked by `like`.
+        ValueError: the model is for phrase localization; or it learned to
+            compare images with texts, and `like` is given.
 
     Example:
         model.search(["a dog in the snow"], "photos", top=3)
         model.search(images="photos", like=["dog.jpg"])
     """
     top = checked_number("top", top, 1, whole=True)
-    # Its own index is searched by a model that was exported with that alone.
+    # A model exported with `search` alone has no `embed_image`.
     needed = (
         "search" if images is None and model.has("search") else "embed_image"
     )
@@ -135,7 +131,7 @@ def search(
 
 
 def _sentences(queries):
-    """Returns those of the queries that are text, bytes of it as strings."""
+    """Returns the queries that are text, as strings."""
     some = [one.numpy() if tf.is_tensor(one) else one for one in queries]
     return [
         one.decode(errors="replace") if isinstance(one, bytes) else one
@@ -145,9 +141,9 @@ def _sentences(queries):
 
 
 def _search_held(model, queries, top):
-    """Searches the index that the model has in its graph."""
+    """Searches the index in the model's graph."""
     inputs = model._input("embed_text", queries)
-    k = tf.constant(min(top, tf.int32.max))  # More rows no graph has.
+    k = tf.constant(min(top, tf.int32.max))  # No graph has more rows.
     found = model._ask("search", {**inputs, "k": k})
     return [
         [(name.decode(), float(value)) for name, value in zip(ids, values)]
@@ -156,7 +152,7 @@ def _search_held(model, queries, top):
 
 
 def _gallery(model, images, cache):
-    """Returns what images are called in answers, and their embeddings."""
+    """Returns the names of the images, and their embeddings."""
     if isinstance(images, SearchIndex):
         images.check_embedded_by(about(model))
         return images.ids, images
@@ -196,20 +192,20 @@ def _gallery(model, images, cache):
 
 
 def propose(model: Any, photo: Photo) -> np.ndarray:
-    """Proposes boxes as they were proposed for the training.
+    """Proposes boxes in the way that the model's training did.
 
     Args:
         model: the `Served`.
-        photo: one, as in `embed_images`.
+        photo: a photo, as in `embed_images`.
 
     Returns:
-        float32 NumPy array `[n, 4]` in pixels of the upright photo, best
-        first; n may be 0. The photo itself is the last one where the model
-        was exported so.
+        float32 NumPy array `[n, 4]` in pixels of the upright photo, best first;
+        n may be 0. If the model was exported so, the last box is the photo
+        itself.
 
     Raises:
-        BrokenImageError: the photo is none.
-        ValueError: see `features.proposals.proposer_of`.
+        BrokenImageError: the photo is broken.
+        ValueError: as in `features.proposals.proposer_of`.
     """
     made_by = model.metadata.get("metadata", {})
     made_by = made_by.get("image_features_made_by", {})
@@ -219,7 +215,7 @@ def propose(model: Any, photo: Photo) -> np.ndarray:
 
 
 def _inside(boxes, photo):
-    """Returns boxes of a user as float32; refuses those outside of a photo."""
+    """Returns a user's boxes as float32; they must be inside the photo."""
     boxes = checked_array("boxes", boxes)
     boxes = check_boxes(boxes[None] if boxes.shape == (4,) else boxes)
     width, height = read_photo_sizes([photo])[0]
@@ -249,34 +245,34 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
 ) -> list[list[tuple[np.ndarray, float]]]:
     """Finds the regions of a photo that phrases name.
 
-    Of regions that overlap by more than half, the best one answers for all of
-    them.
+    Of regions that overlap by more than half, only the best is returned.
 
     Args:
         model: the `Served`.
         phrases: as in `embed_phrases`.
         photo: as in `localize`.
-        top: most regions for each phrase.
-        boxes: float `[n, 4]` to choose from, in pixels of the upright photo;
-            None for those that `propose` finds, which needs OpenCV (the extra
+        top: largest number of regions for each phrase.
+        boxes: candidates, float `[n, 4]` in pixels of the upright photo; None
+            for the boxes of `propose`, which needs OpenCV (the extra
             `regions`).
-        choice: `most_similar`; `expected_overlap`: what many similar regions
-            agree on; or `mean_box`: the mean of the regions around the most
-            similar one. `correspondences.Choice` has the formulas. None
-            for the choice that the model was exported with, else the first.
-        choice_temperature: of these, in the unit of the similarities; None
-            for the default, and
-        choice_area_exponent: of these: weights are multiplied by this power
-            of the region's area; at least 0, the default.
+        choice: `most_similar`; `expected_overlap`: the region on which many
+            similar regions agree; or `mean_box`: the mean of the regions around
+            the most similar one. `correspondences.Choice` has the formulas.
+            None for the choice with which the model was exported, else
+            `most_similar`.
+        choice_temperature: temperature of the last two choices, in the unit of
+            the similarities; None for the default.
+        choice_area_exponent: for the last two choices, weights are multiplied
+            by this power of the region's area; at least 0, the default.
 
     Returns:
         list with a list for each phrase, best first, of `(box, similarity)`:
-        float32 `[4]` and a float, how similar the region is that was chosen.
-        It is empty where nothing is proposed.
+        float32 `[4]` and a float, the similarity of the chosen region. The list
+        is empty if no box is proposed.
 
     Raises:
-        BrokenImageError: the photo is none.
-        ValueError: see `localize` and `propose`.
+        BrokenImageError: the photo is broken.
+        ValueError: as in `localize` and `propose`.
 
     Example:
         model.find(["a red ball"], "photo.jpg")[0]  # [(box, similarity)]
@@ -296,7 +292,7 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
         k: v for k, v in zip(correspondences.CHOOSING, given) if v is not None
     }
     way = correspondences.checked_choice(**told)
-    content = read_content(photo)  # Once: pixels are made a file of.
+    content = read_content(photo)  # Once: pixels are encoded.
     try:
         if boxes is None:
             is_decoded = isinstance(photo, np.ndarray)
@@ -315,7 +311,7 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
 
 
 def own_choice(model):
-    """Returns how a model chooses where nobody says: name -> value; or {}."""
+    """Returns the choice in a model's metadata: name -> value; or {}."""
     told = model.metadata.get("metadata", {}).get("choice", {})
     return {
         name: told[name] for name in correspondences.CHOOSING if name in told
@@ -330,15 +326,15 @@ def localize(
     Args:
         model: the `Served`.
         phrases: as in `embed_phrases`.
-        photo: one, as in `embed_images`.
+        photo: a photo, as in `embed_images`.
         boxes: `[n, 4]` in pixels of the upright photo; n may be 0.
 
     Returns:
-        float32 NumPy array `[m, n]`, as `similarity` does.
+        float32 NumPy array `[m, n]`, as in `similarity`.
 
     Raises:
-        BrokenImageError: the photo is none.
-        ValueError: the boxes are none, or the model takes no photos.
+        BrokenImageError: the photo is broken.
+        ValueError: the boxes are invalid, or the model takes no photos.
     """
     content = read_content(photo)
     inputs = {

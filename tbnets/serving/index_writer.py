@@ -1,8 +1,8 @@
-"""Making and changing a search index, so that it is the old one or the new.
+"""Writes a search index atomically: readers get the old or the new index.
 
-All that is written stands beside what is there until `finish` names it in the
-manifest: whoever searches meanwhile, and whenever the process dies, the index
-is whole. One process at a time writes.
+New files are written next to the old ones until `finish` names them in the
+manifest, so the index is whole for concurrent readers, and whenever the process
+dies. One process at a time writes.
 """
 
 import contextlib
@@ -39,20 +39,20 @@ from tbnets.serving.search_index import (
 )
 
 SHARD_ROWS = 32768
-"""Rows of a shard, at most: what is written again where one row goes."""
+"""Largest number of rows of a shard, which is rewritten if a row is removed."""
 _LOCK = ".writer"
 _OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
 
 
 @dataclasses.dataclass
 class _Part:
-    """Rows that stay, of one shard.
+    """Rows of one shard that are kept.
 
     Args:
         shard: the `Shard`.
         ids: its ids.
         file: its `RowFile`.
-        left: int, ascending: those of its rows.
+        left: int, ascending: the kept rows.
     """
 
     shard: Shard
@@ -62,7 +62,7 @@ class _Part:
 
 
 def _listed(ids):
-    """Returns ids as a list; refuses a single one, whose letters are none."""
+    """Returns ids as a list; raises an error for a single string."""
     if not isinstance(ids, Iterator):
         refuse_single("ids", ids)
     return list(ids)
@@ -71,20 +71,20 @@ def _listed(ids):
 class IndexWriter:
     """Makes a search index, or changes one, in a `with` block.
 
-    The lock ends with the block; where the block raises, the index is as it
-    was: there is none where there was none.
+    The lock ends with the block. If the block raises, the index is unchanged; a
+    new index is removed.
 
     Args:
-        path: the folder; made if it is not there.
-        model: JSON value that tells the model, as `entries.about` returns it.
+        path: the folder, which is made if missing.
+        model: JSON value that identifies the model, from `photo_index.about`.
         dim: numbers in an embedding.
-        dtype: "float32" or "bfloat16", which takes half the space; None for
-            that of the index, float32 for a new one.
-        notes: dict of strings, in place of those that are there.
+        dtype: "float32", or "bfloat16", which takes half the space; None for
+            the dtype of the index, float32 for a new one.
+        notes: dict of strings, which replaces the notes of the index.
 
     Raises:
-        FileExistsError: another process writes it.
-        ValueError: the folder holds something else, or embeddings of another
+        FileExistsError: a different process writes it.
+        ValueError: the folder holds no index, or embeddings of a different
             model.
 
     Example:
@@ -143,7 +143,7 @@ class IndexWriter:
         self._seen, self._new = set(), []
         self._ids, self._rows = [], []
         self.added: int = 0
-        """Rows that were put, and were not there as they are."""
+        """Rows that were put and are new or changed."""
 
     __repr__ = short_repr("path", "dtype", "size")
 
@@ -155,37 +155,37 @@ class IndexWriter:
             if kind is None:
                 self.finish()
         finally:
-            if self._is_new:  # `finish` did not come to its end.
+            if self._is_new:  # `finish` has failed.
                 self._undo()
             self._lock = None
 
     @property
     def removed(self) -> int:
-        """Rows that were there and are not, or not as they were."""
+        """Number of old rows that were removed or replaced."""
         return int(self._gone.sum())
 
     @property
     def dtype(self) -> str:
-        """How embeddings are stored."""
+        """Data type of the stored embeddings."""
         return self._manifest.dtype
 
     @property
     def size(self) -> int:
-        """The rows that the index has once all is written."""
+        """Number of rows of the index after `finish`."""
         return len(self._gone) - self.removed + self.added
 
     def put(self, ids: Sequence[str], rows: Array) -> None:
-        """Adds rows, or puts them in place of those that have their ids.
+        """Adds rows, or replaces the rows that have their ids.
 
-        Rows that are there already stay where they are.
+        Rows that are unchanged are not written again.
 
         Args:
             ids: n strings, each put once.
             rows: `[n, dim]` finite numbers.
 
         Raises:
-            ValueError: an id is put twice or is no line of text, or a number
-                is not finite; none of these rows is put.
+            ValueError: an id is put twice or is no line of text, or a number is
+                not finite; then no row is put.
         """
         ids = _listed(ids)
         check_ids(ids, self._seen, f"what is put into {self.path}")
@@ -206,10 +206,10 @@ class IndexWriter:
             self._flush(SHARD_ROWS)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes rows that were there before the block.
+        """Removes rows that existed before the block.
 
         Raises:
-            ValueError: an id was not there, or a row is put for it.
+            ValueError: an id is unknown, or a row was put for it.
         """
         ids = _listed(list(ids) if isinstance(ids, Set) else ids)
         if put := self._seen.intersection(ids):
@@ -228,12 +228,12 @@ class IndexWriter:
         self._gone |= np.array([key not in self._seen for key in held], bool)
 
     def finish(self) -> None:
-        """Makes the index what was put and not removed, all at once."""
+        """Writes the rows that were put or kept, and switches the manifest."""
         self._flush(1)
         groups, size = [], SHARD_ROWS
         for part in [*self._old(), *self._new]:
             size += len(part.left)
-            if size > SHARD_ROWS:  # Else the two become one shard.
+            if size > SHARD_ROWS:  # Smaller neighbours become one shard.
                 groups.append([])
                 size = len(part.left)
             groups[-1].append(part)
@@ -248,17 +248,17 @@ class IndexWriter:
                 (self.path / name).unlink()
 
     def _undo(self):
-        """Removes an index that was to be a new one."""
+        """Removes an unfinished new index."""
         (self.path / MANIFEST).unlink(missing_ok=True)
         for name in filter(_OURS.fullmatch, os.listdir(self.path)):
             (self.path / name).unlink()
-        with contextlib.suppress(OSError):  # A lock that is held may stay.
+        with contextlib.suppress(OSError):  # A held lock may remain.
             (self.path / _LOCK).unlink()
             if self._makes_folder:
                 self.path.rmdir()
 
     def _old(self):
-        """Yields what stays of the shards that there were."""
+        """Yields the kept rows of the old shards."""
         first = 0
         for shard, file in zip(
             self._store.manifest.shards, self._store.row_files
@@ -270,7 +270,7 @@ class IndexWriter:
             first += shard.rows
 
     def _flush(self, size):
-        """Writes shards of rows that were put, each at least so large."""
+        """Writes shards of the rows that were put, of at least `size` rows."""
         rows = [np.concatenate(self._rows)] if self._rows else []
         ids, at = self._ids, 0
         while len(ids) - at >= size:
@@ -280,7 +280,7 @@ class IndexWriter:
         self._ids, self._rows = ids[at:], [array[at:] for array in rows]
 
     def _joined(self, parts):
-        """Returns one shard of what stays of some."""
+        """Returns one shard with the kept rows of some parts."""
         if len(parts) == 1 and len(parts[0].left) == parts[0].shard.rows:
             return parts[0].shard
         ids = [part.ids[row] for part in parts for row in part.left]
@@ -288,7 +288,7 @@ class IndexWriter:
         return self._write(ids, np.concatenate(rows)).shard
 
     def _write(self, ids, rows):
-        """Writes a shard under a name that tells what is in it."""
+        """Writes a shard, named by a digest of its content."""
         digest = hashlib.sha256(rows.view(np.uint8))
         digest.update("\n".join(ids).encode())
         name = digest.hexdigest()[:16]

@@ -1,9 +1,8 @@
-"""Which ops an exported graph may have.
+"""The ops that an exported graph may have; conversion of weights to float16.
 
-Two things stand behind the list. TensorFlow Serving refuses a graph with an
-op that it does not know. And an op can do what its author likes: write a
-file, read one, call another machine. So what is exported, and what is loaded
-again, has ops that compute and no others.
+TensorFlow Serving rejects a graph with an unknown op. And an op may write or
+read files, or call other machines. So a graph that is exported or loaded may
+only have ops that compute.
 """
 
 import copy
@@ -15,35 +14,34 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 
-# Weights kept as float16 and computed with as float32.
-#
-# An exported model is then half as large. The graph of a function is written
-# anew: where it reads a weight, it reads the float16 copy and casts that, and
-# all that follows is as before. Vectors stay float32: they are few, and
-# variances of batch normalisation may lie beyond what float16 holds.
+# Weights stored as float16 and computed with as float32 halve the size of an
+# exported model. The graph of a function is rewritten: it reads the float16
+# copy of a weight and casts it; the rest is unchanged. Vectors remain float32:
+# they are few, and variances of batch normalisation may exceed the range of
+# float16.
 
 _FLOAT, _HALF = tf.float32.as_datatype_enum, tf.float16.as_datatype_enum
 _READS = {
-    # What reads a variable -> the name of its output.
+    # Op that reads a variable -> the name of its output.
     "ReadVariableOp": "value",
     "ResourceGather": "output",
 }
 _CALLS = re.compile("(Stateful|Stateless)?(PartitionedCall|While|If|Case)")
-"""What calls functions: the last two have an input before their arguments."""
+"""Ops that call functions; If and Case have an input before their arguments."""
 
 
 def copy_halved(variables):
-    """Copies the weights that are kept as float16.
+    """Copies the weights that are stored as float16.
 
     Args:
-        variables: `tf.Variable`s; those of float32 and at least two axes are
-            copied.
+        variables: `tf.Variable`s; only float32 variables with at least two axes
+            are copied.
 
     Returns:
         dict, `id` of a variable -> its float16 copy.
 
     Raises:
-        ValueError: a weight is beyond what float16 holds.
+        ValueError: a weight exceeds the range of float16.
     """
     halves = {}
     for variable in variables:
@@ -64,18 +62,17 @@ def copy_halved(variables):
 
 
 def with_halves(function, halves):
-    """Returns a function that does the same with float16 weights.
+    """Returns an equivalent function that reads float16 weights.
 
     Args:
         function: concrete function whose arguments are tensors.
-        halves: what `copy_halved` returned for its variables.
+        halves: copies that `copy_halved` returned for its variables.
 
     Returns:
-        A concrete function to be saved, which reads none of the variables
-        copied.
+        A concrete function to be saved, which reads the copies only.
 
     Raises:
-        ValueError: a weight is read in a way that is not known here.
+        ValueError: the graph reads a weight by an unsupported op.
     """
     kept = [one for one in function.variables if id(one) in halves]
     by_handle = {id(one.handle): halves[id(one)].handle for one in kept}
@@ -92,7 +89,7 @@ def with_halves(function, halves):
     )
     def call(*inputs):
         here = {old.name: new for old, new in zip(arguments, inputs)}
-        for old, handle in captured:  # They become part of the graph.
+        for old, handle in captured:  # These become part of the graph.
             here[old.name] = tf.identity(by_handle.get(id(handle), handle))
         outputs = tf.graph_util.import_graph_def(
             graph_def,
@@ -106,7 +103,7 @@ def with_halves(function, halves):
 
 
 class _Rewriter:
-    """Writes a graph anew, and of its functions those that it calls.
+    """Rewrites a graph and the functions that it calls.
 
     Args:
         graph_def: `GraphDef`; its nodes are changed in place.
@@ -133,10 +130,7 @@ class _Rewriter:
         return result
 
     def _rewrite_nodes(self, nodes, halved, in_body):
-        """Returns nodes of the graph, or of a function's body.
-
-        And how outputs in a body are called now: name before -> name.
-        """
+        """Returns rewritten nodes, and old -> new names in a body."""
         written, renamed = [], {}
         for node in nodes:
             inputs = [i.partition(":")[0] for i in node.input if i[0] != "^"]
@@ -163,13 +157,13 @@ class _Rewriter:
         return written, renamed
 
     def _rewrite_function(self, name, places):
-        """Returns the name of a function that takes float16 in some places."""
+        """Returns the name of a function with float16 at some positions."""
         if (name, places) in self.after:
             return self.after[name, places].signature.name
         function = copy.deepcopy(self.before[name])
         self.after[name, places] = function
         if places:
-            # The same in every graph that shares the function.
+            # The name must agree in all graphs that share the function.
             which = zlib.crc32(repr(places).encode())
             function.signature.name = f"{name}_half_{which:08x}"
         arguments = [argument.name for argument in function.signature.input_arg]
@@ -186,9 +180,10 @@ class _Rewriter:
 
 
 def _read_and_cast(node, in_body):
-    """Returns a node that reads float16, and one by the old name that casts.
+    """Returns a node that reads float16, and one with the old name that casts.
 
-    In the body of a function an output goes by the name that its op gives it.
+    In the body of a function, the name of an output includes its op's name for
+    it.
     """
     read, cast = copy.deepcopy(node), type(node)(name=node.name, op="Cast")
     read.name = f"{node.name}/half"
@@ -218,10 +213,10 @@ TF_TEXT_SERVING_OPS = frozenset(
     WordpieceTokenizeWithOffsets
     """.split()
 )
-"""The ops of TF Text 2.12.1, which TensorFlow Serving includes up to 2.19.1.
+"""The ops of TF Text 2.12.1, which TensorFlow Serving up to 2.19.1 includes.
 
-A server refuses a graph with an op that it does not know. TensorFlow Serving
-2.20.0 includes TF Text 2.20.0, which has all of these.
+A server rejects a graph with an unknown op. TensorFlow Serving 2.20.0 includes
+TF Text 2.20.0, which has all these ops.
 """
 KEEPING_OPS = frozenset(
     """
@@ -240,19 +235,18 @@ KEEPING_OPS = frozenset(
     TensorDataset TensorSliceDataset
     """.split()
 )
-"""Those of TensorFlow's own ops that keep something, and keep it to
-themselves: weights, tables, random states; and at the end those of `tf.data`
-that photos are decoded by (`inputs`)."""
+"""TensorFlow's own ops with internal state only: weights, tables and random
+states; and, at the end, the ops of `tf.data` that decode photos (`inputs`)."""
 SAVER_OPS = frozenset(
     ["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"]
 )
-"""What each SavedModel has for its own variables, in functions of their own
+"""Ops that save and load a SavedModel's own variables; they are in functions
 that no signature calls."""
 COMPUTING_OPS = frozenset(
     pathlib.Path(__file__).with_name("computing_ops.txt").read_text().split()
 )
 """The ops of TensorFlow 2.21 that have no state and reach no file, machine or
-Python code. An op of a later TensorFlow is refused until it is added."""
+Python code. Ops of later versions are rejected until they are added."""
 MOST_GRAPH_BYTES = 1 << 29
 
 
@@ -266,11 +260,11 @@ def is_allowed(op):
 
 
 def check_ops(name, graph_def):
-    """Refuses a graph that TensorFlow Serving could not load.
+    """Raises an error if TensorFlow Serving could not load a graph.
 
     Args:
-        name: what to call the graph in the error.
-        graph_def: a `GraphDef`; the functions it calls are checked too.
+        name: name of the graph in the error.
+        graph_def: a `GraphDef`; the functions that it calls are checked too.
 
     Raises:
         ValueError: an op is not allowed; names it.
@@ -288,9 +282,9 @@ def check_ops(name, graph_def):
 
 
 def foreign_ops(graphs):
-    """Finds the ops of a SavedModel that `check_ops` would not let out.
+    """Finds the ops of a SavedModel that `check_ops` does not allow.
 
-    Nothing of it is executed.
+    No part of it is executed.
 
     Args:
         graphs: its `MetaGraphDef`s.
@@ -303,7 +297,7 @@ def foreign_ops(graphs):
 
 
 def _ops_called(graph):
-    """Returns the ops of a `MetaGraphDef`, but for what its saver may do."""
+    """Returns the ops of a `MetaGraphDef`, without those its saver may have."""
     functions = graph.graph_def.library.function
     saver = graph.saver_def
     names = (saver.save_tensor_name, saver.restore_op_name)
@@ -318,7 +312,7 @@ def _ops_called(graph):
 
 
 def _ops_of(nodes, functions):
-    """Returns the ops of nodes, and of all functions that these call."""
+    """Returns the ops of nodes and of the functions that they call."""
     library = {one.signature.name: one.node_def for one in functions}
     ops, seen, left = set(), set(), [nodes]
     while left:

@@ -1,11 +1,10 @@
-"""The messages of TensorFlow Serving: tensors in and out, and what is refused.
+"""Messages of TensorFlow Serving: conversion of tensors, and errors.
 
-The messages and stubs are those of the package tensorflow-serving-api, which
-the extra `serving` brings; it is imported where it is used. TensorFlow itself
-brings `TensorProto`.
+The messages and stubs come from the package tensorflow-serving-api of the extra
+`serving`, which is imported on use. `TensorProto` comes from TensorFlow.
 
-What a stranger sends is measured before memory is asked for: a `TensorProto`
-of a few bytes can speak of terabytes.
+The size of a client's tensor is checked before memory is allocated: a
+`TensorProto` of a few bytes can declare terabytes.
 """
 
 import math
@@ -18,7 +17,7 @@ from google.protobuf import json_format
 from tbnets.errors import UserError, import_extra
 
 MOST_BYTES = 32 * 2**20
-"""What a request, and each tensor of it, may have."""
+"""Largest size of a request, and of each tensor in it."""
 MOST_SIDES = 8
 HTTP_STATUS = {
     "OK": 200,
@@ -51,13 +50,13 @@ _FIELDS = {
 
 
 class RequestError(UserError):
-    """What a request is refused with, by gRPC as by REST.
+    """The error with which a request is rejected, by gRPC as by REST.
 
     Args:
-        code: one of `HTTP_STATUS`; gRPC's is `grpc.StatusCode[code]`. At a
-            client `channels.OTHER_PROTOCOL` too.
-        message: what is wrong with the request, for whoever sent it; or with
-            the way to the server.
+        code: a key of `HTTP_STATUS`; gRPC's code is `grpc.StatusCode[code]`. On
+            a client also `channels.OTHER_PROTOCOL`.
+        message: the fault of the request, for its sender; or of the connection
+            to the server.
     """
 
     def __init__(self, code, message):
@@ -66,7 +65,7 @@ class RequestError(UserError):
 
 
 def invalid(message):
-    """Returns the `RequestError` of what is not as it must be."""
+    """Returns the `RequestError` of an invalid input."""
     return RequestError("INVALID_ARGUMENT", message)
 
 
@@ -83,11 +82,11 @@ def api(module):
 
 
 def refusal(error):
-    """Returns the `RequestError` of what went wrong while a graph ran.
+    """Returns the `RequestError` of an error in a running graph.
 
     Args:
-        error: a `tf.errors.OpError`. Of its message what the op said is kept;
-            where the op stands in the graph is nothing to a client.
+        error: a `tf.errors.OpError`. Only the op's own message is kept, not its
+            place in the graph.
     """
     said = error.message.split("\n\t [[")[0].rstrip().rpartition("\n")[2]
     said = re.sub(r" \[Op:\S*\].*|\{\{function_node \S*\}\} ?", "", said)
@@ -96,12 +95,12 @@ def refusal(error):
 
 
 def as_dict(message):
-    """Returns a message as JSON has it, its fields called as in the message."""
+    """Returns a message as JSON, with the field names of the message."""
     return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
 
 def to_numpy(tensor):
-    """Returns the array of a tensor, also of a single string."""
+    """Returns the array of a tensor, also for a single string."""
     value = tensor.numpy()
     return np.array(value, object) if isinstance(value, bytes) else value
 
@@ -114,18 +113,18 @@ def to_proto(array):
 
 
 def to_array(name, proto):
-    """Returns the array of a `TensorProto`; strings as objects, bytes.
+    """Returns the array of a `TensorProto`; strings become objects, bytes.
 
-    Values come as `tensor_content` or in the field of their type, there also
-    one number for all.
+    Values are in `tensor_content` or in the field of their type, which may hold
+    one number for all values.
 
     Args:
-        name: of the input, for messages.
-        proto: a `TensorProto`, of anybody.
+        name: name of the input, for messages.
+        proto: a `TensorProto` from any client.
 
     Raises:
-        RequestError: it is of a type that no signature here takes, its shape
-            is none or too large, or its values are not as many.
+        RequestError: no signature takes its type, its shape is invalid or too
+            large, or the number of its values does not fit the shape.
     """
     kinds = {kind.as_datatype_enum: kind for kind in _FIELDS}
     if proto.dtype not in kinds:
@@ -153,7 +152,7 @@ def to_array(name, proto):
 
 
 def _size_of(name, shape, kind):
-    """Returns how many values a shape holds, if they may be as many."""
+    """Returns the number of values of a shape, after checking its limits."""
     sides = [dim.size for dim in shape.dim]
     good = not shape.unknown_rank and min(sides, default=0) >= 0
     most = math.prod(max(1, size) for size in (kind.size, *sides))
@@ -167,9 +166,9 @@ def _size_of(name, shape, kind):
 
 
 def _packed_strings(name, proto, size):
-    """Returns strings that come with their lengths before them."""
+    """Returns strings that are packed with their lengths in front."""
     try:
-        if size > len(proto.tensor_content):  # Each has a length.
+        if size > len(proto.tensor_content):  # Every string has a length.
             raise tf.errors.InvalidArgumentError(None, None, "too few bytes")
         value = tf.io.parse_tensor(proto.SerializeToString(), tf.string)
     except tf.errors.InvalidArgumentError as error:

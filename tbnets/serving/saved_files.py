@@ -1,7 +1,7 @@
-"""The files of a SavedModel: what it says of itself, and whether it is whole.
+"""The files of a SavedModel: graph, metadata, vocabulary, and their checks.
 
-`assets.extra/tbnets.json` names the sha256 of the other files. A model that
-was exported before it did is taken as it is.
+`assets.extra/tbnets.json` has the SHA-256 of the other files. Models exported
+before it did are not checked.
 """
 
 import os
@@ -24,7 +24,7 @@ METADATA_FILE = "assets.extra/tbnets.json"
 VOCABULARY_FILE = "assets.extra/vocabulary.txt"
 SHA256 = "sha256"
 KEPT = "used_variables"
-"""What a SavedModel calls the variables that its endpoints read."""
+"""Attribute of a SavedModel with the variables that its endpoints read."""
 _VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
 _CURE = "Copy it again, or export the run again."
 
@@ -33,8 +33,8 @@ def newest_version(path):
     """Returns the folder of the newest SavedModel of a run.
 
     Args:
-        path: folder of a run, its `saved_model` with the numbered versions,
-            or one of these.
+        path: folder of a run, its `saved_model` with the numbered versions, or
+            a version.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
@@ -57,8 +57,7 @@ def find_versions(path):
         path: as in `newest_version`.
 
     Returns:
-        dict, number -> folder; a SavedModel whose folder is called by no
-        number is 1.
+        dict, number -> folder; a SavedModel in a folder without a number is 1.
     """
     path = pathlib.Path(path)
     for folder in (path / "saved_model", path):
@@ -72,20 +71,20 @@ def find_versions(path):
 
 
 def load_graph(path, trust=False):
-    """Loads a SavedModel, once it is found to be whole.
+    """Loads a SavedModel after checking its files and ops.
 
     Args:
         path: as in `newest_version`.
         trust: whether its graph may have any ops.
 
     Returns:
-        (path, root, metadata): the folder; what TensorFlow loads, whose
-        `signatures` are name -> concrete function; and what `read_metadata`
-        returns.
+        (path, root, metadata): the folder; the object that TensorFlow loads,
+        whose `signatures` are name -> concrete function; and the result of
+        `read_metadata`.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it is damaged, has no signatures or ops of others.
+        ValueError: If it is damaged, or has no signatures or foreign ops.
     """
     path = newest_version(path)
     metadata = read_metadata(path)
@@ -99,7 +98,7 @@ def load_graph(path, trust=False):
         )
     try:
         root = tf.saved_model.load(str(path))
-    except Exception as error:  # Whatever bytes of others lead TensorFlow to.
+    except Exception as error:  # Damaged bytes raise any error.
         raise _failed(path, error) from error
     if not root.signatures:
         raise InputError(
@@ -112,13 +111,13 @@ def load_graph(path, trust=False):
 
 
 def read_graphs(path):
-    """Reads the graphs of a SavedModel; nothing of them is executed.
+    """Reads the graphs of a SavedModel without executing them.
 
     Args:
         path: its folder.
 
     Returns:
-        `MetaGraphDef`s; of one that loads the first is the model's.
+        `MetaGraphDef`s; the first of a loadable SavedModel is the model's.
 
     Raises:
         ValueError: the file is damaged, or too large to be parsed.
@@ -140,11 +139,11 @@ def read_graphs(path):
 
 
 def hash_files(path):
-    """Returns the sha256 of each file of a SavedModel: name -> digits.
+    """Returns the SHA-256 of the files of a SavedModel: name -> digits.
 
     Args:
-        path: its folder, in which `METADATA_FILE` and `fingerprint.pb`, which
-            nobody reads, do not count.
+        path: its folder; `METADATA_FILE` and `fingerprint.pb`, which is never
+            read, are left out.
     """
     left_out = (METADATA_FILE, "fingerprint.pb")
     return {
@@ -155,13 +154,13 @@ def hash_files(path):
 
 
 def read_metadata(path):
-    """Reads what a SavedModel says of itself.
+    """Reads the metadata of a SavedModel.
 
     Args:
         path: its folder.
 
     Returns:
-        dict; {} where it says nothing.
+        dict; {} if it has no metadata.
 
     Raises:
         ValueError: the file is damaged; names it and the place.
@@ -183,7 +182,7 @@ def read_metadata(path):
 
 
 def read_vocabulary(path):
-    """Returns the `Vocabulary` of a SavedModel's texts; None without."""
+    """Returns the `Vocabulary` of a SavedModel's texts, or None."""
     file = pathlib.Path(path, VOCABULARY_FILE)
     return Vocabulary.load(file) if file.is_file() else None
 
@@ -197,17 +196,17 @@ _KINDS = {
     "metadata.image_features_made_by": (dict,),
     "metadata.image_features_made_by.proposals": (dict, type(None)),
 }
-"""Places in the metadata that are read -> what may stand there."""
+"""Keys of the metadata that are read -> allowed types of their values."""
 
 
 def read_weights(path):
-    """Reads the variables of a SavedModel; nothing of its graph is run.
+    """Reads the variables of a SavedModel without running its graph.
 
     Args:
         path: its folder.
 
     Returns:
-        list of (name, array), in no order that would tell something.
+        list of (name, array), in no particular order.
 
     Raises:
         ValueError: it is damaged, or was not written by tbnets.
@@ -224,12 +223,12 @@ def read_weights(path):
             )
             for one in nodes[kept[KEPT]].children
         ]
-    except Exception as error:  # Whatever bytes of others lead TensorFlow to.
+    except Exception as error:  # Damaged bytes raise any error.
         raise _failed(path, error) from error
 
 
 def _check_files(path, metadata):
-    """Refuses a SavedModel whose files are not those that were exported."""
+    """Raises an error if files of a SavedModel differ from the export."""
     for problem in differences(path, metadata.get(SHA256, {})):
         raise _damaged(path, f"where {problem}")
 

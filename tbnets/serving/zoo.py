@@ -2,17 +2,17 @@
 
 ::
 
-    model_zoo/NAME/README.md      what it is, learned from what, for what
-                  /NAME.flags     what trained it
-                  /metrics.json   how good it is
-                  /sha256.txt     the sha256 of every other file
+    model_zoo/NAME/README.md      description, training data and use
+                  /NAME.flags     flags of the training
+                  /metrics.json   measured quality
+                  /sha256.txt     SHA-256 of every other file
                   /1/             the SavedModel
-                  /answers.json   of a SavedModel of features alone, which
-                                  networks of the extra `photos` are put before
+                  /answers.json   only for a SavedModel of features, which is
+                                  joined with networks of the extra `photos`
 
-A model is loaded from there when each of its files is the one that
-`sha256.txt` names; how a part is made whole, `assembled` tells. Nothing is
-downloaded, and TensorFlow is not imported before a model is asked for.
+A model is loaded after each of its files has been compared with `sha256.txt`;
+`assembled` joins a SavedModel of features with its networks. Zoo models are
+never downloaded, and TensorFlow is only imported when a model is loaded.
 """
 
 import os
@@ -42,7 +42,7 @@ _DIRECTIONS = ("image_to_text", "text_to_image", "phrase_to_region")
 
 
 def folder() -> pathlib.Path:
-    """Returns the folder of the zoo; see `shipped_folder`."""
+    """Returns the folder of the zoo, in a clone or in the installed package."""
     return shipped_folder("model_zoo")
 
 
@@ -56,16 +56,16 @@ def names() -> list[str]:
 
 
 class Described(NamedTuple):
-    """What a model of the zoo is.
+    """Description of a model of the zoo.
 
     Args:
-        name: as `load` takes it.
-        task: "matching" of images and sentences, or "localization" of
-            phrases, as `--task` calls them.
-        language: of its sentences or phrases.
-        size: bytes of its files.
-        recall: direction -> at 1, 5 and 10, fractions in [0, 1], on the test
-            split that its card names.
+        name: name for `load`.
+        task: "matching" of images and sentences, or "localization" of phrases,
+            as in `--task`.
+        language: language of its sentences or phrases.
+        size: size of its files in bytes.
+        recall: direction -> recall at 1, 5 and 10, fractions in [0, 1], on the
+            test split that its card names.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Described(NamedTuple):
 
 
 class Descriptions(list[Described]):
-    """The `Described` of each model, which print as a table."""
+    """A list of `Described` that prints as a table."""
 
     def __repr__(self) -> str:
         titles = [way.replace("_", " ") for way in _DIRECTIONS]
@@ -96,7 +96,7 @@ class Descriptions(list[Described]):
 
 
 def describe() -> Descriptions:
-    """Tells what the models of the zoo are, without loading any.
+    """Describes the models of the zoo, without loading any.
 
     Returns:
         list of `Described`, which prints as a table.
@@ -121,22 +121,22 @@ def describe() -> Descriptions:
 
 
 def size(path: Path) -> int:
-    """Returns how many bytes the files of a model have."""
+    """Returns the size of the files of a model in bytes."""
     return sum(file.stat().st_size for file in model_files(path).values())
 
 
 def load(name: str) -> "Served":
-    """Loads a model of the zoo, once all of its files are checked.
+    """Loads a model of the zoo after checking all its files.
 
     Args:
-        name: one of `names()`.
+        name: a name in `names()`.
 
     Returns:
         A `served.Served`.
 
     Raises:
-        ValueError: no model has this name, or a file of it was changed, is
-            missing or too many.
+        ValueError: there is no such model, or a file was changed, is missing or
+            was added.
 
     Example:
         model = tbnets.zoo.load("flickr8k_photos")
@@ -147,7 +147,7 @@ def load(name: str) -> "Served":
 
 
 def check_name(name: str, argument: str = "name") -> None:
-    """Refuses what is no name of a model; the argument is what gave it."""
+    """Raises an error if `name` is no model; names `argument` as the cause."""
     if name not in names():
         raise InputError(
             argument,
@@ -158,21 +158,20 @@ def check_name(name: str, argument: str = "name") -> None:
 
 
 def open_model(name_or_path: Path, trust: bool = False) -> "Served":
-    """Loads what a user names: a model of the zoo or one of their own.
+    """Loads a model of the zoo or a user's own.
 
     Args:
-        name_or_path: one of `names()`; or the folder of a run, of a SavedModel
-            or of its versions. A name of the zoo is taken as such: write
-            `./NAME`, or give a `pathlib.Path`, for a folder that is called the
-            same.
-        trust: as of `served.load_saved_model`.
+        name_or_path: a name in `names()`; or the folder of a run, of a
+            SavedModel or of its versions. For a folder that has the name of a
+            zoo model write `./NAME`, or pass a `pathlib.Path`.
+        trust: as in `served.load_saved_model`.
 
     Returns:
         A `served.Served`.
 
     Raises:
-        ValueError: see `load` and `served.load_saved_model`.
-        FileNotFoundError: it is neither.
+        ValueError: as in `load` and `served.load_saved_model`.
+        FileNotFoundError: there is no such model or folder.
     """
     path = locate(name_or_path)
     with startup.quiet_tensorflow():
@@ -181,14 +180,15 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
 
 
 def locate(name_or_path: Path) -> pathlib.Path:
-    """Returns the folder of what a user names, as `open_model` takes it.
+    """Returns the folder of a model, named as in `open_model`.
 
-    One of the zoo is checked before, file by file; where it holds a part, the
-    folder is that of the whole, which is put together first if need be.
+    The files of a zoo model are checked first. If it needs networks of the
+    extra `photos`, the folder of the assembled model is returned, which is made
+    if needed.
     """
     advice = "Give a name of the zoo, or a folder."
     check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
-    # A path is none: pathlib makes of ./NAME the same as of NAME.
+    # Paths are no names, since pathlib turns ./NAME into NAME.
     is_name = isinstance(name_or_path, str) and name_or_path in names()
     path = pathlib.Path(folder() if is_name else "", name_or_path)
     if not (os.fspath(name_or_path) and path.is_dir()):
@@ -207,7 +207,7 @@ def locate(name_or_path: Path) -> pathlib.Path:
 
 
 def _known():
-    """Returns a sentence with the names there are."""
+    """Returns a sentence with the known names."""
     if not names():
         return f"There are none: {folder()} holds no model."
     return f"There are: {', '.join(names())}."
