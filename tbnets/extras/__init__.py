@@ -1,1 +1,1 @@
-"""What tbnets works without: servers and pages to try models with."""
+"""Optional parts: presets of Keras Hub, trial servers and the demo page."""

@@ -1,16 +1,16 @@
-"""The app behind the page of `tbnets demo`: questions in, JSON and JPEG out.
+"""The app behind the page of `tbnets demo`, which returns JSON and JPEGs.
 
     /, /page.js, /page.css, /icon.svg     the page
-    /about                                what is asked of what
+    /about                                models, folder and examples
     /search?q=SENTENCE&top=N              photos for a sentence
-    /like?photo=KEY&top=N                 photos like one
-    /captions?photo=KEY                   captions for one, of the list or
-            &caption=TEXT&caption=...     of these
-    /boxes?photo=KEY&phrase=TEXT&...      the boxes that phrases name in one
-    /picture?photo=KEY&side=400           one, as a JPEG
+    /like?photo=KEY&top=N                 photos like a photo
+    /captions?photo=KEY                   captions for a photo, from the list or
+            &caption=TEXT&caption=...     from these
+    /boxes?photo=KEY&phrase=TEXT&...      the boxes that phrases name in a photo
+    /picture?photo=KEY&side=400           a photo, as a JPEG
     /photos                               POST of a photo's file: its key
 
-A question is a GET, so the page's own address can hold it.
+Every query is a GET, so the page's own address can hold it.
 """
 
 import collections
@@ -41,19 +41,17 @@ from tbnets.startup import usable_cores
 from tbnets.visualization.boxes import COLOURS
 from tbnets.visualization.page import jpeg
 
-# The photos that a page may ask of: those of a folder, and those given to it.
-#
-# A photo is asked for by its key, which is looked up in a list: no name that
-# comes in is ever made a path. What goes out is drawn anew, so that no other
-# file can leave.
+# The photos of the page: the folder's, and uploaded ones. A photo is selected
+# by its key, which is looked up in a list, so a request never contains a path.
+# Photos are re-encoded, so no other file can be sent.
 
 GIVEN = "given "
-"""How the key of a photo begins that was given; no two are of one folder."""
+"""Prefix of the key of an uploaded photo; no photo of the folder has it."""
 MOST_GIVEN = 8
 SIDES = (400, 1280)
-"""Longer sides in pixels that a photo may be asked for."""
+"""Allowed longer sides of a photo in pixels."""
 DRAWN = 256
-"""Pictures that are kept, drawn."""
+"""Number of encoded pictures that are cached."""
 
 
 class Photos:
@@ -61,11 +59,12 @@ class Photos:
 
     Args:
         model: a `Served` that takes photos.
-        folder: folder of photos, subfolders included.
-        cache: as of `photo_index.embed_folder`.
+        folder: folder of photos, including subfolders.
+        cache: as in `photo_index.embed_folder`.
 
     Attributes:
-        links_out: paths of its links that lead out of it, which are left out.
+        links_out: paths of links that lead out of the folder, which are left
+            out.
 
     Raises:
         FileNotFoundError: the folder holds no file named as a photo.
@@ -89,32 +88,32 @@ class Photos:
         self._index = photo_index.Index(cache, model, folder)
         self._embedded = None
         self._lock = threading.Lock()
-        # Decoding takes the memory of a photo: so many are decoded at once.
+        # Decoding a photo takes memory, so the number is limited.
         self.decoding = threading.BoundedSemaphore(usable_cores())
         self._draw = functools.lru_cache(DRAWN)(self._drawn)
 
     def __len__(self):
-        """Returns how many files of the folder are named as photos."""
+        """Returns the number of the folder's files named as photos."""
         return len(self._paths)
 
     @property
     def keys(self):
-        """The keys of the folder's photos but those known to be broken."""
+        """The keys of the folder's photos, except known broken ones."""
         broken = {key for key, one in self._known().items() if one.reason}
         return [key for key in self._names if key not in broken]
 
     @property
     def num_read(self):
-        """How many of them were looked at so far, good or broken."""
+        """Number of photos read so far, good or broken."""
         return len(self._known())
 
     def _known(self):
-        """Returns what is known of the folder's photos: key -> `Entry`."""
-        known = dict(self._index.entries)  # At once: another thread adds.
+        """Returns the folder's photos read so far: key -> `Entry`."""
+        known = dict(self._index.entries)  # Copied: a thread may add.
         return {k: known[n] for k, n in self._names.items() if n in known}
 
     def embed(self):
-        """Embeds what is new in the folder; other threads may ask meanwhile.
+        """Embeds new photos of the folder; other threads may search meanwhile.
 
         Raises: as `photo_index.embed_photos`.
         """
@@ -125,7 +124,7 @@ class Photos:
         self._embedded = self.embedded()
 
     def embedded(self):
-        """Returns the keys and the embeddings of what is embedded so far."""
+        """Returns the keys and the embeddings of the photos embedded so far."""
         if self._embedded:
             return self._embedded
         known = self._known().items()
@@ -134,7 +133,7 @@ class Photos:
         return list(found), rows.reshape(len(found), self._model.embedding_dim)
 
     def give(self, content):
-        """Takes a photo; the oldest of `MOST_GIVEN` is forgotten.
+        """Stores an uploaded photo; drops the oldest beyond `MOST_GIVEN`.
 
         Args:
             content: bytes of its file.
@@ -156,10 +155,11 @@ class Photos:
         return key
 
     def find(self, key):
-        """Returns a photo, its path or its bytes.
+        """Returns a photo's path or, if uploaded, its bytes.
 
         Raises:
-            FileNotFoundError: there is none, or it leads out of the folder.
+            FileNotFoundError: there is no such photo, or it is outside the
+                folder.
         """
         if given := self._given.get(key):
             return given
@@ -176,11 +176,12 @@ class Photos:
         """Returns a photo as a JPEG, as the network sees it.
 
         Args:
-            key: of the photo.
-            side: its longer side in pixels at most, one of `SIDES`.
+            key: key of the photo.
+            side: largest length of its longer side in pixels, in `SIDES`.
 
         Raises:
-            FileNotFoundError, BrokenImageError: there is none to show.
+            FileNotFoundError, BrokenImageError: there is no such photo, or it
+                is broken.
         """
         found = self.find(key)
         is_file = isinstance(found, str)
@@ -192,13 +193,13 @@ class Photos:
             return jpeg(PIL.Image.fromarray(read_photo(photo)), side)
 
     def _is_inside(self, path):
-        """Tells whether a file, links followed, lies in the folder."""
+        """Returns whether a file, after following links, is in the folder."""
         real = os.path.realpath(path)
         return os.path.commonpath([real, self._root]) == self._root
 
 
 def _keys(names):
-    """Yields a key of each name: as it can be read, and no two alike."""
+    """Yields a unique, readable key for each name."""
     seen = set()
     for row, name in enumerate(names):
         key = readable(name)
@@ -215,25 +216,25 @@ PAGE = {
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 MOST_BYTES = 32 * 2**20
-"""Of the file of a photo that is given."""
+"""Largest size of an uploaded photo's file."""
 MOST_LETTERS, MOST_TEXTS = 500, 50
-"""Of a sentence; sentences of one question."""
+"""Largest length of a sentence; largest number of sentences of a query."""
 MOST_ANSWERS, CAPTIONS_SHOWN = 240, 8
 COSINE = "A score is a cosine: 1 is identical, 0 is unrelated."
 LEARNED = "A score compares answers to one question: more is better."
 
 
 class Shown(NamedTuple):
-    """What the page is about.
+    """The models and data of the page.
 
     Args:
         model: a `Served` of photos and sentences.
         photos: `Photos`.
-        captions: list of those that a photo is asked for.
-        embeddings: float32 `[len(captions), embedding_dim]` of them.
+        captions: list of captions to rank for a photo.
+        embeddings: float32 `[len(captions), embedding_dim]` of the captions.
         localizer: a `Served` of phrase localization; None without boxes.
-        phrases: what may be asked for in a photo, an example.
-        about: dict, what else the page tells.
+        phrases: example phrases to find in a photo.
+        about: dict of further facts for the page.
     """
 
     model: Any
@@ -246,7 +247,7 @@ class Shown(NamedTuple):
 
 
 class Demo:
-    """Answers requests as JSON and JPEG.
+    """Handles requests; returns JSON and JPEGs.
 
     Args:
         shown: `Shown`.
@@ -266,8 +267,8 @@ class Demo:
         """Returns the `Response` to a request.
 
         Raises:
-            UserError: what is asked can not be answered; says why.
-            HTTPException: there is nothing at this path, or it is no GET.
+            UserError: the request has no result; gives the reason.
+            HTTPException: the path is unknown, or the request is no GET.
         """
         if request.path == "/photos":
             return self._give(request)
@@ -313,7 +314,7 @@ class Demo:
             return self._ranked(request, (), [photo], key)
 
     def _ranked(self, request, queries, like, but=""):
-        """Ranks the photos that are embedded, but one, for one question."""
+        """Ranks the embedded photos, except `but`, for one query."""
         keys, rows = self.shown.photos.embedded()
         top = min(max(request.args.get("top", 0, int), 1), MOST_ANSWERS)
         if not keys:
@@ -380,7 +381,7 @@ class Demo:
 
 
 def _texts(request, name):
-    """Returns the sentences of a question.
+    """Returns the sentences of a query.
 
     Raises:
         ValueError: there are none, or they are too many or too long.
@@ -405,10 +406,10 @@ def _texts(request, name):
 
 
 def _score_of(model):
-    """Returns what its scores are, a sentence."""
+    """Returns a sentence on the meaning of the model's scores."""
     return LEARNED if model.has("compare") else COSINE
 
 
 def _some(things, most):
-    """Returns some of a list, from its beginning to its end."""
+    """Returns some items of a list, evenly spread."""
     return things[:: max(1, len(things) // most)][:most]

@@ -1,9 +1,8 @@
-"""A WSGI app for the user of this machine, and for no page of others.
+"""A local WSGI app that only its own page can use.
 
-Whatever a browser shows can send requests to this machine, and by DNS rebinding
-read their answers. So a request must name the host as the user does, and come
-from the app's own page; what goes out may not be framed, sniffed or scripted
-by others.
+Any page in a browser can send requests to this machine and, by DNS rebinding,
+read the responses. So a request must name the host as the user does, and come
+from the app's own page; responses forbid framing, sniffing and foreign scripts.
 """
 
 import array
@@ -29,14 +28,14 @@ HOST = "127.0.0.1"
 PATIENCE = 30
 """Seconds that a client may be silent before and in a request."""
 GRACE = 30
-"""Seconds that the last requests have when a server ends."""
+"""Seconds for the last requests when a server ends."""
 _WAKES = 0.5
-"""Seconds after which a signal is heeded that another thread has got."""
+"""Seconds until a signal that a different thread received is handled."""
 _SILENCE = 0.5
-"""Seconds that a silent client may keep a server from ending."""
+"""Seconds for which a silent client may delay the end of a server."""
 _POLL = 0.05
 _MOST_UNREAD = 1000
-"""Reads, of up to 64 KB, after which a client must not send any more."""
+"""Reads, of up to 64 KB, after which a client that still sends is cut off."""
 _ATTACH_FILTER = 26
 """Linux's SO_ATTACH_FILTER, which `socket` lacks."""
 _DROP_SYN = struct.pack(
@@ -62,14 +61,14 @@ HEADERS = {
 
 
 class LocalApp:
-    """Answers the requests of its own page.
+    """Serves the requests of its own page.
 
     Args:
         answer: function of a `werkzeug.wrappers.Request` -> `Response`, which
-            may raise an `HTTPException` or a `UserError`: its words are what
-            the page shows.
+            may raise an `HTTPException` or a `UserError`, whose text the page
+            shows.
         host: address that the server listens at.
-        most_bytes: of what a request may bring.
+        most_bytes: largest size of a request.
     """
 
     def __init__(self, answer, host=HOST, most_bytes=0):
@@ -77,7 +76,7 @@ class LocalApp:
         self._most_bytes = most_bytes
 
     def __call__(self, environ, start_response):
-        """Answers a request, as WSGI has it."""
+        """Handles a request, as a WSGI application."""
         request = Request(environ)
         request.max_content_length = self._most_bytes
         try:
@@ -96,7 +95,7 @@ class LocalApp:
         return response(environ, start_response)
 
     def _check(self, request):
-        """Refuses what no page of this server sends."""
+        """Raises an error for requests that no page of this server sends."""
         if not is_own_name(request.host, self._host):
             raise Forbidden("This server is asked by its address alone.")
         site = request.headers.get("Sec-Fetch-Site", "none")
@@ -111,9 +110,10 @@ class LocalApp:
 
 
 def is_own_name(name, listening):
-    """Tells whether a request's header `Host` names the server.
+    """Returns whether a request's header `Host` names the server.
 
-    Who rebinds a name to this machine has a name, never an address.
+    An attacker who rebinds a name to this machine uses a name, never an
+    address.
 
     Args:
         name: the header, with or without a port.
@@ -130,7 +130,7 @@ def is_own_name(name, listening):
 
 
 def is_local(host):
-    """Tells whether an address is that of this machine alone."""
+    """Returns whether an address reaches this machine only."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -138,7 +138,7 @@ def is_local(host):
 
 
 def in_url(host):
-    """Returns an address as it stands in a URL: of IPv6 in brackets."""
+    """Returns an address for a URL: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -150,15 +150,15 @@ def in_json(value, status=200):
 def wait():
     """Waits for the signal that ends a server.
 
-    Any thread may get it; the main one, which heeds it, waits here, and then
-    learns of it when it wakes.
+    Any thread may receive the signal, but only the main thread, which waits
+    here, handles it when it wakes.
     """
     while True:
         time.sleep(_WAKES)
 
 
 class _Handler(WSGIRequestHandler):
-    """Reads requests without a word, and not forever."""
+    """Reads requests without logging, with a time limit."""
 
     timeout = PATIENCE
 
@@ -181,7 +181,7 @@ class _Handler(WSGIRequestHandler):
             self.close_connection = True
 
     def _has_request(self):
-        """Waits for a request, and less long while the server ends.
+        """Waits for a request; stops early when the server ends.
 
         Browsers open connections that they may never use.
         """
@@ -200,17 +200,17 @@ class _Handler(WSGIRequestHandler):
     def run_wsgi(self):
         try:
             urllib.parse.urlsplit(self.path)
-        except ValueError:  # Of which no request can be made for the app.
+        except ValueError:  # No request object is possible.
             self.send_error(400)
         else:
             super().run_wsgi()
 
 
 class Server(ThreadedWSGIServer):
-    """Answers every client that has connected before the server ends.
+    """A server that finishes all clients connected before its end.
 
     Attributes:
-        port: where the server listens.
+        port: port that it listens at.
         is_ending: whether `end` was called.
     """
 
@@ -218,14 +218,14 @@ class Server(ThreadedWSGIServer):
     _clients = ()
 
     def start(self):
-        """Starts to answer, in another thread."""
+        """Starts to serve, in a separate thread."""
         self._accepting = threading.Thread(
             target=self.serve_forever, args=(_POLL,), daemon=True
         )
         self._accepting.start()
 
     def end(self, grace=GRACE):
-        """Closes the port and waits until all clients are answered.
+        """Closes the port and waits until all clients are served.
 
         Args:
             grace: seconds after which the remaining clients are cut off.
@@ -238,7 +238,7 @@ class Server(ThreadedWSGIServer):
             client.join(max(0, end - time.monotonic()))
 
     def process_request(self, request, client_address):
-        """Answers a client in a thread that `end` waits for."""
+        """Serves a client in a thread that `end` waits for."""
         client = threading.Thread(
             target=self.process_request_thread,
             args=(request, client_address),
@@ -252,7 +252,7 @@ class Server(ThreadedWSGIServer):
         """Closes a connection after reading what the client still sends.
 
         A connection that is closed with unread bytes is reset, and its client
-        may lose the answer.
+        may lose the response.
         """
         with contextlib.suppress(OSError):
             request.shutdown(socket.SHUT_WR)
@@ -265,9 +265,9 @@ class Server(ThreadedWSGIServer):
     def server_close(self):
         """Closes the port after accepting the clients that have connected.
 
-        The kernel resets the connections that nobody has accepted by then.
+        Otherwise the kernel would reset their connections.
         """
-        with contextlib.suppress(OSError):  # Nobody waits, or it is closed.
+        with contextlib.suppress(OSError):  # No client, or closed already.
             self.socket.settimeout(_POLL if _ignore_new(self.socket) else 0)
             while True:
                 self.process_request(*self.get_request())
@@ -275,13 +275,13 @@ class Server(ThreadedWSGIServer):
 
 
 def _ignore_new(listening):
-    """Makes the kernel ignore new connections to a socket, if it can.
+    """Makes the kernel ignore new connections to a socket, if possible.
 
-    A client that is ignored tries again after a second. The port is closed by
-    then, so the client is refused and not reset.
+    An ignored client tries again after a second. The port is closed by then, so
+    the client is refused and not reset.
 
     Returns:
-        bool, whether they are ignored: Linux can, other systems can not.
+        bool, whether they are ignored: only Linux supports it.
     """
     if sys.platform != "linux":
         return False
@@ -295,19 +295,19 @@ def _ignore_new(listening):
 
 
 def server_of(app, host=HOST, port=0, flag="port"):
-    """Returns a server that listens, a thread a request.
+    """Returns a listening server with a thread for each request.
 
     Args:
-        app: of WSGI.
+        app: WSGI application.
         host: address to listen at.
-        port: to listen at; 0 for any that is free.
-        flag: what users call the port.
+        port: port to listen at; 0 for any free port.
+        flag: name of the port's flag, for errors.
 
     Returns:
         A `Server`, not started.
 
     Raises:
-        ValueError: the port can not be opened.
+        ValueError: the port cannot be opened.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

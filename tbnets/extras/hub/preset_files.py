@@ -1,7 +1,7 @@
-"""Files of presets of Keras Hub: found, fetched, read, refused.
+"""Files of presets of Keras Hub: finds, fetches, reads and checks them.
 
-Their JSON files may be a stranger's: before a class is made of one, every
-class that it names must be Keras Hub's own.
+Their JSON files may come from a stranger: before a class is made, every class
+that a file names must be Keras Hub's own.
 """
 
 import concurrent.futures
@@ -23,14 +23,14 @@ from tbnets.errors import (
 )
 
 PATIENCE = 15
-"""Seconds within which the first bytes of a preset must come."""
+"""Seconds to wait for a JSON file of a preset."""
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 SHARDS, CONVERTER = "model.weights.json", "image_converter.json"
 _OF_KERAS = ("keras.initializers", "keras.regularizers", "keras.constraints")
 _PASSING = ("dtype", "build_config", "compile_config")
-"""What a configuration tells of the process that wrote it."""
+"""Keys of a configuration that describe the process that wrote it."""
 _PATHS = ("vocabulary", "merges", "proto")
-"""What of a tokenizer would name a file anywhere; a preset has its own."""
+"""Keys of a tokenizer that may name any file; a preset has its own files."""
 
 
 def _from_kaggle(handle, file):
@@ -38,7 +38,7 @@ def _from_kaggle(handle, file):
 
 
 def _from_hugging_face(handle, file):
-    """Looks into the cache first: offline, its client tries for 24 seconds."""
+    """Tries the cache first: without network, the client takes 24 seconds."""
     download = import_extra("hub", "huggingface_hub").hf_hub_download
     try:
         return download(handle, file, local_files_only=True)
@@ -47,23 +47,23 @@ def _from_hugging_face(handle, file):
 
 
 _FETCH = {"kaggle": _from_kaggle, "hf": _from_hugging_face}
-"""Scheme of a handle -> function (handle, file) -> its place in the cache."""
+"""Scheme of a handle -> function (handle, file) -> path in the cache."""
 _CACHES = {"kaggle": "KAGGLEHUB_CACHE", "hf": "HF_HOME"}
-"""Scheme of a handle -> variable of the environment that moves its cache."""
+"""Scheme of a handle -> environment variable that moves its cache."""
 _UNWRITABLE = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES
 
 
 def find_preset(name, known):
-    """Returns the folder, or the handle, that a preset's files come from.
+    """Returns the folder or the handle of a preset's files.
 
     Args:
-        name: a folder, which comes first if it is there, a handle, or a name
+        name: a folder, which takes precedence if it exists, a handle, or a name
             of Keras Hub.
-        known: dict of these names, whose values tell their `kaggle_handle`.
+        known: dict of these names; values have their `kaggle_handle`.
 
     Raises:
-        FileNotFoundError: it is a path, but none of a folder.
-        ValueError: there is none of this name.
+        FileNotFoundError: it is a path, but not of a folder.
+        ValueError: there is no such name.
     """
     if pathlib.Path(name).is_dir():
         return name
@@ -94,13 +94,14 @@ def fetch(source, file, name):
 
     Args:
         source: folder or handle.
-        file: its name there.
+        file: name of the file.
         name: the preset, for messages.
 
     Raises:
         FileNotFoundError: the folder has no such file.
-        ConnectionError: the hub does not give it, or not in time.
-        OSError: it can not be written into the cache: the disk is full.
+        ConnectionError: the hub does not deliver it, or not in time.
+        OSError: it cannot be written into the cache, for example because the
+            disk is full.
     """
     scheme, is_handle, handle = source.partition("://")
     if not is_handle:
@@ -115,7 +116,7 @@ def fetch(source, file, name):
     seconds = PATIENCE if file.endswith(".json") else None
     try:
         return pathlib.Path(_within(seconds, _FETCH[scheme], handle, file))
-    except Exception as error:  # Each hub has errors of its own.
+    except Exception as error:  # Hubs raise different errors.
         if getattr(error, "errno", None) in _UNWRITABLE:
             raise FileError(
                 error.errno,
@@ -133,7 +134,7 @@ def fetch(source, file, name):
 
 
 def _within(seconds, function, *args):
-    """Calls a function that may hang; no longer than some seconds, if any."""
+    """Calls a function that may hang, with a time limit if there is one."""
     if seconds is None:
         return function(*args)
     found = concurrent.futures.Future()
@@ -151,13 +152,13 @@ def _within(seconds, function, *args):
 
 
 def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
-    """Returns the files of the weights; first what lists the others, if any.
+    """Returns the files of the weights; for shards, their list comes first.
 
     Args:
         source: folder or handle.
         name: the preset, for messages.
-        whole: the file that all weights may be in.
-        shards: the file that tells in which ones they are.
+        whole: name of the file with all weights.
+        shards: name of the file that lists the shards.
     """
     try:
         return [fetch(source, whole, name)]
@@ -176,8 +177,8 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
 def files_of_others(source, name):
     """Returns the files of a preset of `transformers` or `timm`.
 
-    Of a folder these are all that lie in it, hidden ones and texts about it
-    aside; of a hub those of the network.
+    For a folder these are all its files, except hidden files and READMEs; for a
+    hub, the files of the network.
 
     Returns:
         name -> path.
@@ -195,13 +196,13 @@ def files_of_others(source, name):
 
 
 def _files(parts):
-    """Yields the names of files in the map of weights to their parts."""
+    """Yields the names of files in a map of weights to shards."""
     for each in parts.values() if isinstance(parts, dict) else ():
         yield from [each] if isinstance(each, str) else map(str, each)
 
 
 def parsed(path):
-    """Returns what a JSON file of a preset holds, a dictionary."""
+    """Returns the content of a JSON file of a preset, a dictionary."""
     try:
         return {**files.parse_json(path.read_text("utf-8"))}
     except (OSError, TypeError, ValueError) as error:
@@ -212,20 +213,20 @@ def parsed(path):
 
 
 def check_config(config, where):
-    """Refuses a configuration that names classes beyond Keras Hub's own.
+    """Raises an error if a configuration names classes outside Keras Hub.
 
-    Beside these, types of numbers, initializers and functions that Keras
-    brings are let through: they run nothing and read nothing.
+    Keras' own number types, initializers and functions are allowed too: they
+    execute and read no files.
 
     Args:
-        config: what a JSON file holds.
+        config: content of a JSON file.
         where: the file, for messages.
 
     Returns:
         `config`.
 
     Raises:
-        ValueError: names the class.
+        ValueError: a class is not allowed; names it.
     """
     for each in _objects(config):
         names = [each.get(key) for key in ("module", "class_name")]
@@ -242,7 +243,7 @@ def check_config(config, where):
 
 
 def _objects(value):
-    """Yields all dictionaries inside a value, itself too."""
+    """Yields all dictionaries inside a value, including itself."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -254,12 +255,12 @@ def _objects(value):
 
 
 def _is_harmless(config):
-    """Tells whether Keras makes a class of ours, or a plain one of its own."""
+    """Returns whether a class is Keras Hub's, or a plain one of Keras."""
     module, kind = config.get("module"), config.get("class_name")
     registered = config.get("registered_name")
     if not all(isinstance(x, str | None) for x in (module, kind, registered)):
         return False
-    # Where no name is registered, Keras looks for that of the class.
+    # Without a registered name, Keras searches for the class name.
     if ">" in str(kind):
         return False
     if registered and registered.startswith("keras_hub>"):
@@ -273,12 +274,12 @@ def _is_harmless(config):
 
 
 def is_own(config):
-    """Tells a configuration of Keras Hub from one of `transformers`."""
+    """Returns whether a configuration is Keras Hub's, not `transformers`'."""
     return "registered_name" in config
 
 
 def bare(config):
-    """Returns a configuration without what tells of another process."""
+    """Returns a configuration without keys about the writing process."""
     if isinstance(config, dict):
         return {k: bare(v) for k, v in config.items() if k not in _PASSING}
     if isinstance(config, list | tuple):
@@ -287,13 +288,13 @@ def bare(config):
 
 
 def resized(config, image_size):
-    """Returns a configuration for images of another size."""
+    """Returns a configuration for images of a different size."""
     own = config["config"]
     inner = own.get("vision_encoder", {}).get("config", {})
     keys = [key for key in ("image_shape", "input_shape") if key in own]
     shapes = [own[key] for key in keys] or [inner.get("image_shape")]
     side = shapes[0] and shapes[0][0]
-    if side in (None, image_size):  # It takes any, or this one.
+    if side in (None, image_size):  # Any size, or this one.
         return config
     if not keys:
         raise InputError(
@@ -307,7 +308,7 @@ def resized(config, image_size):
 
 
 def damaged(name, reason):
-    """Returns the error of a preset that nothing can be made of."""
+    """Returns the error of a preset that cannot be opened."""
     return InputError(
         "preset",
         "be one that Keras Hub can open",

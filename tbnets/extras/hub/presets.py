@@ -1,13 +1,13 @@
-"""Presets of Keras Hub: found, fetched, checked, opened.
+"""Presets of Keras Hub: finds, fetches, checks and opens them.
 
-A preset is a folder of JSON files, which say what class is built how, and of
-its weights and a tokenizer's words. It is said by a name of Keras Hub
+A preset is a folder with JSON files, which describe its classes, its weights
+and the words of a tokenizer. It is given by a name of Keras Hub
 (`clip_vit_base_patch16`), by a handle (`kaggle://...`, `hf://...`), or by the
 folder itself, such as `save_to_preset` writes.
 
-Its JSON files may be a stranger's: before a class is made of one, every class
-that it names must be Keras Hub's own. What Keras Hub makes of files of
-`transformers` and `timm` it makes by its own code, without naming classes.
+Its JSON files may come from a stranger: before a class is made, every class
+that a file names must be Keras Hub's own. Files of `transformers` and `timm`
+name no classes; Keras Hub converts them with its own code.
 """
 
 import contextlib
@@ -42,11 +42,11 @@ _OF_TEXTS = "tokenizer.json", "preprocessor.json", "task.json"
 
 
 def files(name, side):
-    """Returns the files that decide what vectors a preset gives.
+    """Returns the files that determine the vectors of a preset.
 
     Args:
-        name: as `open_preset` takes it.
-        side: the one of `SIDES` that is asked for.
+        name: as in `open_preset`.
+        side: the side in use, a value in `SIDES`.
 
     Returns:
         name -> path, fetched.
@@ -62,7 +62,7 @@ def files(name, side):
     if side == "text":
         wanted = [*_OF_TEXTS, *_words(source, name)]
     for file in wanted:
-        # What is not there, or can not be had, takes no part.
+        # Optional files may be missing.
         with contextlib.suppress(MissingFileError, UnreachableError):
             found[file] = preset_files.fetch(source, file, name)
     return found
@@ -96,15 +96,14 @@ class Preset:
     """An opened preset.
 
     Args:
-        name: what was asked for, without `PREFIX`; may be a path.
-        source: the folder, or the handle, that its files come from; None of
-            one that is rebuilt.
+        name: name that the user gave, without `PREFIX`; may be a path.
+        source: folder or handle of its files; None for a rebuilt preset.
         backbone: `keras_hub.models.Backbone`.
-        image_converter: its configuration, of one that is rebuilt.
+        image_converter: configuration of a rebuilt preset's converter.
 
     Attributes:
         kind: name of the backbone's class.
-        sides: those of `SIDES` that it turns into vectors.
+        sides: the values in `SIDES` that it turns into vectors.
     """
 
     def __init__(self, name, source, backbone, image_converter=None):
@@ -114,7 +113,7 @@ class Preset:
         self.sides = _sides(backbone)
 
     def require(self, side):
-        """Refuses a preset without a side of `SIDES`."""
+        """Raises an error if the preset lacks a side of `SIDES`."""
         if side not in self.sides:
             found = " and ".join(self.sides) or "neither images nor texts"
             raise InputError(
@@ -138,13 +137,13 @@ class Preset:
         return self.part("tokenizer.json", keras_hub().tokenizers.Tokenizer)
 
     def part(self, file, kind, **given):
-        """Opens what prepares inputs, as a `kind`: a class of Keras Hub.
+        """Opens a preprocessing part as a `kind`, a class of Keras Hub.
 
         Args:
-            file: that says what it is, and is checked.
+            file: JSON file that describes the part, which is checked.
             kind: the class.
-            **given: parts of it; of others Keras Hub may read the files, which
-                must then have been checked.
+            **given: parts of the part; Keras Hub may read the files of the
+                remaining ones, which must have been checked before.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
@@ -152,20 +151,20 @@ class Preset:
             return kind.from_preset(self.source, **given)
 
     def read(self, file):
-        """Returns what a JSON file of the preset holds, checked.
+        """Returns the content of a JSON file of the preset, checked.
 
         Raises:
-            FileNotFoundError: the preset has none of this name.
-            ValueError: it names what is not Keras Hub's own.
+            FileNotFoundError: the preset has no such file.
+            ValueError: the file names classes that are not Keras Hub's own.
         """
         path = preset_files.fetch(self.source, file, self.name)
         return preset_files.check_config(preset_files.parsed(path), path)
 
     def config(self):
-        """Returns what `rebuild` makes it of again: names and numbers.
+        """Returns the configuration for `rebuild`: names and numbers.
 
-        Classes and sizes of the backbone and, of images, of the converter; no
-        weights, no words, no path.
+        It has classes and sizes of the backbone and, for images, of the
+        converter, but no weights, words or paths.
         """
         parts = {"backbone": self.backbone}
         if "image" in self.sides:
@@ -174,7 +173,7 @@ class Preset:
         return {k: preset_files.bare(told(part)) for k, part in parts.items()}
 
     def description(self):
-        """Returns what manifests tell of it: its class, digests, no path."""
+        """Returns its description for manifests: class and digest, no path."""
         text = json.dumps(self.config(), sort_keys=True).encode()
         digest = hashlib.sha256(text).hexdigest()
         return {"preset": self.kind, "config_sha256": digest}
@@ -184,22 +183,22 @@ def open_preset(name, side=None, image_size=None, weights=True):
     """Opens a preset.
 
     Args:
-        name: a name of Keras Hub, a handle or a folder, `PREFIX` before it
-            or not. A folder that is there comes first.
-        side: the one of `SIDES` that it must have; None for any.
+        name: a name of Keras Hub, a handle or a folder, with or without
+            `PREFIX`. An existing folder takes precedence.
+        side: required side, a value in `SIDES`; None for any.
         image_size: side of the images in pixels; None for its own.
-        weights: whether the backbone gets its weights, or random ones of
-            the global seed.
+        weights: whether to load the backbone's weights; otherwise they are
+            random, from the global seed.
 
     Returns:
-        A `Preset`; weights are of the global policy's type.
+        A `Preset`; weights have the type of the global policy.
 
     Raises:
         ImportError: Keras Hub is not installed.
         FileNotFoundError: it is a folder without a preset.
-        ConnectionError: it can not be fetched.
-        ValueError: there is none of this name, it is damaged, it names what
-            is not Keras Hub's own, or it lacks the side.
+        ConnectionError: it cannot be fetched.
+        ValueError: there is no such name, it is damaged, it names classes that
+            are not Keras Hub's own, or it lacks the side.
     """
     hub, name = keras_hub(), name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, hub.models.Backbone.presets)
@@ -222,24 +221,24 @@ def open_preset(name, side=None, image_size=None, weights=True):
         files = preset_files.weights_files(source, name)
         with _damage_told(told):
             for file in files:
-                if file.suffix == ".h5":  # Shards come with a JSON file.
+                if file.suffix == ".h5":  # Shards have a JSON file.
                     check_datasets(file, file, file.stat().st_size)
             backbone.load_weights(str(files[0]))
     return preset
 
 
 def rebuild(config):
-    """Makes a preset of what `Preset.config` returned.
+    """Rebuilds a preset from its configuration.
 
     Args:
-        config: that; it may be a stranger's.
+        config: result of `Preset.config`; it may come from a stranger.
 
     Returns:
         A `Preset` with random weights, without words.
 
     Raises:
-        ValueError: it names what is not Keras Hub's own, or nothing can be
-            made of it.
+        ValueError: it names classes that are not Keras Hub's own, or is
+            invalid.
     """
     kind, name = keras_hub().models.Backbone, "that of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
@@ -248,10 +247,10 @@ def rebuild(config):
 
 
 def converter_of(config):
-    """Returns the image converter of what `Preset.config` returned.
+    """Returns the image converter in a result of `Preset.config`.
 
     Raises:
-        ValueError: see `rebuild`.
+        ValueError: as in `rebuild`.
     """
     kind, name = keras_hub().layers.ImageConverter, "that of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
@@ -260,7 +259,7 @@ def converter_of(config):
 
 
 def _made_of(config, kind, name):
-    """Makes what a checked configuration says, of the global policy."""
+    """Returns the object of a checked configuration, with the global policy."""
     make = keras.saving.deserialize_keras_object
     with _damage_told(name):
         found = make(preset_files.bare(config), safe_mode=True)
@@ -272,9 +271,9 @@ def _made_of(config, kind, name):
 
 @contextlib.contextmanager
 def _damage_told(name):
-    """Tells of what reading a preset raises as of its damage."""
+    """Reports exceptions in the block as damage of the preset."""
     try:
-        with warnings.catch_warnings():  # What is amiss, it raises, too.
+        with warnings.catch_warnings():  # Faults raise anyway.
             warnings.simplefilter("ignore")
             yield
     except UserError:
@@ -286,13 +285,13 @@ def _damage_told(name):
             f"{error.name}.",
             name=error.name,
         ) from error
-    except Exception as error:  # Keras Hub raises what it likes here.
+    except Exception as error:  # Keras Hub raises any.
         reason = " ".join(str(error).split())[:500]
         raise preset_files.damaged(name, reason) from error
 
 
 def _sides(backbone):
-    """Returns those of `SIDES` that a backbone turns into vectors."""
+    """Returns the values in `SIDES` that a backbone turns into vectors."""
     both = ("get_vision_embeddings", "get_text_embeddings", "vision_encoder")
     if all(hasattr(backbone, name) for name in both):
         return SIDES
@@ -304,34 +303,33 @@ def _sides(backbone):
     return ("text",) if is_text else ()
 
 
-# The side of a preset of Keras Hub that turns photos into vectors.
+# The side of a preset that turns photos into vectors. `last` is the vector that
+# the preset was trained to give:
 #
-# `last` is the vector that the preset was trained to give:
-#
-# - CLIP, MetaCLIP 2, SigLIP: the projected embedding, which texts are compared
-#   with, before it is brought to length 1;
+# - CLIP, MetaCLIP 2, SigLIP: the projected embedding that is compared with
+#   texts, before normalisation to length 1;
 # - DINOv2, DINOv3, DeiT, ViT: the class token after the last normalisation;
-# - ViT without a class token, Swin and others of tokens: their mean;
+# - ViT without a class token, Swin and others with tokens: their mean;
 # - convolutional backbones: the last map, averaged over its positions.
 #
-# Any other layer is said by its name, of the vision encoder where there is one
-# (`clip_vision_encoder_encoder_block_5`), or by that of a level (`P4`), where
-# it has levels; maps are averaged over positions, tokens over all of them.
+# Other layers are given by their name, in the vision encoder if there is one
+# (`clip_vision_encoder_encoder_block_5`), or by the name of a level (`P4`) if
+# there are levels; maps are averaged over positions, tokens over all of them.
 
 USUAL_SIZE = 224
-"""Side of the images where neither the backbone nor its converter says."""
+"""Side of the images if neither the backbone nor its converter has one."""
 _WITH_CLASS_TOKEN = ("DINOV2Backbone", "DINOV3Backbone", "DeiTBackbone")
 _AFTER_ENCODER = "vision_pooler", "vision_post_layer_norm", "vision_projection"
 
 
 class PresetPhotos:
-    """Brings a photo to a square as an image converter does, in the graph.
+    """Resizes a photo to a square as an image converter does, in the graph.
 
-    What decodes photos takes it in the place of a size in pixels.
+    Decoders of photos accept it in place of a size in pixels.
 
     Args:
         converter: `keras_hub.layers.ImageConverter`.
-        side: of the square, in pixels.
+        side: side of the square, in pixels.
     """
 
     @in_float32()
@@ -362,15 +360,15 @@ class HubCnn(Cnn):
     preset: Preset | None = None
 
     def photos_of(self, side):
-        """Returns what `images.decode_image` takes in the place of a size."""
+        """Returns the `PresetPhotos` that `images.decode_image` takes."""
         return PresetPhotos(self.preset.image_converter, side)
 
     def describe(self, layers, resize=None):
-        """Returns what descriptions of features tell; no path."""
+        """Returns the description for features; no path."""
         return {**super().describe(layers, resize), **self.preset.description()}
 
     def weighty_layers(self):
-        """Refuses: which these are differs from backbone to backbone."""
+        """Raises an error: layers with weights differ between backbones."""
         raise InputError(
             "layers",
             "name layers of a preset, or `last`",
@@ -393,23 +391,23 @@ def build_hub_cnn(name, random=False, image_size=None):
     """Opens the vision side of a preset.
 
     Args:
-        name: as `hub.open_preset` takes it.
-        random: whether it gets random weights of the global seed.
+        name: as in `hub.open_preset`.
+        random: whether weights are random, from the global seed.
         image_size: side of the photos in pixels; None for its own.
 
     Returns:
         A `HubCnn`.
 
     Raises:
-        ValueError: it has no such side, or it is not for this size; see
-            `hub.open_preset` too.
+        ValueError: it has no vision side, or does not support this size; or as
+            in `hub.open_preset`.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)
 
 
 def vision_of(preset, image_size=None):
-    """Returns the `HubCnn` of an opened preset; see `build_hub_cnn`."""
+    """Returns the `HubCnn` of an opened preset, as `build_hub_cnn` does."""
     preset.require("image")
     converter = preset.image_converter
     inputs, output = _inputs_and_vector(preset)
@@ -429,7 +427,7 @@ def vision_of(preset, image_size=None):
 
 
 def _inputs_and_vector(preset):
-    """Returns the Keras tensors of the images and of what becomes of them."""
+    """Returns the Keras tensors of the images and of their vectors."""
     backbone = preset.backbone
     encoder = getattr(backbone, "vision_encoder", backbone)
     has_token = getattr(backbone, "use_class_token", False)
@@ -445,7 +443,7 @@ def _inputs_and_vector(preset):
 
 
 def _scaling(converter):
-    """Returns what a converter does to colours: [0, 255] -> its own."""
+    """Returns a converter's function of colours: [0, 255] -> its own range."""
     scale = 1.0 if converter.scale is None else converter.scale
     offset = 0.0 if converter.offset is None else converter.offset
 
@@ -461,16 +459,15 @@ class PresetEncoder(PooledEncoder):
     """The vision side of a preset of Keras Hub.
 
     Args:
-        preset: an opened `Preset`; or the JSON text of what its `config`
-            returned, by which the layer is built again with random weights,
-            wherever the preset is by then.
+        preset: an opened `Preset`; or its `config` as JSON text, from which the
+            layer is rebuilt with random weights, without the preset's files.
         image_size: side of the square input in pixels; None for its own.
-        fine_tune: whether its weights are trained. When False its batch
-            normalisation and dropout also stay in inference mode.
+        fine_tune: whether its weights are trained. If False, its batch
+            normalisation and dropout also remain in inference mode.
 
-    Returns from a call on float `[n, image_size, image_size, 3]` RGB in
-    [0, 255], as `PresetPhotos` gives it: `[n, dim]`, the vector
-    that the preset was trained to give.
+    Returns from a call on float `[n, image_size, image_size, 3]` RGB in [0,
+    255], as from `PresetPhotos`: `[n, dim]`, the vector that the preset was
+    trained to give.
     """
 
     def __init__(

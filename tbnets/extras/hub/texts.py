@@ -1,12 +1,13 @@
 """The text side of presets of Keras Hub: captions -> ids -> vectors.
 
-Texts are pooled as a preset was trained:
+Texts are pooled as in the preset's training:
 
 - CLIP, MetaCLIP 2: the projected state at the end of the text;
-- SigLIP: what its head makes of the last place;
-- a preset of a `TextEmbedder`: the mean, maximum or first, as that says;
-- what has a `pooled_output`, as BERT and ALBERT: that;
-- all others, as DistilBERT, RoBERTa, DeBERTa, T5's encoder: the mean over
+- SigLIP: the output of its head for the last position;
+- a preset of a `TextEmbedder`: the mean, the maximum or the first state, as
+  configured;
+- models with a `pooled_output`, such as BERT and ALBERT: that output;
+- all others, such as DistilBERT, RoBERTa, DeBERTa, T5's encoder: the mean over
   the ids of a text.
 """
 
@@ -33,20 +34,19 @@ from tbnets.features.hub import placed
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.text.byte_pairs import BytePairs
 
-# Features of captions that a preset of Keras Hub gives, frozen.
+# Frozen features of captions by a preset.
 
 BATCH = 64
 
 
 class HubFeatures(CaptionEncoder):
-    """The vectors of captions by a preset, pooled as it was trained.
+    """The vectors of captions by a preset, pooled as in its training.
 
-    It learns nothing of captions: `of` makes one that is fitted. The file
-    keeps digests of the preset and the name it was opened by, not its
-    weights.
+    It needs no fitting on captions: `of` returns a fitted encoder. Its file has
+    digests of the preset and its name, not its weights.
 
     Args:
-        preset: what tells it from others, as `of` finds it.
+        preset: description that identifies the preset; `of` computes it.
     """
 
     kind = "hub"
@@ -59,7 +59,7 @@ class HubFeatures(CaptionEncoder):
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """Opens a preset, see `presets.open_preset`."""
+        """Opens a preset by a name as in `presets.open_preset`."""
         name = placed(name)
         opened = _Opened(name)
         encoder = cls(opened.told())
@@ -69,10 +69,11 @@ class HubFeatures(CaptionEncoder):
 
     @functools.cached_property
     def opened(self) -> "_Opened":
-        """The preset, found by its name, and the same as before.
+        """The preset, opened by its name and compared with its description.
 
         Raises:
-            ValueError: another one has its name now; or see `open_preset`.
+            ValueError: a different preset has its name now; or as in
+                `open_preset`.
         """
         name = self.notes_.get("name", "")
         opened = _Opened(name)
@@ -91,15 +92,15 @@ class HubFeatures(CaptionEncoder):
         return self.preset["dim"]
 
     def tokenizer(self, max_tokens: int | None = None):
-        """Returns what reads captions, a `HubTokenizer`."""
+        """Returns the reader of captions, a `HubTokenizer`."""
         return HubTokenizer(self.opened.preset, max_tokens)
 
     def describe(self) -> str:
-        """Returns what it is, in a few words."""
+        """Returns a description in a few words."""
         return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:
-        """Returns the vectors, float32 `[n, dim]`; long ones go together."""
+        """Returns vectors, float32 `[n, dim]`; batches texts by length."""
         opened, made = self.opened, [np.zeros((0, self.dim), np.float32)]
         ids = opened.tokenizer.ragged(list(captions))
         order = np.argsort(ids.row_lengths().numpy(), kind="stable")
@@ -110,7 +111,7 @@ class HubFeatures(CaptionEncoder):
 
 
 class _Opened:
-    """A preset whose texts are read, in float32."""
+    """A preset that reads texts, in float32."""
 
     def __init__(self, name):
         with in_float32():
@@ -123,7 +124,7 @@ class _Opened:
         self.embed = tf.function(self.side, spec, autograph=False)
 
     def told(self):
-        """Returns all that decides what it makes of a text; no path."""
+        """Returns all that determines the vector of a text; no path."""
         return {
             **self.preset.description(),
             "weights_sha256": weights_sha256(self.side.network),
@@ -133,23 +134,24 @@ class _Opened:
         }
 
 
-# The text side of a preset of Keras Hub, as a layer of a network.
+# Text side of a preset as a layer.
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class HubTextEncoder(ConfiguredLayer):
-    """Reads captions as a preset of Keras Hub does; weights begin at random.
+    """Reads captions like a preset of Keras Hub, with random initial weights.
 
-    `of` takes those of the preset. Its dropout stays off in training too:
-    its state would be in no checkpoint.
+    `of` takes the weights of the preset. Dropout is off even in training, since
+    no checkpoint would hold its state.
 
     Args:
-        preset: what `Preset.config` returned of it.
-        pooling: one of `texts.POOLINGS`.
+        preset: result of `Preset.config`.
+        pooling: a value in `texts.POOLINGS`.
         padding_id: the preset's id of padding.
 
-    Returns from a call on int `[n, ids]` of a `HubTokenizer`: float `[n,
-    output_dim]`, pooled as the preset was trained, see `extras.hub.texts`.
+    Returns from a call on int `[n, ids]` of a `HubTokenizer`: float
+    `[n, output_dim]`, pooled as in the preset's training (`extras.hub.texts`
+    lists how).
     """
 
     def __init__(
@@ -172,7 +174,7 @@ class HubTextEncoder(ConfiguredLayer):
 
     @classmethod
     def of(cls, preset: presets.Preset, **kwargs: Any) -> Self:
-        """Makes one with the weights of an opened preset."""
+        """Returns a layer with the weights of an opened preset."""
         tokenizer, pooling = HubTokenizer(preset), pooling_of(preset)
         layer = cls(preset.config(), pooling, tokenizer.padding_id, **kwargs)
         own = TextSide(preset.backbone, pooling).network
@@ -185,10 +187,7 @@ class HubTextEncoder(ConfiguredLayer):
 
 
 def _without_photos(config):
-    """Returns a configuration whose side of images has one small layer.
-
-    It is built along, and asked for nothing.
-    """
+    """Returns a configuration whose unused image side has one small layer."""
     config = {"backbone": copy.deepcopy(config["backbone"])}
     vision = config["backbone"]["config"].get("vision_encoder")
     if vision:
@@ -200,24 +199,24 @@ OWN, MEAN, FIRST, MAX = POOLINGS = "own", "mean", "cls", "max"
 _NO_START = ("T5Backbone",)
 _INPUTS = "token_ids", "segment_ids", "padding_mask"
 MOST_IDS = 512
-"""Ids of a text that are read where a preset tells no number."""
+"""Ids of a text that are read if a preset has no limit."""
 _LOOKS_BACK = "CLIPBackbone", "MetaCLIP2Backbone"
-"""Backbones whose states know nothing of what follows, as padding does."""
+"""Backbones whose states do not depend on later ids, such as padding."""
 
 
 class HubTokenizer(tf.Module):
-    """Maps captions to the ids that a preset was trained on, plus 1.
+    """Maps captions to the ids of a preset, plus 1.
 
-    So 0 is padding, whatever id the preset has for that. It stands where a
-    `text.vocabulary.Tokenizer` does.
+    So 0 is padding, whatever the preset's own id of padding. It replaces a
+    `text.vocabulary.Tokenizer`.
 
     Args:
         preset: a `Preset` that turns texts into vectors.
-        max_tokens: ids after which a caption is cut, those of start and end
-            among them; the preset's own number if None, or if that is less.
+        max_tokens: number of ids after which a caption is cut, including start
+            and end; the preset's own limit if None, or if that is smaller.
 
     Attributes:
-        vocabulary: None: its words are none of a run's.
+        vocabulary: None, because its words are not a run's.
         padding_id: the preset's id of padding.
     """
 
@@ -234,8 +233,8 @@ class HubTokenizer(tf.Module):
             kind = _Clip
         self._read = kind(preset, self.max_tokens)
         spec = [tf.TensorSpec([None], tf.string)]
-        # Outside of graphs Keras Hub reads otherwise. A partial is kept by no
-        # SavedModel.
+        # Keras Hub reads differently outside graphs. A partial is not saved in
+        # a SavedModel.
         read = tf.function(self._read, spec, autograph=False)
         self._in_graph = functools.partial(read)
 
@@ -261,11 +260,11 @@ class HubTokenizer(tf.Module):
         return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
 
     def graph_def(self):
-        """Returns the ops that captions are read by, a `GraphDef`."""
+        """Returns the graph that reads captions, a `GraphDef`."""
         return self._in_graph.func.get_concrete_function().graph.as_graph_def()
 
     def sha256(self):
-        """Returns a digest of all that decides what ids captions get."""
+        """Returns a digest of all that determines the ids of captions."""
         digest = hashlib.sha256(f"{self._read.told}".encode())
         with tempfile.TemporaryDirectory() as folder:
             self._read.tokenizer.save_assets(folder)
@@ -275,17 +274,17 @@ class HubTokenizer(tf.Module):
 
 
 class _Clip(tf.Module):
-    """Captions -> ids of CLIP, by ops that TensorFlow Serving knows.
+    """Captions -> ids of CLIP, by ops that TensorFlow Serving has.
 
-    Those of Keras Hub keep a table of the words that they met, and in a graph
-    they take a number for one word where CLIP was trained on its digits.
+    Keras Hub's own ops keep a table of seen words, and in a graph they read a
+    number as one word, although CLIP was trained on its digits.
     """
 
     def __init__(self, preset, most):
         super().__init__()
         tokenizer = preset.tokenizer
-        # Not as an attribute of the module: a SavedModel would keep its tables,
-        # of which one is written to.
+        # Not a tracked attribute: a SavedModel would keep its tables, one of
+        # which is written to.
         vars(self)["tokenizer"] = tokenizer
         self.most = most
         specials = tokenizer.start_token, tokenizer.end_token
@@ -311,7 +310,7 @@ class _OfPair(tf.Module):
         names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
         kind = next(one for one in names if hasattr(models, one))
         made, file = getattr(models, kind), "preprocessor.json"
-        # Not given, Keras Hub may read that of images, which nobody checked.
+        # Otherwise Keras Hub may read the converter's file, unchecked.
         packer = preset.part(file, made, image_converter=None)
         packer.sequence_length = most
         self.packer, self.tokenizer = packer, packer.tokenizer
@@ -326,9 +325,9 @@ class _OfPair(tf.Module):
 
 
 class _Alone(tf.Module):
-    """Captions -> start, ids, end, which readers of texts alone expect.
+    """Captions -> start, ids, end, as text-only models expect.
 
-    What Keras Hub packs one or two texts by, TensorFlow Serving does not know.
+    TensorFlow Serving lacks the ops with which Keras Hub packs texts.
     """
 
     def __init__(self, preset, most):
@@ -354,21 +353,21 @@ class _Alone(tf.Module):
 
 
 def _begin_anew(tokenizer):
-    """Lets a model of SentencePiece be part of the graph that is traced.
+    """Makes a SentencePiece model part of the graph being traced.
 
-    Outside of it, TensorFlow would lose it as soon as its seed is set.
+    Otherwise TensorFlow would lose it as soon as its seed is set.
     """
     if hasattr(tokenizer, "set_proto"):
         tokenizer.set_proto(tokenizer.proto)
 
 
 def _plain(name):
-    """Returns the name of an input; an encoder before a decoder has others."""
+    """Returns the name of an input without the prefix of an encoder-decoder."""
     return name.removeprefix("encoder_")
 
 
 def pooling_of(preset):
-    """Returns how the words of a preset are pooled: one of `POOLINGS`."""
+    """Returns how the ids of a preset are pooled: a value in `POOLINGS`."""
     if len(preset.sides) > 1:
         return OWN
     try:
@@ -382,7 +381,7 @@ def pooling_of(preset):
 
 
 def most_ids(backbone):
-    """Returns how many ids a backbone has places for; None for any number."""
+    """Returns the number of positions of a backbone; None for any number."""
     reader = getattr(backbone, "text_encoder", backbone)
     return getattr(reader, "max_sequence_length", None)
 
@@ -391,12 +390,12 @@ def text_network(backbone, pooling=OWN):
     """Returns the part of a backbone that reads texts.
 
     Args:
-        backbone: of a `Preset` that turns texts into vectors.
-        pooling: one of `POOLINGS`.
+        backbone: backbone of a `Preset` that turns texts into vectors.
+        pooling: a value in `POOLINGS`.
 
     Returns:
-        Keras model, dict of ids and masks -> vectors `[n, dim]`, or, to be
-        pooled, `[n, ids, dim]`.
+        Keras model, dict of ids and masks -> vectors `[n, dim]`, or
+        `[n, ids, dim]`, to be pooled.
     """
     if hasattr(backbone, "get_text_embeddings"):
         ids = keras.Input((None,), dtype="int32", name="token_ids")
@@ -424,8 +423,8 @@ class TextSide:
     """Turns ids of a `HubTokenizer` into vectors.
 
     Args:
-        backbone: of a `Preset` that turns texts into vectors.
-        pooling: one of `POOLINGS`.
+        backbone: backbone of a `Preset` that turns texts into vectors.
+        pooling: a value in `POOLINGS`.
         padding_id: the preset's id of padding.
 
     Attributes:
@@ -440,7 +439,8 @@ class TextSide:
         self.dim = self.network.output_shape[-1]
         masked = any(name.endswith("mask") for name in self.network.input)
         looks_back = type(backbone).__name__ in _LOOKS_BACK
-        # Who is not told what padding is read as much of it as was trained on.
+        # A model without a padding mask needs as much padding as in its
+        # training.
         self._fills = not (masked or looks_back)
 
     def __call__(self, ids):
@@ -460,12 +460,12 @@ class TextSide:
         given = tf.where(mask, ids - 1, self.padding_id), tf.zeros_like(ids)
         given = dict(zip(_INPUTS, (*given, tf.cast(mask, tf.int32))))
         given = {name: given[_plain(name)] for name in self.network.input}
-        # Dropout would have a state that no checkpoint keeps.
+        # No checkpoint would hold the state of dropout.
         made = self.network(given, training=False)
         return self._pooled(made, mask) if made.shape.rank > 2 else made
 
     def _pooled(self, states, mask):
-        """Returns what the states of ids are as one vector."""
+        """Returns the states of ids pooled into one vector."""
         if self.pooling == FIRST:
             return states[:, 0]
         keep = mask[:, :, tf.newaxis]

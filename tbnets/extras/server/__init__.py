@@ -1,1 +1,1 @@
-"""Whatever goes over a wire: TensorFlow Serving's protocols, both sides."""
+"""Servers and clients of TensorFlow Serving's protocols, gRPC and REST."""

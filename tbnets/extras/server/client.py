@@ -1,7 +1,7 @@
-"""A model on a server, asked as one that is loaded.
+"""A model on a server, called like a loaded one.
 
-`Client` is a `serving.served.Served` whose signatures are called over the wire:
-TensorFlow Serving's gRPC or REST, whichever the address says.
+`Client` is a `serving.served.Served` whose signatures are called over
+TensorFlow Serving's gRPC or REST, depending on the address.
 """
 
 import base64
@@ -33,20 +33,19 @@ from tbnets.serving.protocol import (
 )
 from tbnets.serving.served import Served
 
-# Two ways to a server, gRPC and REST, with the same three questions.
-#
-# A channel asks once, and raises a `RequestError` where there is no answer;
-# what is asked again, and what a user is told, is `client`'s to say.
+# Channels by gRPC and REST, with the same three methods. A channel sends a
+# request once, and raises a `RequestError` if it gets no result; `Client`
+# retries and words the error for the user.
 
 PORTS = {"grpc": 8500, "http": 8501, "https": 443}
-"""Scheme of an address -> the port that is meant where it names none."""
+"""Scheme of an address -> its default port."""
 OTHER_PROTOCOL = "OTHER_PROTOCOL"
-"""Code of a `RequestError`: something answers by another protocol."""
+"""Code of a `RequestError`: the server uses a different protocol."""
 _CODES = {status: code for code, status in reversed(HTTP_STATUS.items())}
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # Until a channel tries again itself it fails whatever is asked.
+    # Until a channel reconnects, it fails every request.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -54,7 +53,7 @@ _OPTIONS = [
 
 
 def open_channel(server, model, version=None):
-    """Returns a channel; nothing is sent yet.
+    """Returns a channel; no request is sent yet.
 
     Args:
         server: `grpc://HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
@@ -62,8 +61,8 @@ def open_channel(server, model, version=None):
         version: its number; None for the newest.
 
     Raises:
-        ValueError: the address is none.
-        ImportError: gRPC is asked for, and the extra `serving` is missing.
+        ValueError: the address is invalid.
+        ImportError: gRPC is selected, and the extra `serving` is missing.
     """
     try:
         parts = urllib.parse.urlsplit(server)
@@ -86,12 +85,12 @@ def open_channel(server, model, version=None):
 
 
 class GrpcChannel:
-    """A model of a server, asked by gRPC.
+    """A model on a server, called by gRPC.
 
     Args:
         address: `HOST:PORT`.
-        model: see `open_channel`.
-        version: see `open_channel`.
+        model: as in `open_channel`.
+        version: as in `open_channel`.
     """
 
     def __init__(self, address, model, version):
@@ -105,11 +104,11 @@ class GrpcChannel:
             self._spec.version.value = version
 
     def close(self):
-        """Ends the connection."""
+        """Closes the connection."""
         self._channel.close()
 
     def signatures(self, timeout):
-        """Returns what the model can be asked: name -> `SignatureDef`."""
+        """Returns the signatures of the model: name -> `SignatureDef`."""
         messages = api("get_model_metadata_pb2")
         request = messages.GetModelMetadataRequest(
             model_spec=self._spec, metadata_field=["signature_def"]
@@ -120,19 +119,19 @@ class GrpcChannel:
         return dict(found.signature_def)
 
     def states(self, timeout):
-        """Returns the state of each version, as JSON of the protocol has it."""
+        """Returns the states of the versions, as the protocol's JSON."""
         messages = api("get_model_status_pb2")
         request = messages.GetModelStatusRequest(model_spec=self._spec)
         answer = _by_grpc(self._models.GetModelStatus, request, timeout)
         return list(map(as_dict, answer.model_version_status))
 
     def predict(self, signature, inputs, outputs, timeout):
-        """Asks a signature.
+        """Calls a signature.
 
         Args:
             signature: its name.
-            inputs: name -> array, of strings as bytes.
-            outputs: name -> `tf.TensorSpec` of what is answered.
+            inputs: name -> array; strings are bytes.
+            outputs: name -> `tf.TensorSpec` of the outputs.
             timeout: seconds.
 
         Returns:
@@ -157,12 +156,12 @@ def _by_grpc(method, request, timeout):
 
 
 class RestChannel:
-    """A model of a server, asked by REST.
+    """A model on a server, called by REST.
 
     Args:
         address: `http://HOST:PORT`.
-        model: see `open_channel`.
-        version: see `open_channel`.
+        model: as in `open_channel`.
+        version: as in `open_channel`.
     """
 
     def __init__(self, address, model, version):
@@ -172,11 +171,11 @@ class RestChannel:
         self._connections = requests.Session()
 
     def close(self):
-        """Ends the connections."""
+        """Closes the connections."""
         self._connections.close()
 
     def signatures(self, timeout):
-        """Returns what `GrpcChannel.signatures` does."""
+        """Returns the signatures of the model: name -> `SignatureDef`."""
         found = self._ask("get", "/metadata", timeout, "metadata")
         found = found["signature_def"]["signature_def"]
         return {
@@ -187,11 +186,11 @@ class RestChannel:
         }
 
     def states(self, timeout):
-        """Returns what `GrpcChannel.states` does."""
+        """Returns the states of the versions, as the protocol's JSON."""
         return self._ask("get", "", timeout, "model_version_status")
 
     def predict(self, signature, inputs, outputs, timeout):
-        """Asks a signature; see `GrpcChannel.predict`."""
+        """Calls a signature; arguments as in `GrpcChannel.predict`."""
         columns = {name: _to_json(name, one) for name, one in inputs.items()}
         question = {"signature_name": signature, "inputs": columns}
         body = json.dumps(question).encode()
@@ -200,7 +199,7 @@ class RestChannel:
         return {k: _of_json(found[k], spec) for k, spec in outputs.items()}
 
     def _ask(self, method, path, timeout, wanted, body=None):
-        """Returns the part of an answer that is wanted."""
+        """Returns the value with the key `wanted` of a response."""
         try:
             answer = self._connections.request(
                 method, self._url + path, data=body, timeout=timeout
@@ -215,7 +214,7 @@ class RestChannel:
             why = str(getattr(reason, "reason", reason)).rpartition(": ")[2]
             raise RequestError("UNAVAILABLE", why) from error
         try:
-            # Strings of TensorFlow Serving are bytes, and may be no text.
+            # TensorFlow Serving's strings are bytes, perhaps invalid UTF-8.
             text = answer.content.decode("utf-8", "surrogateescape")
             found = json.loads(text)
             part = found[wanted] if answer.ok else found["error"]
@@ -241,7 +240,7 @@ def _to_json(name, array):
 
 
 def _of_json(value, spec):
-    """Returns the array that REST answers with."""
+    """Returns the array of a REST response."""
     if spec.dtype == tf.string:
         value = np.frompyfunc(_to_bytes, 1, 1)(np.array(value, object))
     array = np.array(value, spec.dtype.as_numpy_dtype)
@@ -257,36 +256,35 @@ def _to_bytes(value):
 
 
 BATCH_SIZE = 32
-"""Rows of a request: what TensorFlow Serving takes as it is configured here."""
+"""Rows of a request that TensorFlow Serving takes as configured here."""
 MOST_BYTES = 2**24
-"""What a request's rows may have, unless one alone has more."""
+"""Largest size of a request's rows, unless a single row is larger."""
 PAUSE = 0.2
-"""Seconds before a question is asked again; each time twice as many."""
+"""Seconds before the first retry; each further pause is twice as long."""
 _AWAY = ("UNAVAILABLE", OTHER_PROTOCOL, "DEADLINE_EXCEEDED")
 
 
 class Client(Served):
-    """A model on a server; see `Served` for what it can be asked.
+    """A model on a server, with the methods of `Served`.
 
-    What a server does not tell, its words and how boxes are proposed, comes
-    from the model's folder, where this machine has it.
+    A server does not publish a model's words and its proposals of boxes; they
+    come from the model's folder, if this machine has it.
 
     Args:
         server: `grpc://HOST:PORT`, which needs the extra `serving`, or
             `http://HOST:PORT`.
-        model: its name there.
-        version: its number; None for the newest, whichever that is when it
-            is asked.
-        folder: of the same SavedModel, or one above; None for that of the
-            zoo's model of this name, if there is one.
-        timeout: seconds that an answer may take, repetitions included.
-        retries: how often a question is asked again where the server is not
-            available; never where it refuses.
-        batch_size: most rows of a request; more are several requests.
+        model: its name on the server.
+        version: its number; None for the newest at the time of a request.
+        folder: folder of this SavedModel, or its parent; None for the zoo model
+            of this name, if there is one.
+        timeout: seconds for a result, including retries.
+        retries: number of retries if the server is not available; errors of the
+            server are not retried.
+        batch_size: largest number of rows of a request; more rows are split.
 
     Raises:
-        ConnectionError: no such server answers.
-        ValueError: it has no such model, or an argument is none.
+        ConnectionError: the server does not respond.
+        ValueError: it has no such model, or an argument is invalid.
 
     Example:
         with tbnets.Client("grpc://localhost:8500", "flickr8k_photos") as model:
@@ -331,7 +329,7 @@ class Client(Served):
     __repr__ = short_repr("server", "model", "embedding_dim")
 
     def __enter__(self) -> "Client":
-        """Returns itself: its connection ends with the block."""
+        """Returns itself; the connection is closed after the block."""
         return self
 
     def __exit__(self, *_) -> None:
@@ -339,12 +337,12 @@ class Client(Served):
         self.close()
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._channel.close()
 
     @classmethod
     def at(cls, address: str) -> "Client":
-        """Returns the client of a model that is named by one address.
+        """Returns the client of the model at an address.
 
         Args:
             address: SERVER/MODEL or SERVER/MODEL/VERSION.
@@ -366,16 +364,16 @@ class Client(Served):
         return cls(f"{server}://{host}", model, number)
 
     def states(self) -> list[dict]:
-        """Returns the state of each version that the server knows.
+        """Returns the states of the versions that the server knows.
 
         Returns:
             list of dicts with "version", "state" (START, LOADING, AVAILABLE,
-            UNLOADING or END) and "status", which says why it is none.
+            UNLOADING or END) and "status", with the reason if it is not served.
         """
         return self._patiently(self._channel.states)
 
     def _patiently(self, question, *given):
-        """Asks until there is an answer, or no more time or sense."""
+        """Retries a request until it succeeds, fails for good or time is up."""
         until = time.monotonic() + self.timeout
         for attempt in range(self.retries + 1):
             left = until - time.monotonic()
@@ -417,15 +415,15 @@ class Client(Served):
 
 
 class Signature:
-    """A signature of a model on a server, called as one that is loaded.
+    """A signature of a model on a server, called like a loaded one.
 
-    What works row by row is asked in batches.
+    A signature that works row by row is called in batches.
 
     Args:
-        ask: function of its inputs, arrays by name, and its outputs, specs by
-            name -> arrays by name.
+        ask: function (name -> array of the inputs, name -> spec of the outputs)
+            -> name -> array.
         told: its `SignatureDef`.
-        batch_size: most rows of a request.
+        batch_size: largest number of rows of a request.
     """
 
     def __init__(self, ask, told, batch_size):
@@ -435,7 +433,7 @@ class Signature:
         self._is_by_rows = export.is_batchable(export.describe_signature(self))
 
     def __call__(self, **inputs):
-        """Returns the outputs by their names, as tensors."""
+        """Returns the outputs by name, as tensors."""
         arrays = {name: to_numpy(one) for name, one in inputs.items()}
         outputs = self.structured_outputs
         if not self._is_by_rows:
@@ -453,7 +451,7 @@ class Signature:
 
 
 def _specs(told):
-    """Returns the `tf.TensorSpec` of each of some `TensorInfo`, by name."""
+    """Returns name -> `tf.TensorSpec` of `TensorInfo`s."""
     return {
         name: tf.TensorSpec(
             tf.TensorShape(one.tensor_shape), tf.as_dtype(one.dtype), name
@@ -463,17 +461,17 @@ def _specs(told):
 
 
 def _none(spec):
-    """Returns no row of an output."""
+    """Returns an output without rows."""
     return tf.zeros([size or 0 for size in spec.shape], spec.dtype)
 
 
 def parts_of(rows, most, most_bytes=MOST_BYTES):
-    """Yields rows in parts of so many, and of so many bytes.
+    """Yields rows in parts, limited in rows and in bytes.
 
     Args:
-        rows: array, of strings as bytes.
-        most: rows of a part.
-        most_bytes: of a part that has more than a row.
+        rows: array; strings are bytes.
+        most: largest number of rows of a part.
+        most_bytes: largest size of a part with more than one row.
     """
     start = size = 0
     for stop, row in enumerate(rows):

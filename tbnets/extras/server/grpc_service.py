@@ -1,8 +1,8 @@
-"""TensorFlow Serving's gRPC services over the models of a server.
+"""TensorFlow Serving's gRPC services for the models of a server.
 
-PredictionService.Predict and GetModelMetadata, ModelService.GetModelStatus; an
-error has the status that TensorFlow Serving gives it. The messages and stubs
-are those of tensorflow-serving-api, the extra `serving`.
+It implements PredictionService.Predict and GetModelMetadata, and
+ModelService.GetModelStatus; errors have the status of TensorFlow Serving's. The
+messages and stubs come from tensorflow-serving-api, the extra `serving`.
 """
 
 import os
@@ -18,35 +18,36 @@ from tbnets.serving import export, protocol
 from tbnets.serving.protocol import HTTP_STATUS, RequestError, invalid
 
 _SPARE_THREADS = 4
-"""That send clients away while all others work."""
+"""Threads that reject clients while all other threads work."""
 _PAUSE, _MOST_PAUSES = 0.1, 10
 """The server stops after a pause of these seconds without a request, or after
 this number of pauses."""
 _SIGNATURES = "signature_def"
 _MOST_LETTERS = 1000
-"""Of an error: more than some 8 KB of it would not reach the client."""
+"""Largest length of an error; more than some 8 KB would not reach the
+client."""
 
 
 class GrpcServer:
-    """Answers at a port; starts at once.
+    """Serves models at a port; starts at once.
 
     Args:
         served: `Models`.
         host: address to listen at.
-        port: to listen at; 0 for any that is free.
-        tell: function of a line: the traceback of what must not happen, which
-            no client sees.
+        port: port to listen at; 0 for any free port.
+        tell: function that prints a line: the traceback of unexpected errors,
+            which no client sees.
 
     Attributes:
-        port: where it listens.
+        port: the port in use.
 
     Raises:
         ImportError: the extra `serving` is not installed.
-        ValueError: the port can not be opened.
+        ValueError: the port cannot be opened.
     """
 
     def __init__(self, served, host="127.0.0.1", port=0, tell=print):
-        # It would print what is raised here, with places in its source.
+        # gRPC would print errors with places in its source.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         predictions = protocol.api("prediction_service_pb2_grpc")
         states = protocol.api("model_service_pb2_grpc")
@@ -60,7 +61,7 @@ class GrpcServer:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
             ],
-            # What waits for a thread is not read yet.
+            # Requests beyond this are not read yet.
             maximum_concurrent_rpcs=4 * threads,
         )
         service = self._service = _Service(served, tell, grpc.StatusCode)
@@ -69,7 +70,7 @@ class GrpcServer:
         try:
             self.port = server.add_insecure_port(f"{in_url(host)}:{port}")
         except RuntimeError as error:
-            reason = str(error).partition(";")[0]  # Then how gRPC says more.
+            reason = str(error).partition(";")[0]  # Then gRPC's details.
             raise InputError(
                 "port",
                 f"be one that can be opened at {host}",
@@ -79,11 +80,11 @@ class GrpcServer:
         server.start()
 
     def close(self, grace=GRACE):
-        """Answers the requests that have arrived, then stops.
+        """Finishes the requests that have arrived, then stops.
 
         gRPC cancels a request that arrives while its server stops. So new
-        requests wait for their answers until no more arrive and gRPC has
-        told the clients to leave.
+        requests are held back until no more arrive and gRPC has told the
+        clients to leave.
 
         Args:
             grace: seconds after which the remaining requests are cut off.
@@ -105,7 +106,7 @@ class _Service:
 
     Args:
         served: `Models`.
-        tell: as of `GrpcServer`.
+        tell: as in `GrpcServer`.
         codes: `grpc.StatusCode`.
 
     Attributes:
@@ -130,7 +131,7 @@ class _Service:
             setattr(self, name, self._answered(method))
 
     def _answered(self, method):
-        """Returns a method whose errors are gRPC's."""
+        """Returns a method that reports its errors as gRPC's."""
 
         def call(request, context):
             self.num_arrived += 1
@@ -139,7 +140,7 @@ class _Service:
                 return method(request, context)
             except RequestError as error:
                 code, told = error.code, str(error)[:_MOST_LETTERS]
-            except Exception:  # A client must not end the server.
+            except Exception:  # Errors must not end the server.
                 self._tell(traceback.format_exc())
                 code, told = "INTERNAL", "The server has failed at this."
             return context.abort(self._codes[code], told)

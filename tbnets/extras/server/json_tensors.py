@@ -1,10 +1,10 @@
-"""TensorFlow Serving's REST: JSON -> arrays -> JSON.
+"""Conversion of TensorFlow Serving's REST: JSON -> arrays -> JSON.
 
-A request has its inputs by rows (`instances`) or by columns (`inputs`), and is
-answered alike (`predictions` or `outputs`). Bytes are `{"b64": ...}`. The rules
-are those of TensorFlow Serving's `json_tensor.cc`. Where they are lenient (a
-surplus input in columns, text that is not UTF-8), these are strict: what is
-taken here is taken there.
+A request has its inputs by rows (`instances`) or by columns (`inputs`), and its
+response has the same form (`predictions` or `outputs`). Bytes are
+`{"b64": ...}`. The rules follow TensorFlow Serving's `json_tensor.cc`. Where
+that is lenient (a surplus input in columns, text that is not UTF-8), this
+module is strict: TensorFlow Serving accepts every request accepted here.
 """
 
 import base64
@@ -19,12 +19,13 @@ from tbnets.files import parse_json
 from tbnets.serving.protocol import MOST_SIDES, invalid
 
 MOST_VALUES = 2**20
-"""What a request may have, told by its commas: Python makes an object of each.
-"""
+"""Largest number of values of a request, estimated by its commas: Python makes
+an object of each value."""
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
 _TOO_LARGE = {int: 2**24, float: 2.0**128 - 2.0**103}
-"""For float32: below are all whole numbers its own, others rounded to it."""
+"""Limits for float32: it represents smaller whole numbers exactly, and rounds
+smaller other numbers."""
 _TYPES = {
     tf.string: {str, dict},
     tf.float32: {float, int},
@@ -35,13 +36,13 @@ _TYPES = {
 
 
 def parse(body):
-    """Returns the object that the body of a request is.
+    """Returns the JSON object in the body of a request.
 
     Args:
         body: bytes.
 
     Raises:
-        RequestError: it is no JSON object in UTF-8, or one too deep.
+        RequestError: it is no JSON object in UTF-8, or is nested too deeply.
     """
     if body.count(b",") > MOST_VALUES:
         raise invalid(
@@ -64,10 +65,10 @@ def parse(body):
 
 
 def signature_of(document):
-    """Returns the name of the signature that a request asks.
+    """Returns the name of the signature in a request.
 
     Raises:
-        RequestError: it is no string.
+        RequestError: the name is no string.
     """
     name = document.get("signature_name", "")
     if not isinstance(name, str):
@@ -79,19 +80,19 @@ def signature_of(document):
 
 
 def read_inputs(document, specs):
-    """Returns the inputs that a request has.
+    """Returns the inputs of a request.
 
     Args:
-        document: of `parse`.
-        specs: name of an input -> its `tf.TensorSpec`, of which the type
-            counts here; shapes are the graph's to check.
+        document: result of `parse`.
+        specs: name of an input -> its `tf.TensorSpec`. Only types are checked
+            here; the graph checks shapes.
 
     Returns:
         Tuple of dict, name -> array (strings as objects, bytes), and whether
-        they came by rows, which the answer then does too.
+        they are by rows, which the response then is too.
 
     Raises:
-        RequestError: they are not as `specs` say.
+        RequestError: they do not match `specs`.
     """
     given = [key for key in (_ROWS, _COLUMNS) if key in document]
     if len(given) != 1:
@@ -106,7 +107,7 @@ def read_inputs(document, specs):
             f"{'an empty list' if value == [] else _kind(value)}. Send "
             f"`{_COLUMNS}` for none."
         )
-    # What comes by columns is one row, of all.
+    # Columns are handled as one row that holds all values.
     columns = _columns(given[0], value if by_rows else [value], specs)
     arrays = {
         name: _array(name, rows if by_rows else rows[0], specs[name].dtype)
@@ -116,15 +117,15 @@ def read_inputs(document, specs):
 
 
 def write_outputs(outputs, by_rows):
-    """Returns the body of an answer, bytes.
+    """Returns the body of a response, bytes.
 
     Args:
-        outputs: name -> array. Strings are written as base64 where a name ends
-            in `_bytes`, or one is not UTF-8.
-        by_rows: whether the request was.
+        outputs: name -> array. Strings are written as base64 if the name ends
+            in `_bytes`, or a string is not UTF-8.
+        by_rows: whether the request was by rows.
 
     Raises:
-        RequestError: by rows, and they are of different lengths.
+        RequestError: by rows, and the outputs differ in length.
     """
     values = {name: nested_lists(name, one) for name, one in outputs.items()}
     only = len(values) == 1 and next(iter(values))
@@ -143,7 +144,7 @@ def write_outputs(outputs, by_rows):
 
 
 def as_b64(content):
-    """Returns what bytes are in JSON."""
+    """Returns the JSON form of bytes."""
     return {_B64: base64.b64encode(content).decode("ascii")}
 
 
@@ -156,7 +157,7 @@ def _is_named(value):
 
 
 def _columns(key, rows, specs):
-    """Returns what rows have of each input: name -> list."""
+    """Returns the values of each input in rows: name -> list."""
     wanted = ", ".join(sorted(specs))
     if not any(map(_is_named, rows)):
         if len(specs) != 1:
@@ -179,7 +180,7 @@ def _columns(key, rows, specs):
 
 
 def _array(name, value, kind):
-    """Returns an array of nested lists, which are as long as the first."""
+    """Returns an array of nested lists, which must be of equal length."""
     given = np.array(value, object)
     if given.ndim > MOST_SIDES:
         raise invalid(
@@ -198,7 +199,7 @@ def _array(name, value, kind):
 
 
 def _typed(name, leaves, kind):
-    """Returns values of a type: str become bytes; refuses others."""
+    """Returns values of a type: str become bytes; others raise an error."""
     wrong = {*map(type, leaves)} - _TYPES.get(kind, set())
     if wrong:
         [bad, *_] = [one for one in leaves if type(one) in wrong]
@@ -220,7 +221,7 @@ def _other_values(name, kind, given):
 
 
 def _content(name, value):
-    """Returns the bytes of a string, or of one in base64."""
+    """Returns the bytes of a string, or of base64."""
     try:
         if isinstance(value, str):
             return value.encode("utf-8")
@@ -232,11 +233,11 @@ def _content(name, value):
 
 
 def nested_lists(name, array):
-    """Returns nested lists of an array, as JSON has them.
+    """Returns an array as nested lists for JSON.
 
     Args:
-        name: of the tensor; where it ends in `_bytes`, strings are base64.
-        array: of strings (bytes) or numbers.
+        name: name of the tensor; if it ends in `_bytes`, strings become base64.
+        array: array of strings (bytes) or numbers.
     """
     flat = np.asarray(array).ravel().tolist()
     if array.dtype.kind == "f":  # The fewest digits that float32 needs.
@@ -255,7 +256,7 @@ def _text(content):
 
 
 def _kind(value):
-    """Returns what JSON calls a value."""
+    """Returns the name of a value's JSON type."""
     names = {dict: "an object", list: "a list", str: "a string"}
     names |= {bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

@@ -1,4 +1,4 @@
-"""The models of a server: what its protocols, gRPC and REST, ask.
+"""The models of a server, for gRPC and REST.
 
 ::
 
@@ -8,8 +8,8 @@
         version.predict("embed_text", {"captions": ["a dog"]})
     models.close()
 
-A client gets a model's newest version, or one by its number or label. It is
-for trying; TensorFlow Serving is for production.
+A client gets a model's newest version, or a version by its number or label.
+This server is for trials; use TensorFlow Serving in production.
 """
 
 import contextlib
@@ -39,23 +39,24 @@ from tbnets.serving.saved_files import read_graphs
 from tbnets.serving.served import load_saved_model
 from tbnets.startup import usable_cores
 
-# Requests of several clients put together, by TensorFlow's own batching op.
-#
-# TensorFlow Serving's batching is the same code. It batches every signature of
-# a model; here only those are that embed row by row. Where a batch fails, each
-# of its requests is asked alone, so that only the bad one gets the error.
+# Batching of requests of several clients, by TensorFlow's own op, as in
+# TensorFlow Serving. TensorFlow Serving batches every signature of a model;
+# here only signatures that embed row by row are batched. If a batch fails, its
+# requests are run one by one, so that only the bad request gets the error.
 
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How requests are put together; TensorFlow Serving's names.
+    """How requests are batched; the names are TensorFlow Serving's.
 
     Args:
-        max_batch_size: rows of a batch; a request with more goes alone.
-        batch_timeout_micros: how long a batch waits to be filled.
-        max_enqueued_batches: that wait; beyond, requests are refused.
-        num_batch_threads: batches in work at once, of all models together.
-        allowed_batch_sizes: to which batches are filled up; () for any.
+        max_batch_size: largest number of rows of a batch; a request with more
+            rows is run alone.
+        batch_timeout_micros: microseconds that a batch waits to be filled.
+        max_enqueued_batches: number of waiting batches beyond which requests
+            are rejected.
+        num_batch_threads: batches in work at once, for all models together.
+        allowed_batch_sizes: sizes to which batches are padded; () for any.
     """
 
     max_batch_size: int = 32
@@ -72,14 +73,14 @@ def read_parameters(path):
     """Reads a file of --batching_parameters_file.
 
     Args:
-        path: text like `max_batch_size { value: 32 }`, an entry for each
-            field of `Batching`; `allowed_batch_sizes: 8` once for each.
+        path: text like `max_batch_size { value: 32 }`, an entry for each field
+            of `Batching`; `allowed_batch_sizes: 8` once for each size.
 
     Returns:
-        A `Batching`; what is not in the file has its default.
+        A `Batching` with defaults for missing entries.
 
     Raises:
-        ValueError: names the file, and the entry that is none.
+        ValueError: an entry is invalid; names the file and the entry.
     """
     file = CheckedFile(path)
     text = "\n".join(line.partition("#")[0] for line in file.lines()[0])
@@ -109,11 +110,11 @@ def read_parameters(path):
 
 
 class Batched:
-    """A signature whose calls are put together.
+    """A signature whose calls are batched.
 
     Args:
-        function: concrete function of it, see `export.is_batchable`; what
-            holds its variables must stay.
+        function: concrete function of a signature that `export.is_batchable`
+            accepts; the owner of its variables must be kept alive.
         options: `Batching`.
     """
 
@@ -124,7 +125,7 @@ class Batched:
         self._name, self._most = name, options.max_batch_size
         outputs = sorted(function.structured_outputs)
         more = dataclasses.asdict(options)
-        # The threads are shared by all; a queue has calls of one function.
+        # All share the threads; a queue has calls of one function.
         more["shared_name"] = f"tbnets {dataclasses.astuple(options)}"
         more["batching_queue"] = str(next(self._queues))
 
@@ -149,17 +150,17 @@ class Batched:
         self._call = call.get_concrete_function()
 
     def __call__(self, inputs):
-        """Calls the signature together with others.
+        """Calls the signature in a batch with other calls.
 
         Args:
-            inputs: name -> tensor, the one that there is.
+            inputs: name -> tensor, the only input.
 
         Returns:
-            dict, name of an output -> tensor; None where it must be asked
-            alone: it has no row or too many, or the batch has failed.
+            dict, name of an output -> tensor; None if it must be run alone: it
+            has no row or too many, or the batch has failed.
 
         Raises:
-            tf.errors.UnavailableError: too many wait.
+            tf.errors.UnavailableError: too many batches wait.
         """
         values = inputs[self._name]
         if not 0 < values.shape[0] <= self._most:
@@ -172,35 +173,34 @@ class Batched:
             return None
 
 
-# One version of a model: loaded, its signatures called as a server does.
-#
-# What clients send is checked here, in the words of TensorFlow Serving: it may
-# be of another type or shape than a signature takes.
+# A loaded version. It checks clients' inputs, whose type or shape may be wrong,
+# with the messages of TensorFlow Serving.
 
 MOST_ROWS = 4096
-"""Of an input: a million of empty captions are few bytes, their network not."""
+"""Largest number of rows of an input: a million empty captions are few bytes,
+but much work."""
 MOST_PAIRS = 2**18
-"""Of two inputs: where comparing is learned, each pair goes through a network.
-"""
+"""Largest number of pairs of two inputs: learned comparisons run a network for
+each pair."""
 
 
 class Version:
-    """A loaded version.
+    """A loaded version of a model.
 
     Args:
-        number: which one.
+        number: its number.
         path: folder of the SavedModel.
-        trust: as of `load_saved_model`.
-        slots: semaphore, as many calls as shall run at once; None for any.
-        batching: `Batching`; None for none.
+        trust: as in `load_saved_model`.
+        slots: semaphore that limits concurrent calls; None for no limit.
+        batching: `Batching`; None for no batching.
 
     Attributes:
         served: the `Served` model.
         signature_defs: name -> `SignatureDef`, of each signature.
 
     Raises:
-        ValueError: see `load_saved_model`; or a request that the model comes
-            with to warm up by fails.
+        ValueError: as in `load_saved_model`; or a warm-up request of the model
+            fails.
     """
 
     def __init__(self, number, path, trust=False, slots=None, batching=None):
@@ -218,13 +218,13 @@ class Version:
             self._warm_up(request)
 
     def inputs(self, signature=""):
-        """Returns what a signature takes: name -> `tf.TensorSpec`.
+        """Returns the inputs of a signature: name -> `tf.TensorSpec`.
 
         Args:
-            signature: its name; "" for the default one.
+            signature: its name; "" for the default.
 
         Raises:
-            RequestError: there is none of this name.
+            RequestError: there is no such signature.
         """
         signature = signature or export.DEFAULT
         function = self.served.signatures.get(signature)
@@ -242,14 +242,14 @@ class Version:
         Args:
             signature: as in `inputs`.
             inputs: name -> array or tensor.
-            output_filter: names of the outputs that are wanted; () for all.
-            timeout: seconds that the call may wait for its turn; None for any.
+            output_filter: names of the outputs to return; () for all.
+            timeout: seconds that the call may wait for a slot; None for any.
 
         Returns:
             dict, name of an output -> NumPy array, sorted.
 
         Raises:
-            RequestError: the request is wrong, or the graph raised an error.
+            RequestError: the request is invalid, or the graph raised an error.
         """
         signature = signature or export.DEFAULT
         specs = self.inputs(signature)
@@ -265,12 +265,12 @@ class Version:
             raise refusal(error) from error
 
     def _call(self, signature, tensors, timeout):
-        """Calls a signature, together with others where it may be."""
+        """Calls a signature, in a batch if possible."""
         batched = self._batched.get(signature)
         answers = batched and batched(tensors)
         if answers:
             return answers
-        # Each call takes memory while it runs.
+        # Limits the memory of running calls.
         if not self._slots.acquire(timeout=timeout):
             raise RequestError("DEADLINE_EXCEEDED", "Deadline Exceeded")
         try:
@@ -279,7 +279,7 @@ class Version:
             self._slots.release()
 
     def _warm_up(self, request):
-        """Answers a `PredictRequest`, so that the next one is answered fast."""
+        """Runs a `PredictRequest`, so that later ones are fast."""
         inputs = request.inputs.items()
         signature = request.model_spec.signature_name
         try:
@@ -291,7 +291,7 @@ class Version:
 
 
 def _check_names(specs, inputs):
-    """Refuses inputs that are not those of a signature."""
+    """Raises an error unless the inputs are the signature's."""
     extra, missing = inputs.keys() - specs.keys(), specs.keys() - inputs.keys()
     if extra or missing:
         raise invalid(
@@ -303,7 +303,7 @@ def _check_names(specs, inputs):
 
 
 def _check_pairs(outputs, tensors):
-    """Refuses too many pairs of a signature that answers for each pair."""
+    """Raises an error for too many pairs, if outputs have a value a pair."""
     shapes = [spec.shape.as_list() for spec in outputs.values()]
     rows = {n: one.shape[0] for n, one in tensors.items() if one.shape.rank}
     if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:
@@ -315,7 +315,7 @@ def _check_pairs(outputs, tensors):
 
 
 def _tensor(spec, value):
-    """Returns an input as a tensor, which must fit its `tf.TensorSpec`."""
+    """Returns an input as a tensor that fits its `tf.TensorSpec`."""
     try:
         tensor = tf.convert_to_tensor(value)
     except (TypeError, ValueError, tf.errors.OpError) as error:
@@ -357,24 +357,24 @@ def _braced(names):
 
 
 MOST_REQUESTS = 64
-"""Requests that are in work or wait, beyond which a client is sent away."""
+"""Number of running and waiting requests beyond which clients are rejected."""
 MOST_FAILURES = 20
-"""Requests that fail, of which a line is told, in a minute."""
+"""Largest number of failed requests printed in a minute."""
 
 
 class Models:
-    """Models by their names.
+    """Models by name.
 
     Args:
-        folders: name -> folder, see `Versions`.
+        folders: name -> folder, as in `Versions`.
         trust: whether their graphs may have any ops.
-        batching: `Batching`; None for none.
-        policies: name -> function of the versions there are -> those that
-            shall serve; where it has none, the newest.
+        batching: `Batching`; None for no batching.
+        policies: name -> function of existing versions -> versions to serve;
+            the default is the newest.
         labels: name -> label -> version.
-        poll_seconds: between two looks at the folders.
-        tell: function of a line: what is loaded, and requests that fail, a
-            few of them.
+        poll_seconds: seconds between two checks of the folders.
+        tell: function that prints a line: loaded versions, and some of the
+            failed requests.
     """
 
     def __init__(
@@ -411,14 +411,14 @@ class Models:
         """Loads each model, then watches their folders.
 
         Raises:
-            ValueError: a model has no version, or one that does not load.
+            ValueError: a model has no version, or a version does not load.
         """
         for versions in self._versions.values():
             versions.start()
         self._watcher.start()
 
     def close(self):
-        """Ends the watching, and gives no version out any more."""
+        """Stops watching, and retires all versions."""
         self._ending.set()
         if self._watcher.is_alive():
             self._watcher.join()
@@ -427,15 +427,15 @@ class Models:
 
     @contextlib.contextmanager
     def using(self, model, version=None, label=""):
-        """Gives the `Version` that a client asks for, until the context ends.
+        """Yields the `Version` of a request, until the context ends.
 
         Args:
             model: its name.
             version: its number; None for the newest.
-            label: or what it is labelled.
+            label: its label, instead of a number.
 
         Raises:
-            RequestError: there is none of these, or too much is asked at once.
+            RequestError: it does not exist, or too many requests run.
         """
         try:
             versions = self._of(model)
@@ -455,7 +455,7 @@ class Models:
 
     @contextlib.contextmanager
     def _admitted(self):
-        """Sends a client away where too many others are here."""
+        """Rejects a client if too many requests run."""
         requests = self._requests
         if not requests.acquire(blocking=False):
             raise RequestError(
@@ -474,10 +474,10 @@ class Models:
             return served.number, served.signature_defs
 
     def status(self, model, version=None, label=""):
-        """Returns the `State` of a version, or of each, the newest first.
+        """Returns the `State` of a version, or of all, the newest first.
 
         Raises:
-            RequestError: there is none, or it is asked for by a label.
+            RequestError: there is no such version, or a label is given.
         """
         if label:
             raise invalid(
@@ -500,15 +500,15 @@ class Models:
             for name, versions in self._versions.items():
                 try:
                     versions.look()
-                except OSError as error:  # Files go while they are listed.
+                except OSError as error:  # Files may disappear meanwhile.
                     self._failures.tell(f"{name} is not looked at: {error}")
 
 
 class _Failures:
-    """Tells of requests that fail: some a minute, the others counted.
+    """Prints failed requests: some in a minute, the rest counted.
 
     Args:
-        tell: function of a line.
+        tell: function that prints a line.
     """
 
     def __init__(self, tell):
@@ -517,7 +517,7 @@ class _Failures:
         self._since, self._count = 0, 0
 
     def tell(self, line):
-        """Tells a line, unless too many were told before."""
+        """Prints a line, unless too many were printed in this minute."""
         now = time.monotonic()
         with self._lock:
             if now - self._since > 60:

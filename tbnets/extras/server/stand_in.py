@@ -1,11 +1,11 @@
-"""Models behind TensorFlow Serving's two protocols, in this process.
+"""Serves models by TensorFlow Serving's two protocols, in this process.
 
 ::
 
     with StandIn(Models({"own": "runs/own"}), port=0, rest_port=0) as server:
         print(server.port, server.rest_port)
 
-It is for trying and for tests. In production TensorFlow Serving does this.
+It is for trials and tests. Use TensorFlow Serving in production.
 """
 
 import json
@@ -30,16 +30,14 @@ from tbnets.serving.protocol import (
     invalid,
 )
 
-# TensorFlow Serving's REST API as a WSGI application.
-#
-# ::
+# TensorFlow Serving's REST API as a WSGI application::
 #
 #     POST /v1/models/NAME[/versions/NUMBER|/labels/LABEL]:predict
 #     GET  /v1/models/NAME[/versions/NUMBER]
 #     GET  /v1/models/NAME[/versions/NUMBER|/labels/LABEL]/metadata
 #
-# It answers with JSON, an error with `{"error": ...}` and the status that
-# TensorFlow Serving gives it.
+# Responses are JSON; an error is `{"error": ...}` with the status of TensorFlow
+# Serving's.
 
 _MODEL = r"(?i)/v1/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?"
 _POST = re.compile(_MODEL + ":(classify|regress|predict)")
@@ -48,12 +46,12 @@ _MOST_VERSION = 2**63 - 1
 
 
 class RestService:
-    """Answers by the models of a server; called by any WSGI server.
+    """A WSGI application that serves the models of a server.
 
     Args:
         models: `Models`.
-        tell: function of a line: the traceback of what must not happen, which
-            no client sees.
+        tell: function that prints a line: the traceback of unexpected errors,
+            which no client sees.
     """
 
     def __init__(self, models, tell=print):
@@ -61,7 +59,7 @@ class RestService:
         self._tell = tell
 
     def __call__(self, environ, start_response):
-        """Answers a request, as WSGI has it."""
+        """Handles a request, as a WSGI application."""
         request = Request(environ)
         request.max_content_length = MOST_BYTES
         status = 200
@@ -74,14 +72,14 @@ class RestService:
             status, body = 413, _error(f"{most} Send less at once.")
         except ClientDisconnected:
             status, body = 400, _error("The request ends too early.")
-        except Exception:  # A client must not end the server.
+        except Exception:  # Errors must not end the server.
             self._tell(traceback.format_exc())
             status, body = 500, _error("The server has failed at this.")
         response = Response(body, status, content_type="application/json")
         return response(environ, start_response)
 
     def _answer(self, request):
-        """Returns the body of an answer, bytes."""
+        """Returns the body of a response, bytes."""
         method, path = request.method, request.path
         if method == "POST" and (found := _POST.fullmatch(path)):
             return self._called(*found.groups(), request.get_data(cache=False))
@@ -123,7 +121,7 @@ class RestService:
 
 
 def _number(version):
-    """Returns the number of a version; None where none is asked for."""
+    """Returns the number of a version; None if none is given."""
     if version is None:
         return None
     if len(version) > 19 or int(version) > _MOST_VERSION:
@@ -140,23 +138,23 @@ def _json(value):
 
 
 class StandIn:
-    """Loads models, listens, and ends cleanly; a context.
+    """Loads models, serves them, and shuts down cleanly; a context manager.
 
     Args:
         models: `Models`, not started.
         host: address to listen at.
-        port: of gRPC; 0 for any that is free, None for no gRPC.
-        rest_port: of REST; 0 for any that is free, None for no REST.
-        tell: function of a line: the traceback of what must not happen.
+        port: port of gRPC; 0 for any free port, None for no gRPC.
+        rest_port: port of REST; 0 for any free port, None for no REST.
+        tell: function that prints a line: the traceback of unexpected errors.
 
     Attributes:
         models: `Models`.
-        port: as given, or the one that was free.
-        rest_port: the same.
+        port: port of gRPC in use.
+        rest_port: port of REST in use.
 
     Raises:
-        ImportError: gRPC, and the extra `serving` is not installed.
-        ValueError: a model does not load, a port can not be opened.
+        ImportError: gRPC is selected, and the extra `serving` is missing.
+        ValueError: a model does not load, or a port cannot be opened.
     """
 
     def __init__(
@@ -178,10 +176,10 @@ class StandIn:
             raise
 
     def close(self, grace=GRACE):
-        """Takes no more requests, and ends when those in work are answered.
+        """Accepts no more requests, and ends after the running ones.
 
         Args:
-            grace: seconds after which they are cut off.
+            grace: seconds after which running requests are cut off.
         """
         closing = [one for one in (self._rest, self._grpc) if one]
         with ThreadPoolExecutor() as pool:
@@ -193,17 +191,17 @@ class StandIn:
         return self
 
     def __exit__(self, *_):
-        """Closes it."""
+        """Closes the server."""
         self.close()
 
 
 class _Rest:
-    """A WSGI app that listens, has a bound of requests, and is drained.
+    """A WSGI server that limits concurrent requests and can be drained.
 
     Args:
-        app: of WSGI.
-        host: see `loopback.server_of`.
-        port: see `loopback.server_of`.
+        app: WSGI application.
+        host: as in `loopback.server_of`.
+        port: as in `loopback.server_of`.
     """
 
     def __init__(self, app, host, port):
@@ -216,7 +214,7 @@ class _Rest:
         self._server.start()
 
     def _answer(self, environ, start_response):
-        """Answers a request, unless too many are in work: unread."""
+        """Handles a request, or rejects it unread if too many run."""
         with self._lock:
             is_busy = self._in_work >= MOST_REQUESTS
             self._in_work += not is_busy

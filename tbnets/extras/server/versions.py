@@ -1,10 +1,10 @@
-"""A model's folder, watched: its versions loaded, swapped and drained.
+"""Watches a model's folder: loads, replaces and drains versions.
 
-As in TensorFlow Serving: the newest version serves; one that appears is loaded
-beside it, and takes over when it is ready; what was asked of the old one ends
-on the old one. A version that does not load is told, and the one that serves
-goes on. It is tried again when its files change, so that one that is copied
-slowly is taken up in the end.
+As in TensorFlow Serving, the newest version serves. A new version is loaded
+while the old one serves, and replaces it when it is ready; running requests
+finish on the old one. If a version does not load, an error is printed and the
+old version continues. It is loaded again when its files change, so a version
+that is copied slowly is loaded in the end.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from tbnets.serving.protocol import RequestError
 
 
 class State(NamedTuple):
-    """What GetModelStatus tells of a version.
+    """The state of a version, for GetModelStatus.
 
     Args:
         version: its number.
         state: name of a `ModelVersionStatus.State`.
-        code: "OK", or the name of a gRPC status: why it ended.
-        message: the same in words.
+        code: "OK", or the name of the gRPC status with which it ended.
+        message: reason for the code, in words.
     """
 
     version: int
@@ -36,12 +36,12 @@ class State(NamedTuple):
 
 @dataclasses.dataclass
 class _Held:
-    """A version that serves, or is drained.
+    """A version that serves or is drained.
 
     Args:
-        number: which one.
-        served: what serves.
-        users: requests that it has, and one more while it takes others.
+        number: its number.
+        served: the loaded `Version`.
+        users: number of its requests, plus one while it takes requests.
     """
 
     number: int
@@ -50,7 +50,7 @@ class _Held:
 
 
 def newest(numbers, count=1):
-    """Returns the greatest `count` of some versions' numbers."""
+    """Returns the greatest `count` of version numbers."""
     return sorted(numbers)[-count:]
 
 
@@ -58,12 +58,12 @@ class Versions:
     """The versions of one model.
 
     Args:
-        name: of the model.
+        name: name of the model.
         folder: `NAME/VERSION/saved_model.pb` of TensorFlow Serving, or the
             folder of a run.
-        load: function (number, path) -> what serves, a `Version`.
-        wanted: function of the numbers there are -> those that shall serve.
-        tell: function of a line.
+        load: function (number, path) -> loaded `Version`.
+        wanted: function of existing numbers -> numbers to serve.
+        tell: function that prints a line.
     """
 
     def __init__(self, name, folder, load, wanted=newest, tell=print):
@@ -76,10 +76,10 @@ class Versions:
         self._failed = {}  # number -> the files that did not load
 
     def states(self, version=None):
-        """Returns the `State` of a version, or of each, the newest first.
+        """Returns the `State` of a version, or of all, the newest first.
 
         Raises:
-            RequestError: there is no such version, or none at all.
+            RequestError: there is no such version, or no version at all.
         """
         with self._lock:
             states = sorted(self._states.values(), reverse=True)
@@ -94,7 +94,7 @@ class Versions:
 
     @contextlib.contextmanager
     def using(self, version=None):
-        """Gives a version, which stays until the context ends.
+        """Yields a version, which is not ended before the context.
 
         Args:
             version: its number; None for the newest that serves.
@@ -119,10 +119,10 @@ class Versions:
             self._leave(held)
 
     def start(self):
-        """Loads what there is.
+        """Loads the existing versions.
 
         Raises:
-            ValueError: there is nothing, or it does not load.
+            ValueError: there is no version, or a version does not load.
         """
         self.look()
         for state in self._states.values():
@@ -137,9 +137,9 @@ class Versions:
             )
 
     def look(self):
-        """Loads what has appeared, and retires what it replaces.
+        """Loads new versions, and retires the versions that they replace.
 
-        A thread calls this once a second, one at a time.
+        A thread calls this once a second; calls do not overlap.
         """
         found = saved_files.find_versions(self._folder)
         wanted = self._wanted(found)
@@ -148,7 +148,7 @@ class Versions:
                 self._try(number, found[number])
         for number in self._failed.keys() - set(wanted):
             del self._failed[number]
-        # What serves is kept until something serves in its place.
+        # Versions serve until a replacement serves.
         if not self._serving.keys().isdisjoint(wanted):
             for number in self._serving.keys() - set(wanted):
                 self._retire(number)
@@ -159,7 +159,7 @@ class Versions:
             self._retire(number)
 
     def _try(self, number, path):
-        """Loads a version, unless these files of it have failed before."""
+        """Loads a version, unless its files are unchanged since they failed."""
         found = [one for one in path.rglob("*") if one.is_file()]
         files = {one: stamp_of(one) for one in found}
         if self._failed.get(number) == files:
@@ -167,7 +167,7 @@ class Versions:
         self._put(State(number, "LOADING"))
         try:
             served = self._load(number, path)
-        except Exception as error:  # It must not end the ones that serve.
+        except Exception as error:  # Other versions must continue.
             self._failed[number] = files
             code = getattr(error, "code", "UNKNOWN")
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -187,19 +187,19 @@ class Versions:
         self._tell(f"{self.name} version {number} serves")
 
     def _retire(self, number):
-        """Gives a version to no further request, and ends it when drained."""
+        """Stops giving a version to requests, and ends it when drained."""
         with self._lock:
             held = self._serving.pop(number)
             self._states[number] = State(number, "UNLOADING")
         self._leave(held)
 
     def _leave(self, held):
-        """Ends a version with the last who leaves it, and tells that."""
+        """Ends a version when its last user leaves, and prints that."""
         with self._lock:
             held.users -= 1
             if held.users:
                 return
-            # It may have come back meanwhile.
+            # It may be loaded again by now.
             if self._states[held.number].state == "UNLOADING":
                 self._states[held.number] = State(held.number, "END")
         self._tell(f"{self.name} version {held.number} has ended")
