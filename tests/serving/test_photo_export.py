@@ -19,7 +19,7 @@ from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tests import tiny
+from tests import photo_files, tiny
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 from tests.refusals import refused
@@ -265,7 +265,7 @@ def test_a_published_model_needs_no_tbnets(folder, published, tmp_path):
 )
 def test_a_published_model_takes_photos_of_any_kind(published, kind, tmp_path):
     path = tmp_path / "photo"
-    path.write_bytes(photo(0, **kind))
+    path.write_bytes(photo_files.encode(**kind))
     # A string is a path, bytes are content.
     found = published[1].embed_images([path, str(path), path.read_bytes()])
     np.testing.assert_allclose((found**2).sum(axis=1), 1, atol=1e-5)
