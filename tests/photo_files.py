@@ -6,13 +6,18 @@ import numpy as np
 import PIL.Image
 
 
+def file_of(picture, format, **options):
+    """Returns a picture as the content of a file."""
+    file = io.BytesIO()
+    picture.save(file, format, **options)
+    return file.getvalue()
+
+
 def encode(mode="RGB", format="JPEG", size=(40, 30), seed=0, **options):
     """Returns a picture of noise as a file of some format."""
     pixels = np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3))
     picture = PIL.Image.fromarray(pixels.astype(np.uint8)).convert(mode)
-    file = io.BytesIO()
-    picture.save(file, format, **options)
-    return file.getvalue()
+    return file_of(picture, format, **options)
 
 
 CONTENTS = {

@@ -163,17 +163,3 @@ def test_boxes_are_scaled_to_the_photo(write):
     # From 20 x 30 pixels to 10 x 90: a half and three times.
     found = entities.read_boxes(path.parent, "7", (10, 90))
     assert found.tolist() == [[1, 12, 2, 27]]
-
-
-@pytest.mark.real_data
-def test_annotations_of_flickr30k_entities(data_root):
-    folder = data_root / "flickr30k_entities_sample" / "Annotations"
-    found = entities.read_annotations(folder / "1000092795.PARTIAL.xml")
-    assert (found.width, found.height) == (333, 500)
-    shared = [196, 109, 261, 373]
-    assert found.boxes == {
-        "1": [[158, 124, 219, 335], shared],
-        "4": [[0, 219, 211, 473], [275, 214, 332, 337]],
-        "6": [shared],
-    }
-    assert found.without == {"10": "nobndbox"}

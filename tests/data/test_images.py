@@ -1,6 +1,5 @@
 """Tests of photo decoding."""
 
-import io
 import os
 import struct
 import zlib
@@ -29,26 +28,8 @@ PIXELS = np.arange(40 * 60 * 3, dtype=np.uint32).reshape(40, 60, 3) * 37 % 256
 
 
 def encode(mode="RGB", format="PNG", pixels=PIXELS, **options):
-    buffer = io.BytesIO()
     image = PIL.Image.fromarray(pixels.astype(np.uint8)).convert(mode)
-    image.save(buffer, format, **options)
-    return buffer.getvalue()
-
-
-def test_decode_image_resize_literal():
-    # 2 x 4 halved: each output pixel averages under an antialiased triangle;
-    # a photo with constant halves keeps the order and the range.
-    pixels = np.zeros([2, 4, 3])
-    pixels[:, 2:] = [255, 0, 128]
-    image = decode_image(encode(pixels=pixels), 2).numpy()
-    assert image.shape == (2, 2, 3)
-    assert image.dtype == np.float32
-    # Triangle of half-width 2 around 1.0 weighs columns 0, 1, 2 (at 0.5, 1.5,
-    # 2.5) with 0.75, 0.75, 0.25: 0.25 / 1.75 = 1/7 of the right half.
-    np.testing.assert_allclose(image[0, 0], [255 / 7, 0, 128 / 7], rtol=1e-5)
-    np.testing.assert_allclose(
-        image[1, 1], [255 * 6 / 7, 0, 128 * 6 / 7], rtol=1e-5
-    )
+    return photo_files.file_of(image, format, **options)
 
 
 def test_decode_image_agrees_with_pillow():
@@ -81,9 +62,7 @@ def test_photos_of_every_mode_are_what_pillow_reads(tmp_path, mode, format):
 def test_an_alpha_channel_is_dropped():
     clear = PIL.Image.fromarray(PIXELS.astype(np.uint8))
     clear.putalpha(0)
-    buffer = io.BytesIO()
-    clear.save(buffer, "PNG")
-    found = decode_image(buffer.getvalue(), 8)
+    found = decode_image(photo_files.file_of(clear, "PNG"), 8)
     np.testing.assert_array_equal(found, decode_image(encode(), 8))
 
 

@@ -22,6 +22,7 @@ from tbnets.data.images import (
     read_photo_sizes,
 )
 from tests import refusals
+from tests.photo_files import file_of
 
 PIXELS = (np.arange(12 * 20 * 3) * 37 % 256).astype(np.uint8).reshape(12, 20, 3)
 PICTURE = PIL.Image.fromarray(PIXELS)
@@ -30,13 +31,6 @@ GREY = PIXELS[..., 0]
 
 NOTES = PIL.Image.Exif()
 NOTES[0x0112] = 6  # To be turned by a quarter to the right.
-
-
-def file_of(picture, format, **options):
-    """Returns the content of a file of a picture."""
-    file = io.BytesIO()
-    picture.save(file, format, **options)
-    return file.getvalue()
 
 
 def encoded(format, mode="RGB", **options):
@@ -227,9 +221,7 @@ def with_orientation(orientation, order="little", first=b"", format="JPEG"):
     notes[0x010F] = "a maker of cameras"
     if orientation is not None:
         notes[0x0112] = orientation
-    buffer = io.BytesIO()
-    picture.save(buffer, format, exif=notes.tobytes(), quality=95)
-    content = buffer.getvalue()
+    content = file_of(picture, format, exif=notes.tobytes(), quality=95)
     return content[:2] + first + content[2:]
 
 

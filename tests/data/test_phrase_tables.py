@@ -1,7 +1,6 @@
 """Tests of phrases of one's own, and of captions with marked phrases."""
 
 import json
-import re
 
 import pytest
 
@@ -229,23 +228,3 @@ def test_files_that_are_no_captions_are_refused(tmp_path):
         read_sentences(tmp_path / "latin.txt")
     with pytest.raises(FileNotFoundError, match=r"none\.txt"):
         read_sentences(tmp_path / "none.txt")
-
-
-@pytest.mark.real_data
-def test_sentences_of_flickr30k_entities(data_root):
-    folder = data_root / "flickr30k_entities_sample" / "Sentences"
-    paths = sorted(folder.glob("*.txt"))
-    assert len(paths) == 9
-    for path in paths:
-        text = path.read_text()
-        found = read_sentences(path)
-        tags = re.findall(r"\[/EN#(\d+)/(\S+) ([^]]+)\]", text)
-        assert tags == [
-            (phrase.chain, "/".join(phrase.types), phrase.text)
-            for caption in found
-            for phrase in caption.phrases
-        ]
-        plain = re.sub(r"\[/EN#\S+ ([^]]+)\]", r"\1", text)
-        assert [caption.text for caption in found] == [
-            line.strip() for line in plain.splitlines()
-        ]

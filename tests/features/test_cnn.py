@@ -291,24 +291,6 @@ def test_a_folded_network_computes_the_same(use_bias):
     )
 
 
-def test_one_pixel_by_hand():
-    # Kernel 2, variance 3, epsilon 1: 2 * 3 / sqrt(3 + 1) = 3; bias
-    # (5 - 1) * 3 / 2 + 7 = 13, for bias 5, mean 1, gamma 3, beta 7.
-    inputs = keras.Input((1, 1, 1))
-    outputs = keras.layers.Conv2D(1, 1, name="x")(inputs)
-    outputs = keras.layers.BatchNormalization(epsilon=1.0, name="y")(outputs)
-    network = keras.Model(inputs, outputs)
-    network.get_layer("x").set_weights(
-        [np.full((1, 1, 1, 1), 2.0), np.array([5.0])]
-    )
-    network.get_layer("y").set_weights(
-        [np.array([value]) for value in (3.0, 7.0, 1.0, 3.0)]
-    )
-    folded = fold_batch_normalization(network)
-    kernel, bias = folded.get_layer("x").get_weights()
-    assert (kernel.item(), bias.item()) == (3.0, 13.0)
-
-
 def test_an_activation_between_is_not_folded():
     network = with_statistics(chain(keras.layers.ReLU()))
     assert num_normalisations(fold_batch_normalization(network)) == 1

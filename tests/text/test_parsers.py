@@ -36,22 +36,17 @@ def test_captions_are_cut_as_treebanks_are(caption, wanted):
     [
         (
             "A young girl in a pink dress climbs into a wooden house .",
-            [
-                *("A young girl in a pink dress", "A young girl"),
-                *("a pink dress", "a wooden house"),
-            ],
+            "A young girl in a pink dress|A young girl|a pink dress|"
+            "a wooden house",
         ),
         (
             "A black and white dog is running over logs",
-            ["A black and white dog", "logs"],
+            "A black and white dog|logs",
         ),
-        (
-            "A man and a woman",
-            ["A man and a woman", "A man", "a woman"],
-        ),
+        ("A man and a woman", "A man and a woman|A man|a woman"),
         (
             "the edge of a pool of water",
-            ["the edge of a pool of water", "the edge", "a pool", "water"],
+            "the edge of a pool of water|the edge|a pool|water",
         ),
     ],
 )
@@ -59,7 +54,7 @@ def test_noun_phrases_of_the_embedded_parser(embedded, caption, phrases):
     tree = read_tree(embedded.parse(caption))
     assert list(tree.words) == caption.split()
     found = [" ".join(tree.words[a:b]) for _, a, b in tree.phrases()]
-    assert [one.removesuffix(" .") for one in found] == phrases
+    assert "|".join(one.removesuffix(" .") for one in found) == phrases
 
 
 def test_what_a_person_may_write_parses(embedded):

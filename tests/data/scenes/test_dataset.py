@@ -75,21 +75,6 @@ def test_ensure_scenes_fewer_training_scenes_leave_the_others(folder, tmp_path):
     assert files_of(tmp_path / "b")[name] != all_files[name]
 
 
-def test_ensure_scenes_summary_and_progress(tmp_path):
-    seen = []
-    summary = ensure_scenes(
-        tmp_path / "deep" / "folder",
-        SceneSettings(2, 1, 0, image_size=48),
-        seen.append,
-    )
-    assert seen == [1, 1, 1]
-    assert (summary["num_train"], summary["num_dev"]) == (2, 1)
-    assert summary["reused"] is False
-    assert summary["version"] == VERSION
-    entries = entries_of(tmp_path / "deep" / "folder")
-    assert summary["num_captions"] == sum(len(e["sentids"]) for e in entries)
-
-
 def test_dataset_json_is_karpathys_format(folder):
     entries = entries_of(folder)
     splits = [entry["split"] for entry in entries]
@@ -212,22 +197,22 @@ def test_draw_scenes_objects_seen_before_are_drawn_anew(monkeypatch):
     assert len(keys) == len(few) > 2
 
 
-def test_ensure_scenes_reuses_what_is_there(folder):
-    before = files_of(folder)
-    summary = ensure_scenes(
-        folder, SETTINGS, lambda count: pytest.fail("drew again")
-    )
-    assert summary["reused"] is True
-    assert summary["num_train"] == 6
-    assert files_of(folder) == before
-
-
-def test_ensure_scenes_writes_what_is_missing(tmp_path):
+def test_ensure_scenes_writes_what_is_missing_and_that_once(tmp_path):
     (tmp_path / "empty").mkdir()
-    for name in ("empty", "absent"):
-        summary = ensure_scenes(tmp_path / name, SceneSettings(1, 0, 0))
-        assert summary["reused"] is False
-        assert len(files_of(tmp_path / name)) == 8
+    settings = SceneSettings(2, 1, 0, image_size=48)
+    for path in (tmp_path / "empty", tmp_path / "deep" / "absent"):
+        drawn = []
+        summary = ensure_scenes(path, settings, drawn.append)
+        assert drawn == [1, 1, 1] and summary["reused"] is False
+        before = files_of(path)
+        assert len(before) == 3 * 4 + 4
+        again = ensure_scenes(path, settings, drawn.append)
+        assert again == {**summary, "reused": True}
+        assert len(drawn) == 3 and files_of(path) == before
+    assert (summary["num_train"], summary["num_dev"]) == (2, 1)
+    assert summary["version"] == VERSION
+    count = sum(len(entry["sentids"]) for entry in entries_of(path))
+    assert summary["num_captions"] == count
 
 
 @pytest.mark.parametrize(

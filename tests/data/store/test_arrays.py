@@ -229,15 +229,3 @@ def test_numbers_too_large_for_float32_are_not_finite():
         check_finite(large)
     whole = FeatureArray(("a",), np.ones((1, 1), np.uint8), "x")
     assert check_finite(whole) == 0
-
-
-@pytest.mark.real_data
-def test_flickr8k_features(data_root):
-    folder = data_root / "flickr8k" / "precomp_squeezenet"
-    features = open_array(folder / "dev_ims.npy")
-    assert (len(features), features.dim) == (1000, 512)
-    assert check_finite(features) == 0
-    row = features.rows(["3393035454_2d2370ffd4.jpg"])
-    assert row.tolist() == [1]
-    expected = np.load(folder / "dev_ims.npy")[1:2]
-    np.testing.assert_array_equal(features.take(row), expected)

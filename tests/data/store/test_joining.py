@@ -1,6 +1,7 @@
 """Tests of shares that become one store, or one file."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -40,68 +41,54 @@ def test_shares_become_the_bytes_of_one_run(tmp_path, kind, of):
     assert os.listdir(tmp_path / "new") == ["all"]
 
 
-def incomplete(folder):
-    _, told = take_share("2/2", IDS, 2)
-    writer = FeatureWriter(folder / "young", EXTRACTION | told, 3)
-    writer.add_shard(["6.jpg"], np.ones((1, 3)))
-    return folder / "young"
-
-
-def damaged(folder):
-    path = make_share(folder / "damaged", "2/2") / "00000.npy"
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    return path.parent
-
-
-def lacking(folder):
-    path = make_share(folder / "lacking", "2/2")
-    (path / "encoder.npz").unlink()
-    return path
-
-
-def plain(folder):
-    extract(folder / "plain")
-    return folder / "plain"
-
-
-def cut(folder):
-    path = make_share(folder / "cut", "2/2")
-    text = (path / "manifest.json").read_text()
-    assert text.count('"id": "5.jpg"') == 1
-    (path / "manifest.json").write_text(text.replace("5.jpg", "4.jpg"))
-    return path
-
-
-def other(folder):
-    return make_share(folder / "other", "2/2", batch_size=4)
-
-
-def a_file(folder):
-    (folder / "trees.jsonl").write_text("{}")
-    return folder / "trees.jsonl"
+def spoil(path, how):
+    """Makes of a share what is not the rest of the work."""
+    rows, manifest = path / "00000.npy", path / "manifest.json"
+    if how == "damaged":
+        rows.write_bytes(rows.read_bytes()[:-1] + b"x")
+    elif how == "lacking":
+        (path / "encoder.npz").unlink()
+    elif how == "cut":
+        manifest.write_text(manifest.read_text().replace("5.jpg", "4.jpg"))
+    else:
+        shutil.rmtree(path)
+    if how == "a file":
+        path.write_text("{}")
+    elif how == "no share":
+        extract(path)
+    elif how == "made otherwise":
+        make_share(path.parent, "2/2", batch_size=4)
+    elif how == "incomplete":
+        _, told = take_share("2/2", IDS, 2)
+        writer = FeatureWriter(path, EXTRACTION | told, 3)
+        writer.add_shard(["6.jpg"], np.ones((1, 3)))
 
 
 @pytest.mark.parametrize(
-    "argument, second",
+    "argument, how",
     [
-        ("shares", lambda folder: folder / "s1of2"),
-        ("shares", lambda folder: None),
-        ("shares", lambda folder: folder / "absent"),
-        ("shares", plain),
-        ("shares", other),
-        ("path", incomplete),
-        (None, damaged),
-        ("shares", lacking),
-        ("shares", cut),
-        ("shares", a_file),
+        (None, "damaged"),
+        ("shares", "lacking"),
+        ("shares", "cut"),
+        ("shares", "absent"),
+        ("shares", "a file"),
+        ("shares", "no share"),
+        ("shares", "made otherwise"),
+        ("path", "incomplete"),
     ],
 )
-def test_what_is_not_the_rest_is_refused(two, tmp_path, argument, second):
-    first, path = two[0], second(tmp_path)
+def test_what_is_not_the_rest_is_refused(two, tmp_path, argument, how):
+    spoil(two[1], how)
     with refusals.of(argument) as error:
-        join([first, path] if path else [first], tmp_path / "all")
-    assert (path or first).name in str(error.value)
+        join(two, tmp_path / "all")
+    assert two[1].name in str(error.value)
     assert not (tmp_path / "all").exists()
+
+
+def test_shares_that_are_not_each_once_are_refused(two, tmp_path):
+    for shares in ([two[0]], [two[0], two[0]], []):
+        with refusals.of("shares"):
+            join(shares, tmp_path / "all")
 
 
 def test_what_is_there_stays(two, tmp_path, monkeypatch):
@@ -109,8 +96,6 @@ def test_what_is_there_stays(two, tmp_path, monkeypatch):
     with refusals.of("output"):
         join(two, two[0])
     assert content_of(two[0]) == before
-    with refusals.of("shares"):
-        join([], tmp_path / "all")
 
     def killed(folder, manifest):
         raise KeyboardInterrupt

@@ -93,6 +93,8 @@ def write_store(path, shards=60):
 def few_descriptors():
     """Lets this process open a dozen files more than it has open."""
     resource = pytest.importorskip("resource")
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("the system does not list what is open")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     last = max(map(int, os.listdir("/proc/self/fd")))
     resource.setrlimit(resource.RLIMIT_NOFILE, (last + 12, hard))
