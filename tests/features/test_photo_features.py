@@ -17,8 +17,8 @@ from tests import photo_files, refusals
 from tests.features.tiny_cnn import SIDE, tiny_cnn
 
 
-def photo(seed=0, format="JPEG", size=(40, 30)):
-    return photo_files.encode(format=format, size=size[::-1], seed=seed)
+def photo(seed=0, mode="RGB", format="JPEG", size=(40, 30)):
+    return photo_files.encode(mode, format, size[::-1], seed)
 
 
 def test_ten_crops_literal():
