@@ -357,11 +357,8 @@ def test_an_empty_folder_is_a_run_dir(folder, tmp_path):
 
 
 def test_a_finished_run_is_one_with_its_results(run, tmp_path):
-    run_dir = shutil.copytree(
-        run.run_dir,
-        tmp_path / "run",
-        ignore=shutil.ignore_patterns("saved_model"),
-    )
+    exports = shutil.ignore_patterns("saved_model")
+    run_dir = shutil.copytree(run.run_dir, tmp_path / "run", ignore=exports)
     settings = run.settings.replace(run_dir=str(run_dir))
     assert summary.finished(settings, run_dir)
     assert not summary.finished(settings.replace(epochs=4), run_dir)

@@ -108,15 +108,6 @@ def test_features_that_a_recipe_names_are_made(
         runs.open_run(tmp_path / "run", "last")
 
 
-def test_features_are_found_by_text_and_not_by_place(folder, tmp_path):
-    _, train = prepare(folder, tmp_path / "run", **by_features("tfidf"))
-    encoder = caption_features.load_encoder(folder / "tfidf")
-    np.testing.assert_array_equal(
-        train.texts.batch([3, 0]),
-        encoder.transform([train.records.captions[i] for i in (3, 0)]),
-    )
-
-
 def test_what_features_lack_is_told_before_the_first_step(folder, tmp_path):
     path = folder / "dev_caps.txt"
     first, *others = path.read_text().splitlines()
@@ -132,13 +123,11 @@ def test_what_features_lack_is_told_before_the_first_step(folder, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def words(folder, **changes):
-    return {
-        "word_vectors": "vectors.txt",
-        "word_vectors_scale": 0,
-        "word_dropout": 0,
-        **changes,
-    }
+WORDS = {
+    "word_vectors": "vectors.txt",
+    "word_vectors_scale": 0,
+    "word_dropout": 0,
+}
 
 
 def table(session):
@@ -147,11 +136,8 @@ def table(session):
 
 @pytest.mark.parametrize("training", ["trained", "frozen"])
 def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
-    session, train = prepare(
-        folder,
-        tmp_path / "run",
-        **words(folder, word_vectors_training=training),
-    )
+    changes = WORDS | {"word_vectors_training": training}
+    session, train = prepare(folder, tmp_path / "run", **changes)
     vocabulary = session.state.fitted["words"]
     first = table(session)
     for word, row in zip(tiny.WORDS[:5], ROWS):
@@ -160,11 +146,9 @@ def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
 
     loop.fit(session, train)
     moved = np.abs(table(session) - first).max()
-    if training == "frozen":
-        assert moved == 0
-    else:
-        assert moved > 0.01
-    resumed, _ = _resume(folder, tmp_path / "run", training)
+    assert moved == 0 if training == "frozen" else moved > 0.01
+    settings = tiny.settings(folder, tmp_path / "run", epochs=2, **changes)
+    resumed, _ = prepared(settings, True)
     np.testing.assert_array_equal(table(resumed), table(session))
     reopened = runs.open_run(tmp_path / "run", "last")
     np.testing.assert_array_equal(table(reopened), table(session))
@@ -173,11 +157,8 @@ def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
 def test_word_vectors_are_centred_and_new_numbers_stand_beside(
     folder, tmp_path
 ):
-    session, _ = prepare(
-        folder,
-        tmp_path / "run",
-        **words(folder, word_vectors_scale=0.1, new_word_dims=3),
-    )
+    changes = WORDS | {"word_vectors_scale": 0.1, "new_word_dims": 3}
+    session, _ = prepare(folder, tmp_path / "run", **changes)
     rows = np.array(ROWS[:5], np.float64)
     rows -= rows.mean(axis=0)
     rows *= 0.1 / rows.std()
@@ -188,16 +169,6 @@ def test_word_vectors_are_centred_and_new_numbers_stand_beside(
         np.testing.assert_allclose(found[:-3], row, atol=1e-6)
         assert 0 < np.abs(found[-3:]).max() <= 0.05
     np.testing.assert_array_equal(first[0], 0)
-
-
-def _resume(folder, run_dir, training):
-    settings = tiny.settings(
-        folder,
-        run_dir,
-        epochs=2,
-        **words(folder, word_vectors_training=training),
-    )
-    return prepared(settings, True)
 
 
 def test_word_vectors_are_not_read_where_words_have_those_of_a_model(

@@ -1,7 +1,5 @@
 """Feature stores where they are used: training, evaluation, description."""
 
-import json
-import pathlib
 import shutil
 
 import numpy as np
@@ -60,13 +58,12 @@ def damage(path):
 
 
 def write_part(folder, split, first=1):
-    """Writes a store without the first images of a split; returns their ids."""
+    """Writes a store without the first images of a split."""
     ids = (folder / f"{split}_ids.txt").read_text().split()
     writer = FeatureWriter(folder / "part", EXTRACTION, 8)
     failed = {ids[0]: "is cut", "elsewhere.jpg": "is cut"}
     writer.add_shard(ids[first:], np.ones((len(ids) - first, 8)), failed=failed)
     writer.finish()
-    return ids
 
 
 def replace(folder, name, splits, extraction=EXTRACTION):
@@ -140,16 +137,6 @@ def test_a_run_hashes_each_file_once(folder, tmp_path, monkeypatch, eagerly):
     assert len(hashed) == len(set(hashed)) == 2 * len(tiny.SPLITS)
 
 
-def test_a_run_remembers_what_made_its_features(folder, tmp_path):
-    session, _ = prepare(folder, tmp_path / "run")
-    expected = open_features(folder / "all").made_by
-    assert session.state.fitted["image_features_made_by"] == expected
-    assert expected["layers"] == "conv1"
-    save(session, "best")
-    state = runs.open_run(tmp_path / "run").state
-    assert state.fitted["image_features_made_by"] == expected
-
-
 def test_a_run_goes_on_with_the_same_features(folder, tmp_path):
     save(prepare(folder, tmp_path / "run")[0], "last")
     session, _ = prepare(folder, tmp_path / "run", resume=True)
@@ -162,29 +149,28 @@ def test_a_run_goes_on_with_the_same_features(folder, tmp_path):
         prepare(folder, tmp_path / "run", resume=True)
 
 
-@pytest.mark.parametrize("pattern", ["all", "stores/{split}"])
-def test_a_run_opens_without_its_features(folder, tmp_path, pattern):
+@pytest.mark.parametrize(
+    "pattern, splits", [("all", tiny.SPLITS), ("stores/{split}", ["test"])]
+)
+def test_a_run_knows_what_made_its_features(folder, tmp_path, pattern, splits):
+    made_by = open_features(folder / pattern.format(split="train")).made_by
+    assert made_by["layers"] == "conv1"
     session, _ = prepare(folder, tmp_path / "run", image_features=pattern)
+    assert session.state.fitted["image_features_made_by"] == made_by
     save(session, "best")
-    for name in ("all", "stores"):
-        shutil.rmtree(folder / name)
-    state = runs.open_run(tmp_path / "run").state
-    assert state.fitted["image_features_made_by"]["layers"] == "conv1"
-
-
-def test_a_run_is_not_evaluated_on_other_features(folder, tmp_path):
-    pattern = "stores/{split}"
-    session, _ = prepare(folder, tmp_path / "run", image_features=pattern)
-    save(session, "best")
-    replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
+    name = pattern.format(split="test")
+    replace(folder, name, splits, {**EXTRACTION, "crops": 10})
     with refused("--image_features"):
         runs.open_run(tmp_path / "run")
+    for name in ("all", "stores"):  # It opens without any.
+        shutil.rmtree(folder / name)
+    state = runs.open_run(tmp_path / "run").state
+    assert state.fitted["image_features_made_by"] == made_by
 
 
 def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):
-    session, _ = prepare(
-        folder, tmp_path / "run", image_features="{split}_ims.npy"
-    )
+    arrays = {"image_features": "{split}_ims.npy"}
+    session, _ = prepare(folder, tmp_path / "run", **arrays)
     assert session.state.fitted["image_features_made_by"] == {}
 
 
@@ -254,30 +240,6 @@ def test_query_reads_stores(folder):
     one = query.example_captions(options, Rows, [options.image])
     assert ids[3] == store.ids[3] and embeddings.shape == (len(store), 8)
     np.testing.assert_array_equal(embeddings[3:4], one)
-
-
-@pytest.mark.real_data
-def test_flickr8k_features_as_a_store(data_root, tmp_path):
-    folder = data_root / "flickr8k" / "precomp_squeezenet"
-    ids, arrays = [], []
-    for split in ("dev", "test"):
-        ids.append((folder / f"{split}_ids.txt").read_text().split())
-        arrays.append(np.load(folder / f"{split}_ims.npy"))
-    writer = FeatureWriter(tmp_path / "s", {"model": "SqueezeNet"}, 512)
-    for names, array in zip(ids, arrays):
-        for start in range(0, len(names), 300):
-            rows = slice(start, start + 300)
-            writer.add_shard(names[rows], array[rows])
-    writer.finish()
-    store = open_features(tmp_path / "s")
-    store.verify()
-    assert store.ids == (*ids[0], *ids[1])
-    np.testing.assert_array_equal(store.take(store.rows(ids[1])), arrays[1])
-    manifest = json.loads(pathlib.Path(store.path, "manifest.json").read_text())
-    assert [shard["rows"] for shard in manifest["shards"]] == [
-        *(300, 300, 300, 100),
-        *(300, 300, 300, 100),
-    ]
 
 
 def test_several_features_side_by_side(folder, tmp_path):
