@@ -12,11 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tbnets.errors import InputError
 from tbnets.extras.server import stand_in
 from tbnets.extras.server.models import Batching, Models
 from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import protocol
+from tests.refusals import refused
 
 grpc = pytest.importorskip("grpc")
 pytest.importorskip("tensorflow_serving")
@@ -161,24 +161,6 @@ def test_clients_are_answered_or_refused_when_it_ends_under_load(folder):
     assert set(answers) == {1}
 
 
-def test_rest_ends_when_what_is_in_work_is_answered(folder):
-    models = Models({"tiny": folder}, tell=lambda line: None)
-    server = StandIn(models, rest_port=0)
-    with models.using("tiny") as version, ThreadPoolExecutor(2) as pool:
-        held = [version._slots.acquire(blocking=False) for _ in range(99)]
-        asked = pool.submit(by_rest, server)
-        while models._requests._value > 62:
-            time.sleep(0.01)
-        closing = pool.submit(server._rest.close, 30)
-        time.sleep(0.2)
-        assert not closing.done()
-        for _ in range(sum(held)):
-            version._slots.release()
-        closing.result()
-        assert asked.result() == 1
-    server.close()
-
-
 def test_rest_sends_away_who_comes_when_all_are_busy(folder, monkeypatch):
     monkeypatch.setattr(stand_in, "MOST_REQUESTS", 0)
     with open_stand_in(folder, []) as server:
@@ -202,5 +184,5 @@ def test_an_address_that_is_none_is_answered_without_a_traceback(folder, capfd):
 
 
 def test_a_model_that_does_not_load_opens_no_port(tmp_path):
-    with pytest.raises(InputError):
+    with refused("model"):
         open_stand_in(tmp_path, [])
