@@ -284,6 +284,8 @@ def _embed(model, paths, stamps, names):
 
 def _ask(model, contents, stamps):
     """Returns name -> `Entry` of file contents: name -> bytes."""
+    if not contents:  # Convolutions on some CPUs reject an empty batch.
+        return {}
     # The model decides which files are photos.
     embeddings, reasons = model.try_images(list(contents.values()))
     found = {}

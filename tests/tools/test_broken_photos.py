@@ -54,101 +54,69 @@ class Colours(tf.Module):
         return tf.math.l2_normalize(tf.concat([ones] * 3, 1), axis=-1)
 
 
-def run(name, *arguments):
-    """Returns (exit code, standard output, standard error) of a tool."""
+def run(name, *arguments, code=0):
+    """Returns what a tool prints, and its errors."""
     ended = verbs.run(name, *arguments)
-    return ended.returncode, ended.stdout, ended.stderr
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout, ended.stderr
 
 
-@pytest.fixture(params=["folder", "captions"])
-def photos(request, folder):
-    """The flags that name the photos."""
-    flags = [f"--images={folder / 'photos'}"]
-    if request.param == "captions":
-        flags += [
-            f"--captions={folder / 'captions.csv'}",
-            "--captions_format=table",
-        ]
-    return flags
-
-
-def assert_judged(folder, output, store):
+@pytest.mark.parametrize("named_by", ["folder", "captions"])
+@pytest.mark.parametrize(
+    ("verb", "module"),
+    [("extract_image_features", "numpy"), ("propose_regions", "cv2")],
+)
+def test_what_is_made_of_photos(folder, tmp_path, verb, module, named_by):
+    pytest.importorskip(module)
+    line = [f"--images={folder / 'photos'}", f"--output={tmp_path / 'store'}"]
+    if named_by == "captions":
+        line += [f"--captions={folder / 'captions.csv'}"]
+    if verb == "extract_image_features":
+        line += [f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random"]
+    with tiny_cnn.known():
+        output, errors = run(verb, *line)
+    assert errors == ""
     found = photo_files.reasons(output.splitlines(), folder / "photos")
     photo_files.assert_all_left_out(found)
-    store = open_store(store)
+    store = open_store(tmp_path / "store")
     assert sorted(store.ids) == photo_files.PHOTOS
     assert store.failed == found
-    count = len(photo_files.PHOTOS)
-    assert f"{count} in the store" in output
-    assert f"{len(photo_files.REASONS)} left out" in output
+    assert f"{len(store.ids)} in the store, {len(found)} left out" in output
 
 
-def test_extraction(folder, photos, tmp_path):
-    flags = [f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random"]
-    with tiny_cnn.known():
-        code, output, errors = run(
-            "extract_image_features",
-            *(*photos, *flags),
-            f"--output={tmp_path / 'store'}",
-        )
-    assert (code, errors) == (0, "")
-    assert_judged(folder, output, tmp_path / "store")
-
-
-def test_proposals_and_features_of_regions(folder, photos, tmp_path):
-    pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
-    code, output, errors = run(
-        "propose_regions", *photos, f"--output={tmp_path / 'boxes'}"
-    )
-    assert (code, errors) == (0, "")
-    assert_judged(folder, output, tmp_path / "boxes")
-
-
-def test_query(folder):
-    code, output, errors = run(
-        "query",
-        f"--images={folder / 'photos'}",
-        f"--model={folder / 'model' / '1'}",
-        "--top=20",
-        "dog",
-    )
-    assert code == 0
+@pytest.mark.parametrize("size", [1, 32])
+def test_query(folder, size):
+    line = f"--images={folder / 'photos'}", f"--model={folder}/model/1", "dog"
+    output, errors = run("query", *line, "--top=20", f"--batch_size={size}")
     *lines, last = errors.splitlines()
-    photo_files.assert_all_left_out(
-        photo_files.reasons(lines, folder / "photos")
-    )
+    found = photo_files.reasons(lines, folder / "photos")
+    photo_files.assert_all_left_out(found)
     assert len(lines) == len(photo_files.REASONS)
     assert last == f"{len(lines)} of {len(NAMES)} files left out"
-    *table, empty, sheet = output.splitlines()
+    *table, _, _ = output.splitlines()
     answers = [line.split(None, 2)[2] for line in table[2:]]
     assert sorted(answers) == photo_files.PHOTOS
-    assert (empty, sheet.split()[-1]) == (
-        "",
-        str(folder / "photos.tbnets" / "answers.png"),
-    )
 
 
 def test_query_of_a_folder_without_a_photo(folder, tmp_path):
     (tmp_path / "empty.jpg").write_bytes(b"")
-    code, _, errors = run(
-        "query",
-        f"--images={tmp_path}",
-        f"--model={folder / 'model' / '1'}",
-        "dog",
-    )
-    assert code == 1
-    assert "empty.jpg, which is empty\n1 of 1 files left out\nerror: " in errors
+    model = f"--model={folder / 'model' / '1'}"
+    line = f"--images={tmp_path}", model, "dog"
+    _, errors = run("query", *line, code=1)
+    told, count, error = errors.splitlines()
+    assert "empty.jpg" in told and count == "1 of 1 files left out"
+    assert error.startswith("error: ")
 
 
 def test_description(folder, tmp_path):
-    code, _, errors = run(
+    _, errors = run(
         "describe_data",
         f"--images={folder / 'photos'}",
         f"--captions={folder / 'captions.csv'}",
-        "--captions_format=table",
         f"--json={tmp_path / 'found.json'}",
+        code=1,
     )
-    assert (code, errors) == (1, "")
+    assert errors == ""
     report = json.loads((tmp_path / "found.json").read_text("utf-8"))
     found = {}
     for problem in report["problems"]:
@@ -158,20 +126,14 @@ def test_description(folder, tmp_path):
 
 
 def test_training_names_them(folder, tmp_path):
-    photos = shutil.copytree(
-        folder / "photos", tmp_path / "photos", symlinks=True
-    )
+    photos = tmp_path / "photos"
+    shutil.copytree(folder / "photos", photos, symlinks=True)
     flags = [
-        f"--images={photos}",
-        f"--captions={folder / 'captions.csv'}",
-        "--captions_format=table",
-        "--dev_split=train",
-        "--image_encoder=small",
-        "--image_size=16",
-        "--text_encoder=mean",
+        *(f"--images={photos}", f"--captions={folder / 'captions.csv'}"),
+        *("--dev_split=train", "--image_encoder=small", "--image_size=16"),
         # A step that is soon traced: files are read by its graph.
-        *("--loss=infonce", "--image_units=4", "--text_units=4"),
-        f"--run_dir={tmp_path / 'run'}",
+        *("--text_encoder=mean", "--loss=infonce", "--image_units=4"),
+        *("--text_units=4", f"--run_dir={tmp_path / 'run'}"),
     ]
     ended = verbs.train(*flags)
     assert ended.returncode == 1
@@ -182,4 +144,4 @@ def test_training_names_them(folder, tmp_path):
     assert ended.returncode == 1
     count = len(photo_files.REASONS) - 1
     assert f"{count} of {len(NAMES)} that are none: " in ended.stderr
-    assert f"'{photos / 'cut.webp'}', which is no whole" in ended.stderr
+    assert str(photos / "cut.webp") in ended.stderr
