@@ -11,14 +11,13 @@ import time
 import numpy as np
 
 from benchmarks import arrays, timing
+from benchmarks.index import write_index
 from tbnets.data.captions import read_captions, usual_format
 from tbnets.serving import photo_index, search, search_index, zoo
-from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
 
 MOST_QUERIES = 500
-AT_ONCE = 2**15
 TOP = 10
 QUERIES = (1, 32)
 
@@ -33,7 +32,8 @@ def run(options):
     _, photos = photo_index.embed_folder(model, options.images, False)
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "index")
-        _write(path, about(model), photos, count)
+        shape = count, photos.shape[1], "float32"
+        write_index(path, shape, _mixed(photos), about(model))
         start = time.perf_counter()
         search_index.build_index(path)
         built = time.perf_counter() - start
@@ -41,18 +41,17 @@ def run(options):
         _time(path, queries, options.repeats or 15)
 
 
-def _write(path, model, photos, count):
-    """Writes an index of mixed and blurred embeddings."""
+def _mixed(photos):
+    """Returns a function that draws mixed and blurred embeddings of photos."""
     rng, dim = np.random.default_rng(0), photos.shape[1]
-    with IndexWriter(path, model, dim) as writer:
-        for at in range(0, count, AT_ONCE):
-            size = min(AT_ONCE, count - at)
-            one, other = photos[rng.integers(0, len(photos), [2, size])]
-            share = rng.uniform(0, 0.5, [size, 1])
-            blur = rng.standard_normal([size, dim]) * 0.3 / np.sqrt(dim)
-            rows = np.float32((1 - share) * one + share * other + blur)
-            ids = [str(at + row) for row in range(size)]
-            writer.put(ids, arrays.unit(rows))
+
+    def draw(_, size):
+        one, other = photos[rng.integers(0, len(photos), [2, size])]
+        share = rng.uniform(0, 0.5, [size, 1])
+        blur = rng.standard_normal([size, dim]) * 0.3 / np.sqrt(dim)
+        return arrays.unit(np.float32((1 - share) * one + share * other + blur))
+
+    return draw
 
 
 def _time(path, queries, repeats):

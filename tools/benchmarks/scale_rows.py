@@ -7,7 +7,6 @@ besides. TensorFlow is imported by the rows that need it.
 import csv
 import itertools
 import pathlib
-import time
 
 import numpy as np
 
@@ -129,21 +128,19 @@ def scored(given):
 
 def search(given):
     """An index asked; its value is the seconds that it took to build."""
-    from tbnets.serving.index_writer import IndexWriter
+    from benchmarks.index import write_index
     from tbnets.serving.search_index import open_index
 
     size, dim = int(given["size"]), int(given["dim"])
     queries = arrays.unit_rows(QUERIES, dim, seed=1)
     block = arrays.unit_rows(AT_ONCE, dim)
     folder = pathlib.Path(str(given["place"]), "index")
-    start, drawing = time.perf_counter(), 0.0
-    with IndexWriter(folder, {"for": "timing"}, dim) as writer:
-        for at in range(0, size, AT_ONCE):
-            began = time.perf_counter()
-            rows = np.roll(block, at // AT_ONCE, axis=1)[: size - at]
-            drawing += time.perf_counter() - began
-            writer.put([f"{at + row}" for row in range(len(rows))], rows)
-    built = time.perf_counter() - start - drawing
+    built = write_index(
+        folder,
+        (size, dim, "float32"),
+        lambda at, count: np.roll(block, at // AT_ONCE, axis=1)[:count],
+        {"for": "timing"},
+    )
     index = open_index(folder)
 
     def step():
