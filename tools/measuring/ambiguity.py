@@ -12,7 +12,7 @@ import math
 from tbnets.data.scenes.layout import find_gap, find_position, find_relation
 from tbnets.data.scenes.phrases import NEAR
 from tbnets.errors import InputError
-from tbnets.files import CheckedFile, parse_json, shown
+from tbnets.files import CheckedFile
 
 RANKS = (1, 5, 10)
 _ATTRIBUTES = ("shape", "colour", "size", "texture")
@@ -32,11 +32,16 @@ def read_records(path, split):
         FileNotFoundError: there is no such file.
         ValueError: a line is no scene, or there is none of this split.
     """
-    file = CheckedFile(path)
-    records = [
-        _read_record(file, number, line)
-        for number, line in enumerate(file.lines()[0], 1)
-    ]
+    file, records = CheckedFile(path), []
+    for number, record in file.json_rows(("split", "objects", "captions")):
+        if not _is_scene(record):
+            file.refuse(
+                "a scene as tools/make_scenes.py writes it",
+                record,
+                number,
+                "Delete the folder and write the scenes again.",
+            )
+        records.append(record)
     found = [record for record in records if record["split"] == split]
     if not found:
         names = sorted({record["split"] for record in records})
@@ -49,33 +54,21 @@ def read_records(path, split):
     return found
 
 
-def _read_record(file, number, line):
-    """Returns the scene of a line; reports what is none."""
-    try:
-        record = parse_json(line)
-        if _is_scene(record):
-            return record
-    except (ValueError, LookupError, TypeError):
-        pass  # Told below.
-    return file.report(
-        f"expected a scene as tools/make_scenes.py writes it; found "
-        f"{shown(line)}. Delete the folder and write the scenes again.",
-        number,
-    )
-
-
 def _is_scene(record):
     """Tells whether a record has all that `is_true` looks at."""
-    for one in record["objects"]:
-        named = all(isinstance(one[name], str) for name in _ATTRIBUTES)
-        if not named or list(map(type, one["box"])) != [int] * 4:
-            return False
-    rows = range(len(record["objects"]))
-    for caption in record["captions"]:
-        for claim in caption["claims"]:
-            known = all(row in rows for row in claim["objects"])
-            if not known or not isinstance(claim["kind"], str):
+    try:
+        for one in record["objects"]:
+            named = all(isinstance(one[name], str) for name in _ATTRIBUTES)
+            if not named or [*map(type, one["box"])] != [int] * 4:
                 return False
+        rows = {*range(len(record["objects"]))}
+        for caption in record["captions"]:
+            for claim in caption["claims"]:
+                known = {*claim["objects"]} <= rows
+                if not known or not isinstance(claim["kind"], str):
+                    return False
+    except (LookupError, TypeError):
+        return False
     return isinstance(record["split"], str)
 
 
