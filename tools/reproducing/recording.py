@@ -23,7 +23,6 @@ _OF_A_RUN = {"run_dir", "seed", "data_root"}
 _LEARNED_FROM = {"word_vectors"}
 """Places that make a network another one."""
 _KEPT = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
-_OF_A_ROW = ("of", "evaluation")
 
 
 def record(folders, name, cpu, target):
@@ -47,15 +46,15 @@ def record(folders, name, cpu, target):
             seed; or the name is that of another row.
     """
     runs = [_read(pathlib.Path(folder)) for folder in folders]
-    differing = [run for run in runs if run["row"] != runs[0]["row"]]
-    if differing:
+    configuration, flags = runs[0]["row"]
+    rows, seeds = ([run[key] for run in runs] for key in ("row", "seed"))
+    if len({*rows}) > 1 or len({*seeds}) < len(seeds):
         raise InputError(
             "--record",
-            "be runs that differ in their seeds alone",
-            f"{runs[0]['row']} and {differing[0]['row']}",
-            "Record them one by one, each by its own --name.",
+            "be runs that differ in their seeds, and in nothing else",
+            f"seeds {', '.join(map(str, seeds))}, {', '.join(map(str, rows))}",
+            "Record them one by one, each row by its own --name.",
         )
-    configuration, flags = runs[0]["row"]
     if flags and not name:
         raise InputError(
             "--record",
@@ -63,33 +62,24 @@ def record(folders, name, cpu, target):
             f"{folders[0]}, which has {flags} too",
             "Name this row by --name, or train without.",
         )
-    seeds = [run["seed"] for run in runs]
-    if len(set(seeds)) < len(seeds):
-        raise InputError(
-            "--record",
-            "be runs that differ in their seeds",
-            f"seeds {', '.join(map(str, seeds))}",
-            "Leave out one of a pair.",
-        )
-    told = {run["report"]["versions"].get("kernels", "") for run in runs}
-    cpu = f"{cpu}, oneDNN" if told == {"oneDNN"} else cpu
+    kernels = {run["report"]["versions"].get("kernels", "") for run in runs}
+    cpu = f"{cpu}, oneDNN" if kernels == {"oneDNN"} else cpu
     known = measured.read(target).row(name)
     if name:
         _check_name(name, runs[0]["row"], known)
         flags = known.flags if known else flags
     about = {"configuration": configuration, "flags": flags, "cpu": cpu}
     if known and known.evaluation:
-        about |= {key: getattr(known, key) for key in _OF_A_ROW}
+        about |= {"of": known.of, "evaluation": known.evaluation}
         for folder, run in zip(folders, runs):
             run["report"] |= _evaluated(folder, known.evaluation, run["seed"])
     path = pathlib.Path(target, f"{name or configuration}.json")
     before = CheckedFile(path).json() if path.exists() else {}
-    same = all(before.get(key) == value for key, value in about.items())
-    seeds = before["seeds"] if before and same else {}
-    seeds |= {str(run["seed"]): run["report"] for run in runs}
+    is_the_same = before.items() >= about.items()
+    reports = before["seeds"] if is_the_same else {}
+    reports |= {str(run["seed"]): run["report"] for run in runs}
     date = max(run["date"] for run in runs)
-    about |= {"date": date, "seeds": seeds}
-    write_json(path, about)
+    write_json(path, about | {"date": date, "seeds": reports})
     return path
 
 
@@ -101,22 +91,15 @@ def _check_name(name, about, known):
         about: configuration and flags of the runs.
         known: the `Row` of this name, or None.
     """
-    if not name.isidentifier():
-        raise InputError(
-            "--name",
-            "be letters, digits and underscores",
-            f"--name={name}",
-            "Choose another.",
-        )
     wanted = about
     if known:
         wanted = known.configuration, flags_of_row(known)
     elif (command_line.configs_folder() / f"{name}.flags").is_file():
         wanted = name, ""
-    if wanted != about:
+    if wanted != about or not name.isidentifier():
         raise InputError(
             "--name",
-            "be that of no other row",
+            "be letters, digits and underscores, and that of no other row",
             f"--name={name}, the name of {wanted}, for runs of {about}",
             "Choose another.",
         )
