@@ -8,15 +8,9 @@ import PIL.Image
 import pytest
 
 import tbnets
-from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tests import saved_models
-from tests.tools.test_query import (
-    COLORS,
-    VOCABULARY,
-    ColorNetwork,
-    answers_of,
-)
+from tests.tools.test_query import COLORS, answers_of, write_networks
 from tests.verbs import ask
 
 
@@ -24,17 +18,7 @@ from tests.verbs import ask
 def folder(tmp_path_factory):
     """Networks of photos and features, three photos, features."""
     folder = tmp_path_factory.mktemp("index")
-    for name, shape, read_photos in (
-        ("bytes", (4, 4, 3), lambda photos: tbnets.decode_images(photos, 4)),
-        ("features", (3,), None),
-    ):
-        export_saved_model(
-            ColorNetwork(),
-            VOCABULARY,
-            folder / name / "1",
-            image_shape=shape,
-            read_photos=read_photos,
-        )
+    write_networks(folder)
     (folder / "photos").mkdir()
     for name, color in COLORS.items():
         photo = folder / "photos" / f"{name}.png"
@@ -97,17 +81,11 @@ def test_the_answers_are_those_of_the_folder(folder):
 def test_photos_whose_names_are_no_ids_are_left_out_and_told(folder):
     photos = shutil.copytree(folder / "photos", folder / "odd")
     shutil.copy(photos / "red.png", photos / "a\nb.png")
-    new = "3 rows of 3 float32: 3 added, 0 removed"
     line = [photos, f"--model={folder}/bytes/1", f"--output={folder}/odd.index"]
-    out, error, failure = ask("index", *line)
-    assert not failure and out.strip().endswith(new)
-    assert (
-        f"left out: {photos}/a\ufffdb.png, which has a name that is no line of "
-        "Unicode text: rename it\n1 of 4 files left out\n"
-    ) in error
-    assert set(tbnets.open_index(folder / "odd.index").ids) == {
-        f"{name}.png" for name in COLORS
-    }
+    _, error, failure = ask("index", *line)
+    assert not failure and f"left out: {photos}/a\ufffdb.png" in error
+    found = tbnets.open_index(folder / "odd.index")
+    assert {*found.ids} == {f"{name}.png" for name in COLORS}
 
 
 def test_features_are_indexed_by_their_ids(folder):
@@ -123,15 +101,17 @@ def test_features_are_indexed_by_their_ids(folder):
 def test_what_can_not_be_done_is_said(folder):
     told(folder)
     _, failure = query(folder, "photos.index", "red", model="features")
-    assert failure.startswith("`--index` must hold embeddings of the model")
-    assert f"{folder}/bytes/1" in failure
-    _, failure = query(folder, "photos", "red")
-    assert "Make one by tbnets index" in failure
-    assert "one folder of photos, or --image_features" in told(folder, "photos")
-    assert "`--dtype` must be that of the" in told(folder, "--dtype=bfloat16")
-    assert "new folder, an empty one" in told(folder, output="photos")
+    assert failure.startswith("`--index`") and f"{folder}/bytes/1" in failure
+    assert query(folder, "photos", "red")[1].startswith("`--index`")
     (folder / "none").mkdir()
-    assert "which has none" in told(folder, photos="none", output="none.index")
+    none = {"photos": "none", "output": "none.index"}
+    for failure, named in (
+        (told(folder, "photos"), "--image_features"),
+        (told(folder, "--dtype=bfloat16"), "`--dtype`"),
+        (told(folder, output="photos"), "`--output`"),
+        (told(folder, **none), "which has none"),
+    ):
+        assert named in failure
     assert not (folder / "none.index").exists()
 
 
@@ -144,10 +124,10 @@ def test_nearly_all_are_found_by_cells(folder):
     )
     told(folder, output="own.cells")
     _, failure = query(folder, "own.cells", "--approximate", "red")
-    assert "Run tbnets index with --approximate once more" in failure
+    assert "--approximate" in failure
 
 
 def test_cells_are_those_of_an_index(folder):
     line = [f"--images={folder}/photos", "--approximate", "red"]
-    _, _, failure = ask("query", f"--model={folder}/bytes/1", *line)
-    assert failure.startswith("`--approximate` must come with --index.")
+    failure = ask("query", f"--model={folder}/bytes/1", *line)[2]
+    assert failure.startswith("`--approximate`")

@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 import pytest
-from benchmarks import arrays, peers, peers_tensorflow, processes, scale
+from benchmarks import arrays, peers, processes, scale
 
 from tests import verbs
 
@@ -138,42 +138,3 @@ def test_rows_of_one_definition_have_one_value(name, module, place, eagerly):
         rows = importlib.import_module(f"benchmarks.{home}")
         values.append(float(getattr(rows, function)(made)()))
     assert values[0] == pytest.approx(values[1], rel=1e-4)
-
-
-@pytest.mark.parametrize("name", ["top_k", "hardest", "all", "one_view"])
-def test_our_rows_are_what_a_table_says(name, eagerly):
-    table = peers.TABLES[name]
-    made = arrays.embeddings(5, table.captions, 3)
-    function = table.rows[1].builder.split(":")[1]
-    value = getattr(peers_tensorflow, function)(made)()
-    assert value == pytest.approx(_by_loops(name, made), rel=1e-4)
-
-
-def _by_loops(name, made):
-    """Returns the loss of a table, a triplet after the other."""
-    images, texts = made["images"], made["texts"]
-    views = [(images, texts), (texts, images)]
-    labels = [(made["image_ids"], made["owners"])]
-    labels.append(labels[0][::-1])
-    if name == "one_view":
-        views = [(arrays.one_view(made)["images"],) * 2]
-        labels = [(arrays.labels(made),) * 2]
-    most = {"top_k": 10, "hardest": 1, "all": None, "one_view": 1}[name]
-    total = 0.0
-    for (anchors, others), (own, theirs) in zip(views, labels):
-        products = anchors @ others.T
-        far = (
-            1 - products
-            if name == "hardest"
-            else np.sqrt(np.maximum(2 - 2 * products, 0))
-        )
-        hinges = []
-        for a, p in np.argwhere(own[:, None] == theirs[None]):
-            if name == "one_view" and a == p:
-                continue
-            negatives = np.sort(far[a][theirs != own[a]])[:most]
-            hinges += list(arrays.MARGIN + far[a, p] - negatives)
-        kept = np.maximum(hinges, 0)
-        divisors = {"hardest": 1, "one_view": len(kept)}
-        total += kept.sum() / divisors.get(name, (kept > 0).sum())
-    return total
