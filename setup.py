@@ -118,6 +118,7 @@ setuptools.setup(
         "test": [
             "pytest",
             "pytest-xdist",
+            "hypothesis",
             "build",
             "ruff",
             "mypy>=2.4,<3",

@@ -20,8 +20,8 @@ from tests.verbs import ask, call
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OF_CLONES = {
-    *("benchmark", "compare_features", "compare_parses"),
-    *("compare_replicas", "fuzz", "make_zoo", "reproduce", "scene_ceiling"),
+    *("benchmark", "compare_features", "compare_parses", "compare_replicas"),
+    *("make_zoo", "reproduce", "scene_ceiling"),
 }
 
 

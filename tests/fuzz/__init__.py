@@ -1,4 +1,4 @@
 """Damage on purpose: what the package does with broken files and processes.
 
-`tools/fuzz.py` runs it all; the tests of this folder run a little of each.
+The tests of every change try a little; conftest.py says how to try more.
 """

@@ -1,7 +1,5 @@
 """Readers of what a training leaves: checkpoints, runs, models, the zoo."""
 
-import functools
-import hashlib
 import json
 import types
 
@@ -11,7 +9,6 @@ from zoo_making import cards
 
 from tbnets import tasks
 from tbnets.data.scenes import dataset as scenes
-from tbnets.data.scenes.dataset import RECORDS
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.features import photo_cache
 from tbnets.serving import checksums, photo_index, zoo
@@ -21,9 +18,9 @@ from tbnets.tasks import runs
 from tbnets.tasks.settings import records
 from tbnets.training import checkpoints, summary
 from tests import tiny
-from tests.fuzz.array_readers import header_of, with_header
-from tests.fuzz.reader import Reader, write_once
+from tests.fuzz.reader import Reader, reader_of
 from tests.serving.test_export import VOCABULARY, make_network
+from tests.tools.test_make_zoo import CARD
 
 METRICS = {
     "takes": "features",
@@ -45,19 +42,7 @@ METRICS = {
     "command": "python tools/train.py --flagfile=configs/tiny.flags",
 }
 SCENES = SceneSettings(2, 1, 1)
-CARD = """# tiny
-
-Tells what is alike.
-
-## Data and terms
-
-Made up.
-
-## Not for
-
-Anything.
-
-"""
+HASHES = {f"{i}.jpg": [100 + i, 10**18, "ab" * 32] for i in range(3)}
 
 
 def _write_run(folder):
@@ -76,28 +61,18 @@ def _write_run(folder):
     (folder / "run/metrics.json").write_text(report)
 
 
-def _open_run(folder):
-    session = runs.open_run(folder / "run")
-    state = vars(session.state)
-    return session.network.get_weights(), state, session.settings.values()
-
-
-def _read_settings(folder):
+def _read_run(folder):
     run = folder / "run"
     record = records.read_record(run)
     records.check_resumable(record, tasks.settings_of(record), run)
-    return record, _open_run(folder)[0]
-
-
-def _read_metrics(folder):
-    settings = tasks.settings_of(runs.record_before(folder / "run"))
-    return summary.finished(settings, folder / "run")
-
-
-def _read_checkpoint(folder):
-    path = folder / "run/checkpoints/best.npz"
-    arrays, names, state = checkpoints.read_checkpoint(path)
-    return arrays, names, vars(state), _open_run(folder)[0]
+    finished = summary.finished(tasks.settings_of(runs.record_before(run)), run)
+    arrays, names, state = checkpoints.read_checkpoint(
+        run / "checkpoints/best.npz"
+    )
+    session = runs.open_run(run)
+    weights = session.network.get_weights()
+    used = vars(session.state), session.settings.values()
+    return record, finished, arrays, names, vars(state), weights, used
 
 
 def _write_model(folder):
@@ -114,11 +89,6 @@ def _ask_model(folder):
     return words, texts, images, found, model.metadata
 
 
-def _model(file, in_suite=3):
-    write = functools.partial(write_once, _write_model)
-    return Reader(write, f"1/{file}", _ask_model, in_suite=in_suite)
-
-
 def _write_zoo(folder):
     model = folder / "tiny"
     (model / "1").mkdir(parents=True)
@@ -131,7 +101,8 @@ def _write_zoo(folder):
 
 def _check_zoo(folder):
     zoo.check_files(folder / "tiny")
-    return checksums.read_checksums(folder / "tiny")
+    read = checksums.read_checksums(folder / "tiny")
+    return read, [(folder / "tiny" / name).read_bytes() for name in read]
 
 
 def _render_zoo(folder):
@@ -140,86 +111,59 @@ def _render_zoo(folder):
 
 
 def _write_index(folder):
-    made = _index(folder)
+    (folder / "model/variables").mkdir(parents=True)
+    (folder / "model/saved_model.pb").write_bytes(b"graph")
+    index = _index(folder)
     for number in range(3):
         row = np.full(3, number, np.float32)
         entry = photo_index.Entry((100 + number, 10**18), row)
-        made.add({f"{number}.jpg": entry})
-    made.add({"x.jpg": photo_index.Entry((5, 6), None, "is empty")})
-    made.save()
-    (path,) = made.place.iterdir()
-    path.rename(path.with_name("1" + path.suffix))
-
-
-def _read_index(folder):
-    return _index(folder).entries
+        index.add({f"{number}.jpg": entry})
+    index.add({"x.jpg": photo_index.Entry((5, 6), None, "is empty")})
+    index.save()
 
 
 def _index(folder):
-    (folder / "model/variables").mkdir(parents=True, exist_ok=True)
-    (folder / "model/saved_model.pb").write_bytes(b"graph")
     model = types.SimpleNamespace(path=folder / "model", embedding_dim=3)
     return photo_index.Index(folder / "cache", model)
-
-
-_HASH = "ab" * 32
-_GRAPH = hashlib.sha256(b"graph").hexdigest()
-_MODEL = hashlib.sha256(f"{_GRAPH}  saved_model.pb\n".encode()).hexdigest()
-
-
-def _write_photo_hashes(folder):
-    known = {f"{i}.jpg": [100 + i, 10**18, _HASH] for i in range(3)}
-    (folder / "photos.json").write_text(json.dumps(known))
-
-
-def _read_photo_hashes(folder):
-    return photo_cache._read_index(folder / "photos.json")
-
-
-def _write_scenes(folder):
-    scenes.ensure_scenes(folder / "scenes", SCENES)
 
 
 def _read_scenes(folder):
     path = folder / "scenes"
     made = scenes.ensure_scenes(path, SCENES)
-    return made, ambiguity.read_records(path / RECORDS, "train")
+    return made, ambiguity.read_records(path / scenes.RECORDS, "train")
 
 
-_CHECKPOINT = "run/checkpoints/best.npz"
-_RUN = functools.partial(write_once, _write_run)
+RUN = ("run/settings.json", "run/metrics.json", "run/checkpoints/best.npz")
 READERS = {
-    "settings": Reader(_RUN, "run/settings.json", _read_settings, in_suite=6),
-    "metrics": Reader(_RUN, "run/metrics.json", _read_metrics, in_suite=20),
-    "checkpoint": Reader(_RUN, _CHECKPOINT, _read_checkpoint, in_suite=6),
-    "checkpoint_header": Reader(
-        _RUN,
-        _CHECKPOINT,
-        _read_checkpoint,
-        part=header_of,
-        whole=with_header,
-        in_suite=6,
+    "run": Reader(_write_run, RUN, _read_run, cost=4),
+    "saved_model": Reader(
+        _write_model,
+        ("1/assets.extra/tbnets.json",),
+        _ask_model,
+        sealed=("1/*.pb", "1/variables/*", "1/assets.extra/vocabulary.txt"),
+        cost=13,
     ),
-    "saved_model_graph": _model("saved_model.pb"),
-    "saved_model_index": _model("variables/variables.index"),
-    "saved_model_variables": _model(
-        "variables/variables.data-00000-of-00001", 0
+    "zoo_checksums": Reader(
+        _write_zoo,
+        ("tiny/sha256.txt",),
+        _check_zoo,
+        sealed=("tiny/metrics.json", "tiny/1/*"),
     ),
-    "saved_model_metadata": _model("assets.extra/tbnets.json"),
-    "saved_model_vocabulary": _model("assets.extra/vocabulary.txt"),
-    "zoo_checksums": Reader(_write_zoo, "tiny/sha256.txt", _check_zoo),
-    "zoo_metrics": Reader(_write_zoo, "tiny/metrics.json", _render_zoo),
-    "zoo_card": Reader(_write_zoo, "tiny/README.md", _render_zoo),
+    "zoo_card": Reader(
+        _write_zoo, ("tiny/metrics.json", "tiny/README.md"), _render_zoo
+    ),
     "search_index": Reader(
         _write_index,
-        f"cache/embeddings/{_MODEL[:16]}/1{photo_index.SUFFIX}",
-        _read_index,
+        (f"cache/embeddings/*/*{photo_index.SUFFIX}",),
+        lambda folder: _index(folder).entries,
     ),
-    "photo_hashes": Reader(
-        _write_photo_hashes, "photos.json", _read_photo_hashes
+    "photo_hashes": reader_of(
+        {"photos.json": json.dumps(HASHES)},
+        lambda folder: photo_cache._read_index(folder / "photos.json"),
     ),
-    "scenes_manifest": Reader(
-        _write_scenes, f"scenes/{scenes.MANIFEST}", _read_scenes
+    "scenes": Reader(
+        lambda folder: scenes.ensure_scenes(folder / "scenes", SCENES),
+        (f"scenes/{scenes.MANIFEST}", f"scenes/{scenes.RECORDS}"),
+        _read_scenes,
     ),
-    "scenes_records": Reader(_write_scenes, f"scenes/{RECORDS}", _read_scenes),
 }

@@ -1,61 +1,186 @@
-"""What `tools/fuzz.py --workers` judges by; it is the one that kills."""
+"""Workers of a training that are killed (-9), and how the others end.
 
-import json
-import types
+Some workers train a small `quickstart`, once undisturbed. Then one of them is
+killed in an epoch's steps, or while the chief writes a checkpoint. The others
+must end within a minute and name it, and what they all go on with must become
+the numbers of the undisturbed training, bit for bit.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
-from tbnets.cli import local_workers
-from tbnets.errors import InputError, UnreachableError
-from tbnets.training import distribution
-from tests.fuzz import run_results, worker_kills, workers
-from tests.training.test_distribution import lost
+from tbnets.cli.local_workers import MARK, environments
+from tbnets.files import is_partial
+from tbnets.training.checkpoints import read_progress
+from tests.fresh import PATIENCE, ROOT
+from tests.fuzz.long import only_long
+from tests.fuzz.runs import arrays_of_run
+
+COUNT = 3
+FLAGS = (
+    *("--flagfile=configs/quickstart.flags", "--num_scenes=60,20,20"),
+    *("--images_per_batch=6", "--schedule=constant", "--epochs=3"),
+    "--noexport",
+)
+LOCAL, APART = "--local_workers", "TF_CONFIG"
+MOST_SECONDS = 60
+MOST_DISTANCE = 1e-4
+"""Of the last weights, relatively, where another number of replicas goes on:
+float32 rounds their sums otherwise."""
+TRIES = 5
+LOST = re.compile(
+    r"^error: All workers must stay until the run ends\. Received: "
+    r"(.+?)(?:; the others|\. Start all)",
+    re.MULTILINE,
+)
 
 
-def killed(*texts):
-    """Returns what came of a kill of worker 1, of what others said."""
-    said = [workers.causes(f"loss 1.0\nerror: {text}\n") for text in texts]
-    return worker_kills.Killed("worker 1", 1.0, said, [], 1)
+class Training:
+    """All processes of a training.
+
+    Args:
+        run_dir: `pathlib.Path`; what is printed goes to files beside it.
+        how: `LOCAL`, one process that starts all workers, or `APART`.
+        count: of workers.
+        *flags: of the training, beside these.
+    """
+
+    def __init__(self, run_dir, how, count, *flags):
+        flag, variables = f"--local_workers={count}", [{}]
+        if how == APART:
+            flag = "--distribute=multi_worker"
+            variables = [dict(own) for own in environments(count)]
+            for own in variables:
+                del own[MARK]
+        always = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        self.logs, self.processes = [], []
+        for index, own in enumerate(variables):
+            self.logs.append(run_dir.with_name(f"{run_dir.name}.{index}.log"))
+            with open(self.logs[-1], "wb") as log:
+                process = subprocess.Popen(
+                    [
+                        *(sys.executable, "tools/train.py", *FLAGS, *flags),
+                        *(flag, f"--run_dir={run_dir}"),
+                    ],
+                    cwd=ROOT,
+                    env=os.environ | always | own,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            self.processes.append(process)
+
+    def workers(self):
+        """Returns the numbers of the processes that train, the chief first."""
+        numbers = [process.pid for process in self.processes]
+        if len(numbers) == 1:  # Its children, in the order of their start.
+            (own,) = numbers
+            path = pathlib.Path(f"/proc/{own}/task/{own}/children")
+            numbers = [int(number) for number in path.read_text().split()]
+        return numbers
+
+    def printed(self):
+        """Returns what each process has printed."""
+        return [log.read_text(errors="replace") for log in self.logs]
+
+    def wait_until(self, is_so, every):
+        """Waits until something is so, looking every so many seconds."""
+        while not is_so():
+            ended = [one.poll() is not None for one in self.processes]
+            assert not any(ended), self.printed()
+            time.sleep(every)
+
+    def end(self, seconds=PATIENCE):
+        """Waits until all have ended; fails after some seconds."""
+        deadline = time.monotonic() + seconds
+        try:
+            for process in self.processes:
+                process.wait(max(0.0, deadline - time.monotonic()))
+        finally:
+            for process in self.processes:
+                process.kill()
 
 
-def test_who_names_another_than_the_one_that_was_killed_is_told(monkeypatch):
-    monkeypatch.setattr(distribution, "LOOK_SECONDS", 0)
-    gone = types.SimpleNamespace(poll=lambda: -9)
-    children = {"worker 1": local_workers._Worker(gone, None)}
-    with pytest.raises(UnreachableError) as error:
-        local_workers._are_running(children)
-    addresses = {f"worker {i}": f"127.0.0.1:{i}" for i in (0, 1)}
-    told = killed(error.value, lost(addresses, "task lost"))
-    assert told.fault() == ""
-    no_answer = "no answer from worker 1 (127.0.0.1:1)"
-    assert told.told == f"{no_answer} / worker 1, killed by SIGKILL"
-    addresses["worker 2"] = "127.0.0.1:2"
-    other = killed(lost(addresses, "task lost")).fault()
-    assert other.startswith("worker 1 was killed, told: {'no answer from wor")
-    assert killed("no").fault() == "worker 1 was killed, told: nobody"
+def trained(run_dir, how, count, *flags):
+    """Trains to the end; returns what the chief printed, and the arrays."""
+    training = Training(run_dir, how, count, *flags)
+    training.end()
+    codes = [process.returncode for process in training.processes]
+    assert not any(codes), training.printed()
+    return training.printed()[0], arrays_of_run(run_dir)
 
 
-def test_workers_are_started_by_one_process_or_apart():
-    assert workers.starts(workers.LOCAL, 3) == ("--local_workers=3", [{}])
-    assert workers.starts(workers.APART, 1) == ("--local_workers=0", [{}])
-    flag, more = workers.starts(workers.APART, 2)
-    assert flag == "--distribute=multi_worker"
-    tasks = [json.loads(own["TF_CONFIG"])["task"]["index"] for own in more]
-    assert tasks == [0, 1]
-    assert not any(local_workers.MARK in own for own in more)
+def half_written(run_dir):
+    return [*filter(is_partial, os.listdir(run_dir / "checkpoints"))]
 
 
-def test_runs_differ_by_a_bit_or_by_their_weights():
-    run = {"last model/0": np.array([3.0, 4.0]), "epoch": np.array([1])}
-    moved = {**run, "last model/0": np.array([3.0, 4.5])}
-    assert run_results.difference(run, dict(run)) == ""
-    told = "other numbers in last model/0"
-    assert run_results.difference(run, moved) == told
-    assert run_results.difference(run, {}).startswith("other arrays: ['epoch'")
-    assert run_results.distance(run, moved) == 0.1  # 0.5 of 5.
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Returns a folder with the run `truth`, which nobody disturbed."""
+    folder = tmp_path_factory.mktemp("workers")
+    trained(folder / "truth", LOCAL, COUNT, f"--scenes={folder / 'scenes'}")
+    return folder
 
 
-def test_one_worker_is_too_few():
-    with pytest.raises(InputError, match="`--workers` must be at least 2"):
-        worker_kills.run(1, 0)
+def kill(folder, run_dir, how, index, is_saving):
+    """Kills a worker in the second epoch; the others must name it.
+
+    Returns:
+        Whether it was killed at the moment that was asked for.
+    """
+    training = Training(run_dir, how, COUNT, f"--scenes={folder / 'scenes'}")
+    training.wait_until(lambda: "epoch   1/" in training.printed()[0], 0.05)
+    numbers = training.workers()
+    last = "checkpoints/last.npz"
+    if is_saving:
+        training.wait_until(lambda: half_written(run_dir), 5e-4)
+    else:
+        history = read_progress(folder / "truth" / last).history
+        share = np.random.default_rng().uniform(0.05, 0.5)
+        time.sleep(history[1]["seconds"] * share)
+    os.kill(numbers[index], signal.SIGKILL)
+    training.end(MOST_SECONDS)
+    assert not [one for one in numbers if os.path.exists(f"/proc/{one}")]
+    printed = training.printed()
+    if how == APART:  # The one that was killed prints nothing.
+        del printed[index]
+    for text in printed:
+        lost = " ".join(LOST.findall(text))
+        assert set(re.findall(r"worker \d+", lost)) == {f"worker {index}"}, text
+    is_in_second_epoch = read_progress(run_dir / last).epoch == 1
+    return is_in_second_epoch and bool(half_written(run_dir)) == is_saving
+
+
+@only_long
+@pytest.mark.parametrize("how", [LOCAL, APART])
+@pytest.mark.parametrize(
+    "index, is_saving", [(COUNT - 1, False), (0, False), (0, True)]
+)
+def test_workers_name_who_was_killed_and_go_on(folder, how, index, is_saving):
+    run_dirs = (
+        folder / f"{how[2:]}{index}{is_saving}{number}"
+        for number in range(TRIES)
+    )
+    run_dir = next(
+        one for one in run_dirs if kill(folder, one, how, index, is_saving)
+    )
+    other = run_dir.with_name(f"{run_dir.name}.other")
+    shutil.copytree(run_dir, other)
+    truth = arrays_of_run(folder / "truth")
+    np.testing.assert_equal(trained(run_dir, how, COUNT, "--resume")[1], truth)
+    assert not half_written(run_dir)
+    # Another number of workers rounds the sums otherwise.
+    printed, found = trained(other, LOCAL, COUNT - 1, "--resume")
+    assert f"{COUNT} replicas on {COUNT} workers until epoch 1" in printed
+    names = [name for name in truth if name.startswith("last model/")]
+    apart = sum(np.square(found[name] - truth[name]).sum() for name in names)
+    length = sum(np.square(truth[name]).sum() for name in names)
+    assert np.sqrt(apart / length) < MOST_DISTANCE

@@ -1,6 +1,5 @@
 """Readers of texts: captions, phrases, trees, word vectors, lists."""
 
-import functools
 import json
 
 import numpy as np
@@ -15,12 +14,12 @@ from tbnets.text import parsing
 from tbnets.text.trees import trees_of
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_vectors import read_word_vectors
-from tests.fuzz.reader import Reader, both_ways
+from tests.fuzz.damage import npy
+from tests.fuzz.reader import Reader, both_ways, reader_of
 
 WORDS = ("dog", "cat", "don't", "caf\u00e9")
 TREES = ("(NP (DT a) (NN dog))", "(S (NP (NNS cats)) (VP (VBP sit)) (. .))")
-SPLIT_OF = ("train", "val", "test")
-IMAGES = {
+KARPATHY = {
     "images": [
         {
             "filename": f"{i}.jpg",
@@ -32,7 +31,7 @@ IMAGES = {
                 for j, word in enumerate(WORDS[i : i + 2])
             ],
         }
-        for i, split in enumerate(SPLIT_OF)
+        for i, split in enumerate(("train", "val", "test"))
     ],
     "dataset": "tiny",
 }
@@ -48,15 +47,29 @@ BY_NAME = {
     f"{i}.jpg": ["A dog .", f"A {WORDS[i]} .", f"photos/{i}.jpg"]
     for i in range(3)
 }
-TOKENS = "".join(
-    f"{i}.jpg#{j}\tA {WORDS[j]} in picture {i} .\n"
-    for i in range(3)
-    for j in range(2)
-)
+FLICKR = {
+    "Flickr.token.txt": "".join(
+        f"{i}.jpg#{j}\tA {WORDS[j]} in picture {i} .\n"
+        for i in range(3)
+        for j in range(2)
+    ),
+    "Flickr.trainImages.txt": "0.jpg\n2\n",
+    "Flickr.devImages.txt": "1.jpg\n",
+}
+PRECOMPUTED = {
+    "train_caps.txt": "".join(f"A {word} .\n" for word in WORDS),
+    "train_ids.txt": "0.jpg\n1.jpg\n",
+    "train_ims.npy": npy(np.eye(2, 3, dtype=np.float32)),
+}
+CSV = """image,caption,split
+0.jpg,"A dog.",train
+0.jpg,"Two ""dogs"", one cat.",train
+1.jpg,"Ein H\u00fcndchen.",val
+"""
 ROWS = [
-    ("0.jpg", "A dog.", "train"),
-    ("0.jpg", 'Two "dogs", one cat.', "train"),
-    ("1.jpg", "Ein H\u00fcndchen.", "val"),
+    {"image": "0.jpg", "caption": "A dog.", "split": "train"},
+    {"image": "0.jpg", "caption": 'Two "dogs", one cat.', "split": "train"},
+    {"image": "1.jpg", "caption": "Ein H\u00fcndchen.", "split": "val"},
 ]
 SENTENCES = (
     "[/EN#1/people A man] with [/EN#2/other/animals two dogs] .\n"
@@ -93,63 +106,35 @@ CACHED = [
     {"parser": "embedded", "caption": f"c {i}", "tree": tree, "failure": ""}
     for i, tree in enumerate(TREES)
 ]
+VECTORS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+GLOVE = "".join(
+    f"{word} {' '.join(map('{:.4f}'.format, row))}\n"
+    for word, row in zip(WORDS, VECTORS)
+)
+BINARY = b"4 3\n" + b"".join(
+    f"{word} ".encode() + row.astype("<f4").tobytes() + b"\n"
+    for word, row in zip(WORDS, VECTORS)
+)
 
 
 def _lines(values):
     return "".join(json.dumps(value) + "\n" for value in values)
 
 
-def _write_text(folder, name, text):
-    path = folder / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(text.encode("utf-8"))
+def _captions(format, contents, split="all"):
+    """Returns the reader of a format of captions.
 
+    The user names the first file; the folder, if the format is precomputed.
+    """
+    name = "" if format == "precomputed" else next(iter(contents))
 
-def _text_reader(name, text, read, **more):
-    """Returns the `Reader` of one text file."""
-    write = functools.partial(_write_text, name=name, text=text)
-    return Reader(write, name, read, **more)
+    def read(folder):
+        list_splits(format, folder / name)
+        return both_ways(
+            lambda found: read_captions(format, folder / name, split, found)
+        )
 
-
-def _read_captions(folder, format, name, split):
-    path = folder / name
-    list_splits(format, path)
-    return both_ways(
-        lambda problems: read_captions(format, path, split, problems)
-    )
-
-
-def _captions(format, name, text, split="all"):
-    read = functools.partial(
-        _read_captions, format=format, name=name, split=split
-    )
-    return _text_reader(name, text, read)
-
-
-def _write_flickr(folder):
-    _write_text(folder, "Flickr.token.txt", TOKENS)
-    _write_text(folder, "Flickr.trainImages.txt", "0.jpg\n2\n")
-    _write_text(folder, "Flickr.devImages.txt", "1.jpg\n")
-
-
-def _write_precomputed(folder):
-    lines = [f"A {word} ." for word in WORDS]
-    _write_text(folder, "train_caps.txt", "\n".join(lines) + "\n")
-    _write_text(folder, "train_ids.txt", "0.jpg\n1.jpg\n")
-    np.save(folder / "train_ims.npy", np.eye(2, 3, dtype=np.float32))
-
-
-_FLICKR = functools.partial(
-    _read_captions, format="flickr", name="Flickr.token.txt", split="train"
-)
-_PRECOMPUTED = functools.partial(
-    _read_captions, format="precomputed", name="", split="train"
-)
-
-
-def _write_entities(folder):
-    _write_text(folder, "Sentences/0.txt", SENTENCES)
-    _write_text(folder, "Annotations/0.xml", ANNOTATION)
+    return reader_of(contents, read)
 
 
 def _read_entities(folder):
@@ -168,14 +153,6 @@ def _read_phrase_table(folder):
     return both_ways(lambda problems: read_phrases(path, None, problems))
 
 
-def _read_list(folder):
-    return listed_rows(["0.jpg", "1_ab.jpg", "2.jpg"], folder / "list.txt")
-
-
-def _read_trees(folder):
-    return trees_of(folder / "trees.jsonl", ["c 0", "c 1"])
-
-
 def _write_share(folder):
     (folder / "t.jsonl").write_text(_lines(PARSED))
     _, told = take_share("1/1", PARSED)
@@ -188,111 +165,64 @@ def _read_share(folder):
     return join([folder / "t.jsonl"], joined), joined.read_text()
 
 
-def _read_gold_trees(folder):
-    return trees_of(folder, ["a dog", "cats sit ."])
+def _word_vectors(name, content):
+    def read(folder):
+        found = read_word_vectors(folder / name, [*WORDS, "xyzzy"])
+        return found.words, found.vectors
 
+    return reader_of({name: content}, read)
 
-def _read_cache(folder):
-    return parsing._read_cache(folder / "cache.jsonl", "embedded")
-
-
-def _read_vocabulary(folder):
-    return Vocabulary.load(folder / "vocabulary.txt").words
-
-
-def _vectors():
-    return np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
-
-
-def _vector_lines():
-    return "".join(
-        f"{word} {' '.join(map('{:.4f}'.format, row))}\n"
-        for word, row in zip(WORDS, _vectors())
-    )
-
-
-def _write_binary(folder):
-    rows = [
-        f"{word} ".encode() + row.astype("<f4").tobytes() + b"\n"
-        for word, row in zip(WORDS, _vectors())
-    ]
-    (folder / "vectors.bin").write_bytes(b"4 3\n" + b"".join(rows))
-
-
-def _read_vectors(folder, name):
-    found = read_word_vectors(folder / name, [*WORDS, "xyzzy"])
-    return found.words, found.vectors
-
-
-_TABLE = "image,caption,split\n" + "".join(
-    f'{image},"{caption.replace(chr(34), chr(34) * 2)}",{split}\n'
-    for image, caption, split in ROWS
-)
-_KEYS = ("image", "caption", "split")
 
 READERS = {
     "captions_karpathy": _captions(
-        "karpathy", "dataset.json", json.dumps(IMAGES), "train"
+        "karpathy", {"dataset.json": json.dumps(KARPATHY)}, "train"
     ),
-    "captions_coco": _captions("coco", "captions.json", json.dumps(COCO)),
+    "captions_coco": _captions("coco", {"captions.json": json.dumps(COCO)}),
     "captions_flickr30k_json": _captions(
-        "flickr30k_json", "train.json", json.dumps(BY_NAME)
+        "flickr30k_json", {"train.json": json.dumps(BY_NAME)}
     ),
-    "captions_flickr": Reader(_write_flickr, "Flickr.token.txt", _FLICKR),
-    "captions_flickr_split": Reader(
-        _write_flickr, "Flickr.trainImages.txt", _FLICKR
-    ),
-    "captions_precomputed": Reader(
-        _write_precomputed, "train_caps.txt", _PRECOMPUTED
-    ),
-    "captions_precomputed_ids": Reader(
-        _write_precomputed, "train_ids.txt", _PRECOMPUTED
-    ),
-    "captions_precomputed_array": Reader(
-        _write_precomputed, "train_ims.npy", _PRECOMPUTED
-    ),
-    "captions_csv": _captions("table", "table.csv", _TABLE, "train"),
+    "captions_flickr": _captions("flickr", FLICKR, "train"),
+    "captions_precomputed": _captions("precomputed", PRECOMPUTED, "train"),
+    "captions_csv": _captions("table", {"table.csv": CSV}, "train"),
     "captions_tsv": _captions(
-        "table", "table.tsv", "image\tcaption\n0.jpg\tA dog.\n1.jpg\tA cat.\n"
+        "table", {"table.tsv": "image\tcaption\n0.jpg\tA dog.\n1.jpg\tA cat.\n"}
     ),
     "captions_jsonl": _captions(
-        "table",
-        "table.jsonl",
-        _lines(dict(zip(_KEYS, row)) for row in ROWS),
-        "train",
+        "table", {"table.jsonl": _lines(ROWS)}, "train"
     ),
-    "entities_sentences": Reader(
-        _write_entities, "Sentences/0.txt", _read_entities
+    "entities": reader_of(
+        {"Sentences/0.txt": SENTENCES, "Annotations/0.xml": ANNOTATION},
+        _read_entities,
     ),
-    "entities_xml": Reader(
-        _write_entities, "Annotations/0.xml", _read_entities
+    "phrase_table": reader_of(
+        {"phrases.jsonl": _lines(PHRASES)}, _read_phrase_table
     ),
-    "phrase_table": _text_reader(
-        "phrases.jsonl", _lines(PHRASES), _read_phrase_table
+    "photo_list": reader_of(
+        {"list.txt": "0.jpg\n1\n"},
+        lambda folder: listed_rows(
+            ["0.jpg", "1_ab.jpg", "2.jpg"], folder / "list.txt"
+        ),
     ),
-    "photo_list": _text_reader("list.txt", "0.jpg\n1\n", _read_list),
-    "trees": _text_reader("trees.jsonl", _lines(PARSED), _read_trees),
+    "trees": reader_of(
+        {"trees.jsonl": _lines(PARSED)},
+        lambda folder: trees_of(folder / "trees.jsonl", ["c 0", "c 1"]),
+    ),
     "share_of_trees": Reader(
-        _write_share, "t.jsonl.share.json", _read_share, names=("t.jsonl",)
+        _write_share, ("t.jsonl.share.json",), _read_share, names=("t.jsonl",)
     ),
-    "gold_trees": _text_reader("0.txt", "\n".join(TREES), _read_gold_trees),
-    "parses": _text_reader("cache.jsonl", _lines(CACHED), _read_cache),
-    "vocabulary": _text_reader(
-        "vocabulary.txt", "\n".join(["", "[UNK]", *WORDS, ""]), _read_vocabulary
+    "gold_trees": reader_of(
+        {"0.txt": "\n".join(TREES)},
+        lambda folder: trees_of(folder, ["a dog", "cats sit ."]),
     ),
-    "word_vectors_glove": _text_reader(
-        "vectors.txt",
-        _vector_lines(),
-        functools.partial(_read_vectors, name="vectors.txt"),
+    "parses": reader_of(
+        {"cache.jsonl": _lines(CACHED)},
+        lambda folder: parsing._read_cache(folder / "cache.jsonl", "embedded"),
     ),
-    "word_vectors_text": _text_reader(
-        "vectors.txt",
-        "4 3\n" + _vector_lines(),
-        functools.partial(_read_vectors, name="vectors.txt"),
+    "vocabulary": reader_of(
+        {"vocabulary.txt": "\n".join(["", "[UNK]", *WORDS, ""])},
+        lambda folder: Vocabulary.load(folder / "vocabulary.txt").words,
     ),
-    "word_vectors_binary": Reader(
-        _write_binary,
-        "vectors.bin",
-        functools.partial(_read_vectors, name="vectors.bin"),
-    ),
+    "word_vectors_glove": _word_vectors("vectors.txt", GLOVE),
+    "word_vectors_text": _word_vectors("vectors.txt", "4 3\n" + GLOVE),
+    "word_vectors_binary": _word_vectors("vectors.bin", BINARY),
 }

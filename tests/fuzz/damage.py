@@ -1,0 +1,242 @@
+"""Strategies of damaged content: of a file, or of an array in a file.
+
+Nothing here knows the format. Something else is put in the place of a part:
+of a word, a number, a line or a member of a JSON object, or of any bytes, most
+often near an end, where headers and tables are.
+"""
+
+import io
+import json
+import re
+import zipfile
+
+import numpy as np
+from hypothesis import strategies as st
+
+VALUES = (
+    *(b"null", b"true", b"[]", b"{}", b'""', b'"x"', b"[[]]", b'{"a": 1}'),
+    *(b"-1", b"0", b"1.5", b"1e999", b"-1e308", b"NaN", b"Infinity"),
+    *(b"9" * 5000, b"2147483648", b"18446744073709551616", b"1e-400", b"00"),
+    *(b'"../../../etc/passwd"', b'"/etc/passwd"', b"../x", b"C:\\x", b".."),
+    *(b'"a\\u0000b"', b'"\\ud800"', b"\x00", b"\xe2\x80\xa8", b"\r", b"%s%n"),
+    *(b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"<!--"),
+)
+NUMBERS = VALUES[8:20]
+INTEGERS = (0, 1, 127, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**64 - 1)
+RUNS = (b"a", b" ", b"\n", b"9", b'"', b"\\", b"\x00", b"\xff", b"a ", b"#")
+RUN_LENGTHS = (1, 4, 32, 300, 5000, 40_000)
+LEVELS = {
+    b"[": b"]",
+    b'{"a": ': b"}",
+    b"(": b")",
+    b"(NP ": b")",
+    b"<object>": b"</object>",
+    b"[/EN#1/people ": b"]",
+    b"\x80\x02(": b"",
+}
+"""What opens a level of nesting -> what closes it."""
+DEPTHS = (3, 200, 3000, 100_000)
+ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-be", "utf-32", "utf-7", "latin-1")
+XML_ENCODINGS = (
+    *(b"gbk", b"utf-7", b"utf-16", b"big5", b"shift_jis", b"cp1252"),
+    *(b"idna", b"unicode_escape", b"base64", b"hz", b"none-such"),
+)
+EMPTY = (b"", b"\n", b"\x00", b"{}", b"[]", b"null", b"0")
+PARTS = [
+    re.compile(pattern)
+    for pattern in (
+        rb'"[^"\n]*"|[A-Za-z_]+|-?[0-9]+(?:\.[0-9]+)?',
+        rb"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?",
+        rb'"[^"\n]*"\s*:\s*(?:"[^"\n]*"|[^,\[\]{}\n"]+)',
+        rb'(?<=": )(?:"[^"\n]*"|[^,\[\]{}\n"]+)',
+        rb"(?m)^[^\n]*\n",
+    )
+]
+"""Words, numbers, members of JSON objects, their values, lines."""
+JSON_VALUES = (
+    *(None, True, [], {}, "", "x", [[]], {"a": 1}, -1, 0, 1.5, 1e308),
+    *(float("nan"), 10**30, "../x", "a\0b", "\ud800"),
+)
+DTYPES = ("<f4", ">f8", "<f2", "<i8", "|u1", "|b1", "<c8", "<U3", "<M8[s]")
+ODD_NUMBERS = (np.nan, np.inf, -1, 0, 0.5, 1e30, 2**40)
+
+
+def damaged(content):
+    """Returns a strategy of content that differs from valid content."""
+    ways = [
+        *[_with_other_parts(content)] * 8,
+        _with_parts_swapped(content),
+        _encoded_otherwise(content),
+    ]
+    if content.startswith(b"\x93NUMPY"):
+        ways += [_other_array(content)] * 4
+    if content.startswith((b"{", b'["')):
+        ways += [_other_json(content)] * 4
+    if content.startswith(b"PK"):
+        ways += [_other_member(content)] * 10
+    return st.one_of(ways).filter(lambda new: new != content)
+
+
+@st.composite
+def _part(draw, content):
+    """Draws start and end of a part, which may be empty."""
+    pattern = draw(st.sampled_from((None, None, *PARTS)))
+    found = pattern and [match.span() for match in pattern.finditer(content)]
+    if found:
+        return draw(st.sampled_from(found))
+    start = draw(st.integers(0, len(content)))  # Small ones are more likely.
+    if draw(st.booleans()):
+        start = len(content) - start
+    length = draw(st.sampled_from((0, 1, 4, 64, len(content))))
+    return start, min(start + length, len(content))
+
+
+@st.composite
+def _with_other_parts(draw, content):
+    for _ in range(draw(st.sampled_from((1, 1, 1, 1, 2, 3)))):
+        start, end = draw(_part(content))
+        new = draw(_instead_of(content[start:end], content))
+        content = content[:start] + new + content[end:]
+    return content
+
+
+def _instead_of(old, content):
+    """Returns a strategy of what takes the place of a part."""
+    value = st.sampled_from(VALUES)
+    return st.one_of(
+        st.just(b""),
+        value,
+        st.sampled_from(NUMBERS),
+        value.map(
+            lambda new: old.partition(b":")[0] + b": " + new + b"," + old
+        ),
+        st.sampled_from((b"", b"\n", b", ")).map(lambda by: old + by + old),
+        _part(content).map(lambda place: content[slice(*place)]),
+        st.integers(0, 7).map(lambda bit: _flipped(old, bit)),
+        st.binary(min_size=1, max_size=16).map(lambda new: _over(old, new)),
+        _integers().map(lambda new: _over(old, new)),
+        _runs(),
+        _nested(old),
+    )
+
+
+def _flipped(old, bit):
+    return bytes([old[0] ^ 1 << bit]) + old[1:] if old else b"\x01"
+
+
+def _over(old, new):
+    return new + old[len(new) :]
+
+
+@st.composite
+def _integers(draw):
+    value, size = (
+        draw(st.sampled_from(INTEGERS)),
+        draw(st.sampled_from((1, 2, 4, 8))),
+    )
+    order = draw(st.sampled_from(("little", "big")))
+    return (value % 256**size).to_bytes(size, order)
+
+
+@st.composite
+def _runs(draw):
+    return draw(st.sampled_from(RUNS)) * draw(st.sampled_from(RUN_LENGTHS))
+
+
+@st.composite
+def _nested(draw, old):
+    opener, closer = draw(st.sampled_from([*LEVELS.items()]))
+    depth, is_closed = draw(st.sampled_from(DEPTHS)), draw(st.booleans())
+    return opener * depth + old + closer * depth * is_closed
+
+
+@st.composite
+def _with_parts_swapped(draw, content):
+    (a, b), (c, d) = sorted(draw(_part(content)) for _ in range(2))
+    c, d = max(b, c), max(b, d)
+    parts = content[:a], content[c:d], content[b:c], content[a:b], content[d:]
+    return b"".join(parts)
+
+
+def _encoded_otherwise(content):
+    text = content.decode("utf-8", errors="replace")
+    return st.one_of(
+        st.sampled_from(EMPTY),
+        st.sampled_from(ENCODINGS).map(
+            lambda name: text.encode(name, "replace")
+        ),
+        st.sampled_from(XML_ENCODINGS).map(
+            lambda name: b'<?xml version="1.0" encoding="%s"?>' % name + content
+        ),
+    )
+
+
+@st.composite
+def _other_json(draw, content):
+    """Draws JSON, or lines of JSON, in which a value is missing or another."""
+    parts = content.splitlines() if b"}\n{" in content else [content]
+    number = draw(st.integers(0, len(parts) - 1))
+    document = json.loads(parts[number])
+    holder, key = draw(st.sampled_from(_values_in(document)))
+    if draw(st.booleans()):
+        del holder[key]
+    else:
+        holder[key] = draw(st.sampled_from(JSON_VALUES))
+    parts[number] = json.dumps(document).encode()
+    return b"\n".join(parts)
+
+
+def _values_in(holder):
+    """Returns (object or list, key or index) of all values, at any depth."""
+    keys = holder if isinstance(holder, dict) else range(len(holder))
+    found = [(holder, key) for key in keys]
+    for key in keys:
+        if isinstance(holder[key], dict | list):
+            found += _values_in(holder[key])
+    return found
+
+
+@st.composite
+def _other_array(draw, content):
+    """Draws an `.npy` with another type, rank, number or other rows."""
+    array = np.load(io.BytesIO(content))
+    way = draw(st.sampled_from(("type", "rank", "number", "rows")))
+    if way == "type":
+        array = array.astype(draw(st.sampled_from(DTYPES)))
+    elif way == "rank" or not array.size:
+        array = draw(st.sampled_from((array[None], array[..., None])))
+    elif way == "number":
+        place = draw(st.integers(0, array.size - 1))
+        number = np.array([draw(st.sampled_from(ODD_NUMBERS))])
+        array.flat[place] = number.astype(array.dtype)[0]
+    elif array.ndim:
+        axis = draw(st.integers(0, array.ndim - 1))
+        rows = st.integers(0, array.shape[axis] - 1)
+        array = array.take(draw(st.lists(rows, max_size=6)), axis)
+    return npy(array)
+
+
+@st.composite
+def _other_member(draw, content):
+    """Draws an archive with another member, whose checksum is right."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = draw(st.sampled_from(sorted(members)))
+    array = np.load(io.BytesIO(members[name]))
+    if array.dtype == np.uint8 and draw(st.booleans()):  # Text.
+        text = draw(damaged(array.tobytes()))
+        members[name] = npy(np.frombuffer(text, np.uint8))
+    else:
+        members[name] = draw(damaged(members[name]))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, member in members.items():
+            archive.writestr(name, member)
+    return file.getvalue()
+
+
+def npy(array):
+    """Returns an array as the content of a file."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
