@@ -70,7 +70,7 @@ def damaged(content):
     ]
     if content.startswith(b"\x93NUMPY"):
         ways += [_other_array(content)] * 4
-    if content.startswith((b"{", b'["')):
+    if content.startswith((b"{", b'["')) and b"\0" not in content:
         ways += [_other_json(content)] * 4
     if content.startswith(b"PK"):
         ways += [_other_member(content)] * 10
