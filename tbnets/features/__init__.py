@@ -1,1 +1,1 @@
-"""Pixels -> feature vectors, offline and in the exported graph."""
+"""Pixels to feature vectors, offline and in the exported graph."""

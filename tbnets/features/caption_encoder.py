@@ -1,8 +1,8 @@
-"""What turns captions into fixed vectors: fitted once, kept in one file.
+"""Encoders of captions to fixed vectors, fitted once and saved in one file.
 
-A `CaptionEncoder` is fitted on training captions and then gives each caption
-a vector. It knows a fixed list of words and reads captions by `split_words`,
-as the layers of `features.fisher_vectors` do inside a SavedModel.
+A `CaptionEncoder` is fitted on training captions and then maps each caption to
+a vector. It has a fixed list of words and splits captions by `split_words`,
+like the layers of `features.fisher_vectors` in a SavedModel.
 
 The file is an `.npz` without pickle: the fitted arrays, and a JSON text with
 the kind, the parameters and the words.
@@ -29,11 +29,11 @@ from tbnets.text.vocabulary import (
 from tbnets.text.word_vectors import WordVectors
 
 FORMAT = "tbnets-caption-encoder-1"
-_SPECIAL = 2  # The ids of padding and of unknown words.
+_SPECIAL = 2  # The ids of padding and unknown words.
 
 
 class CaptionEncoder:
-    """Turns captions into vectors; the base of every kind.
+    """Maps captions to vectors; the base class of encoders.
 
     ::
 
@@ -44,10 +44,10 @@ class CaptionEncoder:
     Attributes:
         kind: its name in files and flags.
         parameters: names of the constructor's arguments, JSON values.
-        chunk: how many captions are encoded at a time.
-        words_: the words it knows, without padding and unknown.
-        notes_: JSON dict on the fit, which `transform` does not read; among
-            it `fitted_on`, what a tool writes down of the captions.
+        chunk: number of captions encoded at a time.
+        words_: the known words, without padding and unknown.
+        notes_: JSON dict about the fit, which `transform` does not use; its
+            `fitted_on` describes the captions, written by a tool.
     """
 
     kind = ""
@@ -70,12 +70,11 @@ class CaptionEncoder:
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
-        """Learns what it needs of captions, if anything.
+        """Fits the encoder on captions, if it has parameters to fit.
 
         Args:
             captions: strings, of the training split only.
-            vectors: `text.word_vectors.WordVectors`, where its kind builds
-                on them.
+            vectors: `text.word_vectors.WordVectors`, for kinds that use them.
 
         Returns:
             Itself.
@@ -85,7 +84,7 @@ class CaptionEncoder:
     def transform(self, captions: Sequence[str]) -> np.ndarray:
         """Returns the vectors of captions, float32 `[n, dim]`.
 
-        All are made at once; `chunks` bounds the memory.
+        All are computed at once; `chunks` bounds the memory.
         """
         raise NotImplementedError
 
@@ -98,7 +97,7 @@ class CaptionEncoder:
             yield rows, self.transform(captions[rows])
 
     def tokenizer(self, max_tokens: int | None = None) -> Any:
-        """Returns what reads captions in a graph, a `Tokenizer`."""
+        """Returns the `Tokenizer` that reads captions in a graph."""
         return Tokenizer(self.vocabulary, max_tokens)
 
     @property
@@ -122,7 +121,7 @@ class CaptionEncoder:
         }
 
     def digest(self) -> str:
-        """Returns the SHA-256 of all that decides what `transform` gives."""
+        """Returns the SHA-256 of all header and array data for `transform`."""
         header = json.dumps(self._header(), sort_keys=True)
         digest = hashlib.sha256(header.encode())
         for name in self.shapes():
@@ -132,16 +131,16 @@ class CaptionEncoder:
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Writes the encoder as one `.npz`, complete or not at all."""
+        """Writes the encoder as one `.npz`, atomically."""
         arrays = {name: getattr(self, name) for name in self.shapes()}
         write_npz(path, self._header() | {"notes": self.notes_}, arrays)
 
     def restore(self, header: Any, arrays: Any) -> None:
-        """Takes what `save` wrote.
+        """Restores the encoder from the header and arrays of `save`.
 
         Raises:
-            KeyError, TypeError, ValueError: something is missing or of
-                another shape or type.
+            KeyError, TypeError, ValueError: an entry is missing or has another
+                shape or type.
         """
         checked = Vocabulary((PADDING_WORD, UNKNOWN_WORD, *header["words"]))
         self.words_ = checked.words[_SPECIAL:]
@@ -157,11 +156,11 @@ class CaptionEncoder:
         self.check()
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shapes of the arrays that `fit` makes, by name."""
+        """Returns the shapes of the fitted arrays: name -> shape."""
         return {}
 
     def check(self) -> None:
-        """Raises ValueError where fitted arrays contradict each other."""
+        """Raises ValueError if fitted arrays contradict each other."""
 
 
 def word_counts(vocabulary, captions):
@@ -172,8 +171,8 @@ def word_counts(vocabulary, captions):
         captions: sequence of n strings.
 
     Returns:
-        float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`; padding
-        and unknown words have no column.
+        float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`; padding and
+        unknown words have no column.
     """
     sparse = import_extra("text", "scipy.sparse")
     ids = Tokenizer(vocabulary).ragged(tf.constant(captions, tf.string))
@@ -182,7 +181,7 @@ def word_counts(vocabulary, captions):
     columns = columns[columns >= 0]
     ones = np.ones(len(columns), np.float32)
     shape = (len(captions), vocabulary.size - _SPECIAL)
-    # What stands twice is summed.
+    # The conversion sums repeated entries.
     return sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
 
 
@@ -201,9 +200,9 @@ def check_vectors(vectors):
 
 
 class MeanFeatures(CaptionEncoder):
-    """Means of the vectors of a caption's words.
+    """Means of the word vectors of captions.
 
-    Words without a vector are left out; a caption of such words alone is 0.
+    Words without a vector are ignored; a caption without other words is 0.
 
     Attributes:
         vectors_: float32 `[len(words_), dim]`.
@@ -212,8 +211,8 @@ class MeanFeatures(CaptionEncoder):
         encoder = tbnets.MeanFeatures().fit(captions, vectors)
         encoder.transform(["two dogs run"]).shape  # (1, 300)
 
-    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
-    Departures: none.
+    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c). Departures:
+    none.
     """
 
     kind = "mean_vector"
@@ -230,7 +229,7 @@ class MeanFeatures(CaptionEncoder):
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
-        """Takes the vectors of all their words; the captions tell nothing."""
+        """Stores the word vectors; the captions are not used."""
         check_vectors(vectors)
         self.words_ = vectors.words
         self.vectors_ = np.ascontiguousarray(vectors.vectors, np.float32)

@@ -1,8 +1,8 @@
-"""Features of captions in a store: made, found by text, made again.
+"""Extracts features of captions into a store, found by text.
 
-A row belongs to a text, not to a place: captions that read alike share a row,
-and a caption whose text was changed since has none. Beside the rows lies the
-encoder that made them, so that an exported model can take raw captions.
+Rows belong to texts: captions with one `caption_key` share a row, and an edited
+caption has no row. The store's folder also has the encoder, so that an exported
+model can read raw captions.
 """
 
 import os
@@ -29,7 +29,7 @@ SHARD_CAPTIONS = 4096
 
 
 def plan_of(encoder):
-    """Returns what an encoder is asked to be: kind, parameters, data."""
+    """Returns the settings of an encoder: kind, parameters, data."""
     return {
         "text_features": encoder.kind,
         **{name: getattr(encoder, name) for name in encoder.parameters},
@@ -38,19 +38,19 @@ def plan_of(encoder):
 
 
 def description(encoder):
-    """Returns what made the features, as the store's manifest keeps it."""
+    """Returns how the features were extracted, for the store's manifest."""
     return {**plan_of(encoder), "encoder_sha256": encoder.digest()}
 
 
 def open_fitted(folder, encoder):
-    """Returns the encoder that a store began with; None for a new one.
+    """Returns the fitted encoder in a store; None for a new store.
 
     Args:
         folder: the store.
-        encoder: a `CaptionEncoder`, not fitted, that it must be like.
+        encoder: a `CaptionEncoder`, not fitted, with the expected settings.
 
     Raises:
-        ValueError: it is another; what differs is listed.
+        ValueError: the settings differ; lists the differences.
     """
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
@@ -61,13 +61,13 @@ def open_fitted(folder, encoder):
 
 
 def open_writer(folder, encoder, dtype="float32", share=None):
-    """Opens a store to write, with its encoder beside the rows to come.
+    """Opens a store to write, and saves its encoder in it.
 
     Args:
         folder: of the store.
         encoder: the fitted `CaptionEncoder`.
-        dtype: as of `FeatureWriter`.
-        share: what `take_share` tells of the texts; None for all.
+        dtype: see `FeatureWriter`.
+        share: the description from `take_share`; None for all texts.
     """
     made_by = {**description(encoder), **(share or {})}
     writer = FeatureWriter(folder, made_by, encoder.dim, dtype)
@@ -78,16 +78,16 @@ def open_writer(folder, encoder, dtype="float32", share=None):
 
 
 def extract_captions(captions, encoder, writer, progress=lambda count: None):
-    """Writes the features of captions into a store.
+    """Extracts the features of captions into a store.
 
-    Captions that the store has are left out, so a stopped extraction goes on
-    where it was.
+    Captions that the store has are skipped, so that a stopped extraction
+    continues.
 
     Args:
-        captions: strings; equal ones are made once.
+        captions: strings; equal captions are encoded once.
         encoder: a fitted `CaptionEncoder`.
         writer: a `FeatureWriter` of its `dim`.
-        progress: called with the number of texts done since the last call.
+        progress: called with the number of new texts.
     """
     texts = {caption_key(caption): caption for caption in captions}
     todo = [key for key in texts if key not in writer.done]
@@ -101,15 +101,15 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
 
 
 def load_encoder(path) -> CaptionEncoder:
-    """Reads a fitted encoder.
+    """Reads a fitted encoder; executes no code from the file.
 
     Args:
-        path: the file that `CaptionEncoder.save` wrote, or the store beside
-            whose rows it lies.
+        path: the file that `CaptionEncoder.save` wrote, or a store with an
+            encoder.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is damaged, or no encoder; nothing in it is executed.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is damaged, or is not an encoder.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -138,15 +138,13 @@ def load_encoder(path) -> CaptionEncoder:
 
 
 def load_encoder_of(made_by, path):
-    """Reads the encoder that made the features of a store.
+    """Reads the encoder of a store, and checks that it made the features.
 
-    Args:
-        made_by: `Features.made_by` of the store.
-        path: the store.
+    `made_by` is the store's `Features.made_by`.
 
     Raises:
-        FileNotFoundError, ValueError: as `load_encoder`, or it is another
-            encoder than the one that made the features.
+        FileNotFoundError, ValueError: see `load_encoder`; or another encoder
+            made the features.
     """
     encoder, wanted = load_encoder(path), made_by["encoder_sha256"]
     if encoder.digest() != wanted:

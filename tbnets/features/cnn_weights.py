@@ -1,8 +1,8 @@
-"""Reads the weights of a network from an HDF5 file.
+"""Reads the weights of a network from an HDF5 or a torch file.
 
-Keras wrote such files in two layouts. The older one (a group a layer, listed
-in the attribute `layer_names`) is read here, tensor by tensor, so that what
-does not fit can be named; the newer one (`.weights.h5`) is read by Keras.
+Keras has two HDF5 layouts. The older one (a group per layer, listed in the
+attribute `layer_names`) is read here, tensor by tensor, so that errors name the
+tensor. Keras reads the newer one (`.weights.h5`).
 """
 
 import collections
@@ -20,26 +20,25 @@ import numpy as np
 from tbnets.data.store.npy import ERRORS
 from tbnets.errors import InputError, MissingFileError
 
-# Reads the tensors of a torch checkpoint of the older kind, without torch.
+# Reading a torch checkpoint of the older format without torch.
 #
-# Such a file is four pickles (a magic number, a protocol number, facts of the
-# machine that wrote it, the tensors by name), a fifth with the keys of the
-# storages, and the storages. A pickle can call any function that it names, so
-# the unpickler imports none: it knows four names, `OrderedDict`, the two kinds
-# of storages, and `_rebuild_tensor_v2`, which only records where a tensor
-# lies.
+# Such a file is four pickles (a magic number, a protocol number, facts about
+# the machine, the tensors by name), a fifth with the keys of the storages, and
+# the storages. A pickle can call any function that it names, so the unpickler
+# imports none. It accepts four names: `OrderedDict`, the two kinds of storages,
+# and `_rebuild_tensor_v2`, which only records the place of a tensor.
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
 MOST_BYTES = 1 << 30
 MOST_DIMENSIONS = 8
-"""Of more than 64, some versions of NumPy make no view but a crash."""
+"""With more than 64, some versions of NumPy crash when making a view."""
 _DAMAGES = (*ERRORS, EOFError, pickle.UnpicklingError, struct.error)
 """Errors of a broken pickle."""
 
 
 class _Tensor(NamedTuple):
-    """Where a tensor lies in its storage, counted in numbers."""
+    """The place of a tensor in its storage, counted in numbers."""
 
     key: str
     offset: int
@@ -65,7 +64,7 @@ class _Tensor(NamedTuple):
 
 
 def _note_tensor(*arguments):
-    """Stands for torch's `_rebuild_tensor_v2`."""
+    """Replaces torch's `_rebuild_tensor_v2`."""
     return _Tensor(*arguments[:4])
 
 
@@ -80,8 +79,8 @@ _NAMES = {
 class _Unpickler(pickle._Unpickler):
     """Loads one pickle; then `storages` has key -> (dtype, size).
 
-    It is Python's own unpickler, not the one in C, which allocates as much
-    memory as a damaged file asks for.
+    This is Python's own unpickler. The one in C allocates as much memory as a
+    damaged file requests.
     """
 
     def __init__(self, stream):
@@ -89,7 +88,7 @@ class _Unpickler(pickle._Unpickler):
         self.storages = {}
 
     def find_class(self, module, name):
-        """Returns the object that stands for a name of `_NAMES`."""
+        """Returns the object for a name in `_NAMES`."""
         name = f"{module}.{name}"
         if name not in _NAMES:
             raise InputError(
@@ -112,12 +111,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _load(stream):
-    """Loads the pickle at the stream's place, and leaves it at its end.
-
-    Returns:
-        (value, storages): the value, and key -> (dtype, size) of the storages
-        that it names.
-    """
+    """Loads a pickle; returns it and key -> (dtype, size) of its storages."""
     unpickler = _Unpickler(stream)
     return unpickler.load(), unpickler.storages
 
@@ -130,13 +124,13 @@ def read_tensors(path) -> dict:
             `_use_new_zipfile_serialization=False`.
 
     Returns:
-        dict of name -> float32 or int64 array. They are views of the file's
-        content, which is at most 1 GiB, and can not be written to.
+        dict of name -> float32 or int64 array. The arrays are read-only views
+        of the file's content, which is at most 1 GiB.
 
     Raises:
-        ValueError: it is none, holds something other than tensors, is cut
-            off, or its sizes contradict each other. Nothing of it has been
-            executed, and no memory asked for on its word.
+        ValueError: the file is of another format, has values other than
+            tensors, is truncated, or its sizes contradict each other. No code
+            of the file is executed, and no memory is allocated by its sizes.
     """
     path = pathlib.Path(path)
     try:
@@ -169,7 +163,7 @@ def _tensors(content):
             f"does not start with torch's numbers, {MAGIC_NUMBER} and "
             f"{PROTOCOL_VERSION}"
         )
-    # A pickle may have put other things in place of a dictionary's methods.
+    # A pickle may have replaced the dictionary's methods.
     if dict.get(facts, "little_endian") is not True:
         raise InputError("does not say that it is little-endian")
     notes, storages = _load(stream)
@@ -205,13 +199,13 @@ def _read_storages(content, start, keys, storages):
 
 MOST_LISTED = 5
 MOST_UNPACKED = 20
-"""Largest ratio of the memory that weights take to the size of their file."""
+"""Maximum ratio of the weights' memory to the size of their file."""
 _FREE = 1 << 20
 """Bytes of memory that are allowed at any ratio."""
 
 
 def check_datasets(name, file, size):
-    """Raises an InputError if the arrays of an HDF5 file would fill the memory.
+    """Raises an InputError if an HDF5 file's arrays need too much memory.
 
     HDF5 can compress an array, or leave out parts of it; Keras does neither.
 
@@ -246,21 +240,20 @@ def weights_sha256(network) -> str:
 
 
 def load_weights(network, path):
-    """Puts the weights of a file into a network.
+    """Loads weights from a file into a network.
 
-    Layers are matched by name (with `/` read as `_`); where the names of
-    the file are others throughout, by their order. What the file has beyond
-    the network, such as a classifier, is left out.
+    Layers are matched by name (with `/` replaced by `_`); if no name matches,
+    by order. Layers that the network lacks, such as a classifier, are skipped.
 
     Args:
         network: a built Keras model.
         path: HDF5 file that Keras wrote.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no HDF5 file of weights, or a tensor is missing
-            or of another shape; the message names it. The network is then
-            unchanged.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not an HDF5 file of weights, or a tensor is
+            missing or has another shape; the message names it. The network is
+            then unchanged.
     """
     require_weights_file(path)
     try:
@@ -269,7 +262,7 @@ def load_weights(network, path):
             root = file.get("model_weights", file)
             is_old = "layer_names" in root.attrs
             stored = _stored_layers(root) if is_old else {}
-    # RuntimeError: HDF5's own structures; ValueError: a name that is no UTF-8.
+    # RuntimeError: HDF5's own structures; ValueError: a name is not UTF-8.
     except (*ERRORS, OSError, RuntimeError) as error:
         raise InputError(
             "weights",
@@ -282,7 +275,7 @@ def load_weights(network, path):
         return
     try:
         network.load_weights(str(path))
-    except Exception as error:  # Keras raises what it likes here
+    except Exception as error:  # Keras raises many types here.
         raise InputError(
             "weights",
             f"fit {network.name}",
@@ -292,7 +285,7 @@ def load_weights(network, path):
 
 
 def require_weights_file(path):
-    """Raises FileNotFoundError unless there is a file."""
+    """Raises FileNotFoundError if the file does not exist."""
     if not pathlib.Path(path).is_file():
         raise MissingFileError(
             f"`weights` must be a weights file. Received: weights={path}, "
@@ -305,7 +298,7 @@ def _text(name):
 
 
 def _stored_layers(root):
-    """Returns layer name -> list of arrays, for layers that have any."""
+    """Returns layer name -> list of arrays, for layers with arrays."""
     stored = {}
     for name in map(_text, root.attrs["layer_names"]):
         group = root[name]
@@ -321,13 +314,12 @@ def assign(network, stored, path):
 
     Args:
         network: a built Keras model.
-        stored: dict of layer name -> list of arrays, as `load_weights`
-            matches them.
-        path: the file they are from, for messages.
+        stored: layer name -> list of arrays, matched as in `load_weights`.
+        path: the file, for messages.
 
     Raises:
-        ValueError: a tensor is missing or of another shape; the message
-            names it. The network is then unchanged.
+        ValueError: a tensor is missing or has another shape; the message names
+            it. The network is then unchanged.
     """
     layers = [layer for layer in network.layers if layer.weights]
     missing = [layer.name for layer in layers if layer.name not in stored]

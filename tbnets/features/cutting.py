@@ -1,4 +1,4 @@
-"""Cuts boxes out of photos and out of feature maps, in the graph."""
+"""Cuts boxes out of photos and feature maps, in the graph."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,31 +7,29 @@ from tbnets.errors import InputError
 
 BOXES = tf.TensorSpec([None, 4], tf.float32)
 LEAST_SIDE = 1 / 16
-"""Least side of a box that is averaged, in cells of the map."""
+"""Minimum side of an averaged box, in cells of the map."""
 
 
 def warped_crops(image, boxes, size, context=0.0):
     """Cuts boxes out of a photo and squeezes each into a square, in the graph.
 
-    The resize is bilinear and antialiased, with the box's edges exactly at
-    those of the square; a box of the whole photo gives what
-    `tf.image.resize(image, [size, size], antialias=True)` does. What lies
-    beyond the photo has its mean colour.
+    The resize is bilinear and antialiased, with the box's edges exactly at the
+    square's edges; a box of the whole photo gives the result of
+    `tf.image.resize(image, [size, size], antialias=True)`. Pixels beyond the
+    photo have its mean colour.
 
     Args:
         image: `[height, width, 3]`, any number type.
-        boxes: `[k, 4]`; k may be 0. A side of less than a pixel counts as
-            one pixel.
+        boxes: `[k, 4]`; k may be 0. A side below one pixel counts as one pixel.
         size: side of the squares in pixels.
-        context: the part of the square, at each of its borders, that shows
-            what surrounds the box; at least 0, less than 0.5. R-CNN: 16/227.
+        context: fraction of the square, at each border, that shows the
+            surroundings of the box; at least 0, less than 0.5. R-CNN: 16/227.
 
     Returns:
         float32 `[k, size, size, 3]`.
 
-    Source: Girshick et al. 2014, "Rich feature hierarchies", Sec. 2.1 and
-    App. A (warp); departures: they fill with the mean of the training
-    images.
+    Source: Girshick et al. 2014, "Rich feature hierarchies", Sec. 2.1 and App.
+    A (warp); departures: the paper fills with the mean of the training images.
     """
     if not 0 <= context < 0.5:
         raise InputError(
@@ -44,7 +42,7 @@ def warped_crops(image, boxes, size, context=0.0):
     mean = tf.reduce_mean(image, axis=[0, 1], keepdims=True)
     centred = (image - mean)[None]
     boxes = tf.cast(boxes, tf.float32)
-    # The kernel counts rows first: y_min, x_min and height, width.
+    # The kernel expects rows first: y_min, x_min and height, width.
     low = boxes[:, 1::-1]
     sides = tf.maximum(boxes[:, :1:-1] - low, 1.0)
     scales = size * (1 - 2 * context) / sides
@@ -69,23 +67,22 @@ def warped_crops(image, boxes, size, context=0.0):
 def roi_pool(feature_map, boxes, output_size):
     """Divides each box of a map into bins and takes their maxima.
 
-    The edges of a box are rounded to whole cells, of which it has one at
-    least. Of h rows, bin i gets those from floor(i h / output_size) up to,
-    but without, ceil((i + 1) h / output_size); columns alike. Bins of a
-    small box overlap.
+    The edges of a box are rounded to whole cells; a box has at least one. For h
+    rows, bin i gets the rows from floor(i h / output_size) to ceil((i + 1) h /
+    output_size), exclusive; columns alike. Bins of a small box overlap.
 
     Args:
         feature_map: float `[height, width, channels]`.
-        boxes: `[k, 4]` in cells of the map: pixels times the size of the
-            map, divided by that of the photo.
+        boxes: `[k, 4]` in cells of the map: pixels times the size of the map,
+            divided by the photo's.
         output_size: bins a side. Fast R-CNN with VGG: 7.
 
     Returns:
         float `[k, output_size, output_size, channels]`.
 
-    Source: Girshick 2015, "Fast R-CNN", Sec. 2.1; departures: the released
-    code takes the last cell as part of a box, here boxes end at their edge,
-    so that a box of the whole map has the bins of an ordinary max pooling.
+    Source: Girshick 2015, "Fast R-CNN", Sec. 2.1; departures: the released code
+    includes the last cell in a box. Here boxes end at their edge, so that a box
+    of the whole map has the bins of an ordinary max pooling.
     """
     feature_map = tf.convert_to_tensor(feature_map)
     cells = tf.shape(feature_map)[1::-1]
@@ -113,28 +110,28 @@ def roi_pool(feature_map, boxes, output_size):
 
 
 def roi_average(feature_map, boxes, grid=1):
-    """Averages a map, interpolated between its cells, over each box.
+    """Averages an interpolated map over each box.
 
-    The map is bilinear between the centres of its cells and constant beyond
-    the outer ones; each box gets the exact mean over its area, as weights of
-    the cells and one matmul for all boxes. So a box smaller than a cell gets
-    the value at its place, boxes move and grow without steps, and the box of
-    the whole map has the mean of all cells. What lies beyond the map is cut
-    off; a side of less than `LEAST_SIDE` of a cell counts as that.
+    The map is bilinear between the centres of its cells and constant beyond the
+    outer centres. Each box gets the exact mean over its area, as weights of the
+    cells and one matmul for all boxes. So a box smaller than a cell gets the
+    value at its place, the mean is continuous in the box, and a box of the
+    whole map has the mean over its cells. Boxes are cut off at the map's edges;
+    a side below `LEAST_SIDE` of a cell counts as `LEAST_SIDE`.
 
     Args:
         feature_map: float32 `[height, width, channels]`.
-        boxes: `[k, 4]` in cells of the map: pixels times the size of the
-            map, divided by that of the photo.
-        grid: parts of equal size, of each side of a box, that are averaged
-            by themselves.
+        boxes: `[k, 4]` in cells of the map: pixels times the size of the map,
+            divided by the photo's.
+        grid: number of equal parts along a box's sides; every part is averaged
+            separately.
 
     Returns:
         float32 `[k, grid * grid * channels]`, the parts row by row.
 
     Source: Jiang et al. 2018, "Acquisition of Localization Confidence for
-    Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling); departures:
-    the map goes on beyond its outer cells, there it is 0.
+    Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling); departures: the
+    map is constant beyond its outer cells; the paper's is 0.
     """
     feature_map = tf.convert_to_tensor(feature_map)
     boxes = tf.cast(boxes, tf.float32)
@@ -169,22 +166,13 @@ def grid_cells(boxes, grid):
 
 
 def _shares(low, high, num_cells):
-    """Weighs the cells of an axis by what they add to means over intervals.
-
-    Args:
-        low: float32 `[k]`, where the intervals begin, in cells.
-        high: float32 `[k]`, where they end.
-        num_cells: int32 `[]`.
-
-    Returns:
-        float32 `[k, num_cells]` from 0, rows of sum 1.
-    """
+    """Returns weights `[k, num_cells]` of cells in means over intervals."""
     end = tf.cast(num_cells, tf.float32)
     low, high = tf.clip_by_value(low, 0, end), tf.clip_by_value(high, 0, end)
     half = tf.maximum(high - low, LEAST_SIDE) / 2
     middle = tf.clip_by_value((low + high) / 2, half, end - half)
-    # One more cell at each end, which adds to its neighbour what the map
-    # keeps of it beyond the centre.
+    # One more cell at each end, whose weight is added to its neighbour, as the
+    # map is constant beyond the outer centres.
     centres = tf.range(-0.5, end + 1)
 
     def integral(edges):

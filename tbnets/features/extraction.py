@@ -1,8 +1,9 @@
-"""Photos -> a feature store: decoded in parallel with the forward pass.
+"""Extracts features of photos and regions into feature stores.
 
-The photos are cut into shards in the order of the list, and batches do not
-cross shards, so what a shard holds does not depend on where an extraction
-was stopped: killed and continued, it writes the same bytes.
+Photos are decoded in parallel with the network. They are divided into shards in
+the order of the list, and batches do not cross shards. So a shard does not
+depend on where an extraction was stopped: killed and continued, it writes equal
+bytes.
 """
 
 import collections
@@ -25,14 +26,10 @@ BATCH_SIZE = 32
 
 
 def remaining(photos, writer):
-    """Returns the photos that an extraction still has to do.
+    """Returns the (id, path) photos that `writer` still has to process.
 
-    Those that failed before are left out, until there are no others: then
-    they are tried again, as they may have been mended.
-
-    Args:
-        photos: list of (id, path).
-        writer: a `FeatureWriter`.
+    Photos that failed before are skipped until no others are left. Then they
+    are tried again, as they may have been repaired.
     """
     new = [photo for photo in photos if photo[0] not in writer.done]
     fresh = [photo for photo in new if photo[0] not in writer.failed]
@@ -40,7 +37,7 @@ def remaining(photos, writer):
 
 
 def remaining_shards(photos, writer, size):
-    """Cuts what `remaining` returns into lists of `size` photos."""
+    """Divides the `remaining` photos into lists of `size`."""
     todo = remaining(photos, writer)
     return [todo[start : start + size] for start in range(0, len(todo), size)]
 
@@ -51,11 +48,11 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     Args:
         shards: list of lists of (id, path).
         decode: function of a photo's content, as `PhotoFeatures.decode`.
-        batch_size: photos a batch; the last one of a shard may be smaller.
+        batch_size: photos a batch; a shard's last batch may be smaller.
 
     Returns:
-        Its elements are (shard int64 `[]`, positions int64 `[b]` in the
-        shard, photos `[b, ...]`), without the files that are no photos.
+        Its elements are (shard int64 `[]`, positions int64 `[b]` in the shard,
+        photos `[b, ...]`), without files that are not photos.
     """
     paths = [os.fsencode(path) for photos in shards for _, path in photos]
     lengths = np.array([len(photos) for photos in shards], np.int64)
@@ -76,13 +73,13 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
 
 
 def decoded_by_shard(shards, decode, batch_size):
-    """Yields the elements of `decoded_batches`, sorted into their shards.
+    """Yields the elements of `decoded_batches`, grouped by shard.
 
-    Args: as of `decoded_batches`.
+    Args: see `decoded_batches`.
 
     Yields:
-        (shard, batches): one of `shards`, and an iterator of (list of
-        positions in it, photos), to be read before the next one.
+        (shard, batches): an element of `shards`, and an iterator of (list of
+        positions in it, photos), to be read before the next element.
     """
     batches = iter(decoded_batches(shards, decode, batch_size))
     waiting = next(batches, None)
@@ -98,17 +95,11 @@ def decoded_by_shard(shards, decode, batch_size):
 
 
 def _computed(features, batches):
-    """Yields features of batches, in order; on CPUs two are at work at once.
+    """Yields (positions, float32 `[b, dim]`) in order; on CPUs two at once.
 
-    One alone leaves cores without work wherever a layer is not cut for all.
-    Of ten crops one at a time takes memory enough, and keeps all cores busy.
-
-    Args:
-        features: a `PhotoFeatures`.
-        batches: of a shard, as `decoded_by_shard` yields them.
-
-    Yields:
-        (positions, features): float32 `[b, dim]`.
+    A single batch leaves cores idle in layers that do not use all cores. With
+    ten crops, a batch keeps all cores busy and needs much memory, so one is
+    computed at a time.
     """
 
     def compute(positions, photos):
@@ -136,16 +127,16 @@ def extract_photos(
 ):
     """Extracts the features of photos into a store.
 
-    A photo that does not decode is noted in the store with the reason, and
-    the rest goes on.
+    A photo that does not decode is recorded in the store with the reason; the
+    extraction continues.
 
     Args:
-        photos: list of (id, path); those the store has are left out.
+        photos: list of (id, path); photos that the store has are skipped.
         features: a `PhotoFeatures`.
         writer: a `FeatureWriter`.
         batch_size: photos a forward pass.
         shard_images: photos a shard.
-        progress: called with the number of photos done since the last call.
+        progress: called with the number of new photos.
 
     Returns:
         list of (path, reason): the photos that failed now.
@@ -168,26 +159,18 @@ def extract_photos(
 
 
 def failed_photos(shard, done):
-    """Tells which photos gave no features, and why.
+    """Returns list of (id, path, reason): photos of a shard without features.
 
-    Args:
-        shard: list of (id, path).
-        done: set of the positions in it of those that gave some.
-
-    Returns:
-        list of (id, path, reason).
+    `done` are the positions of the photos with features.
     """
     left = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = faults([path for _, path in left])
-    mended = "was no photo when it was read"  # Or it has come since.
+    mended = "was no photo when it was read"  # Or it has been added since.
     return [(*photo, why or mended) for photo, why in zip(left, reasons)]
 
 
-# Photos -> stores of regions: boxes that are proposed, and their features.
-#
-# As in `extraction`, photos are decoded in parallel with the network, cut into
-# shards in the order of the list, and each photo is computed by itself: killed
-# and continued, an extraction writes the same bytes.
+# Extracting regions: proposed boxes and their features. Each photo is computed
+# separately; shards are as above.
 
 
 def extract_regions(
@@ -199,30 +182,30 @@ def extract_regions(
     shard_images=SHARD_IMAGES,
     progress=lambda count: None,
 ):
-    """Extracts the features of the proposed regions of photos into a store.
+    """Extracts the features of proposed regions into a store.
 
-    A photo without proposals, or one that does not decode, is noted in the
-    store with the reason, and the rest goes on.
+    A photo without proposals, or one that does not decode, is recorded in the
+    store with the reason; the extraction continues.
 
     Args:
-        photos: list of (id, path); those the writer has are left out.
-        proposals: a `FeatureStore` of kind "regions" that has their boxes.
-        extractor: what `regions.make_region_extractor` returned.
+        photos: list of (id, path); photos that the writer has are skipped.
+        proposals: a `FeatureStore` of kind "regions" with their boxes.
+        extractor: from `regions.make_region_extractor`.
         writer: a `FeatureWriter` of kind "regions".
         shard_images: photos a shard.
-        progress: called with the number of photos done since the last call.
+        progress: called with the number of new photos.
 
     Returns:
         list of (path, reason): the photos that failed now.
 
     Raises:
-        ValueError: no photo has proposals, or one is of another size than
-            that which they were made for; it is named.
+        ValueError: no photo has proposals, or a photo has another size than its
+            proposals were made for; names it.
     """
     keys = [key for key, _ in photos]
     without = set(proposals.missing(keys))
     if len(without) == len(set(keys)):
-        proposals.rows(keys)  # Raises what names them.
+        proposals.rows(keys)  # Raises an error that names the photos.
     why = {key: f", where it {x}" for key, x in proposals.failed.items()}
     failures = []
     shards = remaining_shards(photos, writer, shard_images)
@@ -259,19 +242,18 @@ def _regions(extractor, pixels, proposals, key, dtype):
             "Propose regions for these photos, or name the folder of the "
             "others.",
         )
-    with np.errstate(over="ignore"):  # The writer refuses what is infinite.
+    with np.errstate(over="ignore"):  # The writer refuses infinity.
         features = extractor(pixels, boxes).astype(dtype)
     return features, boxes, scores, size
 
 
 def add_regions(writer, found, failed):
-    """Writes the regions of some photos, and which photos failed.
+    """Writes the regions of some photos, and records failed photos.
 
     Args:
         writer: a `FeatureWriter` of kind "regions".
-        found: list of (id, features, boxes, scores, size), one a photo; no
-            features (None) for a store of boxes alone, no scores where
-            nobody knows them.
+        found: list of (id, features, boxes, scores, size), one a photo;
+            features None for a store of only boxes, scores None if unknown.
         failed: list of (id, path, reason).
 
     Returns:
@@ -301,18 +283,18 @@ def propose_photos(
 ):
     """Writes the proposals of photos into a store of boxes and scores.
 
-    Photos are worked on side by side, but stored in order, a shard at a
-    time: stopped at any moment and called again, it writes the same bytes.
-    A photo that does not decode is noted in the store with the reason.
+    Photos are processed in parallel, but stored in order, a shard at a time:
+    stopped at any time and called again, it writes equal bytes. A photo that
+    does not decode is recorded in the store with the reason.
 
     Args:
-        photos: list of (id, path); those the store has are left out.
+        photos: list of (id, path); photos that the store has are skipped.
         proposer: a `Proposer`.
         writer: a `FeatureWriter` of kind "regions" and dim 0.
-        workers: photos worked on at once. They are threads: nearly all the
-            time is spent in OpenCV, which does not hold Python's lock.
+        workers: number of threads. Nearly all the time is spent in OpenCV,
+            which releases Python's lock.
         shard_images: photos a shard.
-        progress: called with the number of photos done since the last call.
+        progress: called with the number of new photos.
 
     Returns:
         list of (path, reason): the photos that failed now.
@@ -330,7 +312,7 @@ def propose_photos(
     shards = remaining_shards(photos, writer, shard_images)
     cv2 = import_opencv()
     before = cv2.getNumThreads()
-    cv2.setNumThreads(1)  # It works in the thread that calls it.
+    cv2.setNumThreads(1)  # OpenCV then uses only the calling thread.
     try:
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             for shard in shards:

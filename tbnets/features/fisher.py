@@ -3,9 +3,8 @@
     words -> vectors -> ICA -> hybrid mixture -> gradients of the caption's
     log-likelihood -> signed square root -> L2 -> PCA
 
-What a word contributes to a caption depends on the word alone. So gradients
-are computed once for a word, and captions are sums of them by a sparse matrix
-of counts.
+A word's contribution does not depend on the caption. So gradients are computed
+once per word, and captions sum them by a sparse matrix of counts.
 
 Source: Wang et al. 2016, Sec. 3.1; Klein et al. 2015.
 """
@@ -31,22 +30,22 @@ from tbnets.text.word_vectors import WordVectors
 
 # The hybrid Gaussian-Laplacian mixture, and its Fisher gradients.
 #
-# Every component is a product over dimensions, and in each of them it is a
-# Gaussian or a Laplacian, whichever fits its points better::
+# Every component is a product over dimensions. Each factor is a Gaussian or a
+# Laplacian, whichever fits its points better::
 #
 #     p(x) = sum_k w_k prod_d f_kd(x_d)
 #     f_kd = exp(-z^2 / 2) / (sqrt(2 pi) s_kd)    or    exp(-|z|) / (2 s_kd)
 #     z    = (x_d - m_kd) / s_kd
 #
-# Source: Klein et al. 2015, "Fisher vectors derived from hybrid Gaussian-
-# Laplacian mixture models for image annotation". Departures: scales have a
-# floor, so that a component on a single word stays finite; the mixture starts
-# from k-means.
+# Source: Klein et al. 2015, "Fisher vectors derived from hybrid
+# Gaussian-Laplacian mixture models for image annotation". Departures: scales
+# have a minimum, so that a component with a single word is finite; the mixture
+# is initialised by k-means.
 
 SCALE_FLOOR = 0.05
-"""Smallest scale, in standard deviations of the dimension over all points."""
+"""Minimum scale, in standard deviations of the dimension over all points."""
 LEAST_WEIGHT = 1e-6
-_ROWS = 512  # Of points at a time, which fit into a cache.
+_ROWS = 512  # Number of points that fit into a cache.
 
 
 class HybridMixture:
@@ -55,8 +54,8 @@ class HybridMixture:
     Args:
         num_components: K. Wang et al. 2016: 30.
         max_iterations: of EM.
-        tolerance: EM ends when the mean log-likelihood of a point rises by
-            less than this.
+        tolerance: EM ends when the mean log-likelihood of a point increases by
+            less.
         seed: integer, of k-means.
 
     Attributes:
@@ -66,7 +65,7 @@ class HybridMixture:
         scales_: float64 `[K, dim]`, standard deviations of Gaussians, mean
             absolute deviations of Laplacians.
         laplacian_: bool `[K, dim]`.
-        log_likelihoods_: mean log-likelihood of a point, one an iteration.
+        log_likelihoods_: mean log-likelihood of a point, one per iteration.
 
     Example:
         mixture = tbnets.HybridMixture(num_components=2).fit(vectors.vectors)
@@ -102,16 +101,15 @@ class HybridMixture:
         """Fits the mixture.
 
         Args:
-            points: `[n, dim]` finite numbers, at least `num_components` of
-                them.
-            progress: called with the mean log-likelihood of each iteration.
+            points: `[n, dim]` finite numbers, n at least `num_components`.
+            progress: called with the mean log-likelihood in each iteration.
 
         Returns:
             Itself.
 
         Raises:
-            ValueError: there are fewer points than components, or numbers
-                that are not finite.
+            ValueError: there are fewer points than components, or numbers that
+                are not finite.
         """
         points = np.asarray(points, np.float64)
         too_few = points.ndim != 2 or len(points) < self.num_components
@@ -137,7 +135,7 @@ class HybridMixture:
         return self
 
     def _begin(self, points):
-        """Returns the first posteriors; sets what EM starts from."""
+        """Initialises the parameters; returns the first posteriors."""
         KMeans = import_extra("text", "sklearn.cluster").KMeans
         count, deviation = self.num_components, points.std(axis=0)
         is_constant = deviation <= 1e-12 * np.abs(points).max(axis=0)
@@ -159,7 +157,7 @@ class HybridMixture:
         return np.exp(densities - totals), float(totals.mean())
 
     def _maximise(self, points, order, owners):
-        """Sets the parameters that are likeliest under some posteriors."""
+        """Sets the parameters with maximum likelihood for the posteriors."""
         masses = owners.sum(axis=0)
         alive = masses > 1e-9
         self.weights_ = np.where(alive, masses, 1e-9) / masses.sum()
@@ -204,11 +202,12 @@ class HybridMixture:
 def weighted_medians(points, order, weights, masses):
     """Returns weighted medians and the mean absolute deviations from them.
 
-    A median is the first point, in order, with half of the mass up to it.
+    A median is the first point, in order, up to which there is half of the
+    mass.
 
     Args:
         points: float64 `[n, dim]`.
-        order: int `[n, dim]`, what sorts each column.
+        order: int `[n, dim]`, the order that sorts each column.
         weights: float64 `[n, K]` from 0.
         masses: float64 `[K]`, the sums of the weights, above 0.
 
@@ -225,7 +224,7 @@ def weighted_medians(points, order, weights, masses):
         below = np.cumsum(below, axis=0)
         row = (below < below[-1] / 2).sum(axis=0)
         median = column[row]
-        # Sum of w (x - m) above the median less the same below it.
+        # The sum of w (x - m) above the median minus the sum below it.
         above = moments[-1] - moments[row, components] * 2
         counts = below[-1] - below[row, components] * 2
         medians[:, d] = median
@@ -236,15 +235,16 @@ def weighted_medians(points, order, weights, masses):
 def gradient_terms(points, location, scale, laplacian):
     r"""Returns the Fisher gradients of one component at points.
 
-    Per dimension, divided by the square root of the Fisher information of
-    one point of the component::
+    Per dimension, divided by the square root of the Fisher information of one
+    point of the component::
 
         Gaussian:   z,        (z^2 - 1) / sqrt(2)
         Laplacian:  sign(z),  |z| - 1             with z = (x - m) / s
 
-    Times the posterior over sqrt(w_k) they are the normalised derivatives of
-    `log p(x)` by m and by s. At its median a Laplacian has no derivative by
-    m: the sign is 0 here, where Klein's code counts such a point as +1.
+    Multiplied by the posterior over sqrt(w_k), these are the normalised
+    derivatives of `log p(x)` by m and s. At its median a Laplacian has no
+    derivative by m: the sign is 0 here, whereas Klein's code counts such a
+    point as +1.
 
     Args:
         points: float32 `[n, dim]`.
@@ -273,7 +273,7 @@ def gradient_terms(points, location, scale, laplacian):
 
 
 TABLE_BYTES = 2**30
-"""Up to this size the gradients of all words are kept between calls."""
+"""Maximum size at which the gradients of all words are kept between calls."""
 _RANK_TOLERANCE = 1e-6
 _OF_MIXTURE = ("weights_", "locations_", "scales_", "laplacian_")
 
@@ -281,25 +281,25 @@ _OF_MIXTURE = ("weights_", "locations_", "scales_", "laplacian_")
 class FisherFeatures(CaptionEncoder):
     """Fisher vectors of captions under a hybrid mixture of word vectors.
 
-    The parts of a vector come component by component, first the gradients by
-    its locations, then those by its scales. Then each number becomes `sign(x)
-    sqrt(|x|)`, and the whole has length 1; so the number of words, by which
-    some divide the sum, makes no difference. A caption without a known word
-    is 0, after PCA too.
+    A vector has the gradients component by component, first by its locations,
+    then by its scales. Then each number becomes `sign(x) sqrt(|x|)`, and the
+    vector is normalised to length 1; so dividing the sum by the number of
+    words, as some do, would have no effect. A caption without a known word is
+    0, also after PCA.
 
     Args:
-        num_components: centres of the mixture. Papers: 30.
-        pca_dim: dimensions kept by PCA where there are more; 0 for all.
-            Papers: 6000 of 18,000.
-        pca_captions: training captions that PCA looks at, drawn by the seed.
-            They are in memory: 4 bytes x dimensions each.
+        num_components: components of the mixture. Papers: 30.
+        pca_dim: dimensions kept by PCA if there are more; 0 for all. Papers:
+            6000 of 18,000.
+        pca_captions: training captions for PCA, drawn by the seed. They are in
+            memory: 4 bytes x dimensions each.
         seed: integer, of ICA, the mixture and PCA.
 
     Attributes:
         vectors_: float32 `[len(words_), ica_dim]`, independent components of
             the words.
-        weights_: float32 `[K]` of the mixture; `locations_`, `scales_`
-            float32 and `laplacian_` bool `[K, ica_dim]`.
+        weights_: float32 `[K]` of the mixture; `locations_`, `scales_` float32
+            and `laplacian_` bool `[K, ica_dim]`.
         pca_mean_: float32 `[2 K ica_dim]`; `[0]` without PCA.
         pca_axes_: float32 `[pca_dim, 2 K ica_dim]`; `[0, 0]` without.
 
@@ -339,7 +339,7 @@ class FisherFeatures(CaptionEncoder):
         self._forget()
 
     def _forget(self):
-        """Drops what was computed from other fitted arrays."""
+        """Deletes values computed from earlier fitted arrays."""
         self.pca_mean_ = np.zeros(0, np.float32)
         self.pca_axes_ = np.zeros((0, 0), np.float32)
         for name in ("shares_", "_tables"):
@@ -359,8 +359,8 @@ class FisherFeatures(CaptionEncoder):
     def shares_(self) -> np.ndarray:
         """Posteriors of the words over the square root of the weights.
 
-        Float32 `[len(words_), K]`: sums of information. The weights are
-        bounded from below, for components without words.
+        Float32 `[len(words_), K]`: sums of information. The weights have a
+        minimum, for components without words.
         """
         mixture = HybridMixture(self.num_components)
         for name in _OF_MIXTURE:
@@ -382,15 +382,16 @@ class FisherFeatures(CaptionEncoder):
         """Fits ICA, the mixture and PCA; see `CaptionEncoder.fit`.
 
         Args:
-            captions: of the training split; they choose the words and are
-                what PCA looks at.
-            vectors: `WordVectors` of all words that will be known, those of
-                the training captions among them.
+            captions: of the training split; they determine the words of the
+                fit, and PCA is fitted on them.
+            vectors: `WordVectors` for all known words, including the words of
+                the training captions.
             progress: called with a line of text at each step.
 
         Raises:
             ValueError: there are fewer words than components, or none.
-            ImportError: a package is missing; it says how to install it.
+            ImportError: a package is missing; the message has the command to
+                install it.
         """
         check_vectors(vectors)
         self._forget()
@@ -441,7 +442,7 @@ class FisherFeatures(CaptionEncoder):
         self.pca_axes_ = pca.components_.astype(np.float32)
 
     def describe(self) -> str:
-        """Returns the sizes, and how many dimensions are Laplacian."""
+        """Returns the sizes, and the share of Laplacian dimensions."""
         laplacian = per_cent(self.laplacian_.mean(), 0)
         line = (
             f"Fisher vectors of {len(self.words_)} words, "
@@ -488,12 +489,12 @@ class FisherFeatures(CaptionEncoder):
 
         with concurrent.futures.ThreadPoolExecutor() as pool:
             lengths = np.sqrt(sum(pool.map(one, range(self.num_components))))
-        # After the square root, squares sum to the sizes before it.
+        # After the square root, the squares sum to the sizes before it.
         result *= (1 / np.where(lengths > 0, lengths, 1))[:, None, None]
         return result.reshape(n, self.full_dim)
 
     def _word_terms(self, rows):
-        """Returns what words add to a caption, float32 `[K, words, 2 dim]`."""
+        """Returns the contributions of words, float32 `[K, words, 2 dim]`."""
         shares, points = self.shares_[rows], self.vectors_[rows]
         shape = (self.num_components, len(rows), 2 * points.shape[1])
         terms = np.empty(shape, np.float32)
@@ -518,7 +519,7 @@ class FisherFeatures(CaptionEncoder):
         }
 
     def check(self) -> None:
-        """Refuses parameters that no mixture has."""
+        """Refuses parameters that are not a mixture's."""
         if self.laplacian_.dtype != bool:
             raise InputError("laplacian_ does not hold true and false")
         if not (self.weights_ > 0).all() or not (self.scales_ > 0).all():
@@ -528,15 +529,15 @@ class FisherFeatures(CaptionEncoder):
 def independent_components(vectors, seed=0):
     """Fits ICA on vectors.
 
-    Directions in which the vectors do not vary are left out: with fewer
-    words than dimensions there are such.
+    Directions in which the vectors do not vary are left out; they exist if
+    there are fewer words than dimensions.
 
     Args:
         vectors: `[n, dim]` finite numbers.
-        seed: integer, of where the search begins.
+        seed: integer, of the initial solution.
 
     Returns:
-        Function: `[m, dim]` -> float64 `[m, ica_dim]`, of which those of
+        Function: `[m, dim]` -> float64 `[m, ica_dim]`. The results for
         `vectors` have mean 0 and variance 1 in each dimension.
 
     Raises:
@@ -558,7 +559,7 @@ def independent_components(vectors, seed=0):
     whiten = (axes[:, kept] / np.sqrt(values[kept]))[:, ::-1]
     ica = FastICA(whiten=False, random_state=seed, max_iter=500, tol=1e-3)
     with warnings.catch_warnings():
-        # A rotation that is not quite settled is one all the same.
+        # A rotation that has not converged is still a rotation.
         warnings.filterwarnings("ignore", message="FastICA did not converge")
         ica.fit(centred @ whiten)
     unmix = whiten @ ica.components_.T

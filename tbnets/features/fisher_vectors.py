@@ -1,10 +1,10 @@
-"""Fixed text features inside a network: word ids -> what encoders give.
+"""Layers that compute the features of caption encoders from word ids.
 
-Each layer computes what a `CaptionEncoder` of `features` computes, by
-TensorFlow operations from fitted constants, so that an exported model takes
-raw captions. The constants are weights that no training changes; checkpoints
-and SavedModels hold them. Id 0 is padding and id 1 an unknown word; neither
-adds anything.
+Each layer computes the features of a `CaptionEncoder` of `features` by
+TensorFlow operations from fitted constants, so that an exported model takes raw
+captions. The constants are weights that training does not change; checkpoints
+and SavedModels include them. Id 0 is padding and id 1 an unknown word; neither
+contributes.
 """
 
 from collections.abc import Sequence
@@ -24,21 +24,21 @@ FIRST_WORD = 2
 
 
 class _EncoderLayer(FittedLayer):
-    """A layer whose constants an encoder has, as `NAME_`.
+    """A layer whose constants `NAME_` are from an encoder.
 
     Attributes:
-        of_words: names of those with a row a word.
-        others: names of the others.
+        of_words: names of constants with a row for each word.
+        others: names of the remaining constants.
     """
 
     of_words: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
     def take(self, encoder: CaptionEncoder) -> None:
-        """Takes the constants of a fitted `CaptionEncoder`."""
+        """Sets the constants from a fitted `CaptionEncoder`."""
         for name in (*self.of_words, *self.others):
             values = np.asarray(getattr(encoder, f"{name}_"))
-            if name in self.of_words:  # Before them: padding and unknown.
+            if name in self.of_words:  # First padding and unknown.
                 values = np.insert(values, [0] * FIRST_WORD, 0, axis=0)
             weight = getattr(self, name)
             weight.assign(tf.cast(values, weight.dtype))
@@ -46,10 +46,10 @@ class _EncoderLayer(FittedLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class TfidfVectors(_EncoderLayer):
-    """Gives captions the vectors of `features.tfidf.TfidfFeatures`.
+    """Computes the vectors of `features.tfidf.TfidfFeatures`.
 
     Args:
-        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        vocabulary_size: number of ids, including padding (0) and unknown (1).
         num_terms: size of the dictionary. Wang et al. 2016: 3000 or 5600.
 
     Returns from a call on int `[n, words]`: float32 `[n, num_terms]`.
@@ -72,7 +72,7 @@ class TfidfVectors(_EncoderLayer):
         self.num_terms = self.output_dim = num_terms
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants, as yet without effect."""
+        """Creates the constants, not yet set."""
         size = (self.vocabulary_size,)
         self.constant("columns", size, dtype="int32")
         self.constant("idf", (self.num_terms,))
@@ -95,10 +95,10 @@ class TfidfVectors(_EncoderLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class MeanVectors(_EncoderLayer):
-    """Gives captions the vectors of `features.caption_encoder.MeanFeatures`.
+    """Computes the vectors of `features.caption_encoder.MeanFeatures`.
 
     Args:
-        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        vocabulary_size: number of ids, including padding (0) and unknown (1).
         word_dim: size of a word vector. Papers: 300.
 
     Returns from a call on int `[n, words]`: float32 `[n, word_dim]`.
@@ -121,12 +121,12 @@ class MeanVectors(_EncoderLayer):
         self.word_dim = self.output_dim = word_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants, as yet without effect."""
+        """Creates the constants, not yet set."""
         self.constant("vectors", (self.vocabulary_size, self.word_dim))
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns the mean of the known words of each row of ids."""
+        """Returns the mean of the known words in each row of ids."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
         known = tf.cast(inputs >= FIRST_WORD, tf.float32)
         words = tf.reduce_sum(known, axis=1, keepdims=True)
@@ -136,17 +136,17 @@ class MeanVectors(_EncoderLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class FisherVectors(_EncoderLayer):
-    """Gives captions the vectors of `features.fisher.FisherFeatures`.
+    """Computes the vectors of `features.fisher.FisherFeatures`.
 
-    Gradients are computed for the words at hand, a component after the
-    other: a table of those of all words would be 576 MB for 8000 words.
+    Gradients are computed for the words of the batch, component by component: a
+    table for all words would have 576 MB for 8000 words.
 
     Args:
-        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        vocabulary_size: number of ids, including padding (0) and unknown (1).
         word_dim: size of a word vector after ICA. Papers: 300.
-        num_components: centres of the mixture. Papers: 30.
-        pca_dim: what PCA leaves of `2 * num_components * word_dim`; 0 where
-            there is none. Papers: 6000.
+        num_components: components of the mixture. Papers: 30.
+        pca_dim: dimensions kept by PCA of `2 * num_components * word_dim`; 0
+            without PCA. Papers: 6000.
 
     Returns from a call on int `[n, words]`: float32 `[n, output_dim]`.
 
@@ -176,7 +176,7 @@ class FisherVectors(_EncoderLayer):
         self.output_dim = pca_dim or self.full_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants, as yet without effect."""
+        """Creates the constants, not yet set."""
         words, components = self.vocabulary_size, self.num_components
         shape = (components, self.word_dim)
         self.constant("vectors", (words, self.word_dim))
@@ -218,7 +218,7 @@ class FisherVectors(_EncoderLayer):
         rows = tf.math.l2_normalize(rows, axis=-1)
         if not self.pca_dim:
             return rows
-        # Of principal components, rows of zeros stay zeros.
+        # Rows of zeros remain zeros after PCA.
         known = tf.reduce_any(rows != 0, axis=1, keepdims=True)
         rows = rows - tf.convert_to_tensor(self.pca_mean)
         axes = tf.convert_to_tensor(self.pca_axes)
@@ -226,11 +226,7 @@ class FisherVectors(_EncoderLayer):
 
 
 def fitted_layer(encoder):
-    """Returns the built layer that computes what an encoder computes.
-
-    Args:
-        encoder: a fitted `CaptionEncoder`.
-    """
+    """Returns a built layer that computes a fitted encoder's features."""
     if encoder.kind == "hub":
         preset = encoder.opened.preset
         made = hub.package().HubTextEncoder
@@ -248,12 +244,12 @@ def fitted_layer(encoder):
 
 
 class CaptionReader(tf.Module):
-    """Turns raw captions into the features of an encoder, in the graph.
+    """Computes an encoder's features of raw captions, in the graph.
 
     Args:
         encoder: a fitted `CaptionEncoder`.
-        max_tokens: number of words after which a caption is cut; never if
-            None.
+        max_tokens: number of words after which a caption is cut; None for no
+            limit.
 
     Example:
         encoder = tbnets.TfidfFeatures(3000).fit(captions)

@@ -1,19 +1,19 @@
-"""Names of presets of Keras Hub, `hub:PRESET`; what opens them is an extra.
+"""Names of Keras Hub presets, `hub:PRESET`; an extra opens them.
 
-A preset is said by a name of Keras Hub (`hub:clip_vit_base_patch16`), by a
-handle (`hub:kaggle://...`, `hub:hf://...`), or by a folder.
+A preset is a name of Keras Hub (`hub:clip_vit_base_patch16`), a handle
+(`hub:kaggle://...`, `hub:hf://...`), or a folder.
 """
 
 import pathlib
 
 PREFIX = "hub:"
-"""What stands before a preset where a flag may also name other networks."""
+"""Prefix of a preset in flags that may also name other networks."""
 
 
 def package():
-    """Returns `tbnets.extras.hub`, imported when a preset is asked for.
+    """Returns `tbnets.extras.hub`, imported when a preset is used.
 
-    It is the one place where the core imports an extra.
+    This is the only import of an extra by the core packages.
     """
     from tbnets.extras import hub
 
@@ -21,16 +21,16 @@ def package():
 
 
 def is_hub(name):
-    """Tells whether a flag's value names a preset of Keras Hub."""
+    """Returns whether a flag's value names a preset of Keras Hub."""
     return isinstance(name, str) and name.startswith(PREFIX)
 
 
 def placed(name, *starts):
-    """Returns the name of a preset with a relative folder's place in full.
+    """Returns the name of a preset with an absolute path for a folder.
 
     Args:
-        name: a flag's value; another than a preset's is returned as it is.
-        *starts: folders that relative ones may start from; none: the current.
+        name: a flag's value; returned unchanged if it is not a preset.
+        *starts: folders to look up relative ones in; by default the current.
     """
     for start in starts or [""] if is_hub(name) else ():
         folder = pathlib.Path(start, name.removeprefix(PREFIX)).absolute()
@@ -40,9 +40,9 @@ def placed(name, *starts):
 
 
 def unplaced(name):
-    """Returns the name of a preset without the folders above its own.
+    """Returns the name of a preset without the folder's parents.
 
-    Any other value of a flag is returned as it is.
+    Any other value of a flag is returned unchanged.
     """
     is_path = is_hub(name) and "/" in name and "://" not in name
     return f"{PREFIX}{pathlib.Path(name).name}" if is_path else name

@@ -21,12 +21,12 @@ from tbnets.layers.configured import ConfiguredLayer, checked_units
 class SmallConvNet(ConfiguredLayer):
     """A convolutional network small enough to train on two CPU cores.
 
-    Each stage is a 3x3 convolution of stride 2, batch normalisation and
-    ReLU. The last map is flattened, not averaged: where things are is what
-    the captions of the scenes speak of.
+    Each stage is a 3x3 convolution of stride 2, batch normalisation and ReLU.
+    The last map is flattened instead of averaged, as captions of scenes
+    describe the positions of objects.
 
     Args:
-        channels: output channels of each stage; the map halves at each.
+        channels: output channels per stage; every stage halves the map.
 
     Returns from a call on float `[n, height, width, 3]` in [0, 255]: `[n,
     height' * width' * channels[-1]]`.
@@ -47,7 +47,7 @@ class SmallConvNet(ConfiguredLayer):
             policy = self.dtype_policy
             options = {"strides": 2, "padding": "same", "use_bias": False}
             options |= {"name": f"conv{i + 1}", "dtype": policy}
-            # Flat: Keras 2 saves no layers of a list inside a list.
+            # A flat list: Keras 2 does not save layers in nested lists.
             self.stages += [
                 keras.layers.Conv2D(size, 3, **options),
                 batch_normalization(f"bn{i + 1}", policy),
@@ -57,7 +57,7 @@ class SmallConvNet(ConfiguredLayer):
         return zip(self.stages[::2], self.stages[1::2])
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds the stages one after the other."""
+        """Builds the stages in order."""
         shape = tuple(input_shape)
         if len(shape) != 4 or None in shape[1:]:
             raise InputError(
@@ -88,10 +88,10 @@ class SmallConvNet(ConfiguredLayer):
 
 
 class PooledEncoder(ConfiguredLayer):
-    """A network averaged over its last map; it may be trained further."""
+    """A network averaged over its last map, optionally fine-tuned."""
 
     def take_network(self, found: cnn.Cnn, fine_tune: bool) -> None:
-        """Takes the network of a `cnn.Cnn`, without what judges classes."""
+        """Uses the network of a `cnn.Cnn`, without its classifier."""
         self.fine_tune, self.preprocess = fine_tune, found.preprocess
         self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
         self.network.trainable = fine_tune
@@ -110,18 +110,18 @@ class PooledEncoder(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class ApplicationEncoder(PooledEncoder):
-    """A network by name, averaged over the last map.
+    """A network by name, averaged over its last map.
 
     Args:
         application: a key of `features.cnn.NETWORKS`.
         image_size: side of the square input in pixels. Papers: 224.
         weights: `imagenet`, a path to a weights file, or None for random
             weights; see `features.cnn.build_cnn`.
-        fine_tune: whether the network's weights are trained. When False
-            its batch normalisation also stays in inference mode.
+        fine_tune: whether the network's weights are trained. If False, its
+            batch normalisation remains in inference mode.
 
-    Returns from a call on float `[n, image_size, image_size, 3]` RGB in
-    [0, 255]: `[n, channels]`.
+    Returns from a call on float `[n, image_size, image_size, 3]` RGB in [0,
+    255]: `[n, channels]`.
 
     Example:
         encoder = tbnets.ApplicationEncoder("EfficientNetLite0", 224)
@@ -145,5 +145,5 @@ class ApplicationEncoder(PooledEncoder):
     __repr__ = short_repr("application", "image_size", "fine_tune")
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments; weights are not fetched."""
+        """Returns the constructor's arguments, with `weights` None."""
         return {**super().get_config(), "weights": None}

@@ -1,16 +1,15 @@
-"""Features of a folder's photos, kept so that each photo is extracted once.
+"""A cache of the features of a folder's photos, which extracts each once.
 
 ::
 
     CACHE/photos.json                    path -> size, time, sha256 of a photo
           EfficientNetLite0-3f2a9c81/    a feature store for each network
 
-A photo is known by its content: the ids of a store are sha256 sums. So a
-photo that was renamed or stands there twice is extracted once, one that was
-changed is another photo, and what a store holds stays right whatever happens
-in the folder. Size and time of a file only tell whether it must be read to
-know its sum, as version control does it; a folder that did not change costs
-one look at each file's entry.
+Photos are identified by content: the ids of a store are sha256 sums. So a
+renamed or duplicate photo is extracted once, a changed photo is a new one, and
+changes in the folder never make a store wrong. Size and time of a file only
+decide whether it must be read to compute its sum, as in version control. An
+unchanged folder costs one stat per file.
 """
 
 import concurrent.futures
@@ -34,25 +33,25 @@ from tbnets.startup import usable_cores
 
 INDEX = "photos.json"
 _SETTLED_SECONDS = 2
-"""Age from which a file's time tells of every later change."""
+"""Age from which a file's time reveals every later change."""
 
 
 def photo_sums(folder, names, index):
-    """Knows photos by their content, and remembers what it has read.
+    """Returns the hashes of photos, cached in an index file.
 
     Args:
         folder: folder of the photos.
         names: n paths from the folder.
-        index: file to remember in.
+        index: the index file.
 
     Returns:
-        list of n pairs (sha256, reason): the one or the other is None; a
-        reason is a few words after "which".
+        list of n pairs (sha256, reason): either is None; a reason is a few
+        words after "which".
     """
     folder, known = pathlib.Path(folder), _read_index(index)
 
     def entry(name):
-        """Returns [size, time, sha256] of a photo, or what is wrong."""
+        """Returns [size, time, sha256] of a photo, or its fault."""
         path = folder / name
         try:
             if not path.is_file():
@@ -69,17 +68,17 @@ def photo_sums(folder, names, index):
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         entries = list(pool.map(entry, names))
     sums = {name: x for name, x in zip(names, entries) if isinstance(x, list)}
-    # A later change of one that is older shows in its time.
+    # A later change of an older photo always changes its time.
     latest = (time.time() - _SETTLED_SECONDS) * 1e9
     now = known | {name: x for name, x in sums.items() if x[1] < latest}
     if now != known:
-        with contextlib.suppress(OSError):  # Then they are read once more.
+        with contextlib.suppress(OSError):  # They will be read again.
             write_json(index, now)
     return [(None, x) if isinstance(x, str) else (x[2], None) for x in entries]
 
 
 def _read_index(path):
-    """Returns name -> [size, time, sha256]; {} for a file that is none."""
+    """Returns name -> [size, time, sha256]; {} for an invalid file."""
     try:
         found = parse_json(pathlib.Path(path).read_bytes())
         return {
@@ -93,15 +92,7 @@ def _read_index(path):
 
 
 def make_cache(folder, cache):
-    """Makes the folder that keeps what is computed of photos.
-
-    Args:
-        folder: folder of the photos.
-        cache: folder beside it, or the one that the user named.
-
-    Raises:
-        OSError: it can not be written.
-    """
+    """Creates the folder for a cache of photos; raises OSError if it cannot."""
     try:
         make_folder_of(folder, cache)
     except OSError as error:
@@ -114,15 +105,14 @@ def make_cache(folder, cache):
 
 
 class PhotoCache:
-    """Features of photos of a folder by one network.
+    """A cache of one network's features of a folder's photos.
 
     Args:
         folder: folder of the photos.
-        cache: folder that keeps the features; made when it is written to.
-        description: what makes the features, as
-            `PhotoFeatures.description` returns it.
-        build: function () -> that `PhotoFeatures`; called when a photo has
-            to be extracted.
+        cache: folder of the features; created when written.
+        description: from `PhotoFeatures.description`.
+        build: function () -> the `PhotoFeatures`; called when a photo must be
+            extracted.
     """
 
     def __init__(self, folder, cache, description, build):
@@ -136,19 +126,19 @@ class PhotoCache:
         self._keys = {}
 
     def update(self, names):
-        """Extracts the photos that are not there yet, with a progress bar.
+        """Extracts the photos that are not cached yet, with a progress bar.
 
-        Killed at any moment and called again, it goes on where it was.
+        If it is killed and called again, it continues.
 
         Args:
             names: paths of photos from the folder.
 
         Returns:
-            dict, name -> what is wrong with a file that is no photo, a few
-            words after "which".
+            dict, name -> the fault of a file that is not a photo, a few words
+            after "which".
 
         Raises:
-            OSError: the cache can not be written.
+            OSError: the cache cannot be written.
             ValueError: the store is damaged, or another process writes it.
         """
         make_cache(self.folder, self.cache)
@@ -160,10 +150,10 @@ class PhotoCache:
         return {name: why for name, why in reasons.items() if why}
 
     def load(self, names):
-        """Opens the features of photos that `update` found good.
+        """Opens the features of photos that `update` accepted.
 
         Args:
-            names: n of its paths.
+            names: n paths that were passed to `update`.
 
         Returns:
             (features, rows): see `data.store.opening.load_features`.
@@ -176,11 +166,7 @@ class PhotoCache:
             return load_features([self.store], keys)
 
     def _extract(self, photos):
-        """Extracts what is new of the photos (sha256 -> name).
-
-        Returns:
-            dict, sha256 -> what is wrong with a file that is no photo.
-        """
+        """Extracts new photos, sha256 -> name; returns sha256 -> fault."""
         done, failed, complete = (), {}, False
         if (self.store / MANIFEST).is_file():
             with self._explained():
@@ -190,7 +176,7 @@ class PhotoCache:
         new = [(k, self.folder / n) for k, n in photos.items() if k not in done]
         before = [photo for photo in new if photo[0] in failed]
         reasons = faults([path for _, path in before])
-        # Not those whose disk failed then, or that a newer rule takes.
+        # Retries photos whose disk failed, or that a newer version accepts.
         mended = [photo for photo, why in zip(before, reasons) if why is None]
         fresh = [photo for photo in new if photo[0] not in failed]
         if fresh or mended or not complete:
@@ -208,7 +194,7 @@ class PhotoCache:
 
     @contextlib.contextmanager
     def _explained(self):
-        """Tells how to get rid of a damaged store: it can be made again."""
+        """Adds to the error of a damaged store that it can be removed."""
         try:
             yield
         except ValueError as error:

@@ -1,7 +1,7 @@
-"""Photos -> feature vectors: decode, crop, run the network, average.
+"""Photos to feature vectors: decode, crop, run the network, average.
 
-One object serves the extraction and the exported graph, so that what was
-trained on is what is served.
+The extraction and the exported graph use one object, so that served features
+equal training features.
 """
 
 import keras
@@ -23,14 +23,14 @@ from tbnets.features.cnn import (
     pooled_network,
 )
 
-# Photos -> features by several networks, put side by side.
+# Features of photos from several networks, concatenated.
 
 
 class SeveralNetworks:
-    """Turns photos into the features of several networks, side by side.
+    """Computes the concatenated features of several networks.
 
-    Each network sees the photo at its own size, as alone; what is served is
-    what `data.store.opening.SideBySide` joined for training.
+    Each network sees the photo at its own size. Serving thus computes the
+    features that `data.store.opening.SideBySide` joined for training.
 
     Args:
         parts: a `PhotoFeatures` for each network, in the order of the stores.
@@ -48,7 +48,7 @@ class SeveralNetworks:
         """Computes the features of decoded photos.
 
         Args:
-            photos: for each network float32 `[n, side, side, 3]`, as of its
+            photos: for each network float32 `[n, side, side, 3]`, see
                 `PhotoFeatures.forward`; n may be 0.
 
         Returns:
@@ -81,9 +81,9 @@ def ten_crops(photos, size):
         size: side of the crops in pixels. Papers: 224 of 256.
 
     Returns:
-        float `[n * 10, size, size, 3]`, the ten of a photo in a row: top
-        left, top right, bottom left, bottom right, centre, then the mirror
-        image of each.
+        float `[n * 10, size, size, 3]`, the ten crops of a photo in a row: top
+        left, top right, bottom left, bottom right, centre, then their mirror
+        images.
 
     Source: Wang et al. 2016, Sec. 3.1.
     """
@@ -97,18 +97,18 @@ def ten_crops(photos, size):
 
 
 class PhotoFeatures:
-    """Turns photos into features by a convolutional network.
+    """Computes features of photos by a convolutional network.
 
     Args:
         cnn: a `cnn.Cnn`.
-        layers: names of its layers, whose averaged activations are put side
-            by side; `["last"]`, the last layer before any classifier; or
-            `["full_network"]`, all of Vilalta et al. 2017.
+        layers: names of its layers, whose averaged activations are
+            concatenated; `["last"]`, the last layer before any classifier; or
+            `["full_network"]`, all layers, see Vilalta et al. 2017.
         crops: `one`, the whole photo squeezed into the network's input, or
             `ten`, see `ten_crops`; features are averaged over crops.
 
     Attributes:
-        squares: what `images.decode_image` takes for photos of its size.
+        squares: the `image_size` argument of `images.decode_image`.
 
     Raises:
         ValueError: a layer or kind of crops is unknown.
@@ -131,7 +131,7 @@ class PhotoFeatures:
         self.compiled_forward = tf.function(self.forward, [photos])
 
     def description(self):
-        """Returns what made the features, as the store's manifest keeps it."""
+        """Returns how the features are extracted, for the store's manifest."""
         resize = getattr(self.squares, "description", SQUEEZED)
         return {
             **self.cnn.describe(self.layers, resize),
@@ -148,8 +148,8 @@ class PhotoFeatures:
         """Computes the features of decoded photos.
 
         Args:
-            photos: float32 `[n, photo_size, photo_size, 3]`, RGB in [0,
-                255]; `n` may be 0.
+            photos: float32 `[n, photo_size, photo_size, 3]`, RGB in [0, 255];
+                `n` may be 0.
 
         Returns:
             float32 `[n, dim]`.
@@ -157,7 +157,6 @@ class PhotoFeatures:
         return call_with_any_batch(self._forward_some, photos)
 
     def _forward_some(self, photos):
-        """Computes the features of one photo or more."""
         if self.crops == "ten":
             photos = ten_crops(photos, self.cnn.image_size)
         features = self.network(self.cnn.preprocess(photos), training=False)
@@ -181,15 +180,15 @@ class PhotoFeatures:
 
 @in_float32()
 def build_named_cnn(name, weights, image_size=None, top=True):
-    """Builds a network with weights as flags name them.
+    """Builds a network with the weights that flags name.
 
     Args:
         name: a key of `cnn.NETWORKS`, or a preset of Keras Hub, `hub:PRESET`.
-        weights: `imagenet`, a weights file, or `random`, which are the same
-            ones each time; None for random ones of the global seed. A preset
-            brings its own, whatever this is but `random`.
-        image_size: as in `cnn.build_cnn`.
-        top: as in `cnn.build_cnn`.
+        weights: `imagenet`, a weights file, or `random`, which are equal each
+            time; None for random weights from the global seed. A preset uses
+            its own weights unless this is `random`.
+        image_size: see `cnn.build_cnn`.
+        top: see `cnn.build_cnn`.
 
     Returns:
         A `cnn.Cnn`.
@@ -204,15 +203,15 @@ def build_named_cnn(name, weights, image_size=None, top=True):
 
 
 def build_described_cnn(description, weights):
-    """Builds the network that features were extracted with.
+    """Builds the network that extracted the features of a store.
 
     Args:
-        description: what the manifest of a store tells of them.
-        weights: as in `build_named_cnn`, those of the extraction; of features
-            by a preset, the preset.
+        description: from the manifest of the store.
+        weights: the weights of the extraction, see `build_named_cnn`; for
+            features by a preset, the preset.
 
     Raises:
-        ValueError: the weights are others than those of the description.
+        ValueError: the weights differ from the description.
     """
     name, size = description["cnn"], description["image_size"]
     if hub.is_hub(name):
@@ -242,18 +241,18 @@ def build_described_cnn(description, weights):
 
 
 def open_photo_features(description, weights):
-    """Builds the `PhotoFeatures` that a store was extracted with.
+    """Builds the `PhotoFeatures` that extracted the features of a store.
 
     Args:
-        description: what `PhotoFeatures.description` returned; or of stores
-            side by side `{"side_by_side": [that of each]}`.
-        weights: as in `build_named_cnn`, those of the extraction.
+        description: from `PhotoFeatures.description`; for joined stores
+            `{"side_by_side": [descriptions]}`.
+        weights: the weights of the extraction, see `build_named_cnn`.
 
     Returns:
-        The `PhotoFeatures`; of stores side by side the `SeveralNetworks`.
+        The `PhotoFeatures`; for joined stores the `SeveralNetworks`.
 
     Raises:
-        ValueError: the weights are others than those of the description.
+        ValueError: the weights differ from the description.
     """
     if SIDE_BY_SIDE in description:
         parts = description[SIDE_BY_SIDE]

@@ -1,8 +1,8 @@
-"""Photos -> proposals: boxes that may hold an object, whatever it is.
+"""Proposals: boxes of a photo that may contain an object, whatever its class.
 
-EdgeBoxes scores windows by the contours that lie wholly inside of them;
-selective search joins similar neighbouring segments, and each join is a box.
-Both come from OpenCV's `ximgproc` (the extra `regions`). Boxes are those of
+EdgeBoxes scores windows by the contours that are wholly inside them. Selective
+search joins similar neighbouring segments, and each join is a box. Both are
+from OpenCV's `ximgproc` (the extra `regions`). Boxes follow
 `tbnets.evaluation.boxes`, in pixels of the upright photo.
 """
 
@@ -27,12 +27,12 @@ EDGE_BOXES = {
     "gamma": 2.0,
     "kappa": 1.5,
 }
-"""Zitnick & Dollar 2014, Sec. 3, under the names of OpenCV; beta and eta, its
-own suppression before `MOST_CANDIDATES` are kept, are those of the proposer."""
+"""Zitnick & Dollar 2014, Sec. 3, by OpenCV's names. `Proposer` sets beta and
+eta, for the method's own suppression before `MOST_CANDIDATES` are kept."""
 SMOOTHING = 1.5
 """Standard deviation of the Gaussian before the edges' gradient, in pixels."""
 _EDGES = {"sobel": {"smoothing": SMOOTHING}}
-"""What finds the edges, as the manifest keeps it."""
+"""The edge detector's entry in the manifest."""
 _RANGES = (
     ("limit", 1, 1_000_000, True),
     ("iou_threshold", 0, 1, False),
@@ -41,36 +41,36 @@ _RANGES = (
     ("iou_decay", 0.5, 1, False),
     ("max_aspect_ratio", 1, 100, False),
 )
-"""Argument, its least and its largest number, whether it is whole."""
+"""Argument, its minimum and maximum, whether it is a whole number."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Proposer:
-    """Proposes boxes for photos, the same ones each time.
+    """Proposes boxes for photos, deterministically.
 
-    The photo is scaled down to `longest_side`, the method is run, boxes
-    smaller than `min_area` are dropped, the rest goes through non-maximum
-    suppression, and the first `limit` are scaled back. With `whole_photo` the
-    photo itself follows, with a score of 0.
+    The photo is scaled down to `longest_side` and the method is run. Boxes
+    smaller than `min_area` are dropped, then non-maximum suppression is
+    applied, and the first `limit` boxes are scaled back. With `whole_photo`, a
+    box of the whole photo follows, with a score of 0.
 
-    Selective search gives no scores: they are all 0, and the order of the
-    boxes is their rank.
+    Selective search has no scores: they are all 0, and boxes are in the order
+    of their rank.
 
     Args:
         method: a key of `IOU_THRESHOLDS`.
-        limit: most boxes of a photo. Papers: 200 (Wang 2018, Sec. 4).
-        iou_threshold: of non-maximum suppression; None for the method's
-            own of `IOU_THRESHOLDS`.
+        limit: maximum number of boxes. Papers: 200 (Wang 2018, Sec. 4).
+        iou_threshold: of non-maximum suppression; None for the method's default
+            in `IOU_THRESHOLDS`.
         longest_side: width or height in pixels to which larger photos are
-            scaled down; those of Flickr30K have 500.
-        min_area: least area of a box, as a fraction of the photo.
-        iou_decay: what EdgeBoxes multiplies its `iou_threshold` by for each
-            box that it keeps, as long as it is above 0.5: the first boxes
-            stand close together, the last ones far apart. 1 for none.
-            Zitnick & Dollar 2015, the toolbox's `eta`: 0.9996.
-        max_aspect_ratio: most times that a box of EdgeBoxes is wider than
-            high or higher than wide.
-        whole_photo: whether the photo itself is one more box, the last.
+            scaled down; photos of Flickr30K have 500.
+        min_area: minimum area of a box, as a fraction of the photo.
+        iou_decay: factor of EdgeBoxes' `iou_threshold` after each kept box,
+            while it is above 0.5: the first boxes may be close together, the
+            last ones are far apart. 1 for a constant threshold. Zitnick &
+            Dollar 2015, the toolbox's `eta`: 0.9996.
+        max_aspect_ratio: maximum ratio of the longer to the shorter side of a
+            box of EdgeBoxes.
+        whole_photo: whether to append a box of the whole photo.
 
     Raises:
         ValueError: an argument is out of its range, or OpenCV is missing.
@@ -106,7 +106,7 @@ class Proposer:
             )
 
     def description(self) -> dict:
-        """Returns what decides the boxes, as the store's manifest keeps it."""
+        """Returns the settings that affect the boxes, for the manifest."""
         parts = dataclasses.asdict(self)
         parts["opencv"] = import_opencv().__version__
         parts["photo"] = "upright, RGB"
@@ -122,11 +122,11 @@ class Proposer:
             pixels: uint8 `[height, width, 3]`, RGB, upright.
 
         Returns:
-            (boxes, scores): float32 `[k, 4]` and float32 `[k]`, best first;
-            k from 0 to `limit`, and the photo.
+            (boxes, scores): float32 `[k, 4]` and float32 `[k]`, best first; k
+            from 0 to `limit`, plus 1 with `whole_photo`.
 
         Raises:
-            ValueError: `pixels` is no such array.
+            ValueError: `pixels` has another type or shape.
         """
         pixels = np.asarray(pixels)
         is_photo = pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.size
@@ -154,13 +154,13 @@ class Proposer:
 
 
 def proposer_of(description) -> Proposer:
-    """Returns the proposer that a store or an exported model tells of.
+    """Returns the proposer of a store's or an exported model's description.
 
     Args:
-        description: what `Proposer.description` returned for it.
+        description: from `Proposer.description`.
 
     Raises:
-        ValueError: it is none, or its edges were found in another way.
+        ValueError: the description is invalid, or from another edge detector.
 
     Example:
         >>> proposer_of(Proposer(limit=50).description()).limit
@@ -183,7 +183,7 @@ def proposer_of(description) -> Proposer:
 
 
 def import_opencv():
-    """Returns `cv2` with `ximgproc`, or says how to install it."""
+    """Returns `cv2` with `ximgproc`; an error has the command to install it."""
     import_extra("regions", "cv2.ximgproc")
     return import_extra("regions", "cv2")
 
@@ -191,15 +191,15 @@ def import_opencv():
 def sobel_edges(pixels):
     """Finds edges by the gradient of the strongest colour channel.
 
-    The stronger the step of colour the larger the magnitude; the strongest
-    edge of the photo is 1. Edges are thinned to the crest of the gradient.
+    Magnitudes grow with the step of colour; the strongest edge of the photo is
+    1. Edges are thinned to the crest of the gradient.
 
     Args:
         pixels: uint8 `[height, width, 3]`.
 
     Returns:
-        (magnitudes, orientations): float32 `[height, width]`; in [0, 1],
-        and in [0, pi): the direction across the edge, 0 for an upright one.
+        (magnitudes, orientations): float32 `[height, width]`; in [0, 1], and in
+        [0, pi): the direction across the edge, 0 for a vertical edge.
     """
     cv2 = import_opencv()
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), SMOOTHING)
@@ -227,10 +227,10 @@ def sobel_edges(pixels):
 def _edge_boxes(pixels, proposer):
     """Returns (boxes, scores) of EdgeBoxes, float64.
 
-    OpenCV's x and x + width are columns that no contour of the box crosses:
-    width - 1 columns lie between. Boxes of that size are returned, which
-    over training scenes fit best at x: of their objects, 92 instead of 85 %
-    are found at an overlap of 0.7, and as many as before at 0.5.
+    OpenCV's x and x + width are columns that no contour of the box crosses,
+    with width - 1 columns between them. Boxes of this size are returned. On
+    training scenes they fit best at x: at an overlap of 0.7, 92 instead of 85 %
+    of the objects are found; at 0.5 the number is unchanged.
     """
     cv2 = import_opencv()
     finder = cv2.ximgproc.createEdgeBoxes(
@@ -242,10 +242,10 @@ def _edge_boxes(pixels, proposer):
         **EDGE_BOXES,
     )
     found, scores = finder.getBoundingBoxes(*sobel_edges(pixels))
-    if not len(found):  # Then the scores are None.
+    if not len(found):  # OpenCV then returns None as scores.
         return np.zeros((0, 4)), np.zeros(0)
     boxes, scores = _corners(found), np.array(scores, np.float64).ravel()
-    # Where there are no edges at all, OpenCV scores 0 or divides by it.
+    # Without any edges, OpenCV scores 0 or divides by 0.
     good = np.isfinite(scores) & (scores > 0)
     boxes[:, 2:] = np.maximum(boxes[:, 2:] - 1, boxes[:, :2] + 1)
     return boxes[good], scores[good]
@@ -254,10 +254,10 @@ def _edge_boxes(pixels, proposer):
 def _selective_search(pixels, _):
     """Returns (boxes, scores) of selective search; all scores are 0.
 
-    A box's rank is a random number times its place in the hierarchy, as in
-    Uijlings et al. 2013, Sec. 4.1. OpenCV tells no places and its random
-    numbers can not be seeded; so the place is that among the boxes by area,
-    the largest first, and the seed is fixed.
+    A box's rank is a random number times its place in the hierarchy, see
+    Uijlings et al. 2013, Sec. 4.1. OpenCV does not return places and its random
+    numbers cannot be seeded. So the place is the rank by area, the largest
+    first, and the seed is fixed.
     """
     cv2 = import_opencv()
     search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
@@ -275,7 +275,7 @@ _METHODS = {"edge_boxes": _edge_boxes, "selective_search": _selective_search}
 
 
 def _corners(rectangles):
-    """Turns OpenCV's x, y, width, height into corners, float64 `[n, 4]`."""
+    """Converts OpenCV's x, y, width, height to corners, float64 `[n, 4]`."""
     corners = np.array(rectangles, np.float64).reshape(-1, 4)
     corners[:, 2:] += corners[:, :2]
     return corners

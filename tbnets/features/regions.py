@@ -1,10 +1,10 @@
-"""Regions of a photo -> feature vectors, by a convolutional network.
+"""Features of a photo's regions, by a convolutional network.
 
-`WarpFeatures` cuts each box out, squeezes it into the network's input and
-runs all of the network on it (R-CNN). `RoiFeatures` runs the convolutions
-once for the photo, pools each box from their last map and runs only the
-fully-connected layers on it (Fast R-CNN). `averaged_regions` averages boxes
-from maps of several depths. Boxes are those of `tbnets.evaluation.boxes`.
+`WarpFeatures` cuts each box out, squeezes it into the network's input and runs
+the whole network on it (R-CNN). `RoiFeatures` runs the convolutions once per
+photo, pools each box from their last map and runs only the fully-connected
+layers on it (Fast R-CNN). `AveragedFeatures` averages boxes from maps of
+several depths. Boxes follow `tbnets.evaluation.boxes`.
 """
 
 import keras
@@ -25,30 +25,28 @@ from tbnets.features.cnn import (
 from tbnets.features.cutting import BOXES, roi_average, roi_pool, warped_crops
 from tbnets.features.photo_features import build_described_cnn
 
-# Regions of a photo averaged from maps of one forward pass, with geometry.
-#
-# The photo is squeezed to the network's input, whatever its size, and the
-# network runs once. Each box is then averaged from one map or several of
-# different depths (`cutting.roi_average`), and where it lies is added. One
-# object serves the extraction and the exported graph, so that what was trained
-# on is what is served.
+# Averaged features. The photo is squeezed to the network's input and the
+# network runs once. Each box is averaged from one or more maps of different
+# depths (`cutting.roi_average`), and its geometry is added. The extraction and
+# the exported graph use one object, so that served features equal training
+# features.
 
 GEOMETRY_DIM = 5
 
 
 def box_geometry(boxes, sides):
-    """Tells where in its photo a box lies, and how much of it it covers.
+    """Returns the position and area of boxes, relative to their photo.
 
     Args:
         boxes: float32 `[k, 4]` in pixels.
         sides: float32 `[2]`, width and height of the photo in pixels.
 
     Returns:
-        float32 `[k, 5]`: x_min, y_min, x_max, y_max and the area, as
-        fractions of the photo's width, height and area.
+        float32 `[k, 5]`: x_min, y_min, x_max, y_max and the area, as fractions
+        of the photo's width, height and area.
 
-    Source: Mao et al. 2016, "Generation and Comprehension of Unambiguous
-    Object Descriptions", which adds these five to features of regions.
+    Source: Mao et al. 2016, "Generation and Comprehension of Unambiguous Object
+    Descriptions", which adds these five to features of regions.
     """
     corners = boxes / tf.tile(sides, [2])
     extents = corners[:, 2:] - corners[:, :2]
@@ -57,24 +55,24 @@ def box_geometry(boxes, sides):
 
 
 class AveragedFeatures:
-    """Turns regions into features with one pass of the network a photo.
+    """Computes features of regions with one pass of the network per photo.
 
     Args:
         cnn: a `cnn.Cnn`, built for the size to which photos are squeezed.
-        layers: names of layers of maps, or `last`, the maps that a
-            classifier averages; a single name is a list of one. Features
-            of several stand side by side in this order.
-        geometry: whether `box_geometry` follows them.
-        grids: for each layer how many parts of each side of a box are
-            averaged by themselves: with 2 there are four times its
-            channels, which tell what is where in the box. None for 1 each.
-        scales: for each layer how many times as long the sides of a box are
-            made before, about its centre, cut off at the photo's edges:
-            above 1, what surrounds the box counts. None for 1 each.
+        layers: names of layers with maps, or `last`, the maps that a classifier
+            averages; a single name is a list of one. Features of several layers
+            are concatenated in this order.
+        geometry: whether to append `box_geometry`.
+        grids: for each layer, the number of parts along a box's sides, which
+            are averaged separately. With 2 there are four times its channels,
+            which encode the layout inside the box. None for 1 each.
+        scales: for each layer, the factor by which the sides of a box are first
+            scaled about its centre, cut off at the photo's edges. Above 1, the
+            surroundings of the box are included. None for 1 each.
 
     Raises:
-        ValueError: a layer is unknown or gives no map, or grids or scales
-            are not one for each layer.
+        ValueError: a layer is unknown or has no map, or there is not one grid
+            and scale for each layer.
 
     Example:
         >>> cnn = build_cnn("EfficientNetLite2", "imagenet", image_size=448)
@@ -103,7 +101,7 @@ class AveragedFeatures:
         self._forward = tf.function(self.forward, [photo, BOXES])
 
     def description(self) -> dict:
-        """Returns what makes the features, as the store's manifest keeps it."""
+        """Returns how the features are extracted, for the store's manifest."""
         return {
             **self.cnn.describe(self.layers, SQUEEZED),
             "regions": "roi_average",
@@ -116,10 +114,10 @@ class AveragedFeatures:
         """Computes the features of boxes of a photo, in the graph.
 
         Args:
-            pixels: `[height, width, 3]`, RGB in [0, 255], upright, of any
+            pixels: `[height, width, 3]`, RGB in [0, 255], upright, with any
                 number type; height and width may be unknown.
-            boxes: float32 `[k, 4]` in pixels of this photo; k may be 0.
-                What lies beyond the photo is cut off.
+            boxes: float32 `[k, 4]` in pixels of this photo; k may be 0. Boxes
+                are cut off at the photo's edges.
 
         Returns:
             float32 `[k, dim]`.
@@ -140,15 +138,15 @@ class AveragedFeatures:
         return tf.concat(parts, axis=1)
 
     def decode(self, image_bytes):
-        """Decodes a photo as far as `of_decoded` needs it, in the graph.
+        """Decodes a photo for `of_decoded`, in the graph.
 
         Args:
             image_bytes: string `[]`, the content of a JPEG or PNG file.
 
         Returns:
-            (pixels, sides): uint8 `[height, width, 3]`, upright, of a very
-            large JPEG at a part of its size (`images.decode_photo`); and
-            float32 `[2]`, width and height at its own size.
+            (pixels, sides): uint8 `[height, width, 3]`, upright; a very large
+            JPEG is decoded at a part of its size (`images.decode_photo`); and
+            float32 `[2]`, width and height at full size.
 
         Raises:
             tf.errors.InvalidArgumentError: see `images.decode_photo`.
@@ -160,19 +158,19 @@ class AveragedFeatures:
         """Computes the features of boxes of a decoded photo, in the graph.
 
         Args:
-            pixels: what `decode` returned, with
-            sides: width and height.
+            pixels: from `decode`.
+            sides: from `decode`.
             boxes: float32 `[k, 4]` in pixels of the upright photo.
 
         Returns:
-            float32 `[k, dim]`, those that `extract_regions` stores; nearly
-            those of a photo that was decoded at a part of its size.
+            float32 `[k, dim]`, the features that `extract_regions` stores;
+            nearly these for a photo that was decoded at a part of its size.
         """
         decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
         return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes the features of any number of boxes of a photo.
+        """Computes the features of a photo's boxes, however many.
 
         Args:
             pixels: uint8 `[height, width, 3]`, RGB, upright.
@@ -182,14 +180,14 @@ class AveragedFeatures:
             float32 `[k, dim]`.
 
         Raises:
-            ValueError: `boxes` are none, see `boxes.check_boxes`.
+            ValueError: `boxes` are invalid, see `boxes.check_boxes`.
         """
         boxes = tf.constant(check_boxes(boxes), tf.float32)
         return self._forward(tf.cast(pixels, tf.uint8), boxes).numpy()
 
 
 def _one_each(argument, layers, values, least):
-    """Returns a number for each layer, or says that they are not that."""
+    """Returns a number for each layer; raises if they do not fit."""
     values = [1] * len(layers) if values is None else list(values)
     if len(values) != len(layers) or min(values, default=least) < least:
         raise InputError(
@@ -201,7 +199,7 @@ def _one_each(argument, layers, values, least):
 
 
 def _scaled(boxes, scale, sides):
-    """Makes boxes larger about their centres, within the photo."""
+    """Scales boxes about their centres, within the photo."""
     if scale == 1:
         return boxes
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
@@ -211,13 +209,13 @@ def _scaled(boxes, scale, sides):
 
 
 def _cells(feature_map, sides):
-    """Returns `[4]`: cells of a map a pixel of the photo, for each edge."""
+    """Returns `[4]`: cells of a map per pixel of the photo, for each edge."""
     cells = tf.cast(tf.shape(feature_map)[2:0:-1], tf.float32)
     return tf.tile(cells / sides, [2])
 
 
 def _map(cnn, name, output):
-    """Returns the map that a layer gives, or that it averages."""
+    """Returns the map that a layer outputs, or averages."""
     kind = keras.layers.GlobalAveragePooling2D
     averages = [x for x in cnn.network.layers if isinstance(x, kind)]
     output = next((x.input for x in averages if x.output is output), output)
@@ -238,13 +236,13 @@ _PHOTO = tf.TensorSpec([None, None, 3], tf.float32)
 
 
 class WarpFeatures:
-    """Turns regions into features by running the network on each of them.
+    """Computes features of regions by running the network on each.
 
     Args:
         cnn: a `cnn.Cnn`.
-        layer: name of a layer, maps of which are averaged over positions,
-            or `last`, see `Cnn.outputs`.
-        context: as in `warped_crops`.
+        layer: name of a layer, whose maps are averaged over positions, or
+            `last`, see `Cnn.outputs`.
+        context: see `warped_crops`.
     """
 
     @in_float32()
@@ -258,7 +256,7 @@ class WarpFeatures:
         self._forward = tf.function(self.forward, [_PHOTO, BOXES])
 
     def description(self) -> dict:
-        """Returns what makes the features, as the store's manifest keeps it."""
+        """Returns how the features are extracted, for the store's manifest."""
         return {
             **self.cnn.describe([self.layer], _RESIZE),
             "regions": "warp",
@@ -273,7 +271,7 @@ class WarpFeatures:
         return tf.cast(outputs, tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes the features of any number of boxes of a photo.
+        """Computes the features of a photo's boxes, however many.
 
         Args:
             pixels: `[height, width, 3]`, RGB in [0, 255], upright.
@@ -287,24 +285,25 @@ class WarpFeatures:
 
 
 class RoiFeatures:
-    """Turns regions into features, with one pass of convolutions a photo.
+    """Computes features of regions with one pass of convolutions per photo.
 
-    A layer of maps is pooled to `output_size` bins a box, which are then
-    averaged. For a layer of vectors, such as VGG's `fc2`, the pooling takes
-    the place of the max pooling before the fully-connected layers, of the
-    size that they expect; without such a max pooling, the map that is
-    flattened or averaged is pooled itself.
+    A layer with maps is pooled to `output_size` bins per box, which are then
+    averaged. For a layer with vectors, such as VGG's `fc2`, the pooling
+    replaces the max pooling before the fully-connected layers, with the size
+    that they expect. Without such a max pooling, the map that is flattened or
+    averaged is pooled itself.
 
     Args:
         cnn: a `cnn.Cnn`; its network may have been built for any size.
         layer: name of the layer, or `last`, see `Cnn.outputs`.
-        output_size: bins a side where the network does not ask for a size.
-            Fast R-CNN with VGG: 7.
-        shorter_side: pixels to which the photo is scaled. Fast R-CNN: 600.
-        longest_side: most pixels of the other side. Fast R-CNN: 1000.
+        output_size: bins a side if the network does not require a size. Fast
+            R-CNN with VGG: 7.
+        shorter_side: pixels to which the shorter side is scaled. Fast R-CNN:
+            600.
+        longest_side: maximum of its longer side. Fast R-CNN: 1000.
 
     Raises:
-        ValueError: the network can not be cut there.
+        ValueError: the network cannot be cut at this layer.
     """
 
     @in_float32()
@@ -332,7 +331,7 @@ class RoiFeatures:
         self._pooled = tf.function(self.pooled, [found, BOXES])
 
     def description(self) -> dict:
-        """Returns what makes the features, as the store's manifest keeps it."""
+        """Returns how the features are extracted, for the store's manifest."""
         return {
             **self.cnn.describe([self.layer], _RESIZE),
             "regions": "roi_pool",
@@ -375,7 +374,7 @@ class RoiFeatures:
         return tf.cast(self.head(bins, training=False), tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes the features of any number of boxes of a photo.
+        """Computes the features of a photo's boxes, however many.
 
         Args:
             pixels: `[height, width, 3]`, RGB in [0, 255], upright.
@@ -396,7 +395,7 @@ KINDS = {
     "roi_pool": RoiFeatures,
     "roi_average": AveragedFeatures,
 }
-"""Ways to features of regions, by name."""
+"""Name -> class of extractor."""
 
 
 def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
@@ -405,8 +404,8 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
     Args:
         cnn: a `cnn.Cnn`.
         kind: `warp`, `roi_pool` or `roi_average`.
-        layer: name of a layer of the network, or `last`; for `roi_average`
-            also a list of several.
+        layer: name of a layer of the network, or `last`; for `roi_average` also
+            a list of several.
         **options: further arguments of the class of this kind.
 
     Returns:
@@ -420,7 +419,7 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
 
 
 def _in_blocks(function, picture, boxes, size, dim):
-    """Calls a function for some boxes at a time, so that memory is bounded."""
+    """Calls a function on blocks of boxes, to bound the memory."""
     boxes = tf.constant(check_boxes(boxes), tf.float32)
     blocks = [boxes[at : at + size] for at in range(0, len(boxes), size)]
     parts = [function(picture, some).numpy() for some in blocks]
@@ -428,12 +427,7 @@ def _in_blocks(function, picture, boxes, size, dim):
 
 
 def _cut(network, layer, output):
-    """Cuts a network before its fully-connected part.
-
-    Returns:
-        (head, map, size): a model from bins to the layer's output, the Keras
-        tensor to pool from, and the bins a side it expects or None.
-    """
+    """Cuts a network before its dense part: (head, map, bins or None)."""
     layers = keras.layers
     joints = (layers.Flatten, layers.GlobalAveragePooling2D)
     joint = next((x for x in network.layers if isinstance(x, joints)), None)
@@ -455,7 +449,7 @@ def _cut(network, layer, output):
 
 
 def _any_size(network, output):
-    """Returns the network up to a map, for photos of any size."""
+    """Returns the network up to a map, for photos with any size."""
     fixed = keras.Model(network.inputs[0], output)
     photo = keras.Input((None, None, 3))
     free = keras.models.clone_model(fixed, input_tensors=photo)
@@ -464,15 +458,14 @@ def _any_size(network, output):
 
 
 def open_averaged_features(description, weights):
-    """Builds the `AveragedFeatures` that a store was extracted with.
+    """Builds the `AveragedFeatures` that extracted the features of a store.
 
     Args:
-        description: what `AveragedFeatures.description` returned.
-        weights: as in `photo_features.build_named_cnn`, those of the
-            extraction.
+        description: from `AveragedFeatures.description`.
+        weights: of the extraction, see `photo_features.build_named_cnn`.
 
     Raises:
-        ValueError: the weights are others than those of the description.
+        ValueError: the weights differ from the description.
     """
     cnn = build_described_cnn(description, weights)
     names = {"layers", "geometry", "grids", "scales"} & description.keys()

@@ -2,11 +2,11 @@
 
     captions -> words -> lemmas, without stop words -> counts x idf -> L2
 
-Words are lemmatised once each, when the encoder is fitted: it remembers the
-lemma of every word of the training captions, and no other word is known.
+Words are lemmatised when the encoder is fitted: it stores the lemma of every
+word of the training captions, and other words are unknown.
 
-Source: Wang et al. 2016, Sec. 3.1. Departures: where NLTK's WordNet is not
-installed, the lemmas are those of simplemma.
+Source: Wang et al. 2016, Sec. 3.1. Departures: if NLTK's WordNet is not
+installed, simplemma provides the lemmas.
 """
 
 import contextlib
@@ -40,25 +40,25 @@ STOP_WORDS = frozenset(
     couldnt wont wouldnt shouldnt hasnt havent hadnt aint
     """.split()
 )
-"""Words of grammar, spelt as `split_words` spells them. Numbers, places such
-as "front" and other words that a photo can show are no stop words."""
+"""Function words, spelled as by `split_words`. Numbers, places such as "front"
+and other words that a photo can show are not stop words."""
 
 
 def find_lemmatizer():
     """Returns the lemmatiser of this machine.
 
     Returns:
-        (name, function word -> lemma): `wordnet`, by NLTK, where its data
-        are; else `simplemma`, whose dictionary comes with the package.
+        (name, function word -> lemma): `wordnet`, by NLTK, if its data are
+        installed; else `simplemma`, whose dictionary is part of the package.
 
     Raises:
-        ImportError: neither is installed; it says how.
+        ImportError: neither is installed; the message has the command.
     """
     with contextlib.suppress(ImportError, LookupError):
         from nltk.stem import WordNetLemmatizer
 
         wordnet = WordNetLemmatizer()
-        wordnet.lemmatize("dogs")  # LookupError where there are no data.
+        wordnet.lemmatize("dogs")  # LookupError without data.
         return "wordnet", functools.partial(_wordnet_lemma, wordnet)
     simplemma = import_extra("text", "simplemma")
     return "simplemma", functools.partial(simplemma.lemmatize, lang="en")
@@ -77,12 +77,12 @@ class TfidfFeatures(CaptionEncoder):
 
         x_j = count_j (1 + ln((1 + n) / (1 + df_j))),   x / |x|
 
-    with n training captions, of which df_j have the lemma. A caption without
-    a known word is 0.
+    with n training captions, of which df_j have the lemma. A caption without a
+    known word is 0.
 
     Args:
-        num_terms: lemmas in the dictionary, at most. Wang et al. 2016: 3000
-            for Flickr30K, 5600 for MSCOCO.
+        num_terms: maximum number of lemmas in the dictionary. Wang et al. 2016:
+            3000 for Flickr30K, 5600 for MSCOCO.
 
     Attributes:
         columns_: int32 `[len(words_)]`, the column of each known word.
@@ -112,11 +112,12 @@ class TfidfFeatures(CaptionEncoder):
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
-        """Chooses the dictionary and weighs it; see `CaptionEncoder.fit`.
+        """Selects the dictionary and computes its weights.
 
         Raises:
-            ValueError: no caption has a word that is no stop word.
-            ImportError: a package is missing; it says how to install it.
+            ValueError: the captions have only stop words.
+            ImportError: a package is missing; the message has the command to
+                install it.
         """
         sklearn = import_extra("text", "sklearn.feature_extraction.text")
         name, lemmatize = find_lemmatizer()
@@ -143,7 +144,7 @@ class TfidfFeatures(CaptionEncoder):
         return self
 
     def describe(self) -> str:
-        """Returns the size of the dictionary, and whose lemmas they are."""
+        """Returns the dictionary's size and the lemmatiser's name."""
         return (
             f"{self.dim} lemmas (by {self.notes_['lemmatizer']}) of "
             f"{len(self.words_)} words"
@@ -167,7 +168,7 @@ class TfidfFeatures(CaptionEncoder):
         return {"columns_": (len(self.words_),), "idf_": (self.dim,)}
 
     def check(self) -> None:
-        """Refuses columns that no dictionary has."""
+        """Refuses columns that the dictionary lacks."""
         columns = self.columns_
         if columns.dtype.kind != "i" or (
             columns.size and not 0 <= columns.min() <= columns.max() < self.dim
@@ -176,7 +177,7 @@ class TfidfFeatures(CaptionEncoder):
 
 
 def _most_frequent(lemmas, counts, number):
-    """Returns lemmas by falling count, those of one count alphabetically."""
+    """Returns lemmas by falling count, equal counts alphabetically."""
     totals = {}
     for word, lemma in lemmas.items():
         if lemma not in STOP_WORDS:
