@@ -41,22 +41,16 @@ Photos = TypeAliasType("Photos", "Sequence[Photo] | np.ndarray | tf.Tensor")
 def checked_number(
     name, value, least, whole=False, above=False, most=math.inf, below=False
 ):
-    """Returns a number if it is finite and within the bounds.
+    """Returns a number if it is finite and within the bounds, else raises.
 
     Args:
         name: name of the argument.
         value: its value.
-        least: the smallest number allowed.
-        whole: whether the number must be an integer; an int is then returned.
-        above: whether `least` itself is too small.
-        most: the largest number allowed.
-        below: whether `most` itself is too large.
-
-    Returns:
-        float or int.
-
-    Raises:
-        ValueError: the value is no number, not finite, too small or too large.
+        least: minimum.
+        whole: whether it must be an integer; an int is then returned.
+        above: whether `least` is excluded.
+        most: maximum.
+        below: whether `most` is excluded.
     """
     try:
         number = math.nan if isinstance(value, (str, bool)) else float(value)
@@ -82,11 +76,7 @@ def checked_number(
 
 
 def checked_array(name, values):
-    """Returns values as an array; refuses rows of different lengths.
-
-    Raises:
-        ValueError: the lengths differ.
-    """
+    """Returns rows as an array; raises ValueError if their lengths differ."""
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -99,22 +89,15 @@ def checked_array(name, values):
 
 
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
-    """Converts values to an array of a given shape.
+    """Converts values to a NumPy array; raises ValueError if they do not fit.
 
     Args:
         name: name of the argument.
         values: array or nested lists.
         what: name of the values in the message, such as "embeddings".
-        shape: expected shape, a tuple with None for any size; or None for any
-            shape.
+        shape: the expected tuple, None for any size; or None for any shape.
         advice: what to change.
         dtype: type of the array.
-
-    Returns:
-        A NumPy array.
-
-    Raises:
-        ValueError: the values are no numbers, or have another shape.
     """
     try:
         array = np.asarray(values, dtype)
@@ -135,15 +118,9 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
 
 
 def refuse_single(name, values):
-    """Raises ValueError for a single text or photo and for unordered values.
+    """Raises ValueError unless the argument `name` is a list or an array.
 
-    Args:
-        name: name of the argument.
-        values: expected to be a list, an array or a similar sequence.
-
-    Raises:
-        ValueError: `values` is a string, a path, bytes, a photo, a dict, a set
-            or a generator.
+    A string, a path, bytes, a photo, a dict, a set or a generator is refused.
     """
     single = str | bytes | os.PathLike | PIL.Image.Image | Mapping
     is_one = isinstance(values, np.ndarray) and values.ndim in (0, 2, 3)
@@ -158,17 +135,13 @@ def refuse_single(name, values):
 
 
 def checked_rows(name, values, num_rows, count=None):
-    """Returns row numbers as int64, after checking that the rows exist.
+    """Returns row numbers as int64; raises ValueError for others.
 
     Args:
         name: name of the argument.
         values: int `[n]`; n may be 0.
         num_rows: number of rows.
         count: the required n; None for any.
-
-    Raises:
-        ValueError: the values are not integers, there are not `count` of them,
-            or a row does not exist.
     """
     values = checked_array(name, values)
     if values.shape == (0,):
@@ -195,14 +168,11 @@ def checked_rows(name, values, num_rows, count=None):
 
 
 def check_finite(name, array):
-    """Raises ValueError for NaN or infinity in an array of floats.
+    """Raises ValueError naming the first row with NaN or infinity.
 
     Args:
         name: name of the argument.
-        array: `[n, ...]`; arrays of other types pass.
-
-    Raises:
-        ValueError: the message names the first bad row.
+        array: `[n, ...]`; only floats are checked.
     """
     if array.dtype.kind != "f":
         return
@@ -221,15 +191,12 @@ def check_finite(name, array):
 
 
 def checked_dict(name, values, keys):
-    """Returns a batch as a dict, after checking its keys.
+    """Returns a batch as a dict; raises ValueError if keys are missing.
 
     Args:
         name: name of the batch in the message.
         values: a dict; or the tuple (dict, None, ...) that Keras makes of it.
         keys: the keys that the dict must have.
-
-    Raises:
-        ValueError: the message names the expected and the received keys.
     """
     if isinstance(values, tuple | list) and not any(
         value is not None for value in values[1:]
@@ -304,12 +271,7 @@ def text_ids(texts):
 
 
 def rows_of(some, ids):
-    """Returns the row of each id in a list of ids, int64 `[n]`.
-
-    Args:
-        some: n ids.
-        ids: all ids, including these n.
-    """
+    """Returns the row of each of `some` ids in the list `ids`, int64 `[n]`."""
     rows = {key: row for row, key in enumerate(ids)}
     return np.array([rows[key] for key in some], np.int64)
 
@@ -319,7 +281,7 @@ def rows_by(values, count=0):
 
     Args:
         values: int `[n]` from 0.
-        count: minimum number of lists to return.
+        count: minimum number of lists.
     """
     sizes = np.bincount(values, minlength=count)
     order = np.argsort(values, kind="stable")
@@ -327,11 +289,7 @@ def rows_by(values, count=0):
 
 
 def place_among_equals(values):
-    """Returns, for each entry, the number of equal entries before it.
-
-    Args:
-        values: `[n]`.
-    """
+    """Returns, for each entry of `[n]`, the number of equals before it."""
     order = np.argsort(values, kind="stable")
     sorted_values = values[order]
     starts = np.searchsorted(sorted_values, sorted_values)
@@ -388,10 +346,9 @@ def with_parts(thing: object, parts: Mapping[str, object]) -> str:
 def short_text(value: Any) -> str:
     """Returns a short text for a value.
 
-    Args:
-        value: an array gives its type and shape, a scalar its number, a long
-            list its length, a long string its first characters, an object with
-            the default `repr` its class.
+    An array gives its type and shape, a scalar its number, a long list its
+    length, a long string its first characters, an object with the default
+    `repr` its class.
     """
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _shown_array(value)
@@ -441,14 +398,9 @@ _CONTEXT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP)
 
 
 def rounded(value, digits=1):
-    """Formats a number with a fixed number of digits after the point.
+    """Formats a number with `digits` digits after the point.
 
-    Args:
-        value: number.
-        digits: number of digits, from 0.
-
-    Returns:
-        The string; `nan`, `inf` or `-inf` if the number is not finite.
+    A number that is not finite gives `nan`, `inf` or `-inf`.
     """
     if not math.isfinite(value):
         return f"{value:.1f}"
@@ -458,10 +410,5 @@ def rounded(value, digits=1):
 
 
 def per_cent(share, digits=1):
-    """Formats a fraction in per cent, without the sign.
-
-    Args:
-        share: fraction; 0.4315 gives "43.2".
-        digits: number of digits after the point.
-    """
+    """Formats a fraction in per cent, without the sign: 0.4315 gives "43.2"."""
     return rounded(100 * share, digits)

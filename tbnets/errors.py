@@ -58,7 +58,7 @@ class ArgumentError(UserError):
 
 
 class InputError(ArgumentError, ValueError):
-    """An argument, a flag or the content of a file is wrong."""
+    """An `ArgumentError` that is a ValueError."""
 
 
 class InputTypeError(ArgumentError, TypeError):
@@ -96,9 +96,6 @@ def import_extra(extra, module):
         extra: name of the extra, as in `tbnets[extra]`.
         module: full name of the module.
 
-    Returns:
-        The module.
-
     Raises:
         ImportError: the extra is not installed; the message has the command.
     """
@@ -113,16 +110,13 @@ def import_extra(extra, module):
 
 
 def check_choice(name, value, known, advice="Choose one of these."):
-    """Raises ValueError if a value is not among the known values.
+    """Raises ValueError, listing the known values, for any other value.
 
     Args:
         name: name of the argument.
         value: its value.
         known: iterable of strings.
         advice: what to change.
-
-    Raises:
-        ValueError: the message lists the known values.
     """
     if value not in known:
         raise InputError(
@@ -141,9 +135,6 @@ def check_kind(name, value, kinds, advice):
         value: its value.
         kinds: a class, or a tuple of classes.
         advice: what to change.
-
-    Raises:
-        TypeError: the message names the expected and the received class.
     """
     if isinstance(value, kinds):
         return

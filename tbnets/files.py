@@ -1,9 +1,9 @@
-"""Reads checked files and writes files and folders atomically.
+"""Reads and checks files, and writes files and folders atomically.
 
-A file is written beside its target under a temporary name: `.NAME.`, twelve hex
-digits and `.partial`. The writer holds a lock on this file. The next write into
-the folder removes unlocked `.partial` files, which killed processes left, and
-no other files.
+A file is written in the folder of its target under a temporary name: `.NAME.`,
+twelve hex digits and `.partial`. The writer holds a lock on this file. The next
+write into the folder removes unlocked `.partial` files, which killed processes
+left, and no other files.
 """
 
 import codecs
@@ -63,11 +63,7 @@ class Problem:
 
 
 class ProblemError(InputError):
-    """A problem of a file, raised because the reader collects no problems.
-
-    Args:
-        problem: the `Problem`; its string is the message.
-    """
+    """A `Problem`, raised because the reader collects no problems."""
 
     def __init__(self, problem):
         super().__init__(str(problem))
@@ -106,17 +102,13 @@ class CheckedFile:
         self.problems.append(problem)
 
     def refuse(self, wanted, found, place=None, advice=""):
-        """Reports the expected and the received value.
+        """Reports the expected and the received value; returns None.
 
         Args:
-            wanted: the expected value.
+            wanted: the expected value, in words.
             found: the received value; the message shortens it.
             place: see `report`.
             advice: what to change, a sentence.
-
-        Returns:
-            None, so that a reader of a value can return the result of this
-            call.
         """
         text = f"expected {wanted}; found {shown(found)}. {advice}"
         self.report(text.rstrip(), place)
@@ -229,19 +221,11 @@ class CheckedFile:
 
 
 def parse_json(text):
-    """Parses JSON from a file, or from a line of a file.
-
-    An object with a repeated key is an error. Python's parser would use the
-    last value.
-
-    Args:
-        text: str, or bytes of UTF-8.
-
-    Returns:
-        The parsed value.
+    """Parses a JSON text: str, or bytes of UTF-8.
 
     Raises:
-        ValueError: the text is not JSON; the message gives the reason.
+        ValueError: the text is not JSON, or repeats a key in an object.
+            Python's parser would use the last value.
     """
     if isinstance(text, bytes):
         text = text.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
@@ -297,9 +281,7 @@ def listed(names, most=5):
 def require_file(path, argument="path"):
     """Raises FileNotFoundError or IsADirectoryError if there is no file.
 
-    Args:
-        path: the file.
-        argument: name of the argument in the message.
+    `argument` is the name of the argument in the message.
     """
     if os.path.isdir(path):
         raise NotAFileError(
@@ -356,14 +338,10 @@ def _why_not_a_file_name(value):
 
 
 def shipped_folder(name):
-    """Returns a folder of the wheel, or of the repository.
+    """Returns the folder `model_zoo` or `configs`, as a `pathlib.Path`.
 
-    Args:
-        name: `model_zoo` or `configs`.
-
-    Returns:
-        `pathlib.Path`. In a clone the folder is next to the package; this path
-        is returned too if neither folder exists.
+    It is in the wheel, or next to the package in a clone; this second path is
+    returned if neither exists.
     """
     package = pathlib.Path(__file__).resolve().parent
     inside = package / name
@@ -373,9 +351,8 @@ def shipped_folder(name):
 def try_lock(descriptor):
     """Locks an open file or folder until it is closed.
 
-    Args:
-        descriptor: file descriptor. Two descriptors of one file that were
-            opened separately exclude each other, even in one process.
+    Two descriptors of one file that were opened separately exclude each other,
+    even in one process.
 
     Returns:
         True if this call locked it, False if it is locked already, None if the
@@ -454,8 +431,8 @@ def write_atomically(path, write):
         write: function of an open binary file.
 
     Raises:
-        OSError: `path` cannot be written (disk full, no permission). Its old
-            content is unchanged. The message names `path`.
+        OSError: `path` cannot be written (disk full, no permission) and is
+            unchanged; the message names it.
     """
     path = pathlib.Path(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
@@ -493,10 +470,8 @@ def write_text(path, text):
 def new_folder(path):
     """Yields a temporary folder, which is renamed to `path` at the end.
 
-    If the block raises or is killed, `path` does not change.
-
-    Args:
-        path: folder to make; its parent folder must exist.
+    If the block raises or is killed, `path` does not change. Its parent folder
+    must exist.
 
     Raises:
         OSError: `path` exists, or cannot be written.
@@ -516,14 +491,8 @@ def folder_beside(folder, given=None):
     """Returns the folder for results computed from a user's folder.
 
     No files are written into the user's folder: results for `photos` are kept
-    in `photos.tbnets` in its parent folder, or in `given`.
-
-    Args:
-        folder: the user's folder.
-        given: folder to use instead; None or "" for the default.
-
-    Returns:
-        `pathlib.Path`; the folder is not created.
+    in `photos.tbnets` in its parent folder, or in `given`. The folder is not
+    created.
     """
     if given:
         return pathlib.Path(given)
@@ -532,17 +501,10 @@ def folder_beside(folder, given=None):
 
 
 def make_folder_of(folder, place):
-    """Creates the folder for results computed from a user's folder.
+    """Creates the folder that `folder_beside` returned for a user's folder.
 
     The default folder gets the permissions of `folder`, so that users who
     cannot read `folder` cannot read its results.
-
-    Args:
-        folder: the user's folder.
-        place: the path that `folder_beside` returned.
-
-    Raises:
-        OSError: it cannot be created.
     """
     is_beside = place == folder_beside(folder)
     mode = stat.S_IMODE(os.stat(folder).st_mode) if is_beside else 0o777

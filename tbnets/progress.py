@@ -18,10 +18,10 @@ def progress_bar(total, what, unit, leave=False, **more):
 
     Args:
         total: number of units.
-        what: the work, in a few words.
+        what: description of the work.
         unit: name of a unit.
         leave: whether the finished bar remains on the terminal.
-        **more: further arguments of `tqdm.tqdm`.
+        **more: arguments of `tqdm.tqdm`.
     """
     more |= {"total": total, "desc": what, "unit": unit, "leave": leave}
     return tqdm.tqdm(delay=1, disable=None if _is_shown else True, **more)

@@ -35,18 +35,13 @@ PER_RUN = 1000
 def seed_of(run_seed, stream, num_layers=1):
     """Returns the first seed of a part of the network.
 
+    This integer and the next `PER_STREAM - 1` belong to this stream and run
+    alone. Raises ValueError for an unknown stream or too many layers.
+
     Args:
         run_seed: integer of the run, not negative.
         stream: key of `STREAMS`.
         num_layers: number of layers in the part, at most `PER_STREAM`.
-
-    Returns:
-        int. This integer and the next `PER_STREAM - 1` belong to this stream
-        and run alone.
-
-    Raises:
-        ValueError: the part has more than `PER_STREAM` layers, or the stream is
-            unknown.
     """
     advice = "Give a new part a place in `STREAMS`."
     check_choice("stream", stream, STREAMS, advice)
@@ -62,20 +57,16 @@ def seed_of(run_seed, stream, num_layers=1):
 
 
 def generator_of(run_seed, stream, *places):
-    """Returns a random generator for one stream on the host.
+    """Returns a random `numpy.random.Generator` for a stream on the host.
+
+    Equal arguments give equal numbers, different arguments independent numbers.
+    Raises ValueError for an unknown stream.
 
     Args:
         run_seed: integer of the run, not negative.
         stream: element of `HOST_STREAMS`.
         *places: counters within the stream, such as the epoch; each from 0 to
             2**32 - 1.
-
-    Returns:
-        `numpy.random.Generator`. Equal arguments give equal numbers, different
-        arguments give independent numbers.
-
-    Raises:
-        ValueError: the stream is unknown.
     """
     advice = "Add a new stream to `HOST_STREAMS`."
     check_choice("stream", stream, HOST_STREAMS, advice)

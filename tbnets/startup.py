@@ -139,11 +139,9 @@ def most_arenas(num_cores):
     """Returns the maximum number of malloc arenas; None for glibc's choice.
 
     The arena of a thread returns blocks above 64 MiB to the system, whatever is
-    set, so all threads share one arena. They then wait for each other to
-    allocate. This cost no time on two cores; it has not been measured on many.
-
-    Args:
-        num_cores: number of cores that the process may use.
+    set. So with up to 4 cores all threads share one arena. They then wait for
+    each other to allocate. This cost no time on two cores; it has not been
+    measured on many.
     """
     return 1 if num_cores <= 4 else None
 
@@ -181,10 +179,7 @@ def choose_kernels(processor="/proc/cpuinfo"):
     their last bits. The function has no effect on other processors, if
     TensorFlow is imported already, or if the environment sets
     TF_ENABLE_ONEDNN_OPTS (0 for TensorFlow's own kernels). Child processes use
-    these kernels too.
-
-    Args:
-        processor: Linux's file of processor features.
+    these kernels too. `processor` is Linux's file of processor features.
     """
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
         return
@@ -209,16 +204,10 @@ _OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_for_the_user(error):
-    """Returns whether the user can fix an error, or it is a bug.
+    """Returns whether the user can fix an exception, or it is a bug.
 
     Users can fix a `UserError`, whose message gives the change to make, and
-    errors of the system about a file. All other exceptions are bugs.
-
-    Args:
-        error: a caught exception.
-
-    Returns:
-        bool.
+    errors of the system about a file.
     """
     if isinstance(error, OSError) and error.errno is not None:
         if error.filename is not None or error.errno in _OF_THE_SYSTEM:
@@ -299,15 +288,12 @@ def _is_installed():
 
 
 def run(work):
-    """Runs a program and exits; prints user errors as one line.
+    """Runs a function () -> exit code and exits; prints short user errors.
 
     The exit code is 1 for an error that the user can fix (`is_for_the_user`),
-    which is printed without a traceback. Any other exception is printed with
-    its traceback and a line about a bug. Ctrl-C exits with 130, as shells
-    expect. If the reader of a pipe closes it, the process exits silently.
-
-    Args:
-        work: function () -> the exit code, or None.
+    printed without a traceback. Any other exception is printed with its
+    traceback and a line about a bug. Ctrl-C exits with 130, as shells expect.
+    If the reader of a pipe closes it, the process exits silently.
     """
     keep_freed_memory()
     choose_kernels()

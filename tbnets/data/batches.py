@@ -34,16 +34,12 @@ from tbnets.seeds import generator_of
 
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns a dataset without autotuning.
+    """Returns a dataset, the last of its pipeline, without autotuning.
 
     The tuning thread doubles its sleep each time and is not always woken at the
     end of a dataset. The reader then waits for it, which may double the time of
     an epoch or an extraction. Here all buffer sizes and parallel calls are
     fixed numbers, so that there is no value to tune.
-
-    Args:
-        dataset: the last dataset of a pipeline; its consumers inherit the
-            option.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -215,16 +211,10 @@ class FileNames:
 
 
 def refuse_broken_images(images):
-    """Raises ValueError naming the image files that cannot be decoded.
+    """Raises ValueError naming the first files that are not photos.
 
     `tf.data` reports a decoding error without the file name, so this function
-    checks every file.
-
-    Args:
-        images: the `images` of `Examples`.
-
-    Raises:
-        ValueError: some files are not photos; the message names the first.
+    checks every file of the `images` of `Examples`.
     """
     paths = getattr(images, "paths", ())
     judged = zip(paths, faults(paths))
@@ -239,7 +229,7 @@ def refuse_broken_images(images):
 
 
 def batch_bounds(count, per_batch):
-    """Returns the start and stop of every batch of an epoch.
+    """Returns the (start, stop) of every batch of an epoch.
 
     The last batch may be smaller. A last batch of one item is joined to the
     batch before it: one item has no negatives, and batch normalisation would
@@ -248,9 +238,6 @@ def batch_bounds(count, per_batch):
     Args:
         count: number of items in an epoch.
         per_batch: number of items in a batch, at least 1.
-
-    Returns:
-        List of (start, stop).
     """
     starts = list(range(0, count, per_batch))
     if 1 < per_batch < count and count % per_batch == 1:
@@ -298,8 +285,6 @@ class Batches:
         num_batches: number of batches in an epoch.
 
     Attributes:
-        examples: as above.
-        num_batches: as above.
         epoch: integer from 0; set it, then iterate over `dataset`.
         dataset: `tf.data.Dataset` of the batches of `epoch`.
         smallest: number of photos in the smallest batch; None if images are
@@ -373,8 +358,6 @@ class EpochBatches(Batches):
             are file names.
 
     Attributes:
-        examples: the `Examples`.
-        image_size: as above.
         epoch: integer from 0, which `fit` increments. In your own loop, set it,
             then iterate over `dataset`.
         dataset: `tf.data.Dataset` of the batches of `epoch`, each the dict that
@@ -463,7 +446,7 @@ def read_images(paths, image_size):
 
     Args:
         paths: string `[n]`.
-        image_size: side of the decoded images in pixels.
+        image_size: side in pixels.
 
     Returns:
         float32 `[n, image_size, image_size, 3]` RGB in [0, 255].

@@ -109,7 +109,6 @@ def _delimited_rows(file, delimiter):
 
 
 def _columns(row):
-    """Returns the column names of a header."""
     return [column.strip().lower() for column in row]
 
 

@@ -208,7 +208,7 @@ class CaptionedImages:
 
 
 def _repeated(sizes):
-    """Returns each index i repeated sizes[i] times, int64."""
+    """Repeats each index i `sizes[i]` times, int64."""
     sizes = np.fromiter(sizes, np.int64)
     return np.repeat(np.arange(len(sizes)), sizes)
 
@@ -216,10 +216,8 @@ def _repeated(sizes):
 def common_images(splits):
     """Yields (name, other name, ids) for splits that share images.
 
-    Splits without image ids cannot be compared and are skipped.
-
-    Args:
-        splits: name -> `CaptionedImages`.
+    `splits` maps names to `CaptionedImages`. Splits without image ids cannot be
+    compared and are skipped.
     """
     with_ids = [name for name, images in splits.items() if images.has_ids]
     for one, other in itertools.combinations(with_ids, 2):
@@ -303,13 +301,8 @@ def read_captions(
 def list_splits(format: str, path) -> tuple[str, ...]:
     """Returns the splits of a caption file, folder or `{split}` path.
 
-    Args:
-        format: key of `READERS`.
-        path: see `read_captions`.
-
-    Returns:
-        The names in the order train, restval, val, test, others; ("all",) for a
-        file without splits.
+    The order is train, restval, val, test, others; ("all",) for a file without
+    splits. See `read_captions` for the arguments.
 
     Raises:
         FileNotFoundError: the file does not exist.

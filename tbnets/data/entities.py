@@ -150,7 +150,6 @@ def read_entities(path, images, problems) -> list[ImagePhrases]:
 
 
 def _read_image(root, stem, key, name, problems):
-    """Returns the record of one image."""
     sentences, path = [
         root / folder / f"{stem}{suffix}" for folder, suffix in FOLDERS.items()
     ]

@@ -197,7 +197,6 @@ def read_content(photo) -> bytes:
 
 
 def _read_bytes(path):
-    """Reads a file without checking its kind."""
     try:
         if not os.path.isfile(path):
             there = os.path.exists(path)
@@ -211,16 +210,10 @@ def _read_bytes(path):
 
 
 def read_file(path):
-    """Reads a photo's file in the graph of an input pipeline.
+    """Reads a photo's file, string `[]`, in the graph of an input pipeline.
 
-    The graph cannot be exported: it calls Python for files that are neither
-    JPEG nor PNG.
-
-    Args:
-        path: string `[]`.
-
-    Returns:
-        string `[]`, see `read_content`.
+    The content is converted as by `read_content`. The graph cannot be exported:
+    it calls Python for files that are neither JPEG nor PNG.
     """
     content = tf.io.read_file(path)
 
@@ -235,10 +228,7 @@ def read_file(path):
 
 
 def read_photo(photo) -> np.ndarray:
-    """Reads a photo upright, at full size.
-
-    Args:
-        photo: see `read_content`.
+    """Reads a photo (see `read_content`) upright, at full size.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
@@ -250,10 +240,7 @@ def read_photo(photo) -> np.ndarray:
 
 
 def read_photo_sizes(paths) -> np.ndarray:
-    """Reads the sizes of upright photos without decoding them.
-
-    Args:
-        paths: n photos, see `read_content`.
+    """Reads the sizes of n upright photos without decoding them.
 
     Returns:
         int64 `[n, 2]`, width and height in pixels.
@@ -310,12 +297,7 @@ def _reason(content, error):
 def faults(paths):
     """Yields the fault of every file, checking several in parallel.
 
-    Args:
-        paths: files that should be photos.
-
-    Yields:
-        The fault, a few words after "which"; None for a photo. In the order of
-        `paths`.
+    A fault is a few words after "which"; None for a photo.
     """
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         yield from pool.map(fault_of, paths)

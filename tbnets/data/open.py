@@ -33,12 +33,7 @@ from tbnets.text.trees import trees_of
 
 
 class SplitData:
-    """A split of a run; each part is opened on first use and cached.
-
-    Args:
-        data: the `Data`.
-        name: name of the split.
-    """
+    """A split of a run; each part is opened on first use and cached."""
 
     def __init__(self, data, name):
         self._data = data
@@ -228,10 +223,9 @@ class Data:
             return False
 
     def check_splits(self):
-        """Returns the names of the splits of the run, after checking them.
+        """Returns the names of the splits of the run.
 
-        Raises:
-            ValueError: a split does not exist, or has no captions.
+        Raises ValueError if a split does not exist, or has no captions.
         """
         flags = ("train_split", "dev_split")
         names = [self.existing_split(flag) for flag in flags]
@@ -263,8 +257,7 @@ class Data:
     def things(self, flag):
         """Returns recipe -> `Thing` for the recipes that a flag names.
 
-        Raises:
-            ValueError, FileNotFoundError: a recipe cannot be read or applied.
+        Raises ValueError or FileNotFoundError if a recipe cannot be applied.
         """
         if flag not in self._things:
             self._things[flag] = self._plan(flag, self)
@@ -292,8 +285,7 @@ class Data:
     def paths(self, flag, split):
         """Returns the paths of a split's features, which may not exist.
 
-        Raises:
-            NoSuchSplit: a path exists only for other splits.
+        Raises NoSuchSplit if a path exists only for other splits.
         """
         things, found = self.things(flag), []
         for item in self.given.items(flag):
@@ -325,7 +317,7 @@ class Data:
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
-        """Raises ValueError if features were extracted in different ways.
+        """Raises ValueError, with the differences, for other extractions.
 
         Features that a recipe has not made yet are checked after it made them.
 
@@ -337,9 +329,6 @@ class Data:
             where: path of the features or the checkpoint that `made_by` is
                 from.
             but: keys of `made_by` that may differ.
-
-        Raises:
-            ValueError: lists the differences.
         """
         made_by = {key: made_by[key] for key in made_by.keys() - set(but)}
         if not self._is_made(flag):
@@ -384,11 +373,7 @@ class Data:
         return photos_there(photos, folder)
 
     def overlaps(self, names):
-        """Describes which splits share images; "" if there are no such splits.
-
-        Args:
-            names: names of existing splits; a name may be repeated.
-        """
+        """Describes which of the splits `names` share images; "" if none do."""
         return "; ".join(
             f"{len(both)} images in {one} and in {other}, first "
             f"{shown(both[0])}"

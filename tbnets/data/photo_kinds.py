@@ -42,11 +42,8 @@ def require(value, condition, expectation, received):
     Args:
         value: tensor.
         condition: bool `[]`.
-        expectation: message if it is false.
+        expectation: message of the tf.errors.InvalidArgumentError.
         received: a tensor, added to the message.
-
-    Raises:
-        tf.errors.InvalidArgumentError: when the graph runs.
     """
     check = tf.raw_ops.Assert(condition=condition, data=[expectation, received])
     with tf.control_dependencies([] if check is None else [check]):
@@ -66,14 +63,13 @@ def is_known(image_bytes):
 
 
 def read_sides(image_bytes, max_pixels=None):
-    """Reads the stored width and height of a photo.
+    """Reads the stored width and height of a photo, int64 `[2]`.
+
+    Ops that use the result run after the check.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
         max_pixels: maximum number of pixels; None for `MAX_PIXELS`.
-
-    Returns:
-        int64 `[2]`; ops that use it run after the check.
 
     Raises:
         tf.errors.InvalidArgumentError: the first bytes are not a photo's, or
@@ -215,9 +211,6 @@ _CURES = {
 
 def as_decodable(content: bytes) -> bytes:
     """Converts the content of a file to PNG if a graph cannot decode it.
-
-    Args:
-        content: the bytes of a file.
 
     Returns:
         A PNG of the first picture if Pillow reads the file; else the content

@@ -139,14 +139,10 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
 
 
 def photos_there(photos, folder):
-    """Returns the photos that are regular files.
-
-    Args:
-        photos: pairs of id and `pathlib.Path`, below the folder.
-        folder: folder of the photos.
+    """Returns the (id, `pathlib.Path`) pairs that are regular files.
 
     Returns:
-        list of (id, path, name, bytes).
+        list of (id, path, path from `folder`, bytes).
     """
     there = []
     for key, path in photos:
@@ -185,16 +181,10 @@ def list_files(folder):
 
 
 def likely_name(name, files):
-    """Finds the file that a misspelled name probably means.
+    """Returns the path in `files` that a misspelled name probably means.
 
     Folders, suffix, slashes, case, Unicode form and outer blanks may differ.
-
-    Args:
-        name: the name as written.
-        files: paths of the existing files, with slashes.
-
-    Returns:
-        The path, or None.
+    None if there is no such file.
     """
     wanted = _bare(name)
     return next((path for path in files if _bare(path) == wanted), None)

@@ -41,11 +41,7 @@ class NounPhrases(NamedTuple):
     starts: np.ndarray
 
     def rows_of(self, captions):
-        """Returns the phrase rows of captions, in order.
-
-        Args:
-            captions: int `[n]`, rows of captions.
-        """
+        """Returns the phrase rows of caption rows, int `[n]`, in order."""
         return ranges(self.starts[captions], self.starts[captions + 1])[1]
 
     def in_batch(self, captions, lengths):
@@ -110,7 +106,7 @@ def ranges(starts, ends):
         ends: int64 `[n]`, exclusive, not below the starts.
 
     Returns:
-        (places, numbers): the range index of every number, and the numbers.
+        (places, numbers): the numbers, and the ranges they are from.
     """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
@@ -331,11 +327,7 @@ class PairBatches(EpochBatches):
         return choices, np.maximum(held[CONFIDENCE][rows], 0)
 
     def _regions(self, image_rows, owners, choices):
-        """Returns (photos, numbers, rows) of the batch's regions, ascending.
-
-        The index of the region's photo, the number of the candidate, and the
-        row of the phrase's candidate in the regions followed by the photos.
-        """
+        """Returns (photos, numbers, row of each phrase's region), ascending."""
         regions = self.examples.regions
         counts = regions.counts[image_rows]
         width = int(counts.max(initial=0)) + 1
@@ -350,15 +342,7 @@ class PairBatches(EpochBatches):
         return photos, numbers, np.where(is_photo, len(found) + owners, rows)
 
     def _contrasts(self, photos, numbers, region_of, rows, image_rows):
-        """Returns bool `[regions and photos, pairs]`, which are contrasted.
-
-        Args:
-            photos: index of the region's photo.
-            numbers: candidate number of the region.
-            region_of: row of the pair's region.
-            rows: row of the pair's phrase.
-            image_rows: the photos.
-        """
+        """Returns bool `[regions and photos, pairs]`, which are contrasted."""
         photos = np.append(photos, np.arange(len(image_rows)))
         numbers = np.append(numbers, self.examples.regions.counts[image_rows])
         texts = self.examples.phrases.texts[rows]

@@ -271,11 +271,7 @@ def _box(file, line, value, width, height):
 
 
 def _span(text, caption, taken):
-    """Returns (first word, end) of a phrase in a caption, or None.
-
-    Prefers the first span that no other phrase has. Case and punctuation are
-    ignored.
-    """
+    """Returns the first free (first word, end) of a phrase in a caption."""
     words = [letters(word) for word in caption.split()]
     wanted = [letters(word) for word in text.split()]
     places = [

@@ -275,7 +275,6 @@ def read_phrases(
 
 
 def _joined(records, split, path):
-    """Returns `PhraseRegions` of `ImagePhrases`."""
     captions, caption_to_image, kept = [], [], []
     reasons = {key: None for record in records for key in record.left_out}
     for row, record in enumerate(records):

@@ -155,7 +155,8 @@ class Sources:
     @property
     def made_roots(self):
         """The folders that may hold the results of recipes."""
-        # If the data root is read-only, recipes write to `data`.
+        # If `data` links to a read-only folder, the folder of the start is
+        # used.
         roots = map(self.from_start, (self.data_root, "data", ""))
         return tuple(dict.fromkeys(root / MADE for root in roots))
 

@@ -18,11 +18,10 @@ import numpy as np
 
 from tbnets.errors import InputError
 
-# The shares of a batch for replicas.
-#
-# A batch is divided evenly: of its images, of its captions, and of its other
-# contents, the first part is for the first replica. Every worker draws all
-# batches, which is cheap, and reads only the parts of its replicas.
+# The shares of a batch for replicas. A batch is divided evenly: of its images,
+# of its captions, and of its other contents, the first part is for the first
+# replica. Every worker draws all batches, which is cheap, and reads only the
+# parts of its replicas.
 
 
 class Share(NamedTuple):
@@ -104,11 +103,11 @@ _NAMES = {"train": "train", "test": "test", **dict.fromkeys(SAME_SPLIT, "dev")}
 
 
 class NoSuchSplit(InputError):
-    """A source has no split of this name.
+    """A source has no split of the requested name.
 
     Args:
         split: the requested name.
-        names: the names of the existing splits.
+        names: the existing splits.
         path: the source.
         argument: the argument or flag that named the split.
     """
@@ -131,20 +130,12 @@ class NoSuchSplit(InputError):
 
 
 def choose_split(split, names, path):
-    """Returns a source's name of a split.
+    """Returns the element of `names` that is the requested split.
 
     "val", "dev" and "validation" are equivalent.
 
-    Args:
-        split: the requested name.
-        names: the names of the existing splits.
-        path: the file, for the message.
-
-    Returns:
-        An element of `names`.
-
     Raises:
-        NoSuchSplit: the message lists the existing splits.
+        NoSuchSplit: the message lists the existing splits of `path`.
     """
     if split in names:
         return split
@@ -175,13 +166,8 @@ def splits_in_path(pattern):
 def fill_split(pattern, split):
     """Returns a path with `{split}` replaced by an existing split.
 
-    Args:
-        pattern: a path; returned unchanged if it has no `{split}`.
-        split: the requested name. Equivalent names are tried too, so "val"
-            finds `dev_ims.npy`.
-
-    Returns:
-        The path of the split.
+    Equivalent names are tried too, so "val" finds `dev_ims.npy`. A path without
+    `{split}` is returned unchanged.
 
     Raises:
         NoSuchSplit: no file of this split exists; lists the existing splits.
@@ -257,7 +243,7 @@ def drawn_split(records, split, cuts):
     Args:
         records: `CaptionedImages` of the whole file.
         split: name for which `can_be_drawn` is true.
-        cuts: the result of `draw_cuts`.
+        cuts: from `draw_cuts`.
     """
     wanted = {_NAMES[name] for name in split.split("+")}
     splits = [split_of(image_id, cuts) for image_id in records.image_ids]

@@ -187,7 +187,6 @@ class PhraseSampler:
             yield self._batch(order[start:stop], generator)
 
     def _order(self, generator):
-        """Returns the phrases in the order of an epoch."""
         order = generator.permutation(self._drawable)
         if self.sampling.phrases_per_image == 1:
             return order
@@ -199,7 +198,6 @@ class PhraseSampler:
         return order[np.argsort(shuffled[of_group], kind="stable")]
 
     def _batch(self, rows, generator):
-        """Returns the `BatchRows` for the drawn phrases."""
         drawn = [self._draw_positives(row, generator) for row in rows]
         drawn_for = np.repeat(np.arange(len(rows)), [len(one) for one in drawn])
         drawn = np.concatenate(drawn)

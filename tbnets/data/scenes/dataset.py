@@ -35,8 +35,8 @@ from tbnets.files import new_folder, parse_json
 # Writing scenes in public formats.
 #
 # Flickr30K Entities counts pixels from 1 and includes the last one, so the half
-# open box `[x_min, y_min, x_max, y_max]` with origin 0 is written as `x_min +
-# 1, y_min + 1, x_max, y_max`.
+# open box `[x_min, y_min, x_max, y_max]` with origin 0 becomes
+# `x_min + 1, y_min + 1, x_max, y_max`.
 #
 # Coreference chains are numbered over the whole data set, as there: one hundred
 # times the scene's id is added to its chain numbers; 0 remains 0.
@@ -253,11 +253,7 @@ def ensure_scenes(folder, settings, progress=None):
 
 
 def _checked_manifest(folder, settings):
-    """Returns the manifest of a folder; raises unless it has all scenes.
-
-    Raises:
-        FileExistsError: scenes are of other settings, missing or changed.
-    """
+    """Returns the manifest; raises unless the folder has these scenes."""
     path = folder / MANIFEST
     try:
         manifest = parse_json(path.read_bytes())
@@ -292,7 +288,6 @@ def _checked_manifest(folder, settings):
 
 
 def _damaged(path, expected, found):
-    """Returns the error for a damaged file or folder."""
     return ExistingFileError(
         f"{path}: expected {expected}, found {found}. Delete the folder and "
         "write the scenes again."
@@ -300,7 +295,6 @@ def _damaged(path, expected, found):
 
 
 def _write_all(folder, settings, progress):
-    """Writes every file of the data set."""
     for name in FOLDERS:
         (folder / name).mkdir()
     entries, records, num_captions = [], [], 0
@@ -330,7 +324,6 @@ def _write_all(folder, settings, progress):
 
 
 def _write_scene(folder, described):
-    """Writes the four files of one scene."""
     paths = {
         name: folder / name / f"{described.scene_id}{ending}"
         for name, ending in FOLDERS.items()

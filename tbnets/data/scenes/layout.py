@@ -250,11 +250,7 @@ def draw_scene(rng, image_size, objects):
 
 
 def find_relation(box, other):
-    """Returns the relation of `box` to `other`.
-
-    Args:
-        box: x_min, y_min, x_max, y_max, in pixels.
-        other: x_min, y_min, x_max, y_max, in pixels.
+    """Returns the relation of a box in pixels to another.
 
     Returns:
         "left", "right", "above", "below", "inside", "around"; None if the
@@ -285,11 +281,7 @@ def find_gap(box, other):
 
 
 def find_position(box, image_size):
-    """Returns the name of a box's position in the image.
-
-    Args:
-        box: x_min, y_min, x_max, y_max, in pixels.
-        image_size: Width and height of the image, in pixels.
+    """Returns the name of a box's position in a square image.
 
     Returns:
         "top left", "bottom right" and so on, "top", "bottom", "left", "right",
@@ -324,17 +316,7 @@ def _pick_nested(rng, objects):
 
 
 def _draw_places(rng, radii, nested, image_size):
-    """Draws the places one by one; None if one does not fit.
-
-    Args:
-        rng: `numpy.random.Generator`.
-        radii: Half the object's width, in pixels.
-        nested: Rows of a ring and of the object inside it, or Nones.
-        image_size: Width and height of the image, in pixels.
-
-    Returns:
-        List of (x, y, radius), one for each object.
-    """
+    """Draws a list of (x, y, radius); None if an object does not fit."""
     holder, held = nested
     places = {}
     for row in sorted(range(len(radii)), key=lambda row: -radii[row]):

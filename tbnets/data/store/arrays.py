@@ -107,7 +107,6 @@ class Features:
         return f"the ids of the file look like {self.ids[0]!r}"
 
     def _advice(self, missing):
-        """Returns the advice for missing ids."""
         if not self.has_ids:
             place = ids_file(self.path)
             return f"It has row numbers alone: write one id a line to {place}."

@@ -39,7 +39,7 @@ def take_share(shard, keys, step=1, **decides):
     Shares start at multiples of `step`, where a single run starts a shard:
     batches and shards have the contents, and so the bytes, of a single run.
     Numbers of shards differ by one at most; if there are more shares than
-    shards, the last shares are empty.
+    shards, some shares are empty.
 
     Args:
         shard: "I/N", share I of N, from 1; "" for all items.
@@ -75,11 +75,7 @@ def take_share(shard, keys, step=1, **decides):
 
 
 def share_of(made_by):
-    """Returns the `take_share` description in an extraction, or None.
-
-    Args:
-        made_by: the `extraction` of a store; any JSON value.
-    """
+    """Returns the `take_share` description in an `extraction`, or None."""
     told = made_by.get(SHARE) if isinstance(made_by, dict) else None
     told = told if isinstance(told, dict) else {}
     number, of, items = (told.get(name) for name in ("number", "of", "items"))
@@ -204,12 +200,7 @@ def _with_share(path, made_by):
 
 
 def _check_alike(shares, made_by):
-    """Raises unless all shares are from one extraction.
-
-    Args:
-        shares: paths.
-        made_by: their extractions, with the key `SHARE`.
-    """
+    """Raises unless all shares are from one extraction."""
     works = [{**one, SHARE: {**one[SHARE], "number": 0}} for one in made_by]
     for path, work in zip(shares, works):
         lines = manifest.extraction_differences(works[0], work, shares[0], path)

@@ -71,14 +71,9 @@ class FolderLock:
 
     @classmethod
     def take(cls, folder, name, argument, is_alone=False):
-        """Returns the lock of a folder, held by this process.
+        """Returns the lock of a folder, held by this process; see `FolderLock`.
 
-        Args:
-            folder: see `FolderLock`.
-            name: see `FolderLock`.
-            argument: see `FolderLock`.
-            is_alone: whether a lock within this process also excludes the
-                caller.
+        `is_alone` makes a lock within this process exclude the caller too.
         """
         place = (os.path.realpath(folder), name)
         with cls._guard:
@@ -91,11 +86,7 @@ class FolderLock:
     def wait(cls, folder, name, tell):
         """Waits until no other process holds the lock, and takes it.
 
-        Args:
-            folder: the folder.
-            name: name of the lock file.
-            tell: function, called once with the holder, if another process
-                holds it.
+        `tell` is called once with the holder, if there is one.
         """
         try:
             return cls.take(folder, name, "folder")

@@ -108,7 +108,7 @@ class Manifest:
         return _PARTS[self.kind, self.dim > 0]
 
     def array_kinds(self, images, rows):
-        """Returns the format of a shard's arrays: part -> (shape, dtype).
+        """Returns part -> (shape, dtype) for a shard's arrays.
 
         Args:
             images: number of images in the shard.
@@ -242,15 +242,12 @@ def extraction_differences(a, b, name_a, name_b) -> list[str]:
 
 
 def check_same(path, stored, wanted):
-    """Raises ValueError if a store is from another extraction.
+    """Raises ValueError listing how a store differs from an extraction.
 
     Args:
         path: the store.
         stored: JSON value of the store's extraction.
         wanted: JSON value of the extraction to continue.
-
-    Raises:
-        ValueError: lists the differences.
     """
     lines = extraction_differences(stored, wanted, path, "this extraction")
     if lines:

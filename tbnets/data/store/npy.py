@@ -55,14 +55,9 @@ class RowFile:
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
     def read(self, first, count) -> np.ndarray:
-        """Returns consecutive rows as they are stored.
+        """Returns `count` consecutive rows from `first`, as stored.
 
-        Args:
-            first: int, the first row.
-            count: number of rows.
-
-        Raises:
-            ValueError: the file has become shorter since it was opened.
+        Raises ValueError if the file has become shorter since it was opened.
         """
         rows = np.empty((count, *self.shape[1:]), self.dtype)
         with open(self.path, "rb") as file:
@@ -83,7 +78,7 @@ class RowFile:
             out: `[n, dim]` in C order, with any number type.
 
         Raises:
-            ValueError: the file has become shorter since it was opened.
+            ValueError: see `read`.
         """
         stored = out
         if out.dtype != self.dtype:
@@ -168,13 +163,9 @@ class Header(NamedTuple):
 
 
 def parse_header(stream):
-    """Reads the header of an array at the start of an open file.
+    """Reads the `Header` of an array at the start of an open file.
 
-    Returns:
-        A `Header`.
-
-    Raises:
-        ValueError: there is no valid header; the message describes the content.
+    Raises ValueError, describing the content, for an invalid header.
     """
     is_archive = stream.read(len(_ZIP)) == _ZIP
     stream.seek(0)
@@ -237,12 +228,7 @@ def check_numbers(path, expected, advice, fits) -> Header:
 
 
 def write_npz(path, header, arrays):
-    """Writes a file for `read_npz`, atomically.
-
-    Raises:
-        OSError: the disk is full or read-only; an older file at `path` is
-            unchanged.
-    """
+    """Writes a file for `read_npz`, atomically."""
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
 

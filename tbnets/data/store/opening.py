@@ -85,11 +85,7 @@ class SideBySide(Features):
 
 
 def joined_made_by(parts) -> dict:
-    """Returns the `made_by` of concatenated features.
-
-    Args:
-        parts: a list of `Features.made_by`.
-    """
+    """Returns the `made_by` of features concatenated from several parts."""
     if len(parts) == 1:
         return parts[0]
     return {SIDE_BY_SIDE: list(parts)} if any(parts) else {}

@@ -246,11 +246,7 @@ class FeatureStore(Features):
 
 
 def read_ids(path, shard):
-    """Returns the ids of a shard, one a line.
-
-    Raises:
-        ValueError: the number of ids differs from the manifest's.
-    """
+    """Returns the ids of a shard; raises unless they are as many as images."""
     file = CheckedFile(path)
     ids, ends_well = file.lines()
     if len(ids) != shard.images or (ids and not ends_well):
@@ -264,11 +260,7 @@ def read_ids(path, shard):
 
 
 def open_shards(path, shape, dtype):
-    """Returns the `RowFile` of an array, after checking shape and type.
-
-    Raises:
-        ValueError: the array differs from the manifest.
-    """
+    """Returns the `RowFile` of an array, after checking shape and type."""
     wanted = shape, in_file(dtype)
     header = check_numbers(
         path,

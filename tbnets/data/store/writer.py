@@ -194,12 +194,9 @@ def fault_of_name(name):
 
 
 def check_ids(ids, done, path):
-    """Raises ValueError for ids that cannot be stored.
+    """Raises ValueError for new ids that are not text or not unique.
 
-    Args:
-        ids: list of new ids.
-        done: set of stored ids.
-        path: the store, for the message.
+    `done` are the ids already stored in `path`.
     """
     seen = set()
     for key in ids:
@@ -248,12 +245,7 @@ def new_manifest(extraction, dim, dtype, kind):
 def make_folder(path, known=()):
     """Creates the folder of a store; it may exist if it is empty.
 
-    Args:
-        path: `pathlib.Path`.
-        known: names of files to ignore.
-
-    Raises:
-        ValueError: the folder has other files.
+    Raises ValueError if it has other files than `known`.
     """
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():
@@ -272,13 +264,7 @@ def make_folder(path, known=()):
 
 
 def checked_rows(manifest, ids, given):
-    """Returns the arrays of a shard in the types of the store.
-
-    Args:
-        manifest: of the store.
-        ids: of the images.
-        given: part -> array or None.
-    """
+    """Returns the arrays `given` for a shard in the types of the store."""
     given = {part: np.asarray(x) for part, x in given.items() if x is not None}
     required, more = manifest.parts
     if manifest.shards:  # The shards must be alike.
@@ -309,15 +295,7 @@ def checked_rows(manifest, ids, given):
 
 
 def _converted(part, array, shape, dtype, owners):
-    """Returns an array in the store's type; refuses wrong values.
-
-    Args:
-        part: name of the array.
-        array: its values.
-        shape: the required shape.
-        dtype: `numpy.dtype` of the store; whole numbers for `_LEAST`.
-        owners: each row's image.
-    """
+    """Returns an array in the store's type; refuses wrong values."""
     wanted, allowed = "finite numbers", "fiu"
     if part in _LEAST:
         wanted, allowed = f"whole numbers from {_LEAST[part]}", "iu"
