@@ -135,7 +135,7 @@ class Examples:
 
 
 def _checked_numbers(name, values):
-    """Returns an array with a row for each value; refuses NaN."""
+    """Returns finite numbers as an array, a row each; raises for others."""
     array = checked_array(name, values)
     if array.ndim < 1 or array.dtype.kind in "OSU":
         raise InputTypeError(

@@ -106,7 +106,7 @@ def ranges(starts, ends):
         ends: int64 `[n]`, exclusive, not below the starts.
 
     Returns:
-        (places, numbers): the numbers, and the ranges they are from.
+        (places, numbers): every number's range, and the numbers.
     """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths

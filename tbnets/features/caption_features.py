@@ -45,12 +45,9 @@ def description(encoder):
 def open_fitted(folder, encoder):
     """Returns the fitted encoder in a store; None for a new store.
 
-    Args:
-        folder: the store.
-        encoder: a `CaptionEncoder`, not fitted, with the expected settings.
-
     Raises:
-        ValueError: the settings differ; lists the differences.
+        ValueError: its settings differ from those in `encoder`, which is not
+            fitted; lists the differences.
     """
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
@@ -101,15 +98,12 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
 
 
 def load_encoder(path) -> CaptionEncoder:
-    """Reads a fitted encoder; executes no code from the file.
-
-    Args:
-        path: the file that `CaptionEncoder.save` wrote, or a store with an
-            encoder.
+    """Reads a fitted encoder from its file or its store.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is damaged, or is not an encoder.
+        ValueError: the file is damaged, or is not an encoder; no code in it is
+            executed.
     """
     path = pathlib.Path(path)
     if path.is_dir():

@@ -178,18 +178,12 @@ def _activation(layer, readers_of):
 
 
 def full_network_outputs(cnn):
-    """Returns the activations of all convolutional and dense layers.
+    """Returns (layer name, activation) of all convolutional and dense layers.
 
     An activation is the layer's output after the following batch normalisation
-    and non-linearity. The classifier is left out. VGG16 has 13 convolutions of
-    64 to 512 channels, 4224 in total, and two layers of 4096 units: 12,416
-    dimensions.
-
-    Args:
-        cnn: a `Cnn`.
-
-    Returns:
-        list of (layer name, Keras tensor), in the order of the network.
+    and non-linearity, a Keras tensor. The classifier is left out. VGG16 has 13
+    convolutions of 64 to 512 channels, 4224 in total, and two layers of 4096
+    units: 12,416 dimensions.
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
@@ -335,13 +329,9 @@ class Cnn:
         return self.network.output
 
     def outputs(self, layers):
-        """Returns the outputs of layers by name.
+        """Returns (name, Keras tensor) of layers by name.
 
-        Args:
-            layers: names of layers; `last` is the last one before a classifier.
-
-        Returns:
-            list of (name, Keras tensor).
+        The name `last` is the last layer before a classifier.
 
         Raises:
             ValueError: a layer is unknown; the message lists the layers.
@@ -438,9 +428,6 @@ def call_with_any_batch(function, photos):
     Args:
         function: `[n, height, width, 3]` with n from 1 -> `[n, ...]`.
         photos: `[n, height, width, 3]`; n may be 0, or unknown in a graph.
-
-    Returns:
-        The function's result, `[n, ...]`.
     """
     if photos.shape[0]:
         return function(photos)

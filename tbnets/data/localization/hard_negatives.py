@@ -78,13 +78,10 @@ def recorded(held, first, examples, score):
     """Returns a run's state with the hard negatives, found if missing.
 
     Args:
-        held: name -> value, the state.
+        held: name -> value, the state; not changed.
         first: the first epoch that uses them.
         examples: `PhraseExamples` of the training split.
         score: function (examples, progress) -> object with `similarities`.
-
-    Returns:
-        `held`, or a new dict if it had no table of this epoch.
 
     Raises:
         ValueError: the table of the run is of other phrases.

@@ -42,12 +42,7 @@ class PhraseBatches(Batches):
         return zip(self._sampler.epoch(self.epoch))
 
     def batch(self, rows, share):
-        """Reads the arrays of some `BatchRows`; reads all features together.
-
-        Args:
-            rows: rows of the whole batch.
-            share: the part of the batch to read.
-        """
+        """Reads a share of some `BatchRows`; reads all features together."""
         examples, drawn = self.examples, share.of(len(rows.regions))
         images = rows.regions[drawn]
         others = rows.candidates[share.of(len(rows.candidates))]

@@ -55,15 +55,12 @@ README = pathlib.Path(__file__).with_name("README.txt")
 
 
 def karpathy_entry(described, image_row, first_sentence):
-    """Returns one image of Karpathy's json.
+    """Returns one image of Karpathy's json, a dict.
 
     Args:
         described: `DescribedScene`.
         image_row: "imgid", the row of the image over all splits.
         first_sentence: "sentid" of its first caption.
-
-    Returns:
-        Dict ready for `json.dumps`.
     """
     sentences = [
         {"tokens": one.tokens, "raw": one.raw, "imgid": image_row, "sentid": n}
@@ -183,17 +180,10 @@ class DescribedScene:
 
 
 def draw_scenes(split, settings):
-    """Draws the scenes of one split.
+    """Yields the `DescribedScene`s of a split.
 
     All scenes of a split have different objects, and scenes of two splits never
     have equal objects.
-
-    Args:
-        split: "train", "val" or "test".
-        settings: `SceneSettings`.
-
-    Yields:
-        `DescribedScene`.
     """
     split_row = layout.SPLITS.index(split)
     seen = set()

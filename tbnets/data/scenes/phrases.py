@@ -316,9 +316,8 @@ class Speaker:
     def relation(self, rows, landmark):
         """Returns the relation of the objects in `rows[:-1]` to `rows[-1]`.
 
-        Args:
-            rows: Object rows; all but the last have one relation to the last.
-            landmark: Tree of the noun phrase for the last.
+        All objects must have one relation to the last; `landmark` is the tree
+        of its noun phrase.
         """
         name = self._relations[rows[0], rows[-1]]
         ways = dict(WORDS["relation"][name])

@@ -67,10 +67,7 @@ def draw_background(scene):
 
 
 def draw_coverage(one):
-    """Draws the outline of one object.
-
-    Args:
-        one: `layout.SceneObject` with its place.
+    """Draws the outline of one object with its place.
 
     Returns:
         Left and top of the patch, in pixels, and every pixel's fraction that

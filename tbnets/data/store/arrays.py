@@ -77,13 +77,7 @@ class Features:
         return [key for key in image_ids if key not in self._row_of_id]
 
     def rows(self, image_ids: Sequence[str]) -> np.ndarray:
-        """Returns the rows of images.
-
-        Args:
-            image_ids: n strings.
-
-        Returns:
-            `[n]` int64.
+        """Returns the rows of n image ids, `[n]` int64.
 
         Raises:
             ValueError: ids without features; the message lists the first.
@@ -120,13 +114,7 @@ class Features:
         )
 
     def take(self, rows: Integers) -> np.ndarray:
-        """Returns rows as float32, in the requested order.
-
-        Args:
-            rows: `[n]` int, each in [0, number of rows).
-
-        Returns:
-            `[n, dim]` float32 in memory.
+        """Returns rows `[n]` as float32 `[n, dim]`, in the requested order.
 
         Raises:
             IndexError: a row does not exist.
@@ -268,11 +256,8 @@ def slices(num_rows, row_bytes):
 def first_equal_rows(features: Features) -> np.ndarray:
     """Returns, for each row, the first row of its run of equal rows.
 
-    Args:
-        features: n rows, compared bit for bit, so NaN equals NaN.
-
-    Returns:
-        `[n]` int64, for instance [0, 0, 0, 3, 3] for two runs.
+    Rows are compared bit for bit, so NaN equals NaN. The result is int64, for
+    instance [0, 0, 0, 3, 3] for two runs.
     """
     starts, last = [], None
     for _, array in features.chunks():
@@ -286,16 +271,8 @@ def first_equal_rows(features: Features) -> np.ndarray:
 def check_finite(features: Features, problems: list | None = None) -> int:
     """Checks that all features are finite as float32, in chunks of 16 MiB.
 
-    Args:
-        features: the features.
-        problems: None to raise at the first bad row; or a list that collects a
-            `Problem` for each.
-
-    Returns:
-        The number of bad rows.
-
-    Raises:
-        ValueError: a row has NaN or infinity, and `problems` is None.
+    `problems` collects a `Problem` for each bad row; None raises at the first,
+    a ValueError. Returns the number of bad rows.
     """
     count = 0
     for part in features.parts:

@@ -87,9 +87,7 @@ def share_of(made_by):
 def tell_file(path, made_by):
     """Writes the description of a share that is a single file.
 
-    Args:
-        path: the file.
-        made_by: dict of JSON values, with the result of `take_share`.
+    `made_by` is a dict of JSON values, with the result of `take_share`.
     """
     told = {**made_by, "sha256": file_sha256(path)}
     files.write_json(f"{path}{SUFFIX}", told)

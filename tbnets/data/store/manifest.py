@@ -110,9 +110,7 @@ class Manifest:
     def array_kinds(self, images, rows):
         """Returns part -> (shape, dtype) for a shard's arrays.
 
-        Args:
-            images: number of images in the shard.
-            rows: number of rows of features, or boxes.
+        The shard has `images` images and `rows` rows of features, or boxes.
         """
         return {
             "features": ((rows, self.dim), np.dtype(_DTYPES[self.dtype])),
@@ -138,10 +136,7 @@ def write_manifest(folder, manifest):
 
 
 def read_manifest(folder) -> Manifest:
-    """Reads and checks `manifest.json`.
-
-    Args:
-        folder: a feature store.
+    """Reads and checks `manifest.json` of a feature store.
 
     Raises:
         FileNotFoundError: the folder has no manifest.
@@ -232,8 +227,7 @@ def extraction_differences(a, b, name_a, name_b) -> list[str]:
         name_b: name of `b`.
 
     Returns:
-        Lines such as "layers: fire9_concat in A, conv1 in B"; [] if they are
-        equal.
+        Lines such as "layers: fire9_concat in A, conv1 in B"; [] if equal.
     """
     return [
         f"{where}: {one} in {name_a}, {other} in {name_b}"

@@ -191,16 +191,13 @@ def parse_header(stream):
 
 
 def check_numbers(path, expected, advice, fits) -> Header:
-    """Raises unless a file is a complete array of numbers that fits.
+    """Returns the `Header` of a file that is a complete array of numbers.
 
     Args:
         path: the file.
         expected: description of the expected array, for the message.
         advice: what to change.
         fits: function of a `Header` that returns whether it is as expected.
-
-    Returns:
-        Its `Header`.
 
     Raises:
         ValueError: names the file and the expected and received content.
@@ -236,9 +233,7 @@ def write_npz(path, header, arrays):
 def read_npz(path, only=None):
     """Reads the arrays of an `.npz` and its header, without pickle.
 
-    Args:
-        path: the file.
-        only: key of the one array to read; None for all.
+    `only` is the key of the one array to read; None reads all.
 
     Returns:
         (header, arrays): a JSON value, and key -> array.

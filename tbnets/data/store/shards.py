@@ -26,9 +26,7 @@ from tbnets.files import CheckedFile, shown
 def open_store(path, incomplete=False) -> "FeatureStore":
     """Opens a feature store; reads only its manifest, ids and headers.
 
-    Args:
-        path: the folder.
-        incomplete: whether to open a store with an unfinished extraction.
+    `incomplete` also opens a store with an unfinished extraction.
 
     Raises:
         FileNotFoundError: the folder is not a store, or a file is missing.
@@ -114,13 +112,7 @@ class FeatureStore(Features):
         return np.concatenate(parts)
 
     def take(self, rows) -> np.ndarray:
-        """Returns features of images as float32, in the requested order.
-
-        Args:
-            rows: `[n]` int, each in [0, number of images).
-
-        Returns:
-            `[n, dim]` float32 in memory.
+        """Returns features of images as float32 `[n, dim]`, in order of `rows`.
 
         Raises:
             IndexError: a row does not exist.
@@ -154,28 +146,20 @@ class FeatureStore(Features):
         return f"region {region} of id {shown(self.ids[image])}"
 
     def regions(self, row):
-        """Returns the regions of an image.
+        """Returns the (features, boxes) of the image in a row.
 
-        Args:
-            row: int in [0, number of images).
-
-        Returns:
-            (features, boxes): float32 `[k, dim]` and float32 `[k, 4]`, `k =
-            counts[row]` from 0; boxes are x_min, y_min, x_max, y_max in pixels
-            of the original photo.
+        Features are float32 `[k, dim]`, boxes float32 `[k, 4]`, x_min, y_min,
+        x_max, y_max in pixels of the original photo; k is `counts[row]`, from
+        0.
         """
         self._check_holds("regions")
         return self._of_image(row, "features", "boxes")
 
     def boxes(self, row):
-        """Returns the boxes of an image and their scores.
+        """Returns the (boxes, scores) of the image in a row.
 
-        Args:
-            row: int in [0, number of images).
-
-        Returns:
-            (boxes, scores): float32 `[k, 4]`, see `regions`, and float32 `[k]`,
-            or None if the store has no scores.
+        Boxes are float32 `[k, 4]`, see `regions`, scores float32 `[k]`, or None
+        if the store has no scores.
         """
         if self.kind == "images":
             self._check_holds("regions")
@@ -185,11 +169,11 @@ class FeatureStore(Features):
         """Returns features of regions from any images; reads only these rows.
 
         Args:
-            rows: `[n]` int, rows in all regions: region j of the image in row i
-                is row `first_regions[i] + j`. A row may be repeated.
+            rows: `[n]` int: region j of the image in row i is row
+                `first_regions[i] + j`. A row may be repeated.
 
         Returns:
-            `[n, dim]` float32 in memory, in the requested order.
+            `[n, dim]` float32, in the requested order.
 
         Raises:
             IndexError: a region does not exist.
@@ -246,7 +230,7 @@ class FeatureStore(Features):
 
 
 def read_ids(path, shard):
-    """Returns the ids of a shard; raises unless they are as many as images."""
+    """Returns the ids of a shard; raises if their number is wrong."""
     file = CheckedFile(path)
     ids, ends_well = file.lines()
     if len(ids) != shard.images or (ids and not ends_well):

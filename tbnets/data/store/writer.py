@@ -157,16 +157,13 @@ class FeatureWriter:
 
 
 def write_shard(folder, name, ids, arrays):
-    """Writes the files of a shard, which no manifest names yet.
+    """Writes the files of a shard; returns its `manifest.Shard`.
 
     Args:
-        folder: `pathlib.Path` of the store.
+        folder: `pathlib.Path` of the store, whose manifest does not change.
         name: prefix of the files.
         ids: n strings.
         arrays: part -> array, in the types of the store.
-
-    Returns:
-        The `manifest.Shard`.
     """
     parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
     checksums = dict(_write_part(folder, name, *part) for part in parts.items())
