@@ -58,8 +58,8 @@ def pair_scores(rows, columns, row_index, column_index):
     """Scores pairs one by one.
 
     Args:
-      rows: `Side` of every pair's first element.
-      columns: `Side` of every pair's second element.
+      rows: `Side` of each pair's first element.
+      columns: `Side` of each pair's second element.
       row_index: int64 [p], into `rows`.
       column_index: int64 [p], into `columns`.
 
@@ -120,7 +120,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
     Args:
       image_embeddings: [num_images, dim].
       text_embeddings: [num_captions, dim].
-      caption_to_image: int [num_captions], row of every caption's image.
+      caption_to_image: int [num_captions], row of the caption's image.
 
     Returns:
       The three arrays, `caption_to_image` as int64.

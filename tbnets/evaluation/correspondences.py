@@ -180,7 +180,7 @@ class Links(NamedTuple):
 
 
 def phrases_of_spans(captions, spans, phrases):
-    """Finds the noun phrase with exactly the words of every span.
+    """Finds the noun phrase with exactly the words of each span.
 
     Without an exact match, it is the smallest noun phrase that contains the
     last word, which in English is usually the head noun.

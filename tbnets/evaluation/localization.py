@@ -243,7 +243,7 @@ def unique_phrase_precision(found: Localized, texts) -> float:
 
 
 def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
-    """Ranks the proposals of every phrase's photo.
+    """Ranks the proposals of each phrase's photo.
 
     Args:
         scores: as in `evaluate_localization`.
@@ -292,7 +292,7 @@ def _ranks(scores, matches):
 
 
 def _suppress(scores, matches, overlaps):
-    """Keeps the best proposal, drops overlapping ones, and repeats."""
+    """Keeps the best proposal (of equals, a miss), drops overlaps, repeats."""
     kept = np.zeros(scores.shape, bool)
     dropped, every = kept.copy(), np.arange(len(scores))
     for best in np.lexsort((matches, -scores), axis=1).T:

@@ -155,12 +155,7 @@ def precise_ranks(scores, pairs):
 
 
 def _strips(scores, pairs):
-    """Yields queries that have positives, their scores, and positive masks.
-
-    Args:
-        scores: as in `pair_ranks`.
-        pairs: as in `pair_ranks`.
-    """
+    """Yields queries that have positives, their scores, and positive masks."""
     pairs = pairs_of("pairs", pairs, scores.shape)
     queries, starts = np.unique(pairs[:, 0], return_index=True)
     ends = np.append(starts, len(pairs))
@@ -274,14 +269,7 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
 
 
 def _levels(tile, candidates, queries, unit):
-    """Returns unit log mean_b exp(s(b, c) / unit) for candidates c.
-
-    Args:
-      tile: function (candidates [a], queries [b]) -> float32 [a, b].
-      candidates: int64 [n].
-      queries: int64 [b], queries of the bank.
-      unit: above 0.
-    """
+    """Returns unit log mean_b exp(s(b, c) / unit) for candidates c."""
     levels = np.full(len(candidates), -np.inf)
     blocks = row_blocks(len(candidates), len(queries))
     bar = progress_bar(len(blocks), "asking the bank", "tile", iterable=blocks)
@@ -327,13 +315,7 @@ def queries_of(side, best, candidates):
 
 
 def _positives(row_groups, column_groups, order):
-    """Returns indices (i, j) for all pairs with equal groups.
-
-    Args:
-      row_groups: int64 [rows].
-      column_groups: int64 [columns], sorted.
-      order: int64 [columns], each column's j.
-    """
+    """Returns indices (i, j) for all pairs with equal groups."""
     first = np.searchsorted(column_groups, row_groups, "left")
     counts = np.searchsorted(column_groups, row_groups, "right") - first
     ends = np.cumsum(counts)
@@ -366,13 +348,7 @@ class _Counter:
             self._count_strip(places, part, 1 if mirrored else 2)
 
     def _count_strip(self, places, scores, num_directions):
-        """Counts approximate scores (-inf at positives), exactly if uncertain.
-
-        Args:
-          places: slices of the rows and of the columns.
-          scores: float32 [rows, columns], at most `MAX_STRIP` rows.
-          num_directions: 1 if only the rows are queries here.
-        """
+        """Counts approximate scores (-inf at positives), or exact ones."""
         exact = None
         for axis in range(num_directions):
             queries, place = self._queries[axis], places[axis]
@@ -406,7 +382,6 @@ class _Counter:
                 self._count_pairs(axis, places, pairs)
 
     def _count_pairs(self, axis, places, pairs):
-        """Counts single pairs of a block by their exact scores."""
         pairs = [one + place.start for one, place in zip(pairs, places)]
         scores = pair_scores(*self._sides, *pairs)
         queries, rows = self._queries[axis], pairs[axis]
@@ -416,18 +391,7 @@ class _Counter:
             queries.tied[rows[scores == best]] = True
 
     def _compare(self, axis, scores, low, high):
-        """Returns the masks `score >= low` and `score > high`.
-
-        Args:
-          axis: 0 if the rows are the queries, 1 if the columns are.
-          scores: float32 [rows, columns].
-          low: float32, one per query.
-          high: float32, one per query.
-
-        Returns:
-          Two bool [rows, columns and more]: rows of whole 64-bit words, False
-          after the columns.
-        """
+        """Returns masks `score >= low` and `score > high`, padded to words."""
         num_rows, num_columns = scores.shape
         width = -(-num_columns // 8) * 8
         masks = self._masks[:, : num_rows * width].reshape(2, num_rows, width)

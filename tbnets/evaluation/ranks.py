@@ -29,7 +29,7 @@ class Ranks(NamedTuple):
 
 
 def best_ranks(scores, matches):
-    """Ranks the best match of every row of a table in memory.
+    """Ranks the best match of each row of a table in memory.
 
     Args:
       scores: float32 [num_queries, num_candidates], finite.
@@ -124,7 +124,7 @@ class Side(NamedTuple):
       embeddings: float32 [n, dim].
       norms: float64 [n], Euclidean norms of the rows.
       groups: int64 [n], each row's image. A row and a candidate with equal
-        groups are positives of every other.
+        groups are positives of each other.
     """
 
     embeddings: np.ndarray

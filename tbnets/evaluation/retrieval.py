@@ -44,7 +44,7 @@ def evaluate_protocol(
       name: a key of `PROTOCOLS`.
       image_embeddings: [num_images, dim], L2-normalised.
       text_embeddings: [num_captions, dim], L2-normalised.
-      caption_to_image: int [num_captions], row of every caption's image.
+      caption_to_image: int [num_captions], row of the caption's image.
       **options: options of `retrieval.evaluate_retrieval`.
 
     Returns:
@@ -72,7 +72,7 @@ def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
     Args:
       name: a key of `PROTOCOLS`.
       scores: `score_tiles.PairScores`.
-      caption_to_image: int [num_captions], row of every caption's image.
+      caption_to_image: int [num_captions], row of the caption's image.
 
     Returns:
       Flat dict of floats, as in `score_tiles.evaluate_scores`.
@@ -165,7 +165,7 @@ def evaluate_retrieval(
       image_embeddings: [num_images, dim], L2-normalised. Scores are inner
         products: rows are not normalised again.
       text_embeddings: [num_captions, dim], L2-normalised.
-      caption_to_image: int [num_captions], row of every caption's image, in any
+      caption_to_image: int [num_captions], row of the caption's image, in any
         order; an image without captions is a candidate but not a query. None
         with `positives`.
       recall_at: the cut-offs k.
@@ -227,7 +227,7 @@ def retrieval_ranks(
     Args:
       image_embeddings: [num_images, dim], L2-normalised.
       text_embeddings: [num_captions, dim], L2-normalised.
-      caption_to_image: int [num_captions], row of every caption's image.
+      caption_to_image: int [num_captions], row of the caption's image.
       memory_limit_mb: MiB for tiles and their temporaries.
       text_to_text: whether to rank captions for captions too.
 

@@ -79,7 +79,7 @@ def evaluate_scores(scores, caption_to_image) -> dict:
 
     Args:
       scores: `PairScores` of images and captions.
-      caption_to_image: int [num_captions], row of every caption's image.
+      caption_to_image: int [num_captions], row of the caption's image.
 
     Returns:
       Flat dict of floats, as in `retrieval.evaluate_retrieval`, without
@@ -99,7 +99,7 @@ def score_ranks(scores, caption_to_image) -> dict:
 
     Args:
       scores: `PairScores` of images and captions.
-      caption_to_image: int [num_captions], row of every caption's image.
+      caption_to_image: int [num_captions], row of the caption's image.
 
     Returns:
       Dict from direction to `ranks.Ranks`, as `retrieval.retrieval_ranks`.

@@ -109,6 +109,7 @@ def _rows(metrics, group, label, columns):
     if count >= FEW_QUERIES or "/" in group:  # A type of phrases.
         return lines
     for _, name, _ in _recalls(metrics):
+        # The interval does not depend on the order of the hits.
         hits = np.arange(count) < round(metrics[f"{group}/{name}"] * count)
         ends = bootstrap_interval(hits, np.mean)
         cells.append("-".join(rounded(100 * end, 0) for end in ends))

@@ -123,7 +123,7 @@ class Branch(configured.ConfiguredLayer):
     ("immediately followed by L2").
 
     Args:
-        units: output size of every fully connected layer. Papers: `(2048, 512)`
+        units: output size of each fully connected layer. Papers: `(2048, 512)`
             on CNN and Fisher-vector features, `(1024, 512)` on LSTM states.
             `()` leaves only L2, as in the text branch of Vilalta et al. 2017,
             where GRU states are the embedding.

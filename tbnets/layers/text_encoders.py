@@ -132,7 +132,7 @@ class MeanOfWords(TextEncoder):
     """
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the mean word vector of every row of ids."""
+        """Returns the mean word vectors of rows of ids."""
         words = self.word_vectors(inputs, training)
         return pool_words(words, tf.not_equal(inputs, 0), "mean")
 
@@ -198,7 +198,7 @@ class RecurrentEncoder(TextEncoder):
         self.recurrence.build((*input_shape, self.embedding_dim))
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the text features of every row of ids."""
+        """Returns the text features of rows of ids."""
         mask = tf.not_equal(inputs, 0)
         words = self.word_vectors(inputs, training)
         features = self.recurrence(words, mask=mask)

@@ -133,7 +133,7 @@ def _written(arrays, level, values):
 
 
 def _forward(projected, weights, trees):
-    """Returns h of every node, and values for the gradient."""
+    """Returns h of all nodes, and values for the gradient."""
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
     leaf = _gates(projected + bias, 0)
@@ -177,7 +177,11 @@ def _forward(projected, weights, trees):
 
 
 def _to_children(at, transposed, gradients):
-    """Returns the gradients by the states of a level's children."""
+    """Returns the gradients by the states of a level's children.
+
+    `gradients` are at parents of nouns, at parents of others, at edges of
+    nouns, at edges of others; `transposed` is in the order of `WEIGHTS`.
+    """
     at_nouns, at_others, nouns, others = map(tf.matmul, gradients, transposed)
     others += tf.gather(at_others, at.other_parents)
     nouns += tf.gather(at_nouns, at.noun_parents)
@@ -232,7 +236,7 @@ def _backward(upstream, weights, saved, trees):
         d_hidden[:num_words], d_cells[:num_words], *leaf, cells[:num_words]
     )
     d_bias += _column_sums(d_projected)
-    # The inputs of every matrix, and the gradients of its products.
+    # The inputs of each matrix, and the gradients of its products.
     inputs, found = ([one.concat() for one in x] for x in (kept[4:], found))
     pairs = zip(inputs, found)
     d_matrices = [tf.matmul(*pair, transpose_a=True) for pair in pairs]
@@ -256,7 +260,7 @@ class TreeEncoder(TextEncoder):
             layer.
 
     Returns from a call on int32 `[n, nodes, 6]`, from
-    `text.packed_trees.TreeRows`: float `[n, output_dim]`, the state of every
+    `text.packed_trees.TreeRows`: float `[n, output_dim]`, the state of each
     root: `units`, plus `embedding_dim` for the mean.
 
     Example:
@@ -304,7 +308,7 @@ class TreeEncoder(TextEncoder):
 
         Returns:
             (states, trees): float `[num_nodes, output_dim]`, and the
-            `PackedTrees` with the tree, words and kind of every row.
+            `PackedTrees` with the tree, words and kind of each row.
         """
         if not self.built:
             self.build(inputs.shape)
@@ -316,13 +320,13 @@ class TreeEncoder(TextEncoder):
         return states, trees
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the state of the root of every tree."""
+        """Returns each tree's root state."""
         states, trees = self.encode_nodes(inputs, training)
         return tf.gather(states, trees.roots)
 
 
 def span_means(words, trees):
-    """Returns the mean of the words of every node, `[num_nodes, dim]`.
+    """Returns each node's mean word vector, `[num_nodes, dim]`.
 
     Args:
         words: `[num_words, dim]`, in the order of `trees.word_ids`, where the
@@ -383,7 +387,7 @@ class TreeLSTM(ConfiguredLayer):
       `trees.word_ids`;
     - `trees`: `PackedTrees`, from `text.packed_trees.pack_trees`.
 
-    Returns from a call: `[num_nodes, units]`, h of every node, in the order of
+    Returns from a call: `[num_nodes, units]`, h of each node, in the order of
     the packed trees: `tf.gather(states, trees.roots)` are the sentences,
     `tf.boolean_mask(states, trees.is_noun_phrase > 0)` the noun phrases;
     `trees.trees` and `trees.spans` hold each node's caption and words.

@@ -34,8 +34,8 @@ def euclidean(similarities):
     gradient at distance 0 is defined as 0, hence finite. NaN remains NaN.
 
     Args:
-        similarities: float32, inner products of unit vectors. Values that
-            rounding puts above 1 count as 1.
+        similarities: float32, any shape, inner products of unit vectors.
+            Values that rounding puts above 1 count as 1.
 
     Returns:
         float32 in `[0, 2]`, shaped like `similarities`.
@@ -54,7 +54,7 @@ def cosine(similarities):
     $$d(x, y) = 1 - x^\top y$$
 
     Args:
-        similarities: float32, inner products of unit vectors.
+        similarities: float32, any shape, inner products of unit vectors.
 
     Returns:
         float32 in `[0, 2]`, shaped like `similarities`.

@@ -77,7 +77,7 @@ def random_columns(mask, rows, draws):
 
 
 def own_images(image_ids, caption_image_ids):
-    """Returns the row of every caption's own image, int32 `[num_captions]`.
+    """Returns the row of each caption's own image, int32 `[num_captions]`.
 
     Args:
         image_ids: integer `[num_images]`, at least one.

@@ -265,7 +265,7 @@ class CCA(EmbeddingNetwork):
 
     When a text is compared with regions of one photo, most regions have no
     text, and pairs carry no information about them. `background` adds such
-    regions as rows without a text: all candidates of every batch
+    regions as rows without a text: all candidates of each batch
     (`data.localization.mining`), because the few that have a text change
     little. An extra direction distinguishes these rows from pairs, and texts
     get a bias on it.

@@ -200,7 +200,7 @@ class HMLSTM(EmbeddingNetwork):
 
         Returns:
             (embeddings, captions, spans): unit vectors float32 `[p,
-            embedding_dim]`; int32 `[p]`, the tree of every phrase; and int32
+            embedding_dim]`; int32 `[p]`, the tree of each phrase; and int32
             `[p, 2]`, its words. Ordered by tree, then by node; every node that
             is a noun phrase is included.
         """

@@ -61,7 +61,10 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
 
 
 def _check_sizes(path):
-    """Rejects compressed members, which Keras would unpack at any size."""
+    """Raises InputError if a `.keras` file would fill the memory.
+
+    Keras writes uncompressed members, but unpacks compressed ones at any size.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             for part in archive.infolist():

@@ -107,8 +107,8 @@ class PackedTrees(NamedTuple):
 
     Attributes:
         word_ids: `[num_words]`; the words are the first `num_words` rows.
-        children: `[num_edges]`, row of every edge's child.
-        parents: `[num_edges]`, row of every edge's parent. Edges are ordered by
+        children: `[num_edges]`, row of each edge's child.
+        parents: `[num_edges]`, row of each edge's parent. Edges are ordered by
             the level of the parent, then by whether the child is a noun phrase
             (noun phrases last), then by the row of the parent.
         levels: `[num_levels, 5]`, at least one level: where the phrases of a
@@ -116,13 +116,13 @@ class PackedTrees(NamedTuple):
             noun-phrase child; of the first whose children are all noun phrases;
             its first edge; its first edge to a noun phrase.
         ends: `[2]`, number of nodes and number of edges.
-        trees: `[num_nodes]`, row of every node's tree in the batch.
+        trees: `[num_nodes]`, row of each node's tree in the batch.
         is_noun_phrase: `[num_nodes]`, 1 for a noun phrase.
         spans: `[num_nodes, 2]`, each node's words, start and end, counted from
             0 in its caption.
-        roots: `[num_trees]`, row of every tree's root; -1 for a tree without
+        roots: `[num_trees]`, row of each tree's root; -1 for a tree without
             nodes.
-        rows: `[num_nodes]`, row of every node, indexed tree by tree as in the
+        rows: `[num_nodes]`, row of each node, indexed tree by tree as in the
             arrays.
     """
 
@@ -151,7 +151,7 @@ def tree_array(tree, word_ids) -> np.ndarray:
 
     Args:
         tree: a `Tree`.
-        word_ids: the id of every word of the tree, not 0.
+        word_ids: the id of each word of the tree, not 0.
     """
     heights, spans = tree.heights(), tree.spans()
     order = np.lexsort((spans[:, 0], heights))

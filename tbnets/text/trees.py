@@ -36,10 +36,10 @@ class Tree:
     and words are in the order of the sentence.
 
     Args:
-        labels: label of every node, such as `NP`, or a word's part of speech;
+        labels: label of each node, such as `NP`, or a word's part of speech;
             "" if unknown.
-        parents: parent of every node; -1 for the root.
-        texts: text of every word; "" for phrases.
+        parents: parent of each node; -1 for the root.
+        texts: text of each word; "" for phrases.
 
     Example:
         tree = tbnets.read_tree("(NP (DT a) (NN dog))")
@@ -273,7 +273,7 @@ _WORD = re.compile(r"(?<![^\s()])[^\s()]+(?=\s*\))")
 
 
 def trees_of(path, captions) -> list[Tree]:
-    """Returns the tree of every caption, found by its text.
+    """Returns the tree of each caption, found by its text.
 
     Args:
         path: JSON lines from `tools/parse_captions.py`, or a folder of gold

@@ -27,7 +27,7 @@ class PaddedRows:
     Args:
         values: int32 `[n, ...]`, the concatenated rows: word ids without 0, or
             nodes of trees.
-        lengths: int `[num_rows]`, length of every row.
+        lengths: int `[num_rows]`, length of each row.
     """
 
     dtype = tf.int32

@@ -192,7 +192,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """Returns the row of every word, -1 for a word without a vector.
+        """Returns the row of each word, -1 for a word without a vector.
 
         Args:
             words: sequence of strings.

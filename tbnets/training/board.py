@@ -151,7 +151,7 @@ def _unless_lost(method):
             except (OSError, tf.errors.OpError) as error:
                 board.is_lost = True
                 reason = getattr(error, "message", None) or str(error)
-                reason = reason.rpartition("}} ")[2]  # Drops the op.
+                reason = reason.rpartition("}} ")[2]  # Drops the op name.
                 tqdm.tqdm.write(
                     f"note: {board.folder} can not be written; TensorBoard "
                     f"shows no more of this run: {reason.splitlines()[0]}. "

@@ -113,7 +113,7 @@ class FusedAdam(_Fused, keras.optimizers.Adam):
         super().__init__(learning_rate, name=name, **kwargs)
 
     def _create(self, variables):
-        """Creates both moments of every variable; [] for AMSGrad."""
+        """Creates both moments of each variable; [] for AMSGrad."""
         if self.amsgrad:
             super(_Fused, self).build(variables)
             return []
@@ -171,7 +171,7 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
         super().__init__(learning_rate, momentum, name=name, **kwargs)
 
     def _create(self, variables):
-        """Creates the momentum of every variable; [] without momentum."""
+        """Creates the momentum of each variable; [] without momentum."""
         super(_Fused, self).build(variables)
         return [[one] for one in self.momentums] if self.momentum else []
 

@@ -240,7 +240,7 @@ def _examples(arrays):
 
 
 def _rows_of(image_ids, caption_image_ids):
-    """Returns the first row of every image, and each caption's image."""
+    """Returns the first row of each image, and each caption's image."""
     known, first = np.unique(image_ids, return_index=True)
     owners = np.searchsorted(known, caption_image_ids)
     strange = np.setdiff1d(caption_image_ids, known)

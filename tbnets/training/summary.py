@@ -111,7 +111,7 @@ def _lies_at(logs, margin):
 
 
 def _tells(history):
-    """Returns whether a recent epoch beats chance, or for phrases the first."""
+    """Returns whether a recent epoch beats chance (phrases: the first epoch)."""
     recent = history[-PLATEAU_EPOCHS:]
     images = history[0].get("dev/image_to_text/num_queries")
     if not images:
@@ -163,7 +163,7 @@ def run_overview(session, train):
 
 
 def _splits(session, train):
-    """Returns the counts of every split, in words."""
+    """Returns the counts of each split, in words."""
     settings = session.settings
     splits = {
         settings.run.train_split: train,
