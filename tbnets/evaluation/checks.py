@@ -161,7 +161,7 @@ def checked_embeddings(**named):
 
 
 def finite_side(name, values, groups):
-    """Returns the `Side` of embeddings; raises for infinite inner products.
+    """Returns the `Side` of embeddings; raises unless scores are finite.
 
     Args:
       name: name of the embeddings in the error.

@@ -50,9 +50,9 @@ class Choice(NamedTuple):
             distances.
         area_exponent: at least 0; at 0 areas do not count.
 
-    Source: expected overlap is a decision of minimum Bayes risk for the loss 1
-    - IoU, as in Kumar and Byrne 2004 for translations; means of boxes are the
-    box voting of Gidaris and Komodakis 2015, weighted by softmax. Departure:
+    Source: expected overlap is a decision of minimum Bayes risk, as in Kumar
+    and Byrne 2004 for translations, for the loss 1 - IoU; means of boxes are
+    the box voting of Gidaris and Komodakis 2015, weighted by softmax. Departure:
     Wang et al. 2018 and Niu et al. 2017 take the most similar candidate and
     ignore areas.
     """
@@ -227,8 +227,8 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
         `correspondence_whole_photo` (always the whole photo) and
         `correspondence_upper_bound` (links with a right candidate). The first
         three also as `correspondence_pointing_...`, where a candidate is right
-        if its centre is in the box or on its edge. `correspondence_exact_spans`
-        is the fraction of links whose noun phrase has exactly their words.
+        if its centre is in the annotated box or on its edge.
+        `correspondence_exact_spans` is the fraction of links whose noun phrase has exactly their words.
         `correspondence_links` and `correspondence_lost` count links, and links
         without a noun phrase.
 

@@ -147,7 +147,7 @@ def evaluate_localization(
             `truth`; if k is 0 the phrases of the image are missed.
         truth: `[num_phrases, 4]`, the phrases' boxes.
         phrase_to_image: int `[num_phrases]`, row of the image.
-        types: name -> bool `[num_phrases]`; each adds all metrics for these
+        types: name -> bool `[num_phrases]`; each adds these metrics for its
             phrases under `phrase_to_region/<name>/`. Phrases may have several
             types.
         texts: int `[num_phrases]` from 0, equal for equal phrases

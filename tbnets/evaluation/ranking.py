@@ -4,9 +4,9 @@ A pair's score is the exact inner product of its float32 embeddings, rounded to
 float64 and then to float32. The last bit of a float32 matrix product depends on
 library, machine and position, which would make ties random. Therefore the
 matrix product counts only candidates that differ from the query's best positive
-by more than its error bound; the few others are scored exactly. If these are
-many (a collapsed model ties everywhere), the strip is recomputed in float64,
-which leaves almost none undecided.
+by more than the product's error bound; the few others are scored exactly. If
+these are many (a collapsed model ties everywhere), the strip is recomputed in
+float64, which leaves almost none undecided.
 
 Ranks therefore do not depend on the tile size, and equal embeddings tie.
 """

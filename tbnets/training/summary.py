@@ -111,7 +111,7 @@ def _lies_at(logs, margin):
 
 
 def _tells(history):
-    """Returns whether a recent epoch beats chance (phrases: the first epoch)."""
+    """Returns whether a recent epoch beats chance, or the first (phrases)."""
     recent = history[-PLATEAU_EPOCHS:]
     images = history[0].get("dev/image_to_text/num_queries")
     if not images:
