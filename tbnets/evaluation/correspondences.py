@@ -52,9 +52,9 @@ class Choice(NamedTuple):
 
     Source: expected overlap is a decision of minimum Bayes risk, as in Kumar
     and Byrne 2004 for translations, for the loss 1 - IoU; means of boxes are
-    the box voting of Gidaris and Komodakis 2015, weighted by softmax. Departure:
-    Wang et al. 2018 and Niu et al. 2017 take the most similar candidate and
-    ignore areas.
+    the box voting of Gidaris and Komodakis 2015, weighted by softmax.
+    Departure: Wang et al. 2018 and Niu et al. 2017 take the most similar
+    candidate and ignore areas.
     """
 
     name: str = MOST_SIMILAR
@@ -228,9 +228,9 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
         `correspondence_upper_bound` (links with a right candidate). The first
         three also as `correspondence_pointing_...`, where a candidate is right
         if its centre is in the annotated box or on its edge.
-        `correspondence_exact_spans` is the fraction of links whose noun phrase has exactly their words.
-        `correspondence_links` and `correspondence_lost` count links, and links
-        without a noun phrase.
+        `correspondence_exact_spans` is the fraction of links whose noun phrase
+        has exactly their words. `correspondence_links` and
+        `correspondence_lost` count links, and links without a noun phrase.
 
     Source: Niu et al. 2017, Sec. 5.3.2, where ten people judged 2000 pairs.
     Departures: annotated boxes decide. The centre is from the "pointing game"

@@ -285,7 +285,7 @@ def _levels(tile, candidates, queries, unit):
 # a block's words (eight columns each) must not exceed 255.
 MAX_STRIP = 255
 MAX_BLOCK = 8 * 255
-# A strip with a larger share of undecided pairs is computed in float64.
+# A strip with more undecided pairs than 1 in 32 is computed in float64.
 DENSE_SHARE = 32
 FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
