@@ -222,7 +222,6 @@ def search_index(options, texts):
 
 
 def _not_given(options, needed):
-    """Returns the error of a question without its inputs."""
     what, *texts = options.words
     return InputError(
         f"tools/ask.py {what}",

@@ -132,7 +132,7 @@ def _spread(values, middle):
 def _repeated_captions(images):
     """Returns (copies within an image, captions shared by several images).
 
-    Captions with equal words are one; empty captions are counted separately.
+    Captions with equal words are one; empty captions are counted elsewhere.
     """
     said = [row for row, caption in enumerate(images.captions) if caption]
     texts = text_ids([images.captions[row] for row in said])

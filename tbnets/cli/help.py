@@ -29,7 +29,6 @@ def format_help(text, sections, width=None):
 
 
 def _format_flag(flag, width):
-    """Returns a line with a flag's name and default, then its help."""
     head = f"--{'[no]' * (flag.kind == 'bool')}{flag.name}  {_default(flag)}"
     if flag.kind == "words":
         head = f"{flag.name.upper()} ..."
@@ -45,7 +44,6 @@ def _format_flag(flag, width):
 
 
 def _default(flag):
-    """Returns a flag's default in brackets; "" if there is none."""
     value = flag.default
     if value is REQUIRED:
         return "(required)"

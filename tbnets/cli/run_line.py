@@ -118,12 +118,7 @@ def _given(line):
 
 
 def _of_trained(line, trained):
-    """Returns the flags that a run takes from the model it starts from.
-
-    Raises:
-        ValueError: a flag that determines the network is given with a different
-            value.
-    """
+    """Returns the flags from --from's model; checks the network's flags."""
     own, values = _given(line), trained.values()
     for name in sorted(own & values.keys() & set(OF_NETWORK)):
         # The folder of a preset may have moved.
@@ -140,10 +135,7 @@ def _of_trained(line, trained):
 
 
 def _usual_values(record, settings: Settings):
-    """Returns values that follow from other flags of a record.
-
-    By default, a run on the photos of FOLDER is in runs/FOLDER.
-    """
+    """Returns values that follow from other flags of a record."""
     found = {"captions_format": usual_format(record["captions"])}
     if hub.is_hub(record["image_encoder"]):
         found["image_size"] = 0
@@ -170,7 +162,7 @@ def not_given(line, settings: Settings, values):
 
 
 def check_read(line, settings: Settings):
-    """Raises an error for flags on the command line that the run does not use.
+    """Checks that the run uses the flags on the command line.
 
     A flag that the task or the model fixes may only be given its fixed value,
     in flag files too.

@@ -235,7 +235,6 @@ def _start_workers(options, line):
 
 
 def _open_workers(options):
-    """Returns the `Workers` that train, including this process."""
     if not local_workers.is_worker():
         return distribution.open_workers(
             options.distribute, options.num_replicas
@@ -275,7 +274,6 @@ def _train(options, line, workers):
 
 
 def _finish(session, queries):
-    """Measures the best epoch, exports it and runs the example queries."""
     settings, folder = session.settings, session.run_dir
     report = runs.finish(session)
     split = "test" if "test" in report else "dev"

@@ -151,7 +151,6 @@ def scores(options, name):
 
 
 def _settings(options):
-    """Returns the settings of a run on these data."""
     given = dataclasses.asdict(options)
     record = {name: given[name] for name in ALL.keys() & given.keys()}
     if "captions_format" not in changed(options):
@@ -180,7 +179,6 @@ def _settings(options):
 
 
 def _preset(options):
-    """Returns the preset as flags of a run name it."""
     return hub.PREFIX + options.hub.removeprefix(hub.PREFIX)
 
 
@@ -216,11 +214,9 @@ def _texts(options, own, records):
 
 
 def _prompted(options, records):
-    """Returns the captions inserted into --prompt."""
     prompt = options.prompt
     return [prompt.replace(PLACE, caption) for caption in records.captions]
 
 
 def _unit_rows(rows):
-    """Returns all rows of a `FeatureRows`, divided by their lengths."""
     return unit_rows(rows.batch(np.arange(len(rows.rows))))

@@ -115,14 +115,11 @@ def _mosaic(width, height):
 
 
 def check_answers(model, wanted):
-    """Raises an error if a model's embeddings differ from the recorded ones.
+    """Raises a ValueError if a model's embeddings differ from recorded ones.
 
     Args:
         model: the `Served`.
-        wanted: path of `answers.json`.
-
-    Raises:
-        ValueError: an embedding differs by more than `TOLERANCE`.
+        wanted: path of `answers.json`; `TOLERANCE` is the limit.
     """
     told = CheckedFile(wanted).json()
     for name, rows in answers_of(model).items():

@@ -70,14 +70,10 @@ def differences(folder, wanted):
 
 
 def check_files(path: Path) -> None:
-    """Raises an error if the files of a folder differ from its list.
+    """Raises a ValueError if files were changed, added or are missing.
 
     Args:
         path: folder with `sha256.txt`.
-
-    Raises:
-        ValueError: a file is missing, was added, or changed by a byte; names
-            the first.
     """
     path = pathlib.Path(path)
     wanted, found = read_checksums(path), model_files(path)

@@ -110,7 +110,6 @@ def read_requests(folder):
 
 
 def _answer(request, signature):
-    """Runs a request as a server does."""
     tensors = {
         name: tf.constant(protocol.to_array(name, proto), proto.dtype)
         for name, proto in request.inputs.items()
@@ -127,7 +126,6 @@ def _answer(request, signature):
 
 
 def _inputs(signature, size):
-    """Returns inputs of a signature: name -> array with `size` rows."""
     specs = inputs_of(signature)
     sides = [spec.shape[1:].as_list() for spec in specs.values()]
     widest = max(np.prod([n or 1 for n in one]) for one in sides)
@@ -136,7 +134,6 @@ def _inputs(signature, size):
 
 
 def _rows(spec, size):
-    """Returns an input, with `size` rows if it has rows."""
     shape = [size if n is None else n for n in spec.shape]
     if spec.name == IMAGE_BYTES:
         return np.full(shape, _photo(), object)
@@ -172,11 +169,7 @@ _TEMPLATES = pathlib.Path(__file__).with_name("deployment")
 
 
 def check_model_name(name):
-    """Raises an error if a server, URL or host could not use a model name.
-
-    Raises:
-        ValueError: the name is invalid.
-    """
+    """Raises a ValueError if a server, URL or host could not use a name."""
     if not _NAME.fullmatch(name):
         raise InputError(
             "output",

@@ -36,20 +36,20 @@ def two_branch_endpoints(
 
     Signatures (`n` images, `m` captions, either may be 0):
 
-    - `embed_text`: `captions` string `[m]` (or `text_features` float32
-      `[m, text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
-      `[m, embedding_dim]`. It is the default signature.
+    - `embed_text`, the default: `captions` string `[m]` (or `text_features`
+      float32 `[m, text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings`
+      float32 `[m, embedding_dim]`;
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
       photos also `status`, string `[n]`: "", or the fault of a photo, whose
-      embedding is then 0.
-    - `embed_image_strict`, for photos only: like `embed_image` without
-      `status`; a broken photo fails the call.
+      embedding is then 0;
+    - `embed_image_strict`, for photos: without `status`; a broken photo fails
+      the call;
     - `score`: both inputs -> `similarities` `[n, m]`: cosines, or the logits of
-      a model that learns to compare; a broken photo fails the call.
-    - `compare`, only for a model that learns to compare, whose embeddings have
-      no meaningful cosines: `image_embeddings` float32 `[n, embedding_dim]` and
-      `text_embeddings` `[m, embedding_dim]` -> `similarities` `[n, m]`.
+      a model that learns to compare; a broken photo fails the call;
+    - `compare`, for a model that learns to compare, whose embeddings have no
+      meaningful cosines: `image_embeddings` float32 `[n, embedding_dim]` and
+      `text_embeddings` `[m, embedding_dim]` -> `similarities` `[n, m]`;
     - `embed_features`, if photos are first turned into feature vectors:
       `image_features` float32 `[n, feature_dim]` -> `embeddings`.
 
@@ -60,10 +60,9 @@ def two_branch_endpoints(
             `learned_similarity`, True, and `similarities(image_embeddings,
             text_embeddings)`.
         tokenizer: turns string `[m]` into the input of `embed_text`: a
-            `Tokenizer` or a `features.fisher_vectors.CaptionReader`; a
-            `serving.inputs.TreeReader` if texts are trees; None if they are
-            feature vectors. A `Tokenizer` without `max_tokens` gets
-            `inputs.MOST_WORDS`.
+            `Tokenizer`, which gets `inputs.MOST_WORDS` if it has no
+            `max_tokens`, or a `features.fisher_vectors.CaptionReader`; a
+            `serving.inputs.TreeReader` for trees; None for feature vectors.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
             or `(size, size, 3)`.
         read_photos: None to serve such arrays; to serve JPEG and PNG files, a
@@ -137,14 +136,7 @@ def begin_with_photos(served, read_photos):
 
 
 def _compared(images, texts, read_photos, *compared):
-    """Returns functions of two `EndpointSide`s, and the `PhotoReader` or None.
-
-    Args:
-        images: `EndpointSide` of image arrays.
-        texts: `EndpointSide` of texts.
-        read_photos: as in `two_branch_endpoints`.
-        *compared: further arguments of `two_sided`.
-    """
+    """Returns functions of two `EndpointSide`s, and a `PhotoReader` or None."""
     functions, photos = {}, None
     if read_photos is not None:
         arrays, photos = images, PhotoReader(read_photos)
@@ -187,27 +179,25 @@ def region_endpoints(
 
     Signatures (`n` regions, `m` phrases):
 
-    - `embed_phrases`: `phrases` string `[m]` (or `text_features` float32
-      `[m, text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings` float32
-      `[m, embedding_dim]`. It is the default signature.
+    - `embed_phrases`, the default: `phrases` string `[m]` (or `text_features`
+      float32 `[m, text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings`
+      float32 `[m, embedding_dim]`;
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
-      `embeddings` `[n, embedding_dim]`.
+      `embeddings` `[n, embedding_dim]`;
     - `compare`: `phrase_embeddings` and `region_embeddings` -> `similarities`
-      `[m, n]`, larger is closer.
-    - `score`: phrases and `region_features` -> `similarities` `[m, n]`.
+      `[m, n]`, larger is closer;
+    - `score`: phrases and `region_features` -> `similarities` `[m, n]`;
     - `localize`, if photos can be read: phrases, `image_bytes` string `[]` and
       `boxes` float32 `[n, 4]` in pixels of the upright photo -> `similarities`
       `[m, n]` and `status`, string `[]`: "", or the fault of the photo, whose
-      similarities are then all 0.
-    - `localize_strict`: like `localize` without `status`; a broken photo fails
-      the call.
+      similarities are then all 0;
+    - `localize_strict`: without `status`; a broken photo fails the call.
 
     Args:
         model: has `embed_images`, `embed_text` and `similarities`, like
             `models.two_branch.TwoBranchModel`.
-        tokenizer: turns strings into the input of `embed_text`; None if phrases
-            are feature vectors; a `serving.inputs.TreeReader` if they are
-            trees.
+        tokenizer: turns strings into the input of `embed_text`; a
+            `serving.inputs.TreeReader` for trees; None for feature vectors.
         region_dim: number of features of a region.
         text_dim: number of features of a phrase; None with a tokenizer.
         read_regions: reader of regions for `serving.inputs.PhotoReader`; None
@@ -272,14 +262,7 @@ def _regions(region_dim, method):
 
 
 def _localization(reader, phrases, regions, similarities):
-    """Returns the endpoints that take a photo and boxes.
-
-    Args:
-        reader: a `PhotoReader`.
-        phrases: `EndpointSide` of phrases.
-        regions: `EndpointSide` of the rows that `reader` makes of boxes.
-        similarities: function of the embeddings of both sides.
-    """
+    """Returns the endpoints that take phrases, a photo and boxes."""
     photo = tf.TensorSpec([], tf.string, "image_bytes")
     signature = [phrases.spec, photo, tf.TensorSpec([None, 4], name="boxes")]
 
@@ -372,15 +355,7 @@ def add_search(index):
 
 
 def _find(shards, signatures, queries, k):
-    """Returns the best rows of shards, a few queries at a time.
-
-    Args:
-        shards: variables `[n_i, dim]`.
-        signatures: signatures of the model; with `compare`, one query at a time
-            is compared.
-        queries: float32 `[m, dim]`.
-        k: int32 `[]`.
-    """
+    """Returns the best rows of shards `[n_i, dim]`, a few queries at a time."""
     size, options = search_index.QUERIES_AT_ONCE, {}
     if "compare" in signatures:
         size = 1
@@ -443,7 +418,7 @@ class Endpoints:
 
 
 class EndpointSide:
-    """One of the two kinds of inputs that a network compares.
+    """One kind of input that a network compares.
 
     Args:
         name: name of the endpoint that embeds them, for example `embed_text`.
@@ -491,16 +466,15 @@ def two_sided(first, second, similarities, compared_dim=None):
     Signatures (`n` inputs of the first side, `m` of the second, either may be
     0):
 
-    - one with the name of each side: its inputs -> `embeddings` float32
+    - a signature named after each side: its inputs -> `embeddings` float32
       `[n, embedding_dim]`;
-    - `score`: inputs of both sides -> `similarities` float32 `[n, m]`;
-    - `compare`: embeddings of both sides -> `similarities` float32 `[n, m]`.
+    - `score`: inputs of the two sides -> `similarities` float32 `[n, m]`;
+    - `compare`: embeddings of the two sides -> `similarities` float32 `[n, m]`.
 
     Args:
         first: an `EndpointSide`.
         second: an `EndpointSide`.
-        similarities: function of embeddings of both -> `[n, m]`, larger is
-            closer.
+        similarities: function of two embeddings -> `[n, m]`, larger is closer.
         compared_dim: dimension of embeddings; None for no `compare`.
 
     Returns:

@@ -116,13 +116,7 @@ def _default(default, kept):
 
 
 def _described(served, told, kept):
-    """Returns the metadata of the new SavedModel.
-
-    Args:
-        served: the source.
-        told: further metadata.
-        kept: the signatures.
-    """
+    """Returns the metadata of the new SavedModel."""
     said, current = served.metadata, versions()
     was = {name: said.get(name) for name in current}
     was["sha256"] = file_sha256(served.path / saved_files.GRAPH_FILE)
@@ -296,12 +290,11 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
     """Writes a whole SavedModel with its metadata.
 
     Args:
-        root: object that tracks everything that the signatures read.
-        signatures: name -> concrete function; `check_ops` raises an error if
-            its graph has a forbidden op.
+        root: object that tracks all variables of the signatures.
+        signatures: name -> concrete function, whose ops `check_ops` checks.
         path: folder to write, which does not exist.
         description: JSON-ready dict for `assets.extra/tbnets.json`; the SHA-256
-            of the other files is added.
+            of all further files is added.
         vocabulary: `Vocabulary` of its texts, or None.
         extra: as in `write_saved_model`.
 
@@ -340,9 +333,8 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
 def _traced(endpoints, half_precision):
     """Returns the module to save, and its functions: name -> function.
 
-    Every function is wrapped by `inputs.guarded`. Only the variables that
-    endpoints read and the traced functions are kept: saving a `tf.function`
-    would trace it again and keep both.
+    Only the variables that endpoints read and the traced functions are kept:
+    saving a `tf.function` would trace it again and keep both.
     """
     functions = {n: guarded(one) for n, one in endpoints.functions.items()}
     used = {id(v): v for one in functions.values() for v in one.variables}

@@ -141,7 +141,6 @@ def _sentences(queries):
 
 
 def _search_held(model, queries, top):
-    """Searches the index in the model's graph."""
     inputs = model._input("embed_text", queries)
     k = tf.constant(min(top, tf.int32.max))  # No graph has more rows.
     found = model._ask("search", {**inputs, "k": k})

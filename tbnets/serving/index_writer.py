@@ -46,14 +46,7 @@ _OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
 
 @dataclasses.dataclass
 class _Part:
-    """Rows of one shard that are kept.
-
-    Args:
-        shard: the `Shard`.
-        ids: its ids.
-        file: its `RowFile`.
-        left: int, ascending: the kept rows.
-    """
+    """Kept rows of one shard; `left` has their numbers, ascending."""
 
     shard: Shard
     ids: list

@@ -103,11 +103,7 @@ def with_halves(function, halves):
 
 
 class _Rewriter:
-    """Rewrites a graph and the functions that it calls.
-
-    Args:
-        graph_def: `GraphDef`; its nodes are changed in place.
-    """
+    """Rewrites a `GraphDef` in place, and the functions that it calls."""
 
     def __init__(self, graph_def):
         self.graph_def = graph_def
@@ -116,7 +112,7 @@ class _Rewriter:
         self.after = {}  # (name before, halved arguments) -> function.
 
     def rewrite(self, halved, dropped):
-        """Returns the `GraphDef`.
+        """Returns the `GraphDef` without nodes in `dropped`.
 
         Args:
             halved: names of the nodes that are handles of float16 weights.
@@ -180,11 +176,7 @@ class _Rewriter:
 
 
 def _read_and_cast(node, in_body):
-    """Returns a node that reads float16, and one with the old name that casts.
-
-    In the body of a function, the name of an output includes its op's name for
-    it.
-    """
+    """Returns a node that reads float16, and a cast with the old name."""
     read, cast = copy.deepcopy(node), type(node)(name=node.name, op="Cast")
     read.name = f"{node.name}/half"
     read.attr["dtype"].type = _HALF
@@ -260,14 +252,11 @@ def is_allowed(op):
 
 
 def check_ops(name, graph_def):
-    """Raises an error if TensorFlow Serving could not load a graph.
+    """Raises a ValueError if TensorFlow Serving could not load a graph.
 
     Args:
         name: name of the graph in the error.
         graph_def: a `GraphDef`; the functions that it calls are checked too.
-
-    Raises:
-        ValueError: an op is not allowed; names it.
     """
     ops = _ops_of(graph_def.node, graph_def.library.function)
     unknown = sorted(op for op in ops if not is_allowed(op))

@@ -296,7 +296,6 @@ def _ask(model, contents, stamps):
 
 
 def _note(text):
-    """Prints a line on standard error, above any progress bar."""
     say(files.readable(text))
 
 
@@ -363,10 +362,7 @@ class Index:
                 path.unlink(missing_ok=True)
 
     def _read(self):
-        """Reads the files, oldest first, so that newer entries prevail.
-
-        Broken photos of kinds that can be read by now are dropped.
-        """
+        """Reads the files, oldest first; drops faults that no longer apply."""
         try:
             found = self.place.glob(f"*{SUFFIX}")
             self._files = sorted(found, key=lambda x: x.stat().st_mtime_ns)
@@ -384,11 +380,7 @@ class Index:
         self.entries = {n: e for n, e in found if not is_cured(e.reason)}
 
     def _write(self, entries):
-        """Writes entries into a new file; reports a failure.
-
-        Returns:
-            Whether the entries are written.
-        """
+        """Writes entries into a new file; returns whether that worked."""
         entries = {n: e for n, e in entries.items() if e.stamp}
         if not (entries and self._can_write):
             return self._can_write

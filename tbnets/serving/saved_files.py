@@ -234,7 +234,6 @@ def _check_files(path, metadata):
 
 
 def _failed(path, error):
-    """Returns the error for a SavedModel that does not load."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return _damaged(path, f"which does not load ({reason[:300]})")
 

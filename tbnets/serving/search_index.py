@@ -163,13 +163,10 @@ class SearchIndex:
         return folder if name and folder.is_dir() else None
 
     def check_embedded_by(self, model: Any) -> None:
-        """Raises an error if a different model made the embeddings.
+        """Raises a ValueError if a different model made the embeddings.
 
         Args:
             model: JSON value that identifies the model.
-
-        Raises:
-            ValueError: a different model made the embeddings.
         """
         # Compares as JSON: a tuple becomes a list, a key a string.
         if _as_json(model) != self.embedded_by:

@@ -144,7 +144,6 @@ class Served:
         return self._ask(signature, inputs)
 
     def _ask(self, name, inputs):
-        """Calls an endpoint with tensors; returns NumPy arrays."""
         self.inputs(name)
         answers = self.signatures[name](**inputs)
         return {key: value.numpy() for key, value in answers.items()}
@@ -302,7 +301,6 @@ class Served:
         return compare_all(compare, first, second, PAIRS_AT_ONCE)
 
     def _sides(self):
-        """Returns the entry of `SIDES` that the model has."""
         found = [one for one in SIDES if self.has(*one)]
         if not found:
             self.inputs("embed_text")  # Raises an error.

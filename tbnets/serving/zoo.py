@@ -207,7 +207,6 @@ def locate(name_or_path: Path) -> pathlib.Path:
 
 
 def _known():
-    """Returns a sentence with the known names."""
     if not names():
         return f"There are none: {folder()} holds no model."
     return f"There are: {', '.join(names())}."

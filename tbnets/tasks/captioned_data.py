@@ -202,10 +202,7 @@ class CaptionedData(TaskData):
                 self.opened.check_made_by(flag, splits, made_by, where, but)
 
     def _check_recipes(self, before, where):
-        """Raises an error if recipes changed since the run started.
-
-        The check precedes making any feature.
-        """
+        """Raises an error if recipes changed, before features are made."""
         now = kinds.recipe_values(self.opened) if before else {}
         for flag in before.keys() & now.keys():
             for item in before[flag].keys() & now[flag].keys():
@@ -233,10 +230,6 @@ class CaptionedData(TaskData):
         return found | texts.notes(fitted)
 
     def photo_reader(self, made_by):
-        """Returns the `photo_reader` for the run's weights.
-
-        Args:
-            made_by: `Features.made_by` of the training features.
-        """
+        """Returns the `photo_reader` for the run's weights."""
         weights = weights_of_run(self.settings, self.opened.given)
         return photo_reader(made_by, weights)

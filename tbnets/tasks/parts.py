@@ -182,11 +182,7 @@ def build_embedding_network(settings: Settings, fitted):
 
 
 def _build_logit_scale(settings: Settings):
-    """Returns the layer that learns the temperature, or None.
-
-    Raises:
-        ValueError: the first temperature is below its limit.
-    """
+    """Returns the layer that learns the temperature, or None."""
     if settings.loss.kind != "infonce" or not settings.loss.learn_temperature:
         return None
     checked_number("--temperature", settings.loss.temperature, 1 / LARGEST)
@@ -316,7 +312,6 @@ def first_hard_epoch(settings: Settings):
 
 
 def _build_optimizer(settings: Settings, steps_per_epoch):
-    """Returns the optimizer of the settings, with its learning rate."""
     options = settings.optimizer
     rate = build_schedule(
         options.schedule,

@@ -52,8 +52,7 @@ LOCK = "training.lock"
 def check_run_folder(run_dir, resume):
     """Returns the folder of a run, which must be new, empty or hold a run.
 
-    Leftovers of a start that was killed before it wrote its settings count as
-    empty.
+    Files of a start that was killed before it wrote its settings are ignored.
 
     Args:
         run_dir: folder, as the user names it.
@@ -106,11 +105,7 @@ def _of_others(folder):
 
 
 def check_untrained(folder):
-    """Raises an error if the folder holds a run that finished an epoch.
-
-    Raises:
-        ValueError: it holds such a run; names the flag that continues it.
-    """
+    """Raises a ValueError if the folder has a run that finished an epoch."""
     if checkpoint_path(folder, "last").exists():
         raise InputError(
             "--run_dir",
@@ -136,15 +131,12 @@ def lock_run(folder):
 
 
 def check_same_run(workers, settings: Settings, last):
-    """Raises an error if a worker's flags or epoch differ from the chief's.
+    """Raises a ValueError if a worker's flags or epoch differ from the chief's.
 
     Args:
         workers: `Workers` that train.
         settings: `Settings` of this worker.
         last: path of its last checkpoint, which need not exist.
-
-    Raises:
-        ValueError: flags or epochs differ; lists the differences.
     """
     advice = "Start all workers by the same command."
     flags = records.without_places(settings)
@@ -159,8 +151,6 @@ CURVES, EXAMPLES = "curves.png", "examples.png"
 
 def start(settings: Settings, resume):
     """Checks the flags and the folder of a new or resumed run; writes no file.
-
-    `prepare` writes once all checks have passed.
 
     Args:
         settings: the run's settings.
@@ -186,12 +176,10 @@ def start(settings: Settings, resume):
 def record_before(run_dir):
     """Returns the record with which a run resumes if no flag is given.
 
-    Its relative paths start from the folder in which the run was started, which
-    `settings.json` records.
+    Its relative paths start from the folder in which the run was started.
 
     Raises:
-        ValueError: the folder holds no run, is damaged, or the run cannot be
-            resumed with its record.
+        ValueError: the folder holds no run, is damaged, or cannot be resumed.
     """
     folder = check_run_folder(run_dir, resume=True)
     last = checkpoint_path(folder, "last")
@@ -208,8 +196,8 @@ def record_before(run_dir):
 def prepare(settings: Settings, folder, queries=(), workers=None):
     """Reads the data and builds the session of a training.
 
-    The run's folder is locked for as long as the session exists. It is made
-    after all checks have passed; the settings are written first.
+    The run's folder is made after all checks have passed, and locked for as
+    long as the session exists; the settings are written first.
 
     Args:
         settings: the run's settings.

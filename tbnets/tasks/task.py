@@ -59,15 +59,12 @@ def write_fitted(fitted, folder):
 
 
 def check_same_words(fitted, before, path):
-    """Raises an error if a resumed run has a different vocabulary.
+    """Raises a ValueError if a resumed run has a different vocabulary.
 
     Args:
         fitted: dict that `TaskData.fit` returned now.
         before: dict that it returned when the run started.
         path: checkpoint that holds `before`.
-
-    Raises:
-        ValueError: the words differ.
     """
     now, then = fitted.get("words"), before.get("words")
     if now != then:
@@ -80,15 +77,12 @@ def check_same_words(fitted, before, path):
 
 
 def check_fitted_kinds(fitted, path, wanted):
-    """Raises an error if a fitted value has the wrong type.
+    """Raises a ValueError if a fitted value is missing or has a wrong type.
 
     Args:
         fitted: name -> value, from a checkpoint.
         path: path of the checkpoint.
         wanted: names that `fitted` must have (`TaskData.fits`).
-
-    Raises:
-        ValueError: a value is missing or has the wrong type; names the first.
     """
     for name in [name for name in _KINDS if name in {*fitted, *wanted}]:
         found, kind = fitted.get(name, ""), _KINDS[name]
@@ -266,15 +260,12 @@ def spread_evenly(count, most):
 
 
 def check_same_examples(records, others, names=_SAME):
-    """Raises an error if two runs scored different images or captions.
+    """Raises a ValueError if two runs scored different images or captions.
 
     Args:
         records: `CaptionedImages` of a split in the first run.
         others: `CaptionedImages` of the split in the second run.
         names: attributes of `CaptionedImages` that must be equal.
-
-    Raises:
-        ValueError: an image or caption differs; names the first.
     """
     for name in names:
         both = (list(getattr(each, name)) for each in (records, others))
@@ -397,9 +388,8 @@ class TaskData:
         """Returns the values fitted on the training split before any step.
 
         Returns:
-            dict, name -> JSON value or NumPy array: everything that the
-            network, `load` and endpoints need to know of the data. Checkpoints
-            keep it.
+            dict, name -> JSON value or NumPy array, which checkpoints keep: all
+            facts of the data that the network, `load` and endpoints need.
         """
         raise NotImplementedError
 

@@ -45,7 +45,6 @@ class Texts:
 
     @property
     def _train(self):
-        """The `SplitData` of the training split."""
         return self._data.split(self.settings.run.train_split)
 
     def begin_with(self, words, begun_with):
@@ -127,11 +126,12 @@ class Texts:
         """Returns the values fitted on the training texts.
 
         Returns:
-            dict of `words`, [] with features; `longest_text`, the number of
-            words of the longest text, if words are read; `word_vectors` and
-            their coverage, if words start with pretrained vectors; `text_dim`,
-            the size of features, or None; `text_features_made_by`, {} if
-            unknown; and `begun_with`, if the run starts from a model.
+            dict of `words`, [] with features; if words are read,
+            `longest_text`, the number of words of the longest text;
+            `word_vectors` and their coverage, if words start with pretrained
+            vectors; `text_dim`, the size of features, or None;
+            `text_features_made_by`, {} if unknown; and `begun_with`, if the run
+            starts from a model.
         """
         fitted = {"words": [], "text_dim": None, "text_features_made_by": {}}
         if self._begun_with:
@@ -218,7 +218,6 @@ class Texts:
 
     @functools.cached_property
     def _tokenizer(self):
-        """The `HubTokenizer` of --text_encoder."""
         return hub.package().HubTokenizer(
             text_preset(self.settings, weights=False)
         )

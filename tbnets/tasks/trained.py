@@ -235,10 +235,7 @@ def weights_by_name(network):
 
 
 def _paths(layer):
-    """Returns id of a weight -> path of names below the layer.
-
-    Keras 2 has no paths, so the layers are followed one by one.
-    """
+    """Returns id of a weight -> path of names, which Keras 2 does not have."""
     found = {}
     inner = [*vars(layer).values(), *getattr(layer, "layers", ())]
     for each in inner:

@@ -381,11 +381,7 @@ class Demo:
 
 
 def _texts(request, name):
-    """Returns the sentences of a query.
-
-    Raises:
-        ValueError: there are none, or they are too many or too long.
-    """
+    """Returns the sentences of a query, after checking number and length."""
     texts = list(filter(None, map(str.strip, request.args.getlist(name))))
     if not 0 < len(texts) <= MOST_TEXTS:
         raise InputError(
@@ -406,10 +402,8 @@ def _texts(request, name):
 
 
 def _score_of(model):
-    """Returns a sentence on the meaning of the model's scores."""
     return LEARNED if model.has("compare") else COSINE
 
 
 def _some(things, most):
-    """Returns some items of a list, evenly spread."""
     return things[:: max(1, len(things) // most)][:most]

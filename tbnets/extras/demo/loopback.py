@@ -275,13 +275,10 @@ class Server(ThreadedWSGIServer):
 
 
 def _ignore_new(listening):
-    """Makes the kernel ignore new connections to a socket, if possible.
+    """Makes the kernel ignore new connections; returns whether it can (Linux).
 
     An ignored client tries again after a second. The port is closed by then, so
     the client is refused and not reset.
-
-    Returns:
-        bool, whether they are ignored: only Linux supports it.
     """
     if sys.platform != "linux":
         return False

@@ -213,7 +213,7 @@ def parsed(path):
 
 
 def check_config(config, where):
-    """Raises an error if a configuration names classes outside Keras Hub.
+    """Raises a ValueError if a configuration names classes outside Keras Hub.
 
     Keras' own number types, initializers and functions are allowed too: they
     execute and read no files.
@@ -224,9 +224,6 @@ def check_config(config, where):
 
     Returns:
         `config`.
-
-    Raises:
-        ValueError: a class is not allowed; names it.
     """
     for each in _objects(config):
         names = [each.get(key) for key in ("module", "class_name")]

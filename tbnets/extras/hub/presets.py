@@ -69,7 +69,6 @@ def files(name, side):
 
 
 def _words(source, name):
-    """Returns the files of a tokenizer's words."""
     path = preset_files.fetch(source, "tokenizer.json", name)
     config = preset_files.check_config(preset_files.parsed(path), path)
     made = _made_of(config, keras_hub().tokenizers.Tokenizer, name)

@@ -465,7 +465,6 @@ class TextSide:
         return self._pooled(made, mask) if made.shape.rank > 2 else made
 
     def _pooled(self, states, mask):
-        """Returns the states of ids pooled into one vector."""
         if self.pooling == FIRST:
             return states[:, 0]
         keep = mask[:, :, tf.newaxis]

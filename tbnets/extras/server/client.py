@@ -228,7 +228,6 @@ class RestChannel:
 
 
 def _to_json(name, array):
-    """Returns an array as REST takes it."""
     if array.ndim > 1 and not array.size:
         raise InputError(
             name,
@@ -240,7 +239,6 @@ def _to_json(name, array):
 
 
 def _of_json(value, spec):
-    """Returns the array of a REST response."""
     if spec.dtype == tf.string:
         value = np.frompyfunc(_to_bytes, 1, 1)(np.array(value, object))
     array = np.array(value, spec.dtype.as_numpy_dtype)
@@ -387,7 +385,6 @@ class Client(Served):
                 time.sleep(pause)
 
     def _error(self, failure):
-        """Returns the error for the user of a `RequestError`."""
         words = str(failure).rpartition("last error: ")[2].split("[[{{")[0]
         words = " ".join(words.split())[:400].rstrip(".")
         at = f"Received: server={self.server}"
@@ -451,7 +448,6 @@ class Signature:
 
 
 def _specs(told):
-    """Returns name -> `tf.TensorSpec` of `TensorInfo`s."""
     return {
         name: tf.TensorSpec(
             tf.TensorShape(one.tensor_shape), tf.as_dtype(one.dtype), name

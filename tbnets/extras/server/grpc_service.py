@@ -102,16 +102,10 @@ class GrpcServer:
 
 
 class _Service:
-    """The methods of both services.
+    """The methods of the two services.
 
-    Args:
-        served: `Models`.
-        tell: as in `GrpcServer`.
-        codes: `grpc.StatusCode`.
-
-    Attributes:
-        may_answer: `threading.Event`; while it is cleared, requests wait.
-        num_arrived: number of requests so far.
+    While `may_answer` is cleared, requests wait. `num_arrived` counts all
+    requests.
     """
 
     def __init__(self, served, tell, codes):

@@ -256,7 +256,6 @@ def _text(content):
 
 
 def _kind(value):
-    """Returns the name of a value's JSON type."""
     names = {dict: "an object", list: "a list", str: "a string"}
     names |= {bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

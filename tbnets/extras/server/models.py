@@ -265,7 +265,6 @@ class Version:
             raise refusal(error) from error
 
     def _call(self, signature, tensors, timeout):
-        """Calls a signature, in a batch if possible."""
         batched = self._batched.get(signature)
         answers = batched and batched(tensors)
         if answers:
@@ -315,7 +314,6 @@ def _check_pairs(outputs, tensors):
 
 
 def _tensor(spec, value):
-    """Returns an input as a tensor that fits its `tf.TensorSpec`."""
     try:
         tensor = tf.convert_to_tensor(value)
     except (TypeError, ValueError, tf.errors.OpError) as error:
@@ -339,7 +337,6 @@ def _tensor(spec, value):
 
 
 def _wanted(outputs, output_filter):
-    """Returns the names of the outputs to return."""
     unknown = [name for name in output_filter if name not in outputs]
     if unknown:
         raise invalid(
@@ -505,11 +502,7 @@ class Models:
 
 
 class _Failures:
-    """Prints failed requests: some in a minute, the rest counted.
-
-    Args:
-        tell: function that prints a line.
-    """
+    """Prints failed requests: some in a minute, the rest counted."""
 
     def __init__(self, tell):
         self._tell = tell

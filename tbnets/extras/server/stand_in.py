@@ -79,7 +79,6 @@ class RestService:
         return response(environ, start_response)
 
     def _answer(self, request):
-        """Returns the body of a response, bytes."""
         method, path = request.method, request.path
         if method == "POST" and (found := _POST.fullmatch(path)):
             return self._called(*found.groups(), request.get_data(cache=False))
@@ -196,13 +195,7 @@ class StandIn:
 
 
 class _Rest:
-    """A WSGI server that limits concurrent requests and can be drained.
-
-    Args:
-        app: WSGI application.
-        host: as in `loopback.server_of`.
-        port: as in `loopback.server_of`.
-    """
+    """A WSGI server that limits concurrent requests and can be drained."""
 
     def __init__(self, app, host, port):
         self._app = app

@@ -38,10 +38,7 @@ class State(NamedTuple):
 class _Held:
     """A version that serves or is drained.
 
-    Args:
-        number: its number.
-        served: the loaded `Version`.
-        users: number of its requests, plus one while it takes requests.
+    `users` counts its requests, plus one while it takes requests.
     """
 
     number: int

@@ -47,12 +47,12 @@ def draw_correspondences(scores):
     """Draws the regions of the noun phrases of a few captions.
 
     Args:
-        scores: `CorrespondenceScores` of a split whose photos are available and
-            whose links are known. A split always gets equal captions.
+        scores: `CorrespondenceScores` with links and photos; a split always
+            gets equal captions.
 
     Returns:
-        dict, name of the picture -> uint8 `[height, width, 3]`. A photo that
-        cannot be read is left out.
+        dict, name of the picture -> uint8 `[height, width, 3]`, without photos
+        that cannot be read.
 
     Source: Niu et al. 2017, Fig. 7.
     """
@@ -154,13 +154,13 @@ class Matcher:
 
         Args:
             examples: `PairExamples`.
-            choice: `correspondences.Choice` of a candidate. Training takes the
-                most similar one, as the paper does.
+            choice: `correspondences.Choice`. Training takes the most similar
+                candidate, as the paper does.
 
         Returns:
-            dict of `CHOICE` int16 `[num_phrases]`, the number of the candidate
-            among the photo's, and `CONFIDENCE` float32 `[num_phrases]`, its
-            similarity to the phrase.
+            dict of `CHOICE` int16 `[num_phrases]`, the number of the photo's
+            candidate, and `CONFIDENCE` float32 `[num_phrases]`, its similarity
+            to the phrase.
         """
         images = self._embedder.images(examples)
         count = len(examples.phrases.captions)
@@ -214,7 +214,7 @@ class Matcher:
         return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _embed_candidates(self, examples, images, numbers):
-        """Returns embeddings `[n, dim]` of candidates of photos."""
+        """Returns embeddings `[n, dim]` of candidates."""
         found = self._embedder.images(examples)[images]
         rows = np.flatnonzero(numbers < examples.regions.counts[images])
         for start in range(0, len(rows), REGIONS_AT_ONCE):
@@ -242,10 +242,7 @@ class Matcher:
         return found
 
     def _of_photos(self, examples, rows, captions, images):
-        """Returns float32 `[p, k]`, similarities of phrases and candidates.
-
-        Entries beyond a photo's candidates are -infinity.
-        """
+        """Returns similarities `[p, k]`, -infinity without candidate."""
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]
@@ -274,7 +271,7 @@ class Matcher:
 
 
 def _chosen(examples, phrases, similarities, choice):
-    """Returns the candidates chosen for phrases, int `[p]`."""
+    """Returns the number of each phrase's candidate, int `[p]`."""
     if choice.name == MOST_SIMILAR:
         return similarities.argmax(axis=1)
     best = np.zeros(len(phrases), np.int64)
@@ -363,14 +360,13 @@ class CorrespondenceScores(Scores):
 
         Args:
             region_phrase_ranking: whether to add the metrics of
-                `evaluation.ranking`, which rank by similarity, independent of
+                `Matcher.rank_true_regions`, which rank by similarity, not by
                 the choice.
-            **choosing: arguments of `correspondences.checked_choice`, which
-                choose a candidate.
+            **choosing: arguments of `correspondences.checked_choice`.
 
         Raises:
-            ValueError: options are given although no link is known, or there is
-                no such choice.
+            ValueError: options are given without links, or the choice is
+                unknown.
         """
         choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
         if self.links is None:
@@ -395,11 +391,7 @@ class CorrespondenceScores(Scores):
         return metrics
 
     def pictures(self):
-        """Returns photos with the regions of phrases.
-
-        Returns {} without known links, or without photos, as with features
-        alone.
-        """
+        """Returns photos with phrases' regions; {} without links or photos."""
         can = self.photos is not None and self.links is not None
         return draw_correspondences(self) if can else {}
 

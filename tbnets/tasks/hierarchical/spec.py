@@ -23,17 +23,13 @@ class HierarchicalData(MatchingData):
     """Photos with sentences, regions and noun phrases: `PairExamples`.
 
     For the first `correspondence_epochs` the network learns from photos and
-    sentences alone. Afterwards, each epoch first assigns to every noun phrase
-    of the training split the most similar candidate of its photo: a region, or
-    the photo. The epoch learns from these pairs too, weighted by their
+    sentences alone. Later, each epoch first assigns to every noun phrase of the
+    training split the most similar candidate of its photo: a region, or the
+    photo. The network then also learns from these pairs, weighted by their
     similarity. `held` keeps the pairs.
 
-    If links of phrases to boxes are known (`--phrases`, or scenes), they only
-    measure how many phrases got a right region; the network does not learn from
-    them.
-
-    Args:
-        settings: the run's settings.
+    Known links of phrases to boxes (`--phrases`, or scenes) only measure how
+    many phrases got a right region; the network does not learn from them.
 
     Attributes:
         matcher: function of a network that returns its `Matcher`.

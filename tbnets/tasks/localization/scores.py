@@ -65,11 +65,11 @@ def draw_found_regions(scores):
     """Draws a few photos with the true boxes and the boxes found.
 
     Args:
-        scores: `LocalizationScores` of a split whose photos are available.
+        scores: `LocalizationScores` with photos.
 
     Returns:
-        dict, number of the picture -> uint8 `[height, width, 3]`. A photo that
-        cannot be read is left out.
+        dict, number of the picture -> uint8 `[height, width, 3]`, without
+        photos that cannot be read.
     """
     phrases, pictures = scores.phrases, {}
     for number, (image, rows) in enumerate(drawn_phrases(phrases).items(), 1):
@@ -109,14 +109,12 @@ def sentence_scores(scores, records):
     """Scores photos and sentences by regions and phrases.
 
     Args:
-        scores: `LocalizationScores` of a split by a network.
-        records: `CaptionedImages` of these photos in this order, whose captions
-            are scored.
+        scores: `LocalizationScores` of a split.
+        records: `CaptionedImages` of these photos in this order.
 
     Returns:
-        `PairScores`, minus d_rp. A sentence without phrases gets, in each
-        photo, the mean of the sentences with phrases, so that it prefers no
-        photo.
+        `PairScores`, minus d_rp. A sentence without phrases gets the mean of
+        the other sentences in each photo, so that it prefers no photo.
 
     Raises:
         ValueError: a learned head compares the embeddings, a photo has no
@@ -173,13 +171,10 @@ def _mean_of_phrases(distances, columns, captions, records):
 
 
 def captions_of_phrases(phrases, records):
-    """Finds the caption that contains each phrase.
-
-    Phrases have their own copies of captions, which are matched by image and
-    letters.
+    """Finds the caption of each phrase, by image and letters.
 
     Args:
-        phrases: `PhraseRegions`.
+        phrases: `PhraseRegions`, which have their own captions.
         records: `CaptionedImages` of these photos in this order.
 
     Returns:
@@ -247,14 +242,14 @@ class LocalizationScores(Scores):
 
         Args:
             region_phrase_ranking: whether to add the metrics of
-                `rank_true_regions`, which rank by similarity, independent of
-                the choice.
+                `rank_true_regions`, which rank by similarity, not by the
+                choice.
             **choosing: arguments of
                 `evaluation.correspondences.checked_choice`.
 
         Raises:
             ValueError: `region_phrase_ranking` is set for two combined runs, or
-                there is no such choice.
+                the choice is unknown.
         """
         if region_phrase_ranking and self.rank_true_regions is None:
             raise InputError(
@@ -316,16 +311,13 @@ class LocalizationScores(Scores):
 
     @property
     def _distances(self):
-        """A table whose values are smaller for a better match."""
+        """The distances, smaller for a better match."""
         if self.learned_similarity:
             return -self.similarities
         return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
 
     def pictures(self):
-        """Returns a few photos with the true boxes and the boxes found.
-
-        Returns {} without photos, as with features alone.
-        """
+        """Returns photos with true and found boxes; {} without photos."""
         return draw_found_regions(self) if self.photos else {}
 
 
@@ -458,10 +450,7 @@ class RegionScorer:
         return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _regions(self, examples):
-        """Yields rows of photos, and a list of the embeddings of their regions.
-
-        A step takes photos with up to `REGIONS_AT_ONCE` regions, or one photo.
-        """
+        """Yields rows of photos and a list of their regions' embeddings."""
         start, counts = 0, examples.num_regions
         while start < len(counts):
             ends = np.cumsum(counts[start:])

@@ -27,9 +27,6 @@ from tbnets.tasks.task import Exporter, Task, TaskSpec
 class LocalizationData(CaptionedData):
     """Phrases with regions; its examples are `PhraseExamples`.
 
-    Args:
-        settings: the run's settings.
-
     Attributes:
         scorer: function of a network that returns its `RegionScorer`.
         sampler: `PhraseSampler` that draws batches; None before `batches`.
@@ -75,11 +72,7 @@ class LocalizationData(CaptionedData):
             self.opened.parts("photos", splits)
 
     def fit(self):
-        """Returns the values fitted on training phrases and regions.
-
-        Returns:
-            dict with the keys of `MatchingData.fit`; images are regions.
-        """
+        """Returns the values of `MatchingData.fit`; images are regions."""
         store, _ = self.train.regions
         own = {"image_dim": store.dim, "image_features_made_by": store.made_by}
         return super().fit() | own

@@ -26,9 +26,6 @@ ABSENT = "is not there"
 class OwnPhotos:
     """The photos of a run and their features.
 
-    Args:
-        settings: the run's settings.
-
     Attributes:
         left_out: id of an image -> why the run leaves it out, in a few words
             that follow "which".
@@ -170,7 +167,7 @@ class OwnPhotos:
             self._tell(len(names) + len(self.left_out) - len(problems))
 
     def _tell(self, num_images):
-        """Reports on standard error which of the images were left out."""
+        """Reports left-out images on standard error."""
         reasons = self.left_out.items()
         told = dict(sorted(reasons, key=lambda item: item[1] == ABSENT))
         for line in left_out_lines(told, (), num_images):

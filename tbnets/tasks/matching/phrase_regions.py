@@ -70,7 +70,7 @@ class PhraseRegionScores(Scores):
     """The similarity of the phrases and the regions of their photos.
 
     Args:
-        asked: the `Asked`.
+        asked: the phrases and regions.
         similarities: list of float32 `[p, k]`, for each photo its p phrases, in
             order, and its k candidates; the last is the photo itself.
     """
@@ -85,11 +85,10 @@ class PhraseRegionScores(Scores):
         """Returns the metrics of `evaluate_correspondences`.
 
         Args:
-            **choosing: arguments of `correspondences.checked_choice`, which
-                choose a candidate.
+            **choosing: arguments of `correspondences.checked_choice`.
 
         Raises:
-            ValueError: there is no such choice.
+            ValueError: the choice is unknown.
         """
         known, candidates = (
             correspondences.CANDIDATE_CHOICES,
@@ -116,16 +115,14 @@ def phrase_region_scores(session, split, phrases, regions):
         phrases: file or folder of phrases with boxes, in a format of
             `data.phrases`.
         regions: recipe or store of features of regions, made by the network
-            that made the features of the photos. A recipe makes only the
-            features of this split.
+            that made the photos' features. A recipe makes only this split's.
 
     Returns:
         `PhraseRegionScores`.
 
     Raises:
-        ValueError: the network compares no embeddings, reads pixels, or reads
-            no captions; or a different network made the features of the
-            regions.
+        ValueError: the network compares no embeddings, or reads pixels or no
+            captions; or regions and photos had different networks.
     """
     data, network = session.task.data, session.network
     reader = _check_run(session, regions)
@@ -151,11 +148,11 @@ def with_regions(session, regions):
         session: as in `phrase_region_scores`; its settings name `cnn_weights`.
         regions: store of features of regions by `roi_average`; or a recipe,
             which is made for the test split. If its boxes include the photo
-            itself (`--whole_photo`), so do the answers.
+            itself (`--whole_photo`), so do the results.
 
     Returns:
-        The session's `fitted` with `image_features_made_by` replaced by the
-        description of the regions' features, without positions.
+        The session's `fitted` with the regions' description, without positions,
+        as `image_features_made_by`.
 
     Raises:
         ValueError: as in `phrase_region_scores`.
@@ -170,12 +167,7 @@ def with_regions(session, regions):
 
 
 def _check_run(session, regions):
-    """Returns the reader of captions of a run that can compare regions.
-
-    Raises:
-        ValueError: the run compares no embeddings, reads pixels, or reads no
-            captions.
-    """
+    """Returns the reader of captions of a run that can compare regions."""
     settings, data = session.task.settings, session.task.data
     of_features = getattr(data, "images", "") == "images"
     if session.network.learned_similarity or not of_features:
@@ -213,7 +205,6 @@ def opened_split(opened, split, **named):
 
 
 def _asked(opened, split, phrases, regions):
-    """Returns the `Asked` of a split."""
     part = opened_split(opened, split, phrases=phrases, regions=regions)
     (store, rows), known = part.regions, part.phrases
     photos = rows_of(known.images.image_ids, part.records.image_ids)
@@ -262,7 +253,7 @@ def _embed_phrases(network, reader, phrases):
 
 
 def _embed_candidates(network, photos, asked, rows):
-    """Returns a list of embeddings `[k, dim]` of the candidates of photos."""
+    """Returns a list of embeddings `[k, dim]`, for each photo."""
     regions, wholes = asked.regions, photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)

@@ -50,8 +50,8 @@ def draw_answered_captions(scores):
     """Draws a few captions with the images ranked first for them.
 
     Args:
-        scores: `RetrievalScores` of a split whose photos are available. A
-            split always gets equal captions.
+        scores: `RetrievalScores` with photos; a split always gets equal
+            captions.
 
     Returns:
         dict, number of the picture -> uint8 `[height, width, 3]`. The caption's
@@ -156,7 +156,7 @@ def show_answers(model, queries, records, embeddings, photos, path):
         path: PNG to write.
 
     Returns:
-        str, the answers as tables.
+        str, the ranked images as tables.
     """
     hits = search.find_hits(queries, records.captions, records.caption_to_image)
     names = records.names
@@ -256,7 +256,7 @@ class RetrievalScores(Scores):
         return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):
-        """Returns the scores of the split, levelled by a bank of queries.
+        """Returns the scores, levelled by a bank of queries.
 
         Args:
             bank: `RetrievalScores` of the bank by this network.
@@ -270,7 +270,6 @@ class RetrievalScores(Scores):
 
     @property
     def _counts(self):
-        """The numbers of images and captions of the split."""
         return self.records.num_images, self.records.num_captions
 
     def pair_scores(self, records):
@@ -294,13 +293,13 @@ class RetrievalScores(Scores):
         A similarity network has no distance. Its logit p grows with the
         likelihood of a match, at a scale that the loss chooses. Minus p then
         replaces the distance, and each side is divided by its standard
-        deviation over 65536 random pairs of the split, always the same ones, so
-        that `weight` is a share of what separates pairs. The paper combines no
-        logits. A sum is no distance either, so a third model is added with this
-        scaling and counts slightly differently than the second.
+        deviation over 65536 fixed random pairs of the split, so that `weight`
+        is a share of their spread. The paper combines no logits. A sum is no
+        distance either, so a third model is added with this scaling and counts
+        slightly differently than the second.
 
         Args:
-            other: scores of a second model on the same images and captions.
+            other: scores of a second model on equal images and captions.
             weight: weight of `other`, in [0, 1]; Wang et al. 2018: 0.3.
 
         Source: Wang et al. 2018, Sec. 5.6, Eq. 8.
@@ -321,14 +320,11 @@ class RetrievalScores(Scores):
         return self.image_embeddings @ self.text_embeddings[row]
 
     def pictures(self):
-        """Returns a few captions with their best images, drawn.
-
-        Returns {} without photos, as with features alone.
-        """
+        """Returns drawn captions with their best images; {} without photos."""
         return draw_answered_captions(self) if self.photos else {}
 
     def points(self, most=FEW_POINTS):
-        """Returns images and captions of the split as points of one space.
+        """Returns images and captions as points of one space.
 
         Returns None if the network learns to compare: the sides share no space.
         """
@@ -352,7 +348,6 @@ class Retrieval(Evaluator):
         self._graphs = functools.lru_cache(maxsize=1)(self._trace)
 
     def _trace(self, network):
-        """Returns the `Embedder` and the `PairScorer` of a network."""
         judge = None
         if network.learned_similarity:
             judge = PairScorer(network, self._memory)

@@ -101,9 +101,6 @@ def usual_flags(num_photos, begun_with="", of_triplets=True):
 class MatchingData(CaptionedData):
     """Photos with sentences; its examples are `data.batches.Examples`.
 
-    Args:
-        settings: the run's settings.
-
     Attributes:
         own_photos: the `OwnPhotos`; None unless the run extracts features.
         images: attribute of `SplitData` that examples use: `images`, their
@@ -199,10 +196,9 @@ class MatchingData(CaptionedData):
 
         Returns:
             dict of `CaptionedData.fit`, with `image_dim`, the size of features,
-            or None without features; `image_features_made_by`, their
-            description, {} if unknown; for own photos, the photos `left_out`;
-            and the `image_preset` that encodes pixels, in the form that
-            `presets.rebuild` takes.
+            or None; `image_features_made_by`, their description, {} if unknown;
+            for own photos, those `left_out`; and the `image_preset` that
+            encodes pixels, as `presets.rebuild` takes it.
         """
         fitted = {"image_dim": None, "image_features_made_by": {}}
         if self.own_photos:
@@ -217,7 +213,7 @@ class MatchingData(CaptionedData):
         return super().fit() | fitted
 
     def _extract(self):
-        """Extracts features of all splits; finds the photos to leave out."""
+        """Extracts features of every split; finds the photos to leave out."""
         if self._is_extracted:
             return
         self._is_extracted = True
@@ -280,7 +276,6 @@ class MatchingData(CaptionedData):
         }
 
     def _open_preset(self):
-        """Opens the preset that encodes pixels and keeps its config."""
         name, size = (
             self.settings.image_encoder,
             self.settings.images.image_size,
@@ -311,7 +306,7 @@ class MatchingData(CaptionedData):
             takes features and `cnn_weights` names no network.
 
         Raises:
-            ValueError: the description of the features is unknown, or differs
+            ValueError: the features have no description, or one that differs
                 from the weights.
         """
         if not self._of_features:
@@ -354,9 +349,9 @@ class MatchingExporter(Exporter):
         """Ranks the images of the last split for example queries.
 
         An image is a hit if a caption of it has the query's words in their
-        order. If no image is a hit for a query, the answer reports no hits. If
-        the network takes photos, the answers are also drawn, as `answers.png`
-        in the run's folder.
+        order. A query without any hit is shown without hits. If the network
+        takes photos, the results are also drawn, as `answers.png` in the run's
+        folder.
         """
         model = load_saved_model(saved_model)
         split = self._data.last

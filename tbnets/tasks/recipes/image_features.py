@@ -356,11 +356,7 @@ def make_image_features(
 
 
 def _made_boxes(boxes, share):
-    """Returns the description of the boxes' proposer, without their share.
-
-    Raises:
-        ValueError: the boxes are a different share than the photos.
-    """
+    """Returns the description of boxes, which must have the photos' share."""
     told = share_of(boxes.made_by)
     if told not in (None, share.get(SHARE)):
         raise InputError(

@@ -261,7 +261,6 @@ def _place(message, words):
 
 
 def _typed(words, flags):
-    """Returns the names of the flags among the words."""
     told = [word for word in words if word.startswith("-")]
     names = {word.lstrip("-").partition("=")[0] for word in told}
     return {one.name for one in flags if names & {one.name, f"no{one.name}"}}

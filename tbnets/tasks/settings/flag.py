@@ -198,15 +198,11 @@ def must_come_with(options, name, needed, advice="Leave it out."):
 
 
 def check_pairs(options, pairs):
-    """Raises an error if a flag is given without the flag that it needs.
+    """Raises a ValueError if a flag is given without the flag that it needs.
 
     Args:
         options: a group of flags.
         pairs: dict, name of a flag -> name of the flag that it needs.
-
-    Raises:
-        ValueError: a flag differs from its default, and the flag that it needs
-            is empty.
     """
     given = changed(options)
     for name, other in pairs.items():
@@ -276,12 +272,7 @@ def _renamed(text, argument, flag):
 
 
 def _flags_of(argument, received, values):
-    """Returns the flags that set an argument.
-
-    These are the flag with its name, or those in `FLAGS_OF_ARGUMENTS`. If
-    several flags match, only those whose value is in `received` are returned.
-    For `path`, any flag matches whose value was received as `path`.
-    """
+    """Returns the flags that set an argument: by name, or by received value."""
     if argument in values:  # May be of another function.
         return [argument] if f"{argument}=" in received else []
     known, prefix = FLAGS_OF_ARGUMENTS.get(argument, ()), ""

@@ -139,15 +139,12 @@ def _fits(name, value):
 
 
 def check_resumable(record, settings, place):
-    """Raises an error if a run is resumed with flags that change its results.
+    """Raises a ValueError if a run is resumed with result-changing flags.
 
     Args:
         record: record with which the run was started.
         settings: settings with which it is resumed.
         place: file or folder of the record, for the error.
-
-    Raises:
-        ValueError: flags differ; lists every such flag.
     """
     free = {name for name, flag in ALL.items() if flag.free}
     if settings.optimizer and settings.optimizer.schedule == "cosine":

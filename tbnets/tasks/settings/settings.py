@@ -255,15 +255,13 @@ def make_settings(record, groups) -> Settings:
 
 
 def complete(values) -> dict:
-    """Fills in the defaults of missing flags.
-
-    Defaults of the loss come from its preset.
+    """Fills in the defaults of missing flags; the loss has its preset's.
 
     Args:
         values: dict of some flags; None counts as missing.
 
     Returns:
-        dict, name of each flag -> value; and `started_in`.
+        dict, flag -> value, of all flags and `started_in`.
     """
     given = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
@@ -298,7 +296,6 @@ def conditions(settings: Settings) -> list:
 
 
 def _of_data(settings):
-    """Returns the conditions of captions, photos and regions."""
     images, regions = (
         settings.images or ImageSettings(),
         settings.regions or RegionSettings(),
@@ -359,7 +356,6 @@ def _of_data(settings):
 
 
 def _of_texts(texts, begins_with_model):
-    """Returns the conditions of texts."""
     encoder = texts.text_encoder
     is_preset = encoder.startswith("hub:")
     words = encoder != "features" and not is_preset
@@ -410,7 +406,6 @@ def _of_texts(texts, begins_with_model):
 
 
 def _of_loss(loss, pairs):
-    """Returns the conditions of the losses."""
     own = [kind for kind in LOSS_FLAGS if kind != "triplet"]
     said = {kind: f"with --loss={kind}" for kind in own}
     said["triplet"] = f"with --loss other than {' or '.join(own)}"
@@ -430,7 +425,6 @@ def _of_loss(loss, pairs):
 
 
 def _of_optimizer(options):
-    """Returns the conditions of the optimizer."""
     name, stepped = options.optimizer, ("step", "exponential")
     return [
         (name == "sgd", "with --optimizer=sgd", ("momentum",)),
