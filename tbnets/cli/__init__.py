@@ -2,7 +2,7 @@
 
 A module has `Options`, a group of flags; `main(options)`, which runs the
 command and returns the exit code, or None; and a docstring, which is its help
-text. `tbnets VERB` and `python tools/VERB.py` make the same call.
+text. `tbnets VERB` and `python tools/VERB.py` are equivalent.
 
 ::
 
@@ -100,7 +100,7 @@ def call(verb, words):
     """Runs a verb on a command line.
 
     Args:
-        verb: key of `VERBS`, or a module like those of this folder.
+        verb: key of `VERBS`, or a module with the interface above.
         words: words of the command line after the verb.
 
     Returns:

@@ -120,8 +120,8 @@ class AskingFlags:
         """Loads --model, which must take words.
 
         Args:
-            needed: dict, required endpoint -> (what a model with it is, advice
-                if it is missing).
+            needed: dict, required endpoint -> (description of a model with it,
+                advice if it is missing).
         """
         if "://" in self.model:
             from tbnets.extras.server.client import Client

@@ -15,8 +15,8 @@ features that are missing or not finite. The exit code is 1 if there is any
 problem, else 0.
 
 With --phrases it also prints phrases and their boxes: how many have a box, why
-the others have none, their types. Without --captions, it prints those of all
-images:
+some have none, their types. Without --captions, it describes the phrases of
+every image:
 
   python tools/describe_data.py --phrases=flickr8k/entities
 
@@ -60,7 +60,7 @@ def describe_split(
 
     Returns:
         A dict in the order of the report; numbers are counts,
-        `unknown_word_rate` is a share of all words in [0, 1].
+        `unknown_word_rate` is a share of the words in [0, 1].
     """
     per_image = images.captions_per_image
     words, lengths = count_words(images.captions)
@@ -87,9 +87,6 @@ def describe_split(
 
 def describe_phrases(phrases: PhraseRegions) -> dict:
     """Returns the counts of the phrases of one split.
-
-    Args:
-        phrases: the split.
 
     Returns:
         A dict in the order of the report. A phrase of several types counts for

@@ -503,7 +503,7 @@ def _metrics_of_arrays(options, sides):
 
 
 def main(options):
-    """Measures what the flags select, and prints the metrics."""
+    """Measures by the flags, and prints the metrics."""
     way = chosen_way(options)
     check_evaluate_flags(options)
     of_split = "split" in WAYS[way]

@@ -18,8 +18,8 @@ Full-Network Embedding of Vilalta et al. 2017:
       --captions=flickr8k/dataset_flickr8k.json --cnn=VGG16 \
       --layers=full_network --dtype=float16 --output=features/vgg16_layers
 
-Of the boxes that tools/propose_regions.py found, from two depths of one pass
-over the photo:
+With features of the boxes that tools/propose_regions.py found, from two depths
+of one pass over the photo:
 
   python tools/extract_image_features.py --images=flickr30k/images \
       --regions=proposals/edge_boxes --region_features=roi_average \
@@ -27,7 +27,7 @@ over the photo:
       --dtype=float16 --output=features/regions
 
 Then train with --image_features=features/lite0. If the command is stopped, run
-it again: it continues and writes the same bytes. Photos that do not decode are
+it again: it continues and writes identical bytes. Photos that do not decode are
 listed and left out; repair them and run the command again.
 
 Several machines can extract a share each, with --shard=1/4 to --shard=4/4 and

@@ -6,12 +6,12 @@ For example, of a folder of photos:
   python tools/query.py --index=photos.index "a dog in the snow"
 
 Run the command again to embed new and changed photos and remove deleted ones;
-the other rows are kept. Searches that run in the meantime use the old index.
+unchanged rows are kept. Searches that run in the meantime use the old index.
 The embeddings of the photos are kept in photos.tbnets and shared with
 tools/query.py.
 
-Of features, for a network that was trained on them, or that makes them from
-photos with the same convolutional network:
+Index features, for a network that was trained on them, or whose convolutional
+network makes such features of photos:
 
   python tools/index.py --image_features=test_ims.npy --model=runs/flickr8k \
       --output=flickr8k.index

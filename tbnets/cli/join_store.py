@@ -1,6 +1,6 @@
 r"""Join the shares of an extraction, of proposals or of parsing.
 
-For example, run on four machines that have the same photos, with I from 1 to 4:
+For example, run on four machines with identical photos, with I from 1 to 4:
 
   python tools/extract_image_features.py --images=photos --shard=I/4 \
       --output=shares/lite0.I

@@ -1,9 +1,9 @@
 """Several workers on one machine: a command that starts itself N times.
 
-Each process finds the others by `TF_CONFIG`, on ports of the loopback, and gets
+Each process finds its peers by `TF_CONFIG`, on ports of the loopback, and gets
 its part of the cores. The output of worker 0, the chief, is passed on
-unchanged, the output of the others with their name in front. If a worker ends
-too early, all workers are ended.
+unchanged, the output of further workers with their name in front. If a worker
+ends too early, all workers are ended.
 
 The standard input of a worker is a pipe from this process. It closes when this
 process ends, however that happens, and then the worker ends too.
@@ -90,7 +90,7 @@ def run_workers(count, command=None):
 
 
 def environments(count):
-    """Yields the environment variables of each worker."""
+    """Yields the environment variables for every worker."""
     # All ports are open at once, so that they differ.
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in servers]

@@ -3,18 +3,18 @@ r"""Find the boxes that phrases name in photos.
   python tools/localize.py photo.jpg "a brown dog" "the ball"
 
 proposes boxes in the way that the training did, compares each phrase with each
-box, and prints the best box of each phrase with its similarity. The similarity
-is the cosine (1 is identical). For a similarity network it is the log odds of a
-match (0 is even) or, after --pair_loss=softmax, a number that only compares
-boxes of one phrase. The default model is entities_localization of the zoo,
-which learned from photos; --model=scenes_localization knows the rendered
-scenes.
+box, and prints, for each phrase, the best box with its similarity. The
+similarity is the cosine (1 is identical). For a similarity network it is the
+log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
+only compares boxes of one phrase. The default model is entities_localization of
+the zoo, which learned from photos; --model=scenes_localization knows the
+rendered scenes.
 
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 
 searches several photos: the first word is a photo, and so is every word that
-ends like one, such as .jpg; the others are phrases. The photos are drawn with
-their boxes, as PHOTO.localized.png in the folder drawn; --output=found.png
+ends like one, such as .jpg; all further words are phrases. The photos are drawn
+with their boxes, as PHOTO.localized.png in the folder drawn; --output=found.png
 draws a single photo to that file. Files are written only if a flag names them.
 
   python tools/localize.py --model=runs/own --top=3 \
@@ -118,7 +118,7 @@ def read_words(options):
 
 
 def places_of_pictures(options, photos):
-    """Returns the path of each photo's picture; "" for no picture.
+    """Returns the paths of the photos' pictures; "" for no picture.
 
     A new `--output` is a folder if it has no ending, or ends with a slash.
 

@@ -5,9 +5,9 @@ For example, 200 boxes of EdgeBoxes a photo, as in Wang et al. 2018:
   python tools/propose_regions.py --images=flickr30k/images \
       --output=proposals/edge_boxes
 
-If the command is stopped, run it again: it continues and writes the same bytes.
-Photos that do not decode are listed and left out; repair them and run the
-command again. With --shard=1/4 to --shard=4/4 several machines make a share
+If the command is stopped, run it again: it continues and writes identical
+bytes. Photos that do not decode are listed and left out; repair them and run
+the command again. With --shard=1/4 to --shard=4/4 several machines make a share
 each, and tools/join_store.py joins the shares.
 
 With boxes that people drew, it also prints how many of them were found:
@@ -65,8 +65,8 @@ class Options(Proposals, PhotoFlags):
 def report_recall(options, photos, store):
     """Prints how many annotated boxes the proposals found.
 
-    All boxes of all photos count equally; boxes in photos without proposals
-    count as not found.
+    Every box counts equally; boxes in photos without proposals count as not
+    found.
     """
     total, limits = 0, options.recall_at
     found, matches = np.zeros((2, len(limits)), np.int64)

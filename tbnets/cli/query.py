@@ -35,8 +35,7 @@ photo, or an id of --image_features):
 
   python tools/query.py --image=photos/dog.jpg --captions=captions.txt
 
-Search an index of any number of photos, which tbnets index made
-(docs/search.md):
+Search an index that tbnets index made, whatever its size (docs/search.md):
 
   python tools/query.py --index=photos.index "a dog in the snow"
 

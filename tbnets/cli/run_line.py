@@ -22,7 +22,7 @@ from tbnets.tasks.trained import OF_NETWORK, open_trained
 
 
 class Resolved(NamedTuple):
-    """The settings of a run and the source of each value.
+    """The settings of a run and the sources of their values.
 
     Args:
         settings: the `Settings`.
@@ -40,7 +40,7 @@ def settings(line, before=None):
 
 
 def resolve(line, before=None):
-    """Finds the value of each flag of a run.
+    """Finds the value of every flag of a run.
 
     The first of these sources that has a value is used: the command line, the
     environment (for `--data_root`), a flag file, the run that is resumed, the
@@ -149,11 +149,6 @@ def not_given(line, settings: Settings, values):
     """Keeps the defaults for flags that this run uses and the user left unset.
 
     If the user gave --loss, all flags of the loss count as given.
-
-    Args:
-        line: the `CommandLine`.
-        settings: the run's settings.
-        values: dict, name -> value.
     """
     free = {flag.name for flag in settings.flags()} - _given(line)
     found = {name: values[name] for name in values if name in free}
@@ -166,10 +161,6 @@ def check_read(line, settings: Settings):
 
     A flag that the task or the model fixes may only be given its fixed value,
     in flag files too.
-
-    Args:
-        line: the `CommandLine`.
-        settings: the run's settings.
 
     Returns:
         A line with the unused flags of flag files; "" if there are none.

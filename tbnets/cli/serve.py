@@ -9,8 +9,8 @@ name:
 
   python tools/serve.py --model=flickr8k_photos,own=runs/own
 
-Flags have the names of those of tensorflow_model_server, and read the files
-that tools/export.py --serving writes:
+Flags are named as in tensorflow_model_server, and read the files that
+tools/export.py --serving writes:
 
   python tools/serve.py --model=own=served/own --enable_batching \
       --batching_parameters_file=served/own/batching_parameters.txt
@@ -22,7 +22,7 @@ requests that embed are batched; requests that compare are run one by one.
 Ctrl-C ends the server after the current requests.
 
 It is meant for trials: one process in Python, without encryption and passwords.
-For production use TensorFlow Serving, which serves the same folders
+For production use TensorFlow Serving, which can serve these folders
 (docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]"; --port=0
 turns it off.
 """

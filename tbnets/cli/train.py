@@ -164,11 +164,7 @@ def with_usual(line, resolved):
 
 
 def told_before(data):
-    """Returns a plan of the recipes of a run; checks complete data.
-
-    Args:
-        data: the `TaskData`.
-    """
+    """Returns a plan of the recipes of a run; checks complete data."""
     things = data.missing()
     if not things:
         data.check()

@@ -1,4 +1,4 @@
-"""Measures a split by given embeddings, or those of a preset of Keras Hub."""
+"""Measures a split by given embeddings, or by a preset of Keras Hub."""
 
 import dataclasses
 import os
@@ -46,7 +46,7 @@ def read_array(path) -> np.ndarray:
 
 
 def read_caption_to_image(path) -> np.ndarray:
-    """Reads the image row of each caption.
+    """Reads the image row of every caption.
 
     Args:
         path: a `.npy` file of integers, or any other name for a text file with

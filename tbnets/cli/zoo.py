@@ -7,7 +7,7 @@ prints one line for each model: task, language, size and recalls. Pass a name as
 
   python tools/zoo.py --export=flickr8k_photos served
 
-writes served/flickr8k_photos with everything that TensorFlow Serving needs: the
+writes served/flickr8k_photos with all files that TensorFlow Serving needs: the
 SavedModel as version 1 (or the next one) with warm-up requests, models.config,
 docker-compose.yml and kubernetes.yaml. It needs pip install "tbnets[serving]".
 A model of which only the branches come with tbnets needs "tbnets[photos]" too.

@@ -82,9 +82,6 @@ def write_requests(folder, signatures):
 def read_requests(folder):
     """Reads the warm-up requests of a SavedModel.
 
-    Args:
-        folder: folder of the SavedModel.
-
     Returns:
         list of `PredictRequest`; [] if it has none.
 

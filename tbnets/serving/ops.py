@@ -243,11 +243,7 @@ MOST_GRAPH_BYTES = 1 << 29
 
 
 def is_allowed(op):
-    """Returns whether an op only computes.
-
-    Args:
-        op: its name in a graph.
-    """
+    """Returns whether an op only computes."""
     return op in TF_TEXT_SERVING_OPS | KEEPING_OPS | COMPUTING_OPS
 
 

@@ -113,9 +113,6 @@ def load_graph(path, trust=False):
 def read_graphs(path):
     """Reads the graphs of a SavedModel without executing them.
 
-    Args:
-        path: its folder.
-
     Returns:
         `MetaGraphDef`s; the first of a loadable SavedModel is the model's.
 
@@ -155,9 +152,6 @@ def hash_files(path):
 
 def read_metadata(path):
     """Reads the metadata of a SavedModel.
-
-    Args:
-        path: its folder.
 
     Returns:
         dict; {} if it has no metadata.
@@ -201,9 +195,6 @@ _KINDS = {
 
 def read_weights(path):
     """Reads the variables of a SavedModel without running its graph.
-
-    Args:
-        path: its folder.
 
     Returns:
         list of (name, array), in no particular order.

@@ -343,9 +343,6 @@ def index_file(path, shards):
 def build_index(path):
     """Makes the cells of an index, unless they exist.
 
-    Args:
-        path: folder of the index.
-
     Raises:
         ImportError: FAISS is not installed.
         ValueError: the index is damaged, or empty.

@@ -26,10 +26,6 @@ def weights_of_run(settings: Settings, sources):
 
     They are a word such as `imagenet`, a file, or a preset of Keras Hub; None
     if the run names none.
-
-    Args:
-        settings: the run's settings.
-        sources: the run's `Sources`, which find files.
     """
     weights = settings.features.cnn_weights
     if settings.reads_photo_folder and hub.is_hub(

@@ -285,9 +285,9 @@ class TaskData:
 
     ::
 
-        data.resume(state, splits, where)    # a run that goes on
-        data.make()                          # what recipes are yet to make
-        data.check(queries)                  # is all of it there?
+        data.resume(state, splits, where)    # a resumed run
+        data.make()                          # results of recipes
+        data.check(queries)                  # raises errors early
         fitted  = data.fit()                 # words, sizes, ...
         train   = data.load("train", fitted)
         batches = data.batches(train)
@@ -297,12 +297,9 @@ class TaskData:
             steps on batches.dataset, batches.num_batches of them
 
     Only the task looks inside the examples that `load` returns. Everyone may
-    use two of their members: `counts` (name -> int, how many examples of each
-    kind) and `samples()` (name of a layer -> arrays, from which layers that
-    need statistics of the training split compute them).
-
-    Args:
-        settings: the run's `Settings`.
+    use two of their members: `counts` (name -> int, numbers of examples) and
+    `samples()` (name of a layer -> arrays, from which layers that need
+    statistics of the training split compute them).
 
     Attributes:
         fits: names that `fit` always returns.
@@ -470,7 +467,7 @@ class Task:
 
     ::
 
-        task.check(queries)                        # is all of it there?
+        task.check(queries)                        # raises errors early
         fitted   = task.data.fit()                 # words, sizes, ...
         network  = task.model.build(task.settings, fitted)
         task.compile(network, steps_per_epoch)

@@ -25,12 +25,7 @@ TOKENIZER_BATCH = 4096
 
 
 class Texts:
-    """The texts of a run, as its --text_encoder takes them.
-
-    Args:
-        settings: the run's settings.
-        data: its `data.open.Data`.
-    """
+    """The texts of a run, as its --text_encoder takes them."""
 
     def __init__(self, settings: Settings, data):
         self.settings = settings
@@ -170,10 +165,6 @@ class Texts:
 
     def rows(self, split, fitted):
         """Returns the texts of a split as an encoder takes them.
-
-        Args:
-            split: its `SplitData`.
-            fitted: dict that `fit` returned.
 
         Returns:
             Object with `shape`, `dtype` and `batch(rows)`.

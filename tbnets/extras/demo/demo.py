@@ -247,11 +247,7 @@ class Shown(NamedTuple):
 
 
 class Demo:
-    """Handles requests; returns JSON and JPEGs.
-
-    Args:
-        shown: `Shown`.
-    """
+    """Handles requests; returns JSON and JPEGs."""
 
     def __init__(self, shown):
         self.shown = shown

@@ -350,11 +350,7 @@ class PresetPhotos:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HubCnn(Cnn):
-    """The vision side of a preset, as a `Cnn`.
-
-    Args:
-        preset: the `hub.Preset`.
-    """
+    """The vision side of a preset, as a `Cnn`."""
 
     preset: Preset | None = None
 

@@ -38,9 +38,6 @@ _TYPES = {
 def parse(body):
     """Returns the JSON object in the body of a request.
 
-    Args:
-        body: bytes.
-
     Raises:
         RequestError: it is no JSON object in UTF-8, or is nested too deeply.
     """

@@ -407,11 +407,7 @@ class CorrespondenceScores(Scores):
 
 
 class Correspondences(Evaluator):
-    """Gives noun phrases regions, and measures them by known links.
-
-    Args:
-        data: the run's `HierarchicalData`.
-    """
+    """Gives noun phrases regions, and measures them by known links."""
 
     best_metric = "correspondence_accuracy"
 

@@ -41,9 +41,6 @@ WHAT_IS_SHOWN = (
 def drawn_phrases(phrases):
     """Chooses photos, evenly spread, and phrases of different objects in them.
 
-    Args:
-        phrases: `PhraseRegions`.
-
     Returns:
         dict, row of a photo -> rows of its phrases; at most `NUM_PHOTOS` photos
         with `NUM_PHRASES` phrases each. The choice is deterministic.
@@ -322,11 +319,7 @@ class LocalizationScores(Scores):
 
 
 class Localization(Evaluator):
-    """Ranks the regions of a photo for each of its phrases.
-
-    Args:
-        data: the run's `LocalizationData`.
-    """
+    """Ranks the regions of a photo for each of its phrases."""
 
     best_metric = f"{DIRECTION}/recall_at_1"
 

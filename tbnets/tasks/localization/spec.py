@@ -131,11 +131,7 @@ class LocalizationData(CaptionedData):
 
 
 class LocalizationExporter(Exporter):
-    """Exports the comparison of phrases with regions.
-
-    Args:
-        data: the run's `LocalizationData`.
-    """
+    """Exports the comparison of phrases with regions."""
 
     def __init__(self, data):
         self._data = data

@@ -334,11 +334,7 @@ class RetrievalScores(Scores):
 
 
 class Retrieval(Evaluator):
-    """Embeds the images and captions of a split; traces its graphs once.
-
-    Args:
-        data: the run's `MatchingData`.
-    """
+    """Embeds the images and captions of a split; traces its graphs once."""
 
     best_metric = "recall_sum"
 

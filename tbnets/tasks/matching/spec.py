@@ -315,11 +315,7 @@ class MatchingData(CaptionedData):
 
 
 class MatchingExporter(Exporter):
-    """Exports embeddings of photos and sentences; ranks photos.
-
-    Args:
-        data: the run's `MatchingData`.
-    """
+    """Exports embeddings of photos and sentences; ranks photos."""
 
     answers_queries = True
 

@@ -24,10 +24,6 @@ def write_settings(settings, run_dir):
 
     The flag file has the flags that the run reads. The JSON also has the folder
     from which relative paths start.
-
-    Args:
-        settings: the run's settings.
-        run_dir: its folder.
     """
     folder = pathlib.Path(run_dir)
     start = settings.started_in or os.getcwd()
