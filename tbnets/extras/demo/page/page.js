@@ -1,5 +1,5 @@
-// The page's address holds the question; this asks it and shows the answer.
-// Text of others becomes textContent, never HTML.
+// Sends the query in the page's address to the server; shows the result.
+// Foreign text is inserted as textContent, never as HTML.
 "use strict";
 
 const FIRST = 24;
@@ -18,13 +18,13 @@ function make(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Returns the address of the page with a question. */
+/** Returns the address of the page with a query. */
 function address(question) {
   const search = new URLSearchParams(question).toString();
   return search ? `/?${search}` : "/";
 }
 
-/** Asks the server; throws what it says is wrong. */
+/** Sends a query to the server; throws the errors that it reports. */
 async function ask(path, question = [], options = {}) {
   const signal = options.signal || asked.signal;
   let answer;
@@ -44,7 +44,7 @@ const count = (number, thing) =>
   `${number.toLocaleString("en")} ${thing}${number === 1 ? "" : "s"}`;
 const shown = (similarity) => similarity.toFixed(3);
 
-/** Tells, and shows how much of the folder is read, until all of it is. */
+/** Shows models, folder and progress; returns whether photos are left. */
 async function tellAbout() {
   const signal = new AbortController().signal;
   about = await ask("/about", [], { signal });
@@ -63,7 +63,7 @@ async function tellAbout() {
   return left;
 }
 
-/** Follows the reading of the folder, and asks again at its end. */
+/** Shows the progress of reading until the end; returns its success. */
 async function follow() {
   try {
     while (await tellAbout()) {
@@ -95,7 +95,7 @@ function showPhotos(answers) {
     });
     picture.addEventListener("error", () =>
       picture.replaceWith(make("span", { class: "missing" }, "no photo")));
-    // A long name is broken where it reads well.
+    // Line breaks in long names: after / _ - and before the ending.
     const parts = image.split(/(?<=[/_-])|(?=\.[^.]*$)/);
     const name = make("span", { class: "name" },
       ...parts.flatMap((part) => [part, make("wbr")]));
@@ -105,7 +105,7 @@ function showPhotos(answers) {
   at("found").replaceChildren(...cards);
 }
 
-/** Asks for photos and shows them; returns a line on them. */
+/** Finds photos and shows them; returns a line on them. */
 async function findPhotos(path, question, title) {
   const top = question.get("top") || FIRST;
   const asks = new URLSearchParams(question);
@@ -123,7 +123,7 @@ async function findPhotos(path, question, title) {
     `${found.among.toLocaleString("en")}.`;
 }
 
-/** Shows some of the photos where nothing is asked. */
+/** Shows some of the photos if there is no query. */
 function showSome() {
   at("photos-title").textContent = "Or open one of the photos";
   at("note").textContent = at("score").textContent = "";
@@ -134,7 +134,7 @@ function showSome() {
 
 const nameOf = (key) => (key.startsWith("given ") ? "Your photo" : key);
 
-/** Shows a photo; the boxes come into the same frame. */
+/** Shows a photo; its frame also holds the boxes. */
 function showPhoto(key) {
   const name = nameOf(key);
   at("photo-title").textContent = name;
@@ -167,7 +167,7 @@ async function findCaptions(question, own) {
         make("span", { class: "similarity" }, shown(similarity)))));
 }
 
-/** Draws a box with its number; alike ones get dashes, to be seen both. */
+/** Draws a numbered box; a similar second one is dashed, to show both. */
 function drawBox(box, size, row, drawn) {
   const colour = about.colours[row % about.colours.length];
   const part = box.map((edge, side) => 100 * edge / size[side % 2]);
@@ -191,7 +191,7 @@ function drawBox(box, size, row, drawn) {
   if (!alike) add("rect", { ...place, class: "casing" });
   const dashes = alike ? { "stroke-dasharray": "9 9" } : {};
   add("rect", { ...place, class: "line", stroke: colour, ...dashes });
-  // Number of the phrase, on its colour, in the corner; alike boxes in a row.
+  // The phrase's number, on its colour, in the corner; shifted if similar.
   const corner = { x: place.x, y: place.y };
   const moved = `translate(${25 * alike} ${top < 6 ? 0 : -22})`;
   add("rect", {
@@ -204,7 +204,7 @@ function drawBox(box, size, row, drawn) {
   return group;
 }
 
-/** Shows the box of one line of the legend alone, or all again. */
+/** Shows the boxes of a single line of the legend, or all again. */
 function showAlone(button, group, groups) {
   const alone = button.getAttribute("aria-pressed") === "false";
   for (const other of at("legend").querySelectorAll("button")) {
@@ -246,7 +246,7 @@ async function findBoxes(key, phrases) {
     `${count(phrases.length, "phrase")}.`;
 }
 
-/** Asks all about a photo. */
+/** Finds the boxes, captions and similar photos of a photo. */
 async function askPhoto(question) {
   const key = question.get("photo");
   const phrases = question.getAll("phrase");
@@ -264,7 +264,7 @@ async function askPhoto(question) {
   return told.join(" ");
 }
 
-/** Writes what the page's address asks into the forms. */
+/** Fills the forms from the page's address. */
 function fill() {
   const question = new URLSearchParams(location.search);
   at("sentence").value = question.get("q") || "";
@@ -272,7 +272,7 @@ function fill() {
   at("own-captions").value = question.getAll("caption").join("\n");
 }
 
-/** Shows what the page's address asks. */
+/** Shows the results of the query in the page's address. */
 async function show() {
   asked.abort();
   asked = new AbortController();
@@ -303,7 +303,7 @@ async function show() {
   if (!signal.aborted) at("answer").removeAttribute("aria-busy");
 }
 
-/** Goes to a question; the focus goes to its answer, or stays in a form. */
+/** Runs a query; moves the focus to the result if `moves`. */
 async function go(question, moves = false) {
   history.pushState(null, "", address(question));
   fill();
@@ -315,7 +315,7 @@ async function go(question, moves = false) {
   at(isOfPhoto ? "photo-title" : "photos-title").focus({ preventScroll: true });
 }
 
-/** Gives a file to the server, and asks about it. */
+/** Uploads a file to the server, and queries it. */
 async function give(file) {
   if (!file || !about) return;
   at("error").textContent = "";
@@ -339,7 +339,7 @@ function pairs(name, texts) {
     .map((text) => [name, text]);
 }
 
-/** Asks the same photo otherwise: one kind of texts is replaced. */
+/** Queries the current photo with new texts of one kind. */
 function askAgain(name, texts) {
   const kept = [...new URLSearchParams(location.search)]
     .filter(([key]) => key !== name && key !== "top");
