@@ -71,7 +71,7 @@ class Trained(NamedTuple):
         return {name: values[name] for name in values if name in own}
 
     def put_into(self, network):
-        """Assigns the weights to a network; its new words keep their own.
+        """Assigns the weights to a network; its new words keep their vectors.
 
         Args:
             network: network built by `values()`, with the words of `fitted`
