@@ -46,16 +46,16 @@ class Counted:
     """
 
     def __init__(self, folder, features):
-        self.extracted, self.folder = [], folder
-        self.features = features
-        self.cache = photo_cache.PhotoCache(
-            folder,
+        self.folder, self.features = folder, features
+        place, made_by = (
             folder.with_name("photos.tbnets"),
             features.description(),
-            lambda: features,
+        )
+        self.cache = photo_cache.PhotoCache(
+            folder, place, made_by, lambda: features
         )
 
-    def update(self, names, monkeypatch):
+    def update(self, names):
         """Returns (what is wrong, names that were extracted)."""
         extracted, extract = [], photo_cache.extraction.extract_photos
 
@@ -64,10 +64,9 @@ class Counted:
             extracted.extend(path.as_posix() for path in paths)
             return extract(photos, *rest, **options)
 
-        with monkeypatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(photo_cache.extraction, "extract_photos", noted)
-            problems = self.cache.update(names)
-        return problems, extracted
+            return self.cache.update(names), extracted
 
     def assert_right(self, names):
         """Every photo has the features of its content."""
@@ -78,75 +77,69 @@ class Counted:
         )
 
 
-def test_new_and_changed_photos_alone_are_extracted(
-    folder, features, monkeypatch
-):
+def test_new_and_changed_photos_alone_are_extracted(folder, features):
     cache = Counted(folder, features)
-    assert cache.update(NAMES, monkeypatch) == ({}, NAMES)
+    assert cache.update(NAMES) == ({}, NAMES)
     cache.assert_right(NAMES)
     again = Counted(folder, features)
-    assert again.update(NAMES, monkeypatch) == ({}, [])
+    assert again.update(NAMES) == ({}, [])
     again.assert_right(NAMES[::-1])
     write(folder / "c.png", photo(7))
     write(folder / "new.jpg", photo(8))
     (folder / "a.jpg").unlink()
     names = ["new.jpg", "c.png", "more/b.jpg"]
-    assert again.update(names, monkeypatch) == ({}, ["new.jpg", "c.png"])
+    assert again.update(names) == ({}, ["new.jpg", "c.png"])
     again.assert_right(names)
 
 
-def test_a_renamed_photo_and_a_copy_are_the_same_photo(
-    folder, features, monkeypatch
-):
+def test_a_renamed_photo_and_a_copy_are_the_same_photo(folder, features):
     write(folder / "copy.jpg", photo(0))
     cache = Counted(folder, features)
     names = ["a.jpg", "copy.jpg"]
-    assert cache.update(names, monkeypatch)[1] == ["copy.jpg"]
+    assert cache.update(names)[1] == ["copy.jpg"]
     (folder / "a.jpg").rename(folder / "renamed.jpg")
     names = ["renamed.jpg", "copy.jpg"]
-    assert cache.update(names, monkeypatch) == ({}, [])
+    assert cache.update(names) == ({}, [])
     cache.assert_right(names)
 
 
-def test_each_network_has_its_store(folder, features, monkeypatch):
+def test_each_network_has_its_store(folder, features):
     cache = Counted(folder, features)
     other = Counted(folder, PhotoFeatures(tiny_cnn(seed=1)))
-    cache.update(NAMES, monkeypatch)
-    assert other.update(NAMES, monkeypatch) == ({}, NAMES)
+    cache.update(NAMES)
+    assert other.update(NAMES) == ({}, NAMES)
     cache.assert_right(NAMES)
     other.assert_right(NAMES)
 
 
 def test_broken_photos_are_told_and_tried_when_they_are_others(
-    tmp_path, features, monkeypatch
+    tmp_path, features
 ):
     (tmp_path / "photos").mkdir()
     folder = photo_files.write_all(tmp_path / "photos")
     names = [*photo_files.CONTENTS, "link.jpg", photo_files.FOLDER]
     cache = Counted(folder, features)
-    problems, _ = cache.update(names, monkeypatch)
+    problems, _ = cache.update(names)
     assert problems.pop(photo_files.FOLDER) == "is no file"
     photo_files.assert_all_left_out(problems)
     cache.assert_right(photo_files.PHOTOS)
-    problems, extracted = Counted(folder, features).update(names, monkeypatch)
+    problems, extracted = Counted(folder, features).update(names)
     assert len(problems) == len(photo_files.REASONS) + 1
     assert extracted == []
     write(folder / "cut.jpg", photo(5))
-    problems, extracted = cache.update(["cut.jpg"], monkeypatch)
+    problems, extracted = cache.update(["cut.jpg"])
     assert (problems, extracted) == ({}, ["cut.jpg"])
 
 
-def test_a_failure_that_was_none_of_the_photos_is_tried_again(
-    folder, features, monkeypatch
-):
+def test_a_failure_that_was_none_of_the_photos_is_tried_again(folder, features):
     cache = Counted(folder, features)
-    cache.update(NAMES[:1], monkeypatch)
+    cache.update(NAMES[:1])
     key = photo_cache.file_sha256(folder / "c.png")
     writer = photo_cache.FeatureWriter(
         cache.cache.store, features.description(), features.dim
     )
     writer.add_shard([], None, failed={key: "can not be read: disk"})
-    problems, extracted = cache.update(NAMES, monkeypatch)
+    problems, extracted = cache.update(NAMES)
     assert problems == {} and sorted(extracted) == sorted(NAMES[1:])
     cache.assert_right(NAMES)
 
@@ -188,9 +181,9 @@ def test_an_index_that_is_none_is_made_anew(folder, content):
     assert found == [(photo_cache.file_sha256(folder / "a.jpg"), None)]
 
 
-def test_a_damaged_store_can_be_removed(folder, features, monkeypatch):
+def test_a_damaged_store_can_be_removed(folder, features):
     cache = Counted(folder, features)
-    cache.update(NAMES, monkeypatch)
+    cache.update(NAMES)
     path = cache.cache.store / "00000.npy"
     path.write_bytes(path.read_bytes()[:-4])
     for read in (cache.cache.load, cache.cache.update):
@@ -205,8 +198,8 @@ def test_a_cache_that_can_not_be_written_is_named(folder, features):
         Counted(folder, features).cache.update(NAMES)
 
 
-def test_features_of_private_photos_are_private(folder, features, monkeypatch):
+def test_features_of_private_photos_are_private(folder, features):
     folder.chmod(0o700)
-    Counted(folder, features).update(NAMES, monkeypatch)
+    Counted(folder, features).update(NAMES)
     place = folder.with_name("photos.tbnets")
     assert place.stat().st_mode & 0o7777 == 0o700
