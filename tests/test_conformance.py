@@ -20,7 +20,6 @@ import tensorflow as tf
 import tbnets.layers
 import tbnets.losses
 import tbnets.models
-from tbnets.errors import UserError
 from tbnets.features import fisher_vectors, image_encoders
 from tbnets.features.fisher_vectors import (
     FisherVectors,
@@ -68,11 +67,9 @@ TREE_ROWS = TreeRows(tree_arrays([*map(read_tree, TREES)], VOCABULARY)).batch(
 
 
 class Part(NamedTuple):
-    """A layer or model under test.
+    """A layer or model under test: its constructor, and what it is called with.
 
-    Attributes:
-        make: function without arguments that constructs it, not built.
-        inputs: an array, or the dict of arrays that a model takes.
+    `inputs` are an array, or the dict of arrays that a model takes.
     """
 
     make: object
@@ -119,99 +116,84 @@ def transform():
     return FeatureTransform(("signed_sqrt", "l2", "standardize"))
 
 
-LAYERS = {
-    "canonical_projection": Part(lambda: CanonicalProjection(4), FEATURES),
-    "canonical_projection_with_bias": Part(
-        lambda: CanonicalProjection(4, use_bias=True), FEATURES
-    ),
-    "seeded_dropout": Part(lambda: SeededDropout(0.4, seed=5), FEATURES),
-    "feature_transform": Part(transform, FEATURES),
-    "branch": Part(
-        lambda: Branch((5, 4), dropout=0.3, input_dropout=0.2), FEATURES
-    ),
-    "linear_branch": Part(
-        lambda: Branch((4,), batch_normalization="none"), FEATURES
-    ),
-    "normalising_branch": Part(lambda: Branch((), "none"), FEATURES),
-    "released_branch": Part(
-        lambda: Branch((5, 4), batch_normalization="first"), FEATURES
-    ),
-    "pair_head": Part(lambda: PairHead((5, 4), dropout=0.3), FEATURES),
-    "logit_scale": Part(LogitScale, FEATURES),
-    "linear_pair_head": Part(lambda: PairHead((), scale=1), FEATURES),
-    "small_conv_net": Part(lambda: SmallConvNet((2, 3)), PIXELS),
-    "application": Part(
-        lambda: ApplicationEncoder(tiny_cnn.NAME, tiny_cnn.SIDE), PIXELS
-    ),
-    "mean_of_words": Part(mean_of_words, TOKEN_IDS),
-    "lstm_and_mean": Part(
-        lambda: recurrent("lstm", word_dropout=0.2, mean_beside=True),
-        TOKEN_IDS,
-    ),
-    "gru_both_ways": Part(
-        lambda: recurrent("gru", bidirectional=True, pooling="max"),
-        TOKEN_IDS,
-    ),
+SIZE = VOCABULARY.size
+OF_FEATURES = {
+    "canonical_projection": lambda: CanonicalProjection(4),
+    "canonical_projection_with_bias": lambda: CanonicalProjection(4, True),
+    "seeded_dropout": lambda: SeededDropout(0.4, seed=5),
+    "feature_transform": transform,
+    "branch": lambda: Branch((5, 4), dropout=0.3, input_dropout=0.2),
+    "linear_branch": lambda: Branch((4,), batch_normalization="none"),
+    "normalising_branch": lambda: Branch((), "none"),
+    "released_branch": lambda: Branch((5, 4), batch_normalization="first"),
+    "pair_head": lambda: PairHead((5, 4), dropout=0.3),
+    "linear_pair_head": lambda: PairHead((), scale=1),
+    "logit_scale": LogitScale,
 }
-LAYERS["h_lstm_and_mean"] = Part(
-    lambda: TreeEncoder(
-        VOCABULARY.size, 3, 4, word_dropout=0.2, mean_beside=True
+OF_PIXELS = {
+    "small_conv_net": lambda: SmallConvNet((2, 3)),
+    "application": lambda: ApplicationEncoder(tiny_cnn.NAME, tiny_cnn.SIDE),
+}
+OF_WORDS = {
+    "mean_of_words": mean_of_words,
+    "lstm_and_mean": lambda: recurrent(
+        "lstm", word_dropout=0.2, mean_beside=True
     ),
-    TREE_ROWS,
-)
-LAYERS["child_sum_lstm"] = Part(
-    lambda: TreeEncoder(VOCABULARY.size, 3, 4, tied=True), TREE_ROWS
-)
-for name, make in {
-    "tfidf_vectors": lambda: TfidfVectors(VOCABULARY.size, 5),
-    "mean_vectors": lambda: MeanVectors(VOCABULARY.size, 4),
-    "fisher_vectors": lambda: FisherVectors(VOCABULARY.size, 4, 3, pca_dim=5),
-}.items():
-    LAYERS[name] = Part(make, TOKEN_IDS)
+    "gru_both_ways": lambda: recurrent(
+        "gru", bidirectional=True, pooling="max"
+    ),
+    "tfidf_vectors": lambda: TfidfVectors(SIZE, 5),
+    "mean_vectors": lambda: MeanVectors(SIZE, 4),
+    "fisher_vectors": lambda: FisherVectors(SIZE, 4, 3, pca_dim=5),
+}
+OF_TREES = {
+    "h_lstm_and_mean": lambda: TreeEncoder(
+        SIZE, 3, 4, word_dropout=0.2, mean_beside=True
+    ),
+    "child_sum_lstm": lambda: TreeEncoder(SIZE, 3, 4, tied=True),
+}
+LAYERS = {
+    name: Part(make, inputs)
+    for makes, inputs in (
+        (OF_FEATURES, FEATURES),
+        (OF_PIXELS, PIXELS),
+        (OF_WORDS, TOKEN_IDS),
+        (OF_TREES, TREE_ROWS),
+    )
+    for name, make in makes.items()
+}
+TEXTS = FEATURES[::-1].copy()
+
+
+def cca():
+    return CCA(CanonicalProjection(4), CanonicalProjection(4), transform())
+
+
+def of_pixels():
+    return network(lambda: SmallConvNet((2, 3)), lambda: recurrent("lstm"))
+
+
+def of_gru():
+    return network(None, lambda: recurrent("gru", pooling="mean"))
+
+
+def of_two_kinds():
+    return hm_lstm(Branch((5, 4), dropout=0.3, seed=3))
+
+
 MODELS = {
-    "cca": Part(
-        lambda: CCA(
-            CanonicalProjection(4), CanonicalProjection(4), transform()
-        ),
-        {"images": FEATURES, "captions": FEATURES[::-1].copy()},
-    ),
-    "similarity_features": Part(
-        similarity, {"images": FEATURES, "captions": FEATURES[::-1].copy()}
-    ),
-    "similarity_mean": Part(
-        lambda: similarity(mean_of_words),
-        {"images": FEATURES, "captions": TOKEN_IDS},
-    ),
-    "features_features": Part(
-        lambda: network(transform),
-        {"images": FEATURES, "captions": FEATURES[::-1].copy()},
-    ),
-    "features_mean": Part(
-        lambda: network(None, mean_of_words),
-        {"images": FEATURES, "captions": TOKEN_IDS},
-    ),
-    "features_gru": Part(
-        lambda: network(None, lambda: recurrent("gru", pooling="mean")),
-        {"images": FEATURES, "captions": TOKEN_IDS},
-    ),
-    "hm_lstm": Part(
-        lambda: hm_lstm(Branch((5, 4), dropout=0.3, seed=3)),
-        {
-            "images": FEATURES,
-            "captions": TREE_ROWS,
-            "regions": FEATURES[:, :5].copy(),
-        },
-    ),
-    "hm_lstm_of_one_kind": Part(
-        hm_lstm,
-        {"images": FEATURES, "captions": TREE_ROWS, "regions": FEATURES[:2]},
-    ),
-    "pixels_lstm": Part(
-        lambda: network(
-            lambda: SmallConvNet((2, 3)), lambda: recurrent("lstm")
-        ),
-        {"images": PIXELS, "captions": TOKEN_IDS},
-    ),
+    name: Part(make, {"images": FEATURES, "captions": captions} | more)
+    for name, make, captions, more in (
+        ("cca", cca, TEXTS, {}),
+        ("similarity_features", similarity, TEXTS, {}),
+        ("similarity_mean", lambda: similarity(mean_of_words), TOKEN_IDS, {}),
+        ("features_features", lambda: network(transform), TEXTS, {}),
+        ("features_mean", lambda: network(None, mean_of_words), TOKEN_IDS, {}),
+        ("features_gru", of_gru, TOKEN_IDS, {}),
+        ("pixels_lstm", of_pixels, TOKEN_IDS, {"images": PIXELS}),
+        ("hm_lstm", of_two_kinds, TREE_ROWS, {"regions": FEATURES[:, :5]}),
+        ("hm_lstm_of_one_kind", hm_lstm, TREE_ROWS, {"regions": FEATURES[:2]}),
+    )
 }
 PARTS = LAYERS | MODELS
 FOUR_TERMS = {"term_weights": dict.fromkeys(TERMS, 1.0)}
@@ -418,11 +400,11 @@ def one_row(array):
     return tf.constant(array[1:2, :1] if is_words(array) else array[1:2])
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_graph_of_a_layer_equals_eager(name):
-    """Outputs, gradients and state agree, sizes unknown, in one trace."""
+@every_name
+def test_graph_equals_eager(name):
+    """In one trace, sizes unknown; of layers gradients and state agree too."""
     (made, _), part = whole(name), PARTS[name]
-    run = learning(made)
+    run = learning(made) if name in LAYERS else made
     function = compiled(run, "graph", part.inputs)
     batches = [map_arrays(cut, part.inputs) for cut in (tf.constant, one_row)]
     with put_back(made):
@@ -433,23 +415,6 @@ def test_graph_of_a_layer_equals_eager(name):
             assert_close(found, arrays)
             assert all(np.isfinite(array).all() for array in found)
     assert function.experimental_get_tracing_count() == 1
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_graph_of_a_model_equals_eager(name):
-    (made, wanted), part = whole(name), PARTS[name]
-    function = compiled(made, "graph", part.inputs)
-    assert_close(function(map_arrays(tf.constant, part.inputs)), wanted)
-    inputs = map_arrays(one_row, part.inputs)
-    assert_close(function(inputs), made(inputs))
-    assert function.experimental_get_tracing_count() == 1
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_export_of_keras_names_the_one_of_tbnets(name, tmp_path):
-    model, _ = whole(name)
-    with pytest.raises(UserError, match="tbnets.export_saved_model"):
-        model.export(tmp_path / "model")
 
 
 # What is not here does less than one that is, or is made of layers that are,

@@ -277,6 +277,7 @@ MODELS = [
     ("text features", lambda: solve(captions=np.ones_like(ROWS))),
     ("regularization", lambda: solve(regularization=0)),
     ("text features", lambda: cca.cholesky_factor([[NAN]], 0.5, "text")),
+    ("export", lambda: network().export("never")),
     ("head", lambda: tbnets.SimilarityNetwork(*branches(), head=(512,))),
     ("pair_loss", lambda: judge().compile("sgd", pair_loss="hinge")),
     ("inputs", lambda: trees().build(TREE_SHAPES)),
