@@ -39,14 +39,6 @@ def loop_suppression(boxes, scores, iou_threshold, limit):
     return kept if limit is None else kept[:limit]
 
 
-def test_iou_of_known_boxes():
-    boxes = [[0, 0, 4, 2], [10, 10, 12, 12]]
-    others = [[0, 0, 4, 2], [2, 0, 6, 2], [1, 1, 3, 2], [4, 0, 8, 2]]
-    # Shared areas 8, 4, 2, 0 of unions 8, 12, 8, 16; the second shares none.
-    expected = [[1, 4 / 12, 2 / 8, 0], [0, 0, 0, 0]]
-    np.testing.assert_allclose(box_math.iou(boxes, others), expected)
-
-
 def test_iou_is_that_of_counted_cells():
     boxes, others = random_boxes(30), random_boxes(25, seed=1)
     expected = [

@@ -47,20 +47,6 @@ def test_answers_are_those_of_the_loops(count, levels, temperature, exponent):
         np.testing.assert_array_equal(kept, wanted)
 
 
-def test_large_candidates_count_for_more():
-    scores, _ = correspondences.answers(
-        SIMILARITIES, BOXES, Choice("expected_overlap", 0.1, 0.5)
-    )
-    # .211 * 10, .211 * 9.49, .574 * 7.07 and .004 * 10 of 8.21 in all: .257,
-    # .244, .494 and .005. The first: .257 + .244 * .9 + .494 * .5 = .724. The
-    # third: .494 + .257 * .5 + .244 * 45 / 95 = .738.
-    np.testing.assert_allclose(scores[0, [0, 2]], [0.724, 0.738], atol=1e-3)
-    scores, _ = correspondences.answers(
-        SIMILARITIES, BOXES, Choice("expected_overlap", 0.1, 1)
-    )
-    assert scores.argmax() == 0
-
-
 def test_equal_candidates_keep_their_order():
     same = np.tile(BOXES[:1], (3, 1))
     for name in correspondences.CHOICES:

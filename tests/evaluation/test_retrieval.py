@@ -170,27 +170,6 @@ def test_few_and_many_undecided_pairs_are_ranked_alike(monkeypatch, share):
     assert oracle.as_lists(found) == oracle.ranks(*case)
 
 
-def test_block_size_keeps_the_limit():
-    assert ranking.block_size(512, 512) == ranking.MAX_BLOCK
-    assert 8 < ranking.block_size(512, 4) < 500
-    assert ranking.block_size(512, SMALLEST) == 8
-
-
-def test_order_of_rows_is_free():
-    generator = np.random.default_rng(5)
-    images = unit(generator.standard_normal((20, 8)))
-    rows = np.repeat(np.arange(20), 3)
-    texts = unit(images[rows] + 0.5 * generator.standard_normal((60, 8)))
-    expected = retrieval.evaluate_retrieval(images, texts, rows)
-    assert 0 < expected["mean_recall"] < 1
-    captions = generator.permutation(60)
-    order = generator.permutation(20)
-    shuffled = retrieval.evaluate_retrieval(
-        images[order], texts[captions], np.argsort(order)[rows[captions]]
-    )
-    assert shuffled == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8])
 def test_other_dtypes_are_scored_in_float32(dtype):
     generator = np.random.default_rng(7)

@@ -173,46 +173,6 @@ def test_equals_the_recursion_with_all_gradients(case, tied):
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
-def mean_square(layer, rows):
-    """Returns a function of word vectors: a number, and its gradients."""
-
-    def run(vectors):
-        packed = pack_trees(rows)
-        with tf.GradientTape() as tape:
-            tape.watch(vectors)
-            states = layer(tf.gather(vectors, packed.word_ids - 1), packed)
-            total = tf.reduce_sum(tf.square(states - 0.3))
-        sources = [vectors, *layer.trainable_variables]
-        found = tape.gradient(total, sources)
-        return total, [tf.convert_to_tensor(one) for one in found]
-
-    return run
-
-
-def test_gradients_are_those_of_small_steps():
-    rows, count = batch_of(make_case("small"))
-    layer, step = built(), 1e-5
-    generator = np.random.default_rng(1)
-    vectors = tf.constant(generator.normal(size=(count, DIM)))
-    run = tf.function(mean_square(layer, rows))
-    _, (found, *gradients) = run(vectors)
-    direction = generator.normal(size=vectors.shape)
-    sides = [run(vectors + sign * step * direction)[0] for sign in (1, -1)]
-    wanted = (sides[0] - sides[1]) / (2 * step)
-    np.testing.assert_allclose(np.sum(found * direction), wanted, rtol=1e-7)
-    for variable, gradient in zip(layer.trainable_variables, gradients):
-        value = np.array(variable)
-        direction = generator.normal(size=value.shape)
-        sides = []
-        for sign in (1, -1):
-            variable.assign(value + sign * step * direction)
-            sides.append(run(vectors)[0])
-        variable.assign(value)
-        wanted = (sides[0] - sides[1]) / (2 * step)
-        found = np.sum(gradient * direction)
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
-
-
 def test_one_trace_for_each_width_whatever_the_trees():
     layer, traces = built(dtype="float32"), []
 

@@ -61,22 +61,6 @@ def test_values_and_gradients_are_those_of_the_loops(name, share):
         check(with_gradients(loss), batch(name, share), margin)
 
 
-def test_two_pairs_by_hand():
-    # v_0 h_0 = 1, v_1 h_1 = 0, v_0 h_1 = 0.6, v_1 h_0 = 0; the margin is 0.2.
-    regions = tf.constant([[1.0, 0, 0], [0, 1.0, 0]])
-    phrases = tf.constant([[1.0, 0, 0], [0.6, 0.0, 0.8]])
-    contrast = tf.constant([[False, True], [True, False]])
-    loss = TripletLoss(**PRESETS["niu2017"])
-    of_pairs = pair_views(
-        regions, phrases, tf.constant([0, 1]), contrast, tf.constant([9.0, 0.5])
-    )
-    output = loss.of_views(of_pairs)
-    # Pair 0: 0.2 - 1 + 0.6 and 0.2 - 1 + 0 are below 0. Pair 1: its region
-    # with phrase 0, 0.2 - 0 + 0; its phrase with region 0, 0.2 - 0 + 0.6.
-    np.testing.assert_allclose(output.total, 0.5 * (0.2 + 0.8), rtol=1e-6)
-    assert float(output.active_fraction["image_to_text"]) == 0.5
-
-
 def test_weights_scale_where_a_few_are_picked():
     regions, phrases, region_of, contrast, weights = batch("some")
     loss = TripletLoss(num_negatives=2, reduction="sum", margin=0.5)

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from tbnets.losses import miners
-from tbnets.losses.ranking import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tests import reference
 from tests.losses.batches import unit_rows
@@ -57,17 +56,6 @@ def test_values_and_gradients_are_those_of_the_loop(name, negatives):
             output.active_fraction["within_view"], active, rtol=1e-6
         )
         np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=1e-5)
-
-
-def test_it_is_either_term_of_two_equal_views():
-    labels = tf.constant(LABELS["several"], tf.int64)
-    rows, loss = tf.constant(unit_rows(7, 3)), TripletLoss(0.4)
-    # What it calls is compiled in tests/losses/test_triplet.py.
-    traced = tf.function(lambda rows: loss(rows, labels).total)(rows)
-    for term in TERMS[2:]:
-        two = TripletLoss(0.4, term_weights={term: 1.0})
-        wanted = two(rows, rows, labels, labels).total
-        np.testing.assert_allclose(traced, wanted, rtol=1e-6)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.errors import InputError
-from tbnets.models.cca import cholesky_factor, solve_cca
 
 
 def correlated(num_images=40, per_image=3, sizes=(5, 4), seed=0):
@@ -197,20 +196,6 @@ def test_a_feature_that_never_changes_has_no_effect():
     np.testing.assert_allclose(plain[2], 0, atol=1e-3)
 
 
-def test_one_dimension_by_hand():
-    # Covariances 4, 1 and 1 (already centred): correlation 1 / (2 * 1).
-    left, right = [
-        cholesky_factor(np.array([[variance]]), 0.0, "image")
-        for variance in (4.0, 1.0)
-    ]
-    image, text, correlations = solve_cca(left, right, np.array([[1.0]]), 1)
-    assert correlations == pytest.approx([0.5])
-    # A direction gives variance 1: 1 / sqrt(4) and 1 / sqrt(1).
-    assert abs(image[0, 0]) == pytest.approx(0.5)
-    assert abs(text[0, 0]) == pytest.approx(1.0)
-    assert image[0, 0] * text[0, 0] > 0
-
-
 def candidates(count, size=5, seed=3):
     """Returns regions without words, unlike those of `correlated`."""
     rows = np.random.default_rng(seed).normal(size=(count, size))
@@ -288,38 +273,6 @@ def test_candidates_without_background_change_nothing():
     other, _ = fitted([{**batch, "candidates": candidates(30)}])
     for one, two in zip(plain.weights, other.weights):
         np.testing.assert_array_equal(one.numpy(), two.numpy())
-
-
-def test_background_of_one_number_by_hand():
-    # Pairs (2, 1), (4, -1); background 0, 0 that counts as much: share 1/2.
-    batch = {
-        "images": np.float32([[2], [4]]),
-        "captions": np.float32([[1], [-1]]),
-        "image_ids": np.arange(2),
-        "caption_image_ids": np.arange(2),
-        "candidates": np.zeros((2, 1), "float32"),
-    }
-    network, _ = fitted(
-        [batch], dim=1, regularization=0.0, power=0.0, background=1.0
-    )
-    # Of 2, 4, 0, 0 the mean is 1.5 and the variance 2.75. Of 1, -1, 0, 0 the
-    # variance is 0.5 and the covariance with those (2 - 4) / 4 = -0.5; of 1,
-    # 1, 0, 0 it is 0.25, and (2 + 4) / 4 - 1.5 * 0.5 = 0.75. The squares of
-    # the correlation add up: (0.25 / 0.5 + 0.5625 / 0.25) / 2.75 = 1.
-    assert network.correlations == pytest.approx([1.0])
-    # Thus images follow from texts, x - 1.5 = -1 * word + 3 * (pair - 0.5),
-    # and both sides are divided by the root of 2.75.
-    weights = [
-        float(weight.numpy().ravel()[0])
-        for weight in (
-            network.image_branch.mean,
-            network.image_branch.projection,
-            network.text_branch.projection,
-            network.text_branch.bias,
-        )
-    ]
-    scale = np.sign(weights[1]) / np.sqrt(2.75)
-    assert weights == pytest.approx([1.5, scale, -scale, 1.5 * scale])
 
 
 @pytest.mark.parametrize("more", [{}, {"background": 0.5}])

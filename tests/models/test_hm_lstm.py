@@ -184,6 +184,15 @@ def test_a_step_in_a_graph_takes_batches_with_pairs_and_without(traced):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+def test_nodes_are_embedded_by_their_batch_in_training():
+    made, nodes = network(True, "last"), BATCH["phrase_nodes"]
+    served, trained = (
+        made.embed_nodes(BATCH["captions"], nodes, training)[1]
+        for training in (False, True)
+    )
+    assert not np.allclose(served, trained, atol=1e-3)
+
+
 def test_noun_phrases_of_trees_come_in_order():
     made = network(True)
     found, captions, spans = made.embed_noun_phrases(BATCH["captions"])

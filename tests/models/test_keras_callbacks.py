@@ -46,54 +46,38 @@ def fit(network, *callbacks, epochs=3, x=None, validation_data=None):
     ).history
 
 
-def test_loss_and_val_loss_are_logged():
-    history = fit(make_network())
+def test_callbacks_of_keras_see_val_loss(tmp_path):
+    network, callbacks = make_network(), keras.callbacks
+    path = tmp_path / "best.keras"
+    save = callbacks.ModelCheckpoint(str(path), save_best_only=True)
+    never = {"monitor": "val_loss", "min_delta": 1e9}
+    lower = callbacks.ReduceLROnPlateau(**never, factor=0.1, patience=1)
+    stop = callbacks.EarlyStopping(**never, patience=2)
+    history = fit(network, save, lower, stop, epochs=9)
     assert len(history["loss"]) == len(history["val_loss"]) == 3
     assert np.isfinite(history["loss"] + history["val_loss"]).all()
-
-
-def test_early_stopping_stops_where_nothing_gets_better(network):
-    stop = keras.callbacks.EarlyStopping("val_loss", min_delta=1e9)
-    assert len(fit(network, stop, epochs=9)["loss"]) == 2
-
-
-def test_the_best_model_is_saved_and_loads(network, tmp_path):
-    path = str(tmp_path / "best.keras")
-    fit(network, keras.callbacks.ModelCheckpoint(path, save_best_only=True))
-    loaded = tbnets.load_model(path)
-    rows = pairs(1)["images"]
-    assert loaded.embed_images(rows).shape == (8, 4)
-
-
-def test_the_rate_is_lowered_on_a_plateau(network):
-    lower = keras.callbacks.ReduceLROnPlateau(
-        "val_loss", factor=0.1, patience=1, min_delta=1e9
-    )
-    fit(network, lower)
-    rate = float(np.asarray(network.optimizer.learning_rate))
     # The first epoch is the best; each of the two after it waits in vain.
+    rate = float(np.asarray(network.optimizer.learning_rate))
     assert rate == pytest.approx(1e-5)
+    loaded = tbnets.load_model(path)
+    assert loaded.embed_images(pairs(1)["images"]).shape == (8, 4)
 
 
 RECALL = "val_recall_sum"
 
 
-class Reader(keras.callbacks.Callback):
-    """Keeps what the logs of each epoch hold when it is asked."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        """Takes the keys."""
-        self.seen.append(dict(logs))
+def reader(seen):
+    """Returns a callback that keeps what the logs of each epoch hold."""
+    return keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: seen.append(dict(logs))
+    )
 
 
 def test_recalls_are_those_of_evaluate_retrieval(network):
-    reader, data = Reader(), pairs(1)
+    seen, data = [], pairs(1)
     # It is called first, wherever it stands.
-    history = fit(network, reader, tbnets.RetrievalMetrics(data), epochs=1)
+    watch = tbnets.RetrievalMetrics(data)
+    history = fit(network, reader(seen), watch, epochs=1)
     wanted = tbnets.evaluate_retrieval(
         network.embed_images(data["images"]),
         network.embed_text(data["captions"]),
@@ -101,7 +85,7 @@ def test_recalls_are_those_of_evaluate_retrieval(network):
     )
     names = [f"{way}/recall_at_{k}" for way in WAYS for k in (1, 5, 10)]
     for name in ("recall_sum", "mean_recall", *names):
-        assert reader.seen[0][f"val_{name}"] == wanted[name]
+        assert seen[0][f"val_{name}"] == wanted[name]
         assert history[f"val_{name}"] == [wanted[name]]
     assert not [name for name in history if "text_to_text/" in name]
 
@@ -138,17 +122,21 @@ def as_loader(data):
     return Loader(as_dataset(data))
 
 
+def measured(network, form):
+    """Returns the logs of `RetrievalMetrics` after an epoch."""
+    metrics, logs = tbnets.RetrievalMetrics(form), {}
+    metrics.set_model(network)
+    metrics.on_epoch_end(0, logs)
+    return logs
+
+
 FORMS = [as_examples, as_batches, as_dataset, as_loader]
 
 
 @pytest.mark.parametrize("make", FORMS)
 def test_what_fit_takes_gives_the_same_recalls(network, make):
     forms = pairs(1), make(pairs(1))
-    found = [tbnets.RetrievalMetrics(one) for one in forms]
-    logs = {}, {}
-    for metrics, told in zip(found, logs):
-        metrics.set_model(network)
-        metrics.on_epoch_end(0, told)
+    logs = [measured(network, form) for form in forms]
     assert logs[0] == logs[1] and RECALL in logs[0]
 
 
@@ -160,18 +148,15 @@ def test_batches_of_ones_own_are_left_to_keras():
 
 
 def test_a_list_of_callbacks_is_taken_apart():
-    reader, metrics = Reader(), tbnets.RetrievalMetrics(pairs(1))
-    given = {"callbacks": keras.callbacks.CallbackList([reader, metrics])}
+    last, metrics = reader([]), tbnets.RetrievalMetrics(pairs(1))
+    given = {"callbacks": keras.callbacks.CallbackList([last, metrics])}
     fit_arguments.prepare_arguments(given, None, tf.distribute.get_strategy())
-    assert given["callbacks"][-2:] == [metrics, reader]
+    assert given["callbacks"][-2:] == [metrics, last]
 
 
 def test_an_image_that_comes_twice_is_one_candidate(network):
-    data, logs = repeated(pairs(1)), [{}, {}]
-    for form, told in zip((data, as_dataset(data)), logs):
-        metrics = tbnets.RetrievalMetrics(form)
-        metrics.set_model(network)
-        metrics.on_epoch_end(0, told)
+    data = repeated(pairs(1))
+    logs = [measured(network, form) for form in (data, as_dataset(data))]
     wanted = tbnets.evaluate_retrieval(
         network.embed_images(pairs(1)["images"]),
         network.embed_text(data["captions"]),
@@ -185,9 +170,7 @@ def test_a_network_that_learns_to_compare_is_measured_by_its_head():
     branches = tbnets.Branch((4,)), tbnets.Branch((4,))
     network = tbnets.SimilarityNetwork(*branches, head=tbnets.PairHead((3,)))
     network.build({"images": (None, 6), "captions": (None, 6)})
-    metrics, logs = tbnets.RetrievalMetrics(pairs(1)), {}
-    metrics.set_model(network)
-    metrics.on_epoch_end(0, logs)
+    logs = measured(network, pairs(1))
     images, texts = network.embed(pairs(1))
     scores = np.asarray(network.similarities(images, texts))
     ranks = (scores >= np.diag(scores)[:, None]).sum(axis=1)
@@ -223,9 +206,11 @@ class Drawn(tbnets.EpochBatches):
         return super().batch(image_rows, *others)
 
 
-def test_batches_count_their_epochs(network):
+def test_batches_count_their_epochs(network, recwarn):
     batches = Drawn(as_examples(pairs(0)), 4, 1, seed=0)
-    fit(network, x=batches, validation_data=as_batches(pairs(1)), epochs=2)
+    others = as_batches(pairs(1))
+    fit(network, x=batches, validation_data=others, epochs=2)
+    assert not [one for one in recwarn if "ran out" in str(one.message)]
     wanted = [
         (epoch, *image_rows)
         for epoch in range(2)
@@ -235,10 +220,3 @@ def test_batches_count_their_epochs(network):
     ]
     assert [row for row in wanted if row not in batches.seen] == []
     assert {epoch for epoch, *_ in batches.seen} == {0, 1}
-
-
-def test_no_data_run_out(network, recwarn):
-    batches, others = as_batches(pairs(0)), as_batches(pairs(1))
-    fit(network, x=batches, validation_data=others, epochs=1)
-    network.fit(batches.dataset, shuffle=False, verbose=0)
-    assert not [one for one in recwarn if "ran out" in str(one.message)]

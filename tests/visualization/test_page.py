@@ -77,13 +77,6 @@ def test_a_photo_has_rank_similarity_name_link_and_thumbnail(folder, tmp_path):
     assert sizes == [(400, 133), (8, 4)]
 
 
-def test_a_page_elsewhere_links_by_the_full_path(folder, tmp_path):
-    (tmp_path / "x").mkdir()
-    _, read = write(tmp_path / "x" / "a.html", folder, "small.png")
-    (link,) = [a["href"] for a in read.all("a")]
-    assert link == (folder / "small.png").as_uri()
-
-
 @pytest.mark.parametrize("name", [NASTY, "a:b.png", "javascript:1.png"])
 def test_everything_is_escaped(tmp_path, name):
     folder = tmp_path / NASTY.replace(".png", "").replace("/", "")

@@ -58,6 +58,13 @@ def at(pixels, x, y):
 
 def test_a_line_joins_a_sentence_to_its_photo(monkeypatch):
     thumbnails = np.full((3, 64, 64, 3), PURPLE, np.uint8)
+    beside, free_box = [], plots._free_box
+
+    def noted(place, *others):
+        beside.append(tuple(place))
+        return free_box(place, *others)
+
+    monkeypatch.setattr(plots, "_free_box", noted)
     pixels = draw(
         monkeypatch,
         [
@@ -72,6 +79,7 @@ def test_a_line_joins_a_sentence_to_its_photo(monkeypatch):
     assert at(pixels, 0.5, 0) == ORANGE
     assert at(pixels, 0.5, 0.5) == LINE
     assert at(pixels, 0.5, 0.25) == (255, 255, 255)
+    assert len(set(beside)) == 2  # Words stand beside their own marks.
 
 
 def test_without_photos_there_are_grey_squares(monkeypatch):
