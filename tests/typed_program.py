@@ -1,8 +1,7 @@
 """A program that names every public name, as its users would.
 
 Type checkers read all of it: `mypy` and `basedpyright`, without arguments, in
-the clone's folder. `tests/test_typed_program.py` runs what is quick; all of it
-that takes longer runs on the pages and in the tests of its package. A line
+the clone's folder. It is not run: examples of docstrings and pages are. A line
 that ends in `type: ignore` is wrong on purpose, and both report where one is
 not.
 """

@@ -239,17 +239,3 @@ def test_scaled_loss_goes_through(fused):
     wanted = made_weights()
     run(make("adam", False, wanted), wanted, range(1))
     assert_close([v.numpy() for v in variables], [v.numpy() for v in wanted])
-
-
-def test_mirrored_variables_are_updated_as_keras_does():
-    devices = tf.config.list_logical_devices("CPU")
-    strategy = tf.distribute.MirroredStrategy([devices[0].name])
-    with strategy.scope():
-        variables = made_weights()
-        optimizer = make("adam", True, variables)
-    strategy.run(
-        lambda: optimizer.apply_gradients(zip(gradients(0), variables))
-    )
-    plain = made_weights()
-    run(make("adam", False, plain), plain, range(1))
-    assert_close([v.numpy() for v in variables], [v.numpy() for v in plain])
