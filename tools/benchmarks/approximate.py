@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from benchmarks import arrays, timing
-from benchmarks.index import write_index
+from benchmarks.scale_rows import write_index
 from tbnets.data.captions import read_captions, usual_format
 from tbnets.serving import photo_index, search, search_index, zoo
 from tbnets.serving.photo_index import about

@@ -7,6 +7,7 @@ besides. TensorFlow is imported by the rows that need it.
 import csv
 import itertools
 import pathlib
+import time
 
 import numpy as np
 
@@ -128,7 +129,6 @@ def scored(given):
 
 def search(given):
     """An index asked; its value is the seconds that it took to build."""
-    from benchmarks.index import write_index
     from tbnets.serving.search_index import open_index
 
     size, dim = int(given["size"]), int(given["dim"])
@@ -148,6 +148,28 @@ def search(given):
         return built
 
     return step
+
+
+def write_index(path, shape, make, model):
+    """Writes an index; returns the seconds that it took but for its rows.
+
+    Args:
+        path: where it is written.
+        shape: how many rows of how many numbers, and of which type.
+        make: function of the first row and how many -> the rows.
+        model: what embeds queries, see `photo_index.about`.
+    """
+    from tbnets.serving.index_writer import IndexWriter
+
+    count, *row = shape
+    start, drawing = time.perf_counter(), 0.0
+    with IndexWriter(path, model, *row) as writer:
+        for at in range(0, count, AT_ONCE):
+            began = time.perf_counter()
+            rows = make(at, min(AT_ONCE, count - at))
+            drawing += time.perf_counter() - began
+            writer.put([str(at + place) for place in range(len(rows))], rows)
+    return time.perf_counter() - start - drawing
 
 
 def csv_rows(given):
