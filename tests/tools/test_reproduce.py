@@ -6,8 +6,7 @@ import os
 import shutil
 
 import pytest
-from reproducing import checks, measured, recording, tables
-from reproducing import pages as page_parts
+from reproducing import checks, measured, recording
 
 from tbnets.cli import run_line, train
 from tbnets.errors import InputError
@@ -89,89 +88,23 @@ def test_a_table_without_a_file_or_a_command_is_found(results, pages):
     table = "| row | R@1 |\n|---|---|\n| best | 99.9 |\n"
     page.write_text(f"# New\n\n## Rows\n\n{table}")
     (found,) = checks.findings(results, pages)
-    assert (
-        found.startswith(f"{page.relative_to(pages)}:7: ") and "99.9" in found
-    )
+    place = page.relative_to(pages)
+    assert found.startswith(f"{place}:7: ") and "99.9" in found
     page.write_text(f"# New\n\n`tools/a.py`:\n\n{table}")
     assert checks.findings(results, pages) == []
 
 
-@pytest.fixture
-def page(record, tmp_path):
-    """Returns a function that gives a page's table of some rows."""
-    columns = ["NAME", "R@1 image to text", "recall sums", "its spread"]
-    generated = ["all rows", "flags", "speed"]
-    parts = [f"<!-- {name} -->\n<!-- end -->\n" for name in generated]
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "page.md").write_text("\n".join(parts))
-
-    def call(*rows):
-        table = [{"part": "speed", "columns": columns, "rows": rows}]
-        path = tmp_path / "measured" / "pages" / "page.json"
-        path.write_text(json.dumps(table))
-        found = measured.read(tmp_path / "measured")
-        (text,) = page_parts.written(found, tmp_path).values()
-        return text.split("| --- | --- | --- | --- |\n")[-1]
-
-    return call
-
-
-def test_a_table_of_a_page_shows_rows(page, record, tmp_path):
-    """Mean of 10 % and 25 %: 17.5. A row without a name has it in `NAME`."""
-    runs = [
-        finished_run(tmp_path / name, seed, recall)
-        for seed, (name, recall) in enumerate({"a": 0.1, "b": 0.25}.items())
-    ]
-    test = {"image_to_text/recall_at_1": 0.1, "recall_sum": 190.0}
-    change(runs[0], test=test)
-    record(*runs)
-    sums = ["", "test/recall_sum dev/recall_sum", "", ""]
-    assert page(
-        {"cells": ["fast", "by seed"], "name": "quickstart"},
-        {"cells": ["sum", "", "", ""], "name": "quickstart", "metrics": sums},
-        {"cells": ["quickstart"]},
-        {"cells": ["others, as published", "7.7"]},
-    ) == (
-        "| fast | 17.5 (10.0 25.0) | 190.0 180.0 | 180.0 to 190.0 |\n"
-        "| sum | 185.0 200.0 | 190.0 180.0 | 180.0 to 190.0 |\n"
-        "| quickstart | 17.5 | 190.0 180.0 | 180.0 to 190.0 |\n"
-        "| others, as published | 7.7 | | |\n\n<!-- end -->\n"
-    )
-
-
-def test_a_row_that_is_nobodys_is_refused(page):
-    with pytest.raises(InputError, match="slow.json"):
-        page({"cells": ["slow"], "name": "slow"})
-    with pytest.raises(InputError, match="'speed'.*'quick, 8.8'"):
-        page({"cells": ["quick, 8.8"]})
-
-
-@pytest.mark.parametrize(("cell", "sums"), [("by seed", "12.5"), ("", "")])
-def test_cells_of_one_run(results, cell, sums):
-    """A column by seed shows its one number where a row asks for it."""
-    row = dataclasses.replace(
-        results.kept["quickstart"],
-        runs=({"test/recall_sum": 12.5},),
-        seeds=(3, 4),
-        train_seconds=(150.0, 186.0),
-    )
-
-    def shown(column, cell, row=row, metrics=("test/recall_sum",)):
-        return page_parts._cell(column, cell, metrics, row)
-
-    assert shown("recall sums", cell) == sums
-    assert shown("its spread", cell) == ""
-    assert shown("Seeds", "by seed", metrics=()) == "3, 4"
-    assert shown("time", "", metrics=()) == "3 min"
-    evaluated = dataclasses.replace(row, of="quickstart")
-    assert shown("time", "1 s", evaluated, ()) == "1 s"
-
-
-def test_a_row_tells_its_split():
-    columns = ("NAME", "split", "image to text R@1")
-    assert tables.of_split("test/a", columns, ("x", "dev", "")) == "dev/a"
-    assert tables.of_split("test/a", columns, ("x", "test", "")) == "test/a"
-    assert tables.of_split("test/a", columns[:1], ("x",)) == "test/a"
+@pytest.mark.parametrize(
+    "row",
+    [{"cells": ["slow", ""], "name": "slow"}, {"cells": ["slow", "8.8"]}],
+)
+def test_a_row_that_is_nobodys_is_refused(results, pages, row):
+    columns = ["NAME", "R@1"]
+    parts = {"new": {"part": "new", "columns": columns, "rows": [row]}}
+    changed = dataclasses.replace(results, parts=results.parts | parts)
+    (pages / "docs" / "new.md").write_text("<!-- new -->\n<!-- end -->\n")
+    with pytest.raises(InputError, match="slow"):
+        checks.written(changed, pages)
 
 
 def test_published_numbers_are_those_that_flagfiles_expect(results):
