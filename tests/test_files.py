@@ -88,6 +88,33 @@ def test_one_taken_for_abandoned_too_early_is_written_again(
     assert (tmp_path / "a.txt").read_text() == "whole" and len(calls) == 2
 
 
+def test_two_writers_of_one_file_share_no_name(tmp_path):
+    path, inner = tmp_path / "a.txt", []
+
+    def outer(file):
+        file.write(b"outer")
+        write(path, "inner")
+        inner.append(path.read_text())
+
+    files.write_atomically(path, outer)
+    assert inner == ["inner"] and path.read_text() == "outer"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    called = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+
+        def noted(*given, name=name, real=real):
+            called.append(name)
+            return real(*given)
+
+        monkeypatch.setattr(os, name, noted)
+    write(tmp_path / "a.txt", "whole")
+    assert called == ["fsync", "replace"]
+
+
 def test_what_is_there_and_no_file_is_written_to(tmp_path):
     """A device or a pipe, which a rename would replace."""
     pipe = tmp_path / "pipe"

@@ -42,6 +42,14 @@ def test_recalls_of_few_queries_have_their_interval():
     np.testing.assert_allclose(found, wanted, atol=1)
 
 
+def test_table_names_ties_and_skips_what_was_not_measured():
+    metrics = metrics_of(np.ones((2, 1)), np.ones((2, 1)), [0, 1])
+    lines = tables.format_table(metrics).splitlines()
+    assert lines[0].split() == "R@1 R@5 R@10 MedR MeanR queries".split()
+    assert lines[3].strip() == ("100.0% of these tie with a wrong one (a miss)")
+    assert not any("text to text" in line for line in lines)
+
+
 def test_a_cutoff_of_endless_digits_is_none():
     metrics = {"x/recall_at_" + "9" * 5000: 1, "x/recall_at_10": 1}
     assert tables.recall_cutoffs({**metrics, "x/recall_at_5": 1}) == (5, 10)

@@ -61,9 +61,12 @@ def test_values_and_gradients_are_those_of_the_loops(name, share):
         check(with_gradients(loss), batch(name, share), margin)
 
 
-def test_weights_scale_where_a_few_are_picked():
+@pytest.mark.parametrize(
+    "kept", [{"num_negatives": 2}, {"negatives": "hardest"}]
+)
+def test_weights_scale_where_a_few_are_picked(kept):
     regions, phrases, region_of, contrast, weights = batch("some")
-    loss = TripletLoss(num_negatives=2, reduction="sum", margin=0.5)
+    loss = TripletLoss(reduction="sum", margin=0.5, **kept)
     totals = []
     for one in (np.ones_like(weights), weights):
         found = pair_views(regions, phrases, region_of, contrast, one)

@@ -120,6 +120,14 @@ def test_nothing_to_embed_gives_no_rows():
     assert Embedder(Network(), SIZE).texts(source).shape[0] == 0
 
 
+@pytest.mark.parametrize("harm", [cut, lambda path: path.unlink()])
+def test_a_broken_photo_is_named(tmp_path, harm):
+    paths = write_photos(tmp_path, [f"{i}.jpg" for i in range(5)])
+    harm(paths[3])
+    with pytest.raises(InputError, match="3.jpg"):
+        Embedder(Network(), SIZE).images(examples(FileNames(paths)))
+
+
 def test_another_failure_stays_what_it_is(tmp_path):
     class Failing(Network):
         def embed_images(self, images, training):

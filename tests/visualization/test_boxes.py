@@ -47,6 +47,9 @@ def test_equal_boxes_stand_in_each_other():
     # A box of 4 x 4 pixels has no space for them.
     tiny = [PhraseBox([1, 1, 2, 2], "", number) for number in range(9)]
     assert draw_boxes(PHOTO, tiny, side=400).shape == (200, 400, 3)
+    # Nor has a small photo for so many words.
+    many = [PhraseBox(BOX, f"the same place {n}", n) for n in range(40)]
+    assert is_colour(draw_boxes(PHOTO, many, side=100), 0).any()
 
 
 def test_right_is_solid_and_wrong_is_dashed():
