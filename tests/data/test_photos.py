@@ -105,10 +105,10 @@ def test_a_name_that_is_meant_to_be_a_file(name, file):
 
 
 def test_files_below_a_folder(tmp_path):
-    for name in ("b.txt", "a/c.jpg"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("b.txt", "a/c.jpg", "a/d/e.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert list_files(tmp_path) == ["a/c.jpg", "b.txt"]
+    assert list_files(tmp_path) == ["a/c.jpg", "a/d/e.jpg", "b.txt"]
 
 
 SOME = ["1.jpg", "x/12_0ab.jpg", "12a.jpg"]
