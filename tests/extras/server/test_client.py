@@ -75,7 +75,7 @@ def test_it_answers_as_the_model_at_hand(server, folder, models):
     photo, same = folder / "photo.png", folder / "colours"
     with (
         models.using("colours") as version,
-        Client(server, "colours", folder=same) as there,
+        Client(server, "colours", folder=same, timeout=300) as there,
     ):
         here = version.served
         assert there.signatures.keys() == here.signatures.keys()
