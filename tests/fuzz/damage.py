@@ -5,6 +5,7 @@ of a word, a number, a line or a member of a JSON object, or of any bytes, most
 often near an end, where headers and tables are.
 """
 
+import contextlib
 import io
 import json
 import re
@@ -70,7 +71,7 @@ def damaged(content):
     ]
     if content.startswith(b"\x93NUMPY"):
         ways += [_other_array(content)] * 4
-    if content.startswith((b"{", b'["')) and b"\0" not in content:
+    if _documents(content):
         ways += [_other_json(content)] * 4
     if content.startswith(b"PK"):
         ways += [_other_member(content)] * 10
@@ -171,19 +172,27 @@ def _encoded_otherwise(content):
     )
 
 
+def _documents(content):
+    """Returns the JSON objects and lists that content or lines of it are."""
+    found = []
+    for part in (content, *content.split(b"\n")):
+        with contextlib.suppress(ValueError):
+            document = json.loads(part)
+            if isinstance(document, dict | list) and document:
+                found.append((part, document))
+    return found
+
+
 @st.composite
 def _other_json(draw, content):
-    """Draws JSON, or lines of JSON, in which a value is missing or another."""
-    parts = content.splitlines() if b"}\n{" in content else [content]
-    number = draw(st.integers(0, len(parts) - 1))
-    document = json.loads(parts[number])
+    """Draws content with JSON in which a value is missing or another."""
+    part, document = draw(st.sampled_from(_documents(content)))
     holder, key = draw(st.sampled_from(_values_in(document)))
     if draw(st.booleans()):
         del holder[key]
     else:
         holder[key] = draw(st.sampled_from(JSON_VALUES))
-    parts[number] = json.dumps(document).encode()
-    return b"\n".join(parts)
+    return content.replace(part, json.dumps(document).encode(), 1)
 
 
 def _values_in(holder):

@@ -114,7 +114,7 @@ def check(reader, folder):
     def answers_well(change):
         path, content = change
         _put(path, content)
-        answer = _answer(reader, folder, expected, len(content))
+        answer = answer_of(reader, folder, expected, len(content))
         event(f"{path.name}: {answer}")
         assert answer != "other" or path not in sealed
         _put(path, valid[path])
@@ -136,7 +136,7 @@ def _put(path, content):
     os.replace(new, path)
 
 
-def _answer(reader, folder, expected, size):
+def answer_of(reader, folder, expected, size):
     """Reads a folder; returns how that ended: "same", "other" or "error".
 
     Args:
