@@ -230,11 +230,15 @@ def test_another_size_of_images_is_one_that_the_weights_can(hub_presets):
             presets.open_preset(hub_presets[kind], image_size=24)
 
 
-def test_what_must_be_installed_is_told(monkeypatch, tmp_path):
+def test_files_of_transformers_need_safetensors(monkeypatch, tmp_path):
+    pytest.importorskip("keras_hub")
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(MissingPackageError, match="safetensors"):
-        presets.open_preset(str(tmp_path))  # Files of transformers.
+        presets.open_preset(str(tmp_path))
+
+
+def test_what_must_be_installed_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_hub", None)
     with pytest.raises(MissingPackageError, match=r"tbnets\[hub\]"):
         presets.open_preset("clip_vit_base_patch16")
