@@ -5,16 +5,8 @@ import re
 
 import pytest
 
-from tbnets.errors import ArgumentError, InputError, MissingFileError
+from tbnets.errors import ArgumentError, MissingFileError
 from tbnets.files import ProblemError
-
-
-@contextlib.contextmanager
-def of(*arguments):
-    """Expects an error whose argument is one of these."""
-    with pytest.raises(ArgumentError) as error:
-        yield error
-    assert error.value.argument in arguments, error.value
 
 
 @contextlib.contextmanager
@@ -43,34 +35,31 @@ def read_past(read):
     return result, problems
 
 
-def assert_names(error, named):
-    """Asserts that an error is about an argument.
+def assert_about(error, *names):
+    """Asserts that an error is about one of these arguments or files.
 
     Args:
         error: a `UserError`.
-        named: its `argument`; words of the message, of one without.
+        *names: arguments, or words of a message without an argument; None for
+            any such message.
     """
     argument = getattr(error, "argument", None)
-    if argument is None:
-        assert named in str(error)
-    else:
-        assert argument == named
-
-
-def named(error):
-    """Returns the argument that an error is about, or else its message."""
-    return getattr(error, "argument", None) or str(error)
+    if names == (None,):
+        assert argument is None, error
+        return
+    about = argument or str(error)
+    found = [re.search(rf"{re.escape(str(n))}(?!\w)", about) for n in names]
+    assert any(found), error
 
 
 @contextlib.contextmanager
-def refused(name, kind=(InputError, MissingFileError)):
+def refused(*names, kind=(ArgumentError, MissingFileError)):
     """Asserts that the block raises an error about an argument or a file.
 
     Args:
-        name: the argument, or what a message must name: a file.
+        *names: see `assert_about`.
         kind: class of the error, or a tuple of them.
     """
     with pytest.raises(kind) as caught:
         yield caught
-    found = named(caught.value)
-    assert re.search(rf"{re.escape(str(name))}(?!\w)", found), caught.value
+    assert_about(caught.value, *names)

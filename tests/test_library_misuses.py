@@ -27,7 +27,7 @@ from tbnets.evaluation import (
 from tbnets.models import cca
 from tbnets.serving import finding
 from tests.evaluation.test_score_tiles import of_matrix
-from tests.refusals import assert_names
+from tests.refusals import assert_about
 
 ROWS = np.random.default_rng(0).normal(size=(6, 8)).astype("f4")
 UNIT = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
@@ -503,6 +503,6 @@ MISUSES += [
 def test_a_misuse_ends_on_what_to_change(argument, misuse):
     with pytest.raises(UserError) as caught:
         misuse()
-    assert_names(caught.value, argument)
+    assert_about(caught.value, argument)
     # Python has arguments, the command line flags.
     assert "--" not in str(caught.value)

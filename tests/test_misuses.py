@@ -16,7 +16,7 @@ from tbnets.errors import UserError
 from tbnets.tasks import runs
 from tbnets.training import checkpoints, loop
 from tests import tiny
-from tests.refusals import assert_names
+from tests.refusals import assert_about
 
 # Flags of a training on pixels, on a table of captions, and on scenes.
 PIXELS = "-image_features --image_encoder=small --image_size=8 "
@@ -345,6 +345,6 @@ def test_a_misuse_is_named_and_writes_nothing(
     before = changes(root)
     with pytest.raises(UserError) as caught:
         cli.call(tool, line_of(tool, misuse, root))
-    assert_names(caught.value, named)
+    assert_about(caught.value, named)
     assert "\n" not in str(caught.value)
     assert changes(root) == before

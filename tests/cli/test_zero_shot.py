@@ -107,7 +107,7 @@ def test_what_can_not_be_measured_is_refused(
 ):
     kinds = {kind: hub_presets[kind] for kind in ("resnet", "clip")}
     more = more.format(photos=photos).split()
-    with refused(name, UserError):
+    with refused(name, kind=UserError):
         evaluate(photos, preset.format(**kinds), *more, by=verbs.call)
     assert not (photos.parent / "photos.tbnets").exists()
 

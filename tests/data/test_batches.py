@@ -175,7 +175,7 @@ def test_bad_arguments_are_named():
             lambda: Examples.from_arrays(words, words * np.nan, [0, 1]),
         ),
     ):
-        with refusals.of(argument):
+        with refusals.refused(argument):
             call()
 
 

@@ -82,7 +82,7 @@ def test_subset_keeps_captions_with_their_images():
     assert some.file_names == ("2/z.jpg", "1/x.jpg")
     assert columns(example().subset([1])) == (("y",), (), [])
     for rows in ([-1], [1, 1]):
-        with refusals.of("image_rows", "image_ids"):
+        with refusals.refused("image_rows", "image_ids"):
             example().subset(rows)
 
 
@@ -105,7 +105,7 @@ def test_record_cannot_be_changed():
     ],
 )
 def test_record_refuses_what_does_not_fit(argument, ids, rows, names):
-    with refusals.of(argument):
+    with refusals.refused(argument):
         CaptionedImages(ids, ("p", "q"), np.asarray(rows), "s", "h", names)
 
 
@@ -250,13 +250,13 @@ def test_what_is_written_is_read(tmp_path, kind):
     assert both.caption_to_image.tolist() == [0, 1, 2, 2, 3, 3]
     with pytest.raises(NoSuchSplit, match="'train', 'val'"):
         read_captions(format, path, "test")
-    with refusals.of("split"):
+    with refusals.refused("split"):
         read_captions(format, path, "train+train")
 
 
 def test_every_format_is_written():
     assert {format for format, _ in WRITERS.values()} == READERS.keys()
-    with refusals.of("format"):
+    with refusals.refused("format"):
         read_captions("csv", "x", "train")
 
 
@@ -462,7 +462,7 @@ def test_flickr_lists_by_split_name_and_without_extension(tmp_path):
     assert list_splits("flickr", path) == ("train", "validation")
     assert read_captions("flickr", path, "dev").image_ids == ("1.jpg",)
     write(tmp_path / "F.trainImages.txt", "1\n")
-    with refusals.of("path"):  # Two lists for one split.
+    with refusals.refused("path"):  # Two lists for one split.
         read_captions("flickr", path, "train")
 
 

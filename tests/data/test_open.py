@@ -86,9 +86,9 @@ def test_text_features_are_joined_by_the_ids_beside_them(tmp_path):
 
 def test_text_features_of_other_captions_are_refused(tmp_path):
     folder = tiny.write_precomputed(tmp_path)
-    with refusals.of("--text_features"):  # Without ids: one row too few.
+    with refusals.refused("--text_features"):  # Without ids: one row too few.
         text_features(folder, rows=range(23))
-    with refusals.of("--text_features"):
+    with refusals.refused("--text_features"):
         text_features(folder, lambda records, row: f"caption {row}")
 
 
@@ -135,7 +135,7 @@ def test_paths_start_from_the_data_root(tmp_path):
 
 @pytest.mark.parametrize("flag", ["phrases", "captions", "trees"])
 def test_what_is_not_named_is_asked_for(flag):
-    with refusals.of(f"--{flag}"):
+    with refusals.refused(f"--{flag}"):
         Sources().value(flag)
 
 

@@ -139,7 +139,7 @@ def test_photos_of_all_sorts_are_decoded_side_by_side(tmp_path):
         np.testing.assert_array_equal(decode_images(some, 12), wanted)
     np.testing.assert_array_equal(read_photo(tf.constant(PIXELS)), PIXELS)
     for one in (PIXELS, GREY, PICTURE, "a.bmp"):
-        with refusals.of("image_bytes"):
+        with refusals.refused("image_bytes"):
             decode_images(one, 12)
 
 
@@ -155,7 +155,7 @@ def test_photos_of_all_sorts_are_decoded_side_by_side(tmp_path):
     ids="float row none two stack".split(),
 )
 def test_arrays_that_are_no_photo_are_refused(pixels):
-    with refusals.of("photo"):
+    with refusals.refused("photo"):
         read_content(pixels)
 
 

@@ -140,7 +140,7 @@ def test_boxes_scale_to_photos_exactly(folder):
     assert photos.boxes[1].tolist() == [89.6, 0, 224, 44.8]
     assert photos.boxes[3].tolist() == [0, 0, 60, 60]
     for sizes in ([[0, 1], [1, 1]], [[1, 1]]):
-        with refusals.of("photo_sizes"):
+        with refusals.refused("photo_sizes"):
             found.in_photos(sizes)
 
 
@@ -164,7 +164,7 @@ def test_no_images_have_no_phrases(folder):
 )
 def test_phrases_that_do_not_fit_are_refused(folder, argument, value):
     found = read_phrases(folder)
-    with refusals.of(argument):
+    with refusals.refused(argument):
         dataclasses.replace(found, **{argument or "boxes": value})
 
 

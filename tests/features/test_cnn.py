@@ -98,9 +98,9 @@ def test_last_is_what_a_classifier_would_read(top, name):
 
 
 def test_what_a_network_can_not_be_is_refused():
-    with refusals.of("layers"):
+    with refusals.refused("layers"):
         tiny_cnn().outputs(["fc7"])
-    with refusals.of("name"):
+    with refusals.refused("name"):
         build_cnn("AlexNet")
     with pytest.raises(InputError, match="image_size=8"):
         build_cnn("MobileNetV2", image_size=8, top=False)

@@ -287,7 +287,7 @@ def test_any_number_of_workers_proposes_the_same(photos, tmp_path):
 
 def test_photo_of_another_size_is_named(photos, regions, tmp_path):
     proposals = write_boxes(tmp_path / "boxes", photos, higher=1)
-    with refusals.of("proposals") as error:
+    with refusals.refused("proposals") as error:
         run(regions, photos, tmp_path / "s", proposals=proposals)
     assert "'photo 0'" in error.value.fields[2]
     unknown = write_boxes(tmp_path / "unknown", photos, has_sizes=False)
@@ -321,5 +321,5 @@ def test_photos_without_proposals_are_noted(photos, regions, tmp_path):
 def test_proposals_of_other_photos_are_refused(photos, regions, tmp_path):
     proposals = write_boxes(tmp_path / "boxes", photos)
     others = [(f"photos/{key}", path) for key, path in photos]
-    with refusals.of("image_ids"):
+    with refusals.refused("image_ids"):
         run(regions, others, tmp_path / "s", proposals=proposals)

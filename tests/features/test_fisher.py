@@ -159,7 +159,7 @@ def test_bad_input():
         ("pca_captions", 1),
         ("num_components", 0),
     ):
-        with refusals.of(name):
+        with refusals.refused(name):
             FisherFeatures(**{name: value})
 
 
@@ -327,7 +327,7 @@ def test_as_many_points_as_components():
 
 def test_mixtures_of_bad_points_are_refused():
     for points in (draw(4), [[1.0], [np.nan]]):
-        with refusals.of("points"):
+        with refusals.refused("points"):
             HybridMixture(5).fit(points)
-    with refusals.of("num_components"):
+    with refusals.refused("num_components"):
         HybridMixture(0)

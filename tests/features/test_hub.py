@@ -122,7 +122,7 @@ def test_every_file_of_a_folder_is_checked(copy):
 def test_weights_that_are_cut_or_missing_are_refused(copy):
     weights = copy / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:5000])
-    with refusals.of("preset"):
+    with refusals.refused("preset"):
         presets.open_preset(str(copy))
     weights.unlink()
     with pytest.raises(MissingFileError, match=WEIGHTS):

@@ -97,7 +97,7 @@ def test_other_layers_are_averaged_over_positions(hub_presets, files):
     tokens = backbone.vision_encoder.embedding(pixels)
     found = features(files)[:, -16:]
     np.testing.assert_allclose(found, np.mean(tokens, axis=1), atol=1e-5)
-    with refusals.of("layers"):
+    with refusals.refused("layers"):
         PhotoFeatures(cnn, ["vision_encoder_block_1"])
     levels = build_named_cnn(f"hub:{hub_presets['resnet']}", None)
     assert PhotoFeatures(levels, ["P2", "P3"]).dim == 64 + 6

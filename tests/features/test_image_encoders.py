@@ -34,7 +34,7 @@ def test_small_conv_net_halves_at_each_stage():
 def test_what_no_encoder_can_be_is_refused():
     with pytest.raises(InputError):
         SmallConvNet().build((None, None, None, 3))
-    with refusals.of("name"):
+    with refusals.refused("name"):
         ApplicationEncoder("AlexNet")
 
 

@@ -90,7 +90,7 @@ def test_reopened_features_are_the_same(tmp_path):
     np.testing.assert_array_equal(features([content]), again([content]))
     with pytest.raises(InputError):
         open_photo_features(features.description(), None)
-    with refusals.of("crops"):
+    with refusals.refused("crops"):
         PhotoFeatures(cnn, crops="5")
 
 

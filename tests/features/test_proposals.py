@@ -198,14 +198,14 @@ def test_proposals_for_photos_with_nothing_in_them(method, shape):
     ],
 )
 def test_proposer_with_bad_settings_is_refused(argument, settings):
-    with refusals.of(argument):
+    with refusals.refused(argument):
         Proposer(**settings)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (0, 4, 3), None])
 def test_proposer_refuses_what_is_no_photo(shape):
     pixels = np.zeros(shape or (4, 4, 3), np.uint8 if shape else np.float32)
-    with refusals.of("pixels"):
+    with refusals.refused("pixels"):
         Proposer()(pixels)
 
 

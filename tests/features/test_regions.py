@@ -322,7 +322,7 @@ def test_region_extractor_that_can_not_be_is_refused():
         ("context", lambda: warped_crops(photo, box, 4, -0.1)),
         ("context", lambda: warped_crops(photo, box, 4, 0.5)),
     ):
-        with refusals.of(argument):
+        with refusals.refused(argument):
             call()
     with pytest.raises(InputError):
         make_region_extractor(cnn, "warp")(photo, [[5, 0, 2, 3]])
@@ -498,7 +498,7 @@ def test_what_gives_no_map_is_refused():
         ("grids", lambda: AveragedFeatures(two_depths(), two, grids=[2])),
         ("scales", lambda: AveragedFeatures(two_depths(), two, scales=[0, 1])),
     ):
-        with refusals.of(argument):
+        with refusals.refused(argument):
             call()
     with pytest.raises(InputError):
         AveragedFeatures(two_depths())(random_photo(9, 9), [[5, 0, 2, 3]])

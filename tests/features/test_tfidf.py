@@ -96,10 +96,10 @@ def test_word_counts_by_hand():
 
 def test_bad_input():
     for captions in ([], ["the of a", ""]):
-        with refusals.of("captions"):
+        with refusals.refused("captions"):
             TfidfFeatures().fit(captions)
     for number in (0, 2.5):
-        with refusals.of("num_terms"):
+        with refusals.refused("num_terms"):
             TfidfFeatures(number)
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.models import fit_arguments
-from tests.refusals import assert_names
+from tests.refusals import assert_about
 
 ROWS = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32)
 BACKUP = keras.callbacks.BackupAndRestore("never")
@@ -123,7 +123,7 @@ def assert_refused(argument, network, **given):
     with pytest.raises(tbnets.errors.InputError) as caught:
         given = {"x": BATCHES, "verbose": 0} | given
         fit_arguments.fit_replicas(network, **given)
-    assert_names(caught.value, argument)
+    assert_about(caught.value, argument)
 
 
 @pytest.mark.parametrize(

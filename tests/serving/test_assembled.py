@@ -248,5 +248,5 @@ def test_a_place_that_can_not_be_written_is_told(part, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(pathlib.Path, "mkdir", refuse)
-    with refused("TBNETS_CACHE", OSError):
+    with refused("TBNETS_CACHE", kind=OSError):
         zoo.load("tiny")

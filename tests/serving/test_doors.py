@@ -75,7 +75,7 @@ def test_features_that_are_no_numbers_are_refused_by_their_row(served, number):
     signature = served.signatures["embed_image"]
     features = np.ones([4, 5], np.float32)
     features[2, 3] = number
-    with refused("image_features", tf.errors.InvalidArgumentError):
+    with refused("image_features", kind=tf.errors.InvalidArgumentError):
         signature(image_features=tf.constant(features))
     assert signature(image_features=tf.ones([0, 5]))["embeddings"].shape[0] == 0
 

@@ -311,13 +311,13 @@ def test_a_caption_embeds_the_same_alone_and_beside_longer_ones(
 def test_what_is_no_text_and_no_features_is_named(
     served_features, method, values, name
 ):
-    with refused(name, (InputError, InputTypeError)):
+    with refused(name, kind=(InputError, InputTypeError)):
         getattr(served_features, method)(values)
 
 
 @pytest.mark.parametrize("photo", [None, 0, bytearray(b"GIF89a"), ["a.png"]])
 def test_what_is_no_photo_is_not_looked_for(served_bytes, photo):
-    with refused("photo", InputTypeError):
+    with refused("photo", kind=InputTypeError):
         served_bytes.embed_images([photo])
 
 
@@ -393,7 +393,7 @@ def test_export_refuses_an_existing_folder(features_model, tmp_path):
     network, path = features_model
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "kept.txt").write_text("precious")
-    with refused("path", FileExistsError):
+    with refused("path", kind=FileExistsError):
         export_saved_model(
             network, VOCABULARY, tmp_path / "1", image_shape=(5,)
         )
@@ -414,7 +414,7 @@ def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(tf.saved_model, "save", save)
-    with refused("path", OSError):
+    with refused("path", kind=OSError):
         export.save(tf.Module(), {}, tmp_path / "1", {})
     assert os.listdir(tmp_path) == []
 
@@ -499,7 +499,7 @@ def test_the_newest_version_is_found_from_above(tmp_path):
 
 
 def test_what_is_no_saved_model_of_tbnets_is_refused(tmp_path):
-    with refused("saved_model.pb", MissingFileError):
+    with refused("saved_model.pb", kind=MissingFileError):
         load_saved_model(tmp_path)
     (tmp_path / "saved_model.pb").write_bytes(b"half")
     with refused("path"):

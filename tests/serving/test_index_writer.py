@@ -312,7 +312,7 @@ def test_what_is_no_index_of_this_model_is_refused(tmp_path):
             open_index(path, model)
         with refused("index"):
             IndexWriter(path, model, 3)
-    with refused("index", MissingFileError):
+    with refused("index", kind=MissingFileError):
         open_index(tmp_path)
     with refused("path"):  # Whose files are of something else.
         IndexWriter(tmp_path, MODEL, 3)

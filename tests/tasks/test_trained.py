@@ -146,14 +146,14 @@ def test_what_contradicts_the_model_is_refused(
 
 def test_what_is_no_model_to_begin_with_is_refused(source, tmp_path):
     for name in ("scenes_localizer", "nowhere/at/all", str(tmp_path)):
-        with refused("--from", MissingFileError):
+        with refused("--from", kind=MissingFileError):
             trained.open_trained(name)
     kept = checkpoints.read_checkpoint(source.checkpoint("best"))
     kept.state.settings["model"] = "cca"  # It takes no steps.
     path = tmp_path / "checkpoints" / "best.npz"
     path.parent.mkdir()
     checkpoints.save_checkpoint(path, source.network, None, kept.state)
-    with refused("--from", InputError):
+    with refused("--from", kind=InputError):
         trained.open_trained(str(tmp_path))
 
 

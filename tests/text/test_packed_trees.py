@@ -57,7 +57,7 @@ def test_long_captions_are_cut():
     assert array[-1, -1] == 3
     (array,) = arrays_of(text, max_words=2)  # The verb phrase is gone.
     assert array[:, 0].tolist() == [2, 3, 0, 0]
-    with refusals.of("max_words"):
+    with refusals.refused("max_words"):
         arrays_of(text, max_words=0)
 
 

@@ -82,7 +82,7 @@ def test_a_server_that_does_not_run_is_one_clear_error():
     for url in ("http://localhost:9", "nonsense"):
         with pytest.raises(ConnectionError, match=url):
             parsing.open_parser("corenlp", url)
-    with refusals.of("parser", "name"):
+    with refusals.refused("parser", "name"):
         parsing.open_parser("best")
 
 

@@ -64,7 +64,7 @@ def die(*_):
 def test_a_process_that_is_killed_ends_the_parsing(monkeypatch):
     monkeypatch.setattr(parsing, "_start", die)
     captions = [f"a dog {number}" for number in range(2 * parsing.CHUNK)]
-    with refusals.of("processes"):
+    with refusals.refused("processes"):
         parsing.parse_captions(captions, processes=2)
 
 

@@ -57,7 +57,7 @@ def test_vocabulary_size_and_equality():
     ],
 )
 def test_build_refuses(argument, captions, options):
-    with refusals.of(argument):
+    with refusals.refused(argument):
         Vocabulary.build(captions, **options)
 
 
@@ -75,7 +75,7 @@ def test_build_refuses(argument, captions, options):
     ],
 )
 def test_vocabulary_refuses_bad_words(words):
-    with refusals.of("words"):
+    with refusals.refused("words"):
         Vocabulary(words)
 
 
@@ -147,7 +147,7 @@ def test_tokenizer_cuts_at_max_tokens():
     np.testing.assert_array_equal(
         tokenizer(["a dog runs", ""]), [[2, 3], [1, 0]]
     )
-    with refusals.of("max_tokens"):
+    with refusals.refused("max_tokens"):
         Tokenizer(Vocabulary(WORDS), max_tokens=0)
 
 

@@ -118,7 +118,7 @@ def test_photos_without_proposals_or_phrases():
 def test_what_does_not_fit_is_refused(argument, change):
     one = [[0, 0, 1, 1]]
     given = {"truth": one, "phrase_to_image": [0], "proposals": [one], **change}
-    with refusals.of(argument):
+    with refusals.refused(argument):
         proposal_roles(**given)
 
 

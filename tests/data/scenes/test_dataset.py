@@ -294,7 +294,7 @@ def test_ensure_scenes_interrupted_leaves_nothing(tmp_path):
     ],
 )
 def test_scenes_refuse_bad_settings(name, value):
-    with refusals.of(name):
+    with refusals.refused(name):
         SceneSettings(**{name: value})
 
 

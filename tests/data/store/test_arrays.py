@@ -58,14 +58,14 @@ def test_without_ids_rows_are_counted(tmp_path):
     features = open_array(save(tmp_path, np.zeros((3, 1))))
     assert features.ids == ("0", "1", "2")
     assert features.rows(["2"]).tolist() == [2]
-    with refusals.of("image_ids"):
+    with refusals.refused("image_ids"):
         features.rows(["a.jpg"])
 
 
 def test_missing_ids_are_listed_and_counted(tmp_path):
     path = save(tmp_path, np.zeros((1, 1)), ["a.jpg"])
     asked = ["a.jpg", *map(str, range(7))]
-    with refusals.of("image_ids") as error:
+    with refusals.refused("image_ids") as error:
         open_array(path).rows(asked)
     _, expected, received, _ = error.value.fields
     assert str(path) in expected and "7 of 8" in received

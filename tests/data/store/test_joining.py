@@ -79,7 +79,7 @@ def spoil(path, how):
 )
 def test_what_is_not_the_rest_is_refused(two, tmp_path, argument, how):
     spoil(two[1], how)
-    with refusals.of(argument) as error:
+    with refusals.refused(argument) as error:
         join(two, tmp_path / "all")
     assert two[1].name in str(error.value)
     assert not (tmp_path / "all").exists()
@@ -87,13 +87,13 @@ def test_what_is_not_the_rest_is_refused(two, tmp_path, argument, how):
 
 def test_shares_that_are_not_each_once_are_refused(two, tmp_path):
     for shares in ([two[0]], [two[0], two[0]], []):
-        with refusals.of("shares"):
+        with refusals.refused("shares"):
             join(shares, tmp_path / "all")
 
 
 def test_what_is_there_stays(two, tmp_path, monkeypatch):
     before = content_of(two[0])
-    with refusals.of("output"):
+    with refusals.refused("output"):
         join(two, two[0])
     assert content_of(two[0]) == before
 
@@ -123,7 +123,7 @@ def test_files_are_joined_and_checked(tmp_path):
         (tmp_path / "2.jsonl.share.json").unlink(missing_ok=True)
         if content:
             (tmp_path / "2.jsonl.share.json").write_text(content)
-        with refusals.of("shares"):
+        with refusals.refused("shares"):
             join(paths, tmp_path / "again")
 
 
@@ -163,5 +163,5 @@ def test_other_items_or_another_order_are_another_work():
     "shard", ["0/2", "3/2", "1", "/", "1/0", "-1/2", "a/b"]
 )
 def test_what_is_no_share_is_told(shard):
-    with refusals.of("shard"):
+    with refusals.refused("shard"):
         take_share(shard, ["a"])

@@ -79,7 +79,7 @@ def test_each_file_is_checked_once(tmp_path, read):
 def test_missing_images_are_told_before_anything_is_read(tmp_path, read):
     path = write_store(tmp_path / "s")
     open_features(path)
-    with refusals.of("image_ids"):
+    with refusals.refused("image_ids"):
         load_features([path], ["a", "c"])
     assert read == []
 
@@ -148,7 +148,7 @@ def test_a_missing_id_names_its_file(two):
     features = open_features(*paths)
     assert features.missing(["a", "c", "d"]) == ["c", "d"]
     for path, other, key in (paths[::-1] + ("d",), paths + ("c",)):
-        with refusals.of("image_ids") as error:
+        with refusals.refused("image_ids") as error:
             features.rows(["a", key])
         assert path.name in error.value.fields[1]
         assert other.name not in str(error.value)
@@ -158,7 +158,7 @@ def test_a_missing_id_names_its_file(two):
 
 def test_ids_must_be_in_common(two, tmp_path):
     other = write_array(tmp_path / "other_ims.npy", np.ones((1, 1)), "x")
-    with refusals.of("parts"):
+    with refusals.refused("parts"):
         open_features(two[0][0], other)
 
 

@@ -129,7 +129,7 @@ def assert_regions(store, arrays):
 
 
 def test_why_an_image_is_missing_is_told(path):
-    with refusals.of("image_ids") as error:
+    with refusals.refused("image_ids") as error:
         open_store(path).rows(["a", "x", "z"])
     assert all(text in str(error.value) for text in ("'x', 'z'", "is cut"))
 
@@ -141,7 +141,7 @@ def test_store_where_everything_failed(tmp_path):
     store = open_features(tmp_path / "s")
     assert (len(store), list(store.chunks())) == (0, [])
     assert store.take([]).shape == (0, 2)
-    with refusals.of("image_ids"):
+    with refusals.refused("image_ids"):
         store.rows(["a"])
 
 
@@ -158,7 +158,7 @@ def test_a_store_of_another_kind_is_refused(tmp_path):
         lambda row: boxes.take_regions([row]),
         lambda row: open_store(tmp_path / "regions").take([row]),
     ):
-        with refusals.of("path"):
+        with refusals.refused("path"):
             read(0)
 
 
@@ -176,7 +176,7 @@ def test_rows_that_are_not_there_are_refused(path, tmp_path):
 def test_incomplete_store_is_refused(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
     writer.add_shard(["a", "b"], np.ones((2, 1)))
-    with refusals.of("path"):
+    with refusals.refused("path"):
         open_features(tmp_path / "s")
     store = open_store(tmp_path / "s", incomplete=True)
     assert store.ids == ("a", "b") and not store.complete

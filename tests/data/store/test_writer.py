@@ -161,7 +161,7 @@ def test_leftovers_are_removed_and_other_files_stay(tmp_path):
 def test_another_extraction_does_not_go_on(tmp_path, changes):
     extract(tmp_path / "s")
     before = content_of(tmp_path / "s")
-    with refusals.of("path"):
+    with refusals.refused("path"):
         FeatureWriter(
             tmp_path / "s", **{"extraction": EXTRACTION, "dim": 3, **changes}
         )
@@ -188,7 +188,7 @@ def test_extraction_compares_as_json_stores_it(tmp_path):
     ],
 )
 def test_bad_arguments_make_no_folder(tmp_path, argument, changes):
-    with refusals.of(argument):
+    with refusals.refused(argument):
         FeatureWriter(tmp_path / "s", **{"extraction": {}, "dim": 3, **changes})
     assert not (tmp_path / "s").exists()
 
@@ -196,7 +196,7 @@ def test_bad_arguments_make_no_folder(tmp_path, argument, changes):
 def test_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "00000.npy").write_text("mine")
     for path in (tmp_path, tmp_path / "00000.npy"):
-        with refusals.of("path"):
+        with refusals.refused("path"):
             FeatureWriter(path, EXTRACTION, 3)
     assert (tmp_path / "00000.npy").read_text() == "mine"
 
@@ -286,7 +286,7 @@ def test_arrays_that_do_not_fit_are_refused(
     given |= changes
     made = {name: given.pop(name) for name in ("dim", "dtype")}
     writer = FeatureWriter(tmp_path, EXTRACTION, kind=kind, **made)
-    with refusals.of(argument) as error:
+    with refusals.refused(argument) as error:
         writer.add_shard(["a", "b"], **given)
     assert found in error.value.fields[2]
     assert writer.done == set()
@@ -296,7 +296,7 @@ def test_arrays_that_do_not_fit_are_refused(
 @pytest.mark.parametrize("count, named", [(1, {"features": ROWS}), (6, {})])
 def test_an_array_is_given_once(tmp_path, count, named):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
-    with refusals.of("arrays"):
+    with refusals.refused("arrays"):
         writer.add_shard(["a", "b"], *[ROWS] * count, **named)
 
 
@@ -304,10 +304,10 @@ def test_shards_of_regions_have_the_same_parts(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3, kind="regions")
     given = {"features": ROWS, "boxes": BOXES, "counts": [2]}
     writer.add_shard(["a"], **given, sizes=[[4, 3]])
-    with refusals.of("sizes"):
+    with refusals.refused("sizes"):
         writer.add_shard(["b"], **given)
     again = FeatureWriter(tmp_path / "s", EXTRACTION, 3, kind="regions")
-    with refusals.of("scores"):
+    with refusals.refused("scores"):
         again.add_shard(["b"], **given, sizes=[[4, 3]], scores=[1, 1])
     assert again.done == {"a"}
 
@@ -338,9 +338,9 @@ def test_two_writers_at_once_are_noticed(tmp_path):
     one = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
     other = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
     one.add_shard(["a"], np.ones((1, 1)))
-    with refusals.of("path"):
+    with refusals.refused("path"):
         other.add_shard(["b"], np.zeros((1, 1)))
-    with refusals.of("path"):
+    with refusals.refused("path"):
         other.finish()
     one.finish()
     open_features(tmp_path / "s").verify()

@@ -88,5 +88,5 @@ def test_parameters_are_read_as_tensorflow_serving_writes_them(tmp_path):
 def test_parameters_that_are_none_are_named(tmp_path, text):
     path = tmp_path / "batching_parameters.txt"
     path.write_text(text)
-    with refused(path, InputError):
+    with refused(path, kind=InputError):
         read_parameters(path)

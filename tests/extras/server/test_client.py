@@ -162,7 +162,7 @@ def test_what_a_server_refuses_is_told_at_once(server, monkeypatch):
 def test_another_server_is_told_by_what_it_is_not(servers, scheme):
     port = servers[scheme].rpartition(":")[2]
     [other] = {*SCHEMES} - {scheme}
-    with refused("server", UnreachableError):
+    with refused("server", kind=UnreachableError):
         Client(f"{other}://127.0.0.1:{port}", "numbers")
     with pytest.raises(UnreachableError):
         Client(f"{scheme}://127.0.0.1:1", "numbers", retries=0)

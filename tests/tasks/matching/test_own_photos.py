@@ -122,7 +122,7 @@ def test_a_dry_run_looks_at_what_is_named(folder):
         return train.told_before(tasks.open_task(settings_for(*more)).data)
 
     assert "photos.tbnets" in told()
-    with refused("--image_features", MissingFileError):
+    with refused("--image_features", kind=MissingFileError):
         told("--image_features=features/lite0.flag", "--min_count=1")
 
 

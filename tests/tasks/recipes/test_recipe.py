@@ -97,7 +97,7 @@ def test_photos_are_named_by_the_run(folder):
     with refused("--images"):
         read(images="")
     (folder / "photos" / "b.png").unlink()
-    with refused("b.png", FileNotFoundError):
+    with refused("b.png", kind=FileNotFoundError):
         read()
 
 

@@ -329,7 +329,7 @@ OUT_OF_RANGE = {
 )
 def test_a_number_out_of_its_range_is_refused(tmp_path, flag):
     settings = parse(f"--{flag}", f"--run_dir={tmp_path / 'run'}")
-    with refused(f"--{flag.partition('=')[0]}", InputError):
+    with refused(f"--{flag.partition('=')[0]}"):
         runs.start(settings, resume=False)
     assert not (tmp_path / "run").exists()
 

@@ -57,7 +57,7 @@ def test_configurations_that_name_others_are_found(monkeypatch, tmp_path):
 
 
 def test_a_file_that_is_not_there_is_no_configuration(tmp_path):
-    with refused("--flagfile", MissingFileError):
+    with refused("--flagfile", kind=MissingFileError):
         command_line.find_flagfile(f"{tmp_path}/else/quickstart.flags")
 
 
