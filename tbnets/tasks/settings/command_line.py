@@ -55,9 +55,9 @@ def find_flagfile(name, place=""):
     if wanted in known:
         return known[wanted]
     raise MissingFileError(
-        f"{place}`--flagfile` must be a file of flags, or the name of a "
+        f"{place}`--flagfile` must be a file of flags or the name of a "
         f"configuration. Received: --flagfile={name}. "
-        f"{_nearest(wanted, known)}Check it; see --help."
+        f"{_nearest(wanted, known)}Check the name; --help describes the flag."
     )
 
 
@@ -82,7 +82,8 @@ def find_recipe(flag, name, verb, place):
     raise MissingFileError(
         f"`--{flag}` must name a recipe, a flagfile of tools/{verb}.py. "
         f"Received: --{flag}={name}, looked for as {place}. "
-        f"{_nearest(wanted, known, '.flags')}docs/recipes.md tells more."
+        f"{_nearest(wanted, known, '.flags')}docs/recipes.md describes "
+        "recipes."
     )
 
 
@@ -144,8 +145,8 @@ def _read(path, within):
     """Returns the flags of a file, and of the flag files that it names."""
     if path in within:
         raise InputError(
-            f"{path}: expected a flagfile that does not name itself; found "
-            f"--flagfile={path} in {within[-1]}. Take that line away."
+            f"{path}: expected a flagfile that does not include itself; found "
+            f"--flagfile={path} in {within[-1]}. Remove that line."
         )
     file, lines = CheckedFile(path), []
     for place, line in enumerate(file.lines()[0], 1):
@@ -154,7 +155,7 @@ def _read(path, within):
         if not line or line.startswith(_COMMENTS):
             continue
         if _HAS_BLANKS.match(line):
-            advice = "Write no blanks before the value."
+            advice = "Remove the blanks before the value."
             file.refuse("--flag=value", line, place, advice)
         lines.append(line)
     return expand(lines, (*within, path))
@@ -208,8 +209,8 @@ class CommandLine:
         rest = {flag.name: others for flag in flags if flag.kind == "words"}
         if others and not rest:
             raise InputError(
-                f"{flag_place(others[0])}The command line must have "
-                f"flags only. Received: {' '.join(others)}. Write --flag=value."
+                f"{flag_place(others[0])}The command line must have only "
+                f"flags. Received: {' '.join(others)}. Write --flag=value."
             )
         self.values |= rest
 
@@ -272,8 +273,7 @@ def _default(flag):
             f"--{flag.name}",
             "be given",
             "none",
-            f"Write --{flag.name}=VALUE, where VALUE is: {flag.help} See "
-            "--help.",
+            f"Write --{flag.name}=VALUE. VALUE: {flag.help} See --help.",
         )
     return copy.copy(flag.default)
 
@@ -289,7 +289,8 @@ def _value(flag, read):
     except ValueError as error:
         raise InputError(
             f"--{flag.name}",
-            f"be {flag.kind} with commas between",
+            f"be {flag.kind} separated by commas",
             f"--{flag.name}={written(read.value)}",
-            "A comment can not follow a value in a flagfile.",
+            "Write comments on their own lines: a flagfile allows none after "
+            "a value.",
         ) from error

@@ -28,15 +28,15 @@ class RegionSettings:
 
     phrases: Place = flag(
         "",
-        "Phrases with their boxes: a folder of Flickr30K Entities, or a "
-        ".jsonl, see docs/phrases.md; empty with --scenes: theirs. HM-LSTM is "
-        "measured by them, and never sees them.",
+        "Phrases with their boxes: a folder of Flickr30K Entities or a "
+        ".jsonl file (docs/phrases.md). Empty with --scenes: the scenes' "
+        "phrases. HM-LSTM uses them for evaluation only.",
     )
     regions: Place = flag(
         "",
         "Features of the regions of all photos: a recipe such as "
-        "features/regions_grid.flags, by which they are made of --images; or a "
-        "store of tools/extract_image_features.py --regions.",
+        "features/regions_grid.flags, which computes them from --images, or "
+        "a store of tools/extract_image_features.py --regions.",
     )
 
 
@@ -46,8 +46,8 @@ class PhraseSettings:
 
     positives: str = flag(
         "augmented",
-        "Regions that a phrase names. augmented: those that overlap its box "
-        "enough, single: the best one.",
+        "Positive regions of a phrase. augmented: all regions that overlap "
+        "its box enough; single: only the best one.",
         choices=POSITIVES,
     )
     positive_iou: Share = flag(
@@ -56,41 +56,42 @@ class PhraseSettings:
     )
     negative_iou: Share = flag(
         NEGATIVE_IOU,
-        "Overlap below which a region is a negative. Wang 2018: 0.3.",
+        "Overlap (IoU) below which a region is a negative. Wang 2018: 0.3.",
     )
-    pairs_per_batch: Count = flag(100, "Phrases a batch. Wang 2018: 100.")
+    pairs_per_batch: Count = flag(100, "Phrases per batch. Wang 2018: 100.")
     phrases_per_image: Count = flag(
         1,
-        "Phrases of one photo that are drawn together; more share its regions, "
-        "and a step costs less. Wang 2018: 1.",
+        "Phrases drawn together from one photo. Higher values share the "
+        "photo's regions and make a step cheaper. Wang 2018: 1.",
     )
     regions_per_phrase: Whole = flag(
         1,
-        "Positives drawn of each phrase, 0: all. Wang 2018: 1; 2 with "
-        "neighbourhood sampling; all for the similarity network.",
+        "Positives drawn for each phrase; 0: all. Wang 2018: 1, with "
+        "neighbourhood sampling 2, for the similarity network all.",
     )
     phrases_per_region: Count = flag(
         1,
-        "Phrases of a thing in a batch: those that are missing are added. Wang "
-        "2018: 1; 2 with neighbourhood sampling.",
+        "Different phrases of each object in a batch; missing ones are "
+        "added. Wang 2018: 1, with neighbourhood sampling 2.",
     )
     candidates_per_image: Whole = flag(
         0,
-        "Regions of a photo drawn to be its phrases' negatives, 0: all (Wang "
-        "2018).",
+        "Regions drawn from a photo as negatives of its phrases; 0: all "
+        "(Wang 2018).",
     )
     negative_regions: str = flag(
         NEGATIVE_REGIONS[0],
-        "Regions that may be a phrase's negatives: those of its photo (Wang "
-        "2018), or of the batch: positives of its other phrases (2016).",
+        "Possible negative regions of a phrase. photo: the regions of its "
+        "photo (Wang 2018); batch: the positives of other phrases in the "
+        "batch (Wang 2016).",
         choices=NEGATIVE_REGIONS,
     )
     hard_negative_epochs: Whole = flag(
         0,
-        "Fine-tune in the last so many epochs by wrong regions of a phrase's "
-        "photo that rank before a right one, found once, without terms within "
-        "a view; with --negative_regions=batch, beside those of the batch. "
-        "Wang 2016: 5; 0: none.",
+        "Last epochs that fine-tune on hard negatives: wrong regions of the "
+        "phrase's photo that rank before a right one, found once. These "
+        "epochs use no terms within a view; --negative_regions=batch adds "
+        "the batch's negatives. Wang 2016: 5; 0: none.",
     )
 
 
@@ -100,34 +101,36 @@ class CorrespondenceSettings:
 
     correspondence_epochs: Whole = flag(
         10,
-        "Epochs on photos and sentences alone, before each phrase is given a "
-        "region of its photo, anew in every epoch. Niu 2017 does not tell.",
+        "First epochs that train on photos and sentences only. Later epochs "
+        "assign each phrase a region of its photo at their start. Niu 2017 "
+        "gives no number.",
     )
     regions_per_image: Count = flag(
         19,
-        "Regions of a photo, the first of its --regions, that a phrase may "
-        "name beside the whole photo. Niu 2017: 19.",
+        "Regions of a photo that a phrase can be assigned to, the first of "
+        "--regions, in addition to the whole photo. Niu 2017: 19.",
     )
     region_overlap: Share = flag(
         1.0,
-        "Regions that overlap an earlier one of their photo by more (IoU) are "
-        "passed over. 1: none is.",
+        "Largest overlap (IoU) with an earlier region of the photo; regions "
+        "above it are skipped. 1: none is skipped.",
     )
     region_branch: str = flag(
         "own",
-        "What embeds regions. own: a branch like that of photos; shared: that "
-        "of photos, whose features are then of the same kind (Niu 2017).",
+        "Network that embeds regions. own: a branch like the image branch; "
+        "shared: the image branch, which needs features of the same kind "
+        "(Niu 2017).",
         choices=("own", "shared"),
     )
     region_mean_weight: Amount = flag(
         1.0,
-        "Weight of the loss of sentences and the mean of their photo's "
-        "regions, which an own branch learns from first. Niu 2017: 0.",
+        "Weight of the loss between sentences and the mean of their photo's "
+        "regions, from which an own region branch learns first. Niu 2017: 0.",
     )
     contrast: str = flag(
         "others",
-        "What a pair of phrase and region is told from. others: pairs of "
-        "other photos; batch: those of its own photo too.",
+        "Negatives of a pair of phrase and region. others: pairs of other "
+        "photos; batch: also other pairs of its own photo.",
         choices=CONTRASTS,
     )
 
@@ -141,29 +144,29 @@ class RunSettings:
 
     run_dir: Place = flag(
         "",
-        "Folder of the run; runs/FOLDER for the photos of --images=FOLDER "
-        "alone.",
+        "Folder of the run. Default if only --images=FOLDER gives photos: "
+        "runs/FOLDER.",
         free=True,
     )
-    task: str = flag("matching", "What the run is about.")
-    model: str = flag("embedding", "What is trained for it.")
+    task: str = flag("matching", "Task of the run.")
+    model: str = flag("embedding", "Model to train.")
     from_: Place = flag(
         "",
-        "Trained model to begin with: a name of the zoo, or the folder of a "
-        "run. Its words and weights are taken over, and of flags that are not "
-        "given those that it was trained with.",
+        "Trained model to start from: a zoo name or a run folder. Its words "
+        "and weights are loaded; flags left unset take the values that it "
+        "was trained with.",
     )
     seed: Annotated[int, Limits(0, 2_000_000)] = flag(
-        0, "Of all that is drawn: weights, batches, dropout."
+        0, "Seed of all random numbers: weights, batches, dropout."
     )
-    train_split: str = flag("train", "Split that is learned from.")
-    dev_split: str = flag("dev", "Split that chooses the best epoch.")
-    test_split: str = flag("test", "Split that is reported once, at the end.")
+    train_split: str = flag("train", "Split to train on.")
+    dev_split: str = flag("dev", "Split that selects the best epoch.")
+    test_split: str = flag("test", "Split evaluated once, at the end.")
     export: bool = flag(
         True, "Write a SavedModel of the best epoch.", free=True
     )
     evaluate_memory: Count = flag(
-        512, "Memory of an evaluation, MiB.", free=True
+        512, "Memory for an evaluation, MiB.", free=True
     )
 
 
@@ -173,30 +176,32 @@ class CaptionSettings:
 
     captions_format: str = flag(
         "karpathy",
-        "Format of --captions, see docs/data_formats.md. Not given, table for "
-        "a .csv, .tsv or .jsonl.",
+        "Format of --captions (docs/data_formats.md). Default for a .csv, "
+        ".tsv or .jsonl: table.",
         choices=tuple(READERS),
     )
     data_root: Place = flag(
         "data",
-        "Folder that relative data paths start from. Not on the command line: "
-        f"as the environment's {DATA_ROOT_VARIABLE} says, then a flagfile.",
+        "Folder that relative data paths start from. Default: the "
+        f"environment variable {DATA_ROOT_VARIABLE}, then a flagfile.",
         free=True,
     )
     scenes: Place = flag(
         "",
-        "Folder of the embedded data set, rendered there when absent; instead "
-        "of --captions and --images.",
+        "Folder of the embedded data set, which replaces --captions and "
+        "--images; rendered there if it does not exist.",
     )
     num_scenes: Annotated[list[int], Limits(0, 1_000_000, length=3)] = flag(
         [2000, 250, 250],
-        "Scenes to render for train,dev,test.",
+        "Numbers of scenes to render for train,dev,test.",
     )
-    captions: Place = flag("", "File or folder of captions; may hold {split}.")
+    captions: Place = flag(
+        "", "File or folder of captions; may contain {split}."
+    )
     split_lists: Place = flag(
         "",
-        "Lists of photos, one a line, instead of the captions' own splits, "
-        "such as flickr30k/{split}.txt.",
+        "Lists of photos, one per line, that replace the captions' own "
+        "splits, such as flickr30k/{split}.txt.",
     )
 
 
@@ -206,32 +211,32 @@ class ImageSettings:
 
     image_encoder: str = flag(
         "EfficientNetLite0",
-        "What reads photos, where there are no --image_features. "
+        "Network that reads photos if there are no --image_features: "
         "EfficientNetLite0 to 2, SqueezeNet, a network of keras.applications "
-        "by name, or a preset of Keras Hub, hub:PRESET (a name, a handle or a "
-        "folder): its last layer makes features of --images, once; with "
-        "--fine_tune it is part of the network. small: a small convolutional "
+        "by name, or a preset of Keras Hub, hub:PRESET (a name, a handle or "
+        "a folder). Its last layer computes features of --images, once; with "
+        "--fine_tune the network is trained. small: a small convolutional "
         "network, trained from pixels.",
     )
     fine_tune: bool = flag(False, "Train --image_encoder too, from pixels.")
     cache: Place = flag(
         "",
-        "Folder to keep these features in; empty: FOLDER.tbnets beside "
+        "Folder for these features. Empty: FOLDER.tbnets next to "
         "--images=FOLDER.",
         free=True,
     )
     image_size: Whole = flag(
         64,
-        "Side of the decoded image, pixels; not given with hub:PRESET, its "
-        "own.",
+        "Side of the decoded image, pixels. Default with hub:PRESET: the "
+        "preset's size.",
     )
     image_features: Place = flag(
         "",
-        "Features of the images: a recipe such as features/lite0.flags, by "
-        "which they are made of --images; a store of "
-        "tools/extract_image_features.py; or a .npy with ids in _ids.txt "
-        "beside it, may hold {split}. Several, with commas between, stand "
-        "side by side.",
+        "Features of the images: a recipe such as features/lite0.flags, "
+        "which computes them from --images; a store of "
+        "tools/extract_image_features.py; or a .npy file with ids in "
+        "_ids.txt next to it. May contain {split}. Several, separated by "
+        "commas, are concatenated.",
     )
 
 
@@ -241,20 +246,21 @@ class FeatureSettings:
 
     images: Place = flag(
         "",
-        "Folder of photos, which --image_encoder or a recipe reads; of phrase "
-        "localization, to draw what it finds.",
+        "Folder of photos for --image_encoder or a recipe; phrase "
+        "localization draws its boxes on them.",
     )
     image_transform: list[str] = flag(
         [],
         "Rescaling of features inside the model, in this order: signed_sqrt, "
-        "l2, then center, standardize or ternary (Vilalta 2017) by the "
-        "training split.",
+        "l2, then center, standardize or ternary (Vilalta 2017), fitted on "
+        "the training split.",
     )
     cnn_weights: Place = flag(
         "",
-        "Weights of --image_encoder: imagenet (EfficientNetLite: of pip; "
-        "others: fetched by Keras), a file, or random. A preset has its own. "
-        "With --image_features: those they were made with, for an exported "
-        "model that starts at the photo; empty: it starts at the features.",
+        "Weights of --image_encoder: imagenet (EfficientNetLite: from its "
+        "pip package; others: downloaded by Keras), a weights file, or "
+        "random. A preset has its own. With --image_features: the weights "
+        "that computed them, so that the exported model takes photos; empty: "
+        "it takes features.",
         free=True,
     )

@@ -79,7 +79,7 @@ Whole = Annotated[int, Limits(0)]
 Amount = Annotated[float, Limits(0)]
 Rate = Annotated[float, Limits(0, 1, below=True)]
 Share = Annotated[float, Limits(0, 1)]
-PLACE = "a file or folder of this machine"
+PLACE = "a file or folder on this machine"
 Place = Annotated[str, PLACE]
 
 
@@ -170,9 +170,9 @@ def check_limits(group):
         if length not in (None, len(numbers)):
             raise InputError(
                 f"--{flag.name}",
-                f"be {length} numbers with commas between",
+                f"be {length} numbers separated by commas",
                 f"--{flag.name}={written(value)}",
-                f"Give {length}.",
+                f"Write {length} numbers.",
             )
         whole = flag.kind in ("integer", "integers")
         for number in numbers:
@@ -191,8 +191,8 @@ def must_come_with(options, name, needed, advice="Leave it out."):
     given = written(getattr(options, name))
     return InputError(
         f"--{name}",
-        f"come with {needed}",
-        f"--{name}={given} without",
+        f"be used with {needed}",
+        f"--{name}={given} alone",
         f"{advice}",
     )
 
@@ -310,9 +310,9 @@ def check_place(name, path, ending=""):
     if path and not pathlib.Path(path).absolute().parent.is_dir():
         raise InputError(
             f"--{name}",
-            "be a file in a folder that is there",
+            "be a file in an existing folder",
             f"--{name}={path}",
-            "Make the folder, or choose another.",
+            "Create the folder, or choose another one.",
         )
 
 

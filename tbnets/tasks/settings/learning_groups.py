@@ -28,68 +28,70 @@ class TextSettings:
 
     text_encoder: str = flag(
         "lstm",
-        "What reads captions. lstm: Wang 2018; gru: Vilalta 2017; h_lstm: "
-        "Niu 2017; mean: of word vectors; features: --text_features; "
-        "hub:PRESET: the text side of a preset of Keras Hub, pooled as it was "
-        "trained: a name, a handle or a folder (docs/keras_hub.md).",
+        "Text encoder. lstm: Wang 2018; gru: Vilalta 2017; h_lstm: Niu 2017; "
+        "mean: mean of word vectors; features: --text_features; hub:PRESET: "
+        "the text encoder of a preset of Keras Hub with its own pooling, by "
+        "name, handle or folder (docs/keras_hub.md).",
         choices=OneOf("mean", "lstm", "gru", "h_lstm", "features", PRESET),
     )
     fine_tune_text: bool = flag(
         False,
-        "Train the preset, too. Otherwise it is frozen: the features of all "
-        "texts are made once, below --data_root, and found there next time.",
+        "Train the preset too. Default: the preset is frozen; the features "
+        "of all texts are computed once and kept below --data_root.",
     )
     trees: Place = flag(
         "",
-        "Trees of the captions: a recipe such as features/parsed.flags, by "
-        "which they are made, or a file of tools/parse_captions.py; empty "
-        "with --scenes: theirs.",
+        "Parse trees of the captions: a recipe such as "
+        "features/parsed.flags, which computes them, or a file of "
+        "tools/parse_captions.py. Empty with --scenes: the scenes' trees.",
     )
     text_features: Place = flag(
         "",
-        "Features of the captions: a recipe such as features/tfidf.flags, by "
-        "which they are made; a store of tools/extract_text_features.py; or a "
-        ".npy with a row a caption, may hold {split}.",
+        "Features of the captions: a recipe such as features/tfidf.flags, "
+        "which computes them; a store of tools/extract_text_features.py; or "
+        "a .npy file with one row per caption. May contain {split}.",
     )
     min_count: Count = flag(
         1,
-        "Times a word must stand in the training captions to be known.",
+        "Least number of times that a known word occurs in the training "
+        "captions.",
     )
     max_words: Whole = flag(0, "Most frequent words kept; 0: all.")
     word_dim: Count = flag(
         256,
-        "Word vector size. Wang 2018: 256.",
+        "Size of a word vector. Wang 2018: 256.",
     )
     word_vectors: Place = flag(
         "",
-        "First vectors of the words: word2vec file (binary or text) or "
-        "GloVe file; empty: random ones of --word_dim.",
+        "Initial word vectors: a word2vec file (binary or text) or a GloVe "
+        "file. Empty: random vectors of size --word_dim.",
     )
     word_vectors_training: str = flag(
         "trained",
-        "Whether training changes them, or those of the model of --from.",
+        "Whether training changes --word_vectors, or the vectors of the "
+        "model given by --from.",
         choices=TRAININGS,
     )
     word_vectors_scale: Amount = flag(
         0.05,
-        "Take the mean away from the vectors, and scale them to this "
-        "standard deviation; 0: as in the file, for frozen ones.",
+        "Subtract the mean of the vectors and scale them to this standard "
+        "deviation; 0: as in the file. For frozen vectors.",
     )
     new_word_dims: Whole = flag(
         0,
-        "Numbers that are learned of each word beside its vector.",
+        "Learned numbers per word, appended to its vector.",
     )
-    word_dropout: Rate = flag(0.0, "Rate on word vectors. Papers: 0.")
+    word_dropout: Rate = flag(0.0, "Dropout rate on word vectors. Papers: 0.")
     rnn_units: Count = flag(512, "State size. Wang 2018: 512.")
     mean_beside: bool = flag(
         False,
-        "Append the mean of a caption's word vectors to its states; of a tree, "
-        "to each node's that of its own words.",
+        "Append the mean word vector of the caption to its states; in a "
+        "tree, append to each node the mean of its own words.",
     )
     equal_texts_match: bool = flag(
         False,
-        "A text that stands on two images matches both; a phrase, things "
-        "that are called the same, and none of its photo is its negative.",
+        "A caption of two images matches both. A phrase matches the regions "
+        "of equal phrases; within its photo they are not its negatives.",
     )
 
 
@@ -102,7 +104,7 @@ class BranchSettings:
 
     image_units: Counts = flag(
         [2048, 512],
-        "Sizes of the image branch's FC layers; one entry: linear branch.",
+        "Sizes of the image branch's FC layers; one size: linear branch.",
     )
     text_units: Counts = flag(
         [1024, 512],
@@ -111,11 +113,12 @@ class BranchSettings:
     )
     batch_normalization: str = flag(
         "last",
-        "After which FC layer. Papers: last; the authors' code: first.",
+        "FC layer followed by batch normalisation. Papers: last; the "
+        "authors' code: first.",
         choices=("last", "first", "none"),
     )
-    dropout: Rate = flag(0.5, "Rate after each ReLU. Papers: 0.5.")
-    input_dropout: Rate = flag(0.0, "Rate on branch inputs. Papers: 0.")
+    dropout: Rate = flag(0.5, "Dropout rate after each ReLU. Papers: 0.5.")
+    input_dropout: Rate = flag(0.0, "Dropout rate on branch inputs. Papers: 0.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,19 +127,21 @@ class LossSettings:
 
     loss: str = flag(
         "wang2018",
-        "The paper whose triplet loss is taken, or infonce: a softmax over the "
-        "batch. Other flags of this group change single values of it.",
+        "Loss: the triplet loss of a paper, or infonce, a softmax over the "
+        "batch. The other flags of this group override single values.",
         choices=tuple(LOSSES),
     )
     temperature: Annotated[float, Limits(1e-6)] = flag(
         INFONCE["temperature"],
-        "What similarities are divided by. CLIP: 0.07 at first.",
+        "Temperature: the divisor of similarities. CLIP: initially 0.07.",
     )
     learn_temperature: bool = flag(
         False,
-        "Learn it from there on, down to 0.01. CLIP does.",
+        "Learn the temperature from this value, down to 0.01, as CLIP does.",
     )
-    margin: Amount | None = flag(None, "Gap of the hinge, a distance.")
+    margin: Amount | None = flag(
+        None, "Margin of the hinge, in units of the distance."
+    )
     negatives: str | None = flag(
         None,
         "Negatives of a positive pair: the --num_negatives hardest of the "
@@ -145,25 +150,26 @@ class LossSettings:
     )
     num_negatives: Count | None = flag(
         None,
-        "K. Wang 2016: 50; 2018: 10.",
+        "Number of negatives per positive pair, K. Wang 2016: 50; 2018: 10.",
     )
     structure_epochs: Amount = flag(
         0.0,
-        "Epochs before the terms within a view count. Wang 2018: 0; of "
-        "phrases 8, and 2 with them.",
+        "Epochs before the terms within a view count. Wang 2018: 0; for "
+        "phrases 8, and 2 with these terms.",
     )
     distance: str | None = flag(
         None, "Wang: euclidean.", choices=tuple(DISTANCES)
     )
     reduction: str | None = flag(
         None,
-        "Over the triplets of a term: sum, mean, or mean of those above 0.",
+        "Reduction over the triplets of a term: sum, mean, or mean of those "
+        "above 0.",
         choices=REDUCTIONS,
     )
-    image_to_text_weight: Amount | None = flag(None, "Weight of that term.")
-    text_to_image_weight: Amount | None = flag(None, "Weight of that term.")
-    text_to_text_weight: Amount | None = flag(None, "Weight of that term.")
-    image_to_image_weight: Amount | None = flag(None, "Weight of that term.")
+    image_to_text_weight: Amount | None = flag(None, "Weight of this term.")
+    text_to_image_weight: Amount | None = flag(None, "Weight of this term.")
+    text_to_text_weight: Amount | None = flag(None, "Weight of this term.")
+    image_to_image_weight: Amount | None = flag(None, "Weight of this term.")
 
     @property
     def kind(self) -> str:
@@ -184,28 +190,28 @@ class PairSettings:
 
     head_units: Counts = flag(
         [512, 256],
-        "Sizes of the FC layers between the product of two embeddings and the "
-        "last one, of one unit. Wang 2018: 512,256; 256: two layers; empty: "
-        "one.",
+        "Sizes of the FC layers between the product of two embeddings and "
+        "the last layer, which has one unit. Wang 2018: 512,256; 256: two "
+        "layers; empty: one.",
     )
-    head_dropout: Rate = flag(0.0, "Rate after each of their ReLUs.")
+    head_dropout: Rate = flag(0.0, "Dropout rate after each of their ReLUs.")
     product_scale: Amount = flag(
         0.0,
-        "What the product is multiplied by; 0: by its size, which makes its "
-        "entries about 1. Wang 2018: 1.",
+        "Factor of the product; 0: its size, so that its entries are about "
+        "1. Wang 2018: 1.",
     )
     pair_loss: str = flag(
         "logistic",
-        "logistic: of each pair for itself, as many wrong ones as right "
-        "(Wang 2018). softmax: of each right one among all wrong ones of the "
-        "batch (of phrases: --candidates_per_image of the photo), at the cost "
-        "of the head for each.",
+        "Loss of pairs. logistic: each pair alone, with as many wrong as "
+        "right pairs (Wang 2018). softmax: each right pair among all wrong "
+        "pairs of the batch (for phrases: --candidates_per_image of the "
+        "photo); it runs the head for each of them.",
         choices=PAIR_LOSSES,
     )
     num_candidates: Count = flag(
         1,
-        "Wrong captions (of phrases: regions) drawn for each matching pair, of "
-        "which the one judged best is the negative. Wang 2018: 1.",
+        "Wrong captions (for phrases: regions) drawn for each matching pair; "
+        "the one with the highest score is the negative. Wang 2018: 1.",
     )
 
 
@@ -215,23 +221,24 @@ class CcaSettings:
 
     cca_dim: Whole = flag(
         0,
-        "Size of the shared space of CCA; 0: 256, or as many as the features "
-        "of the smaller side, if these are fewer.",
+        "Size of the shared space of CCA; 0: 256, or the smaller feature "
+        "size if that is less.",
     )
     cca_regularization: Amount = flag(
         0.5,
-        "Share of a side's mean variance that is added to the variance of "
-        "each of its features.",
+        "Regularisation: share of a view's mean variance that is added to "
+        "the variance of each of its features.",
     )
     cca_power: Amount = flag(
         4.0,
-        "A direction weighs (1 + its correlation) to this power. Gong 2014: 4.",
+        "Each direction is weighted by (1 + its correlation) to this power. "
+        "Gong 2014: 4.",
     )
     cca_background: Amount = flag(
         0.0,
-        "What regions without words, --candidates_per_image of a photo, count "
-        "for beside the pairs of phrase and region: 1: as much as all pairs; "
-        "0: nothing. The papers tell of none.",
+        "Weight of regions without words, --candidates_per_image of a photo, "
+        "relative to the pairs of phrase and region. 1: as much as all "
+        "pairs; 0: not used. The papers do not use such regions.",
     )
 
 
@@ -241,10 +248,10 @@ class BatchSettings:
 
     images_per_batch: Annotated[int, Limits(2)] = flag(
         500,
-        "Images a batch; the others of it are an image's negatives. Wang 2018: "
-        "500; 2016: 1500.",
+        "Images per batch; an image's negatives are the other images. Wang "
+        "2018: 500; 2016: 1500.",
     )
-    captions_per_image: Count = flag(2, "Captions of each. Wang: 2.")
+    captions_per_image: Count = flag(2, "Captions per image. Wang: 2.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -254,15 +261,16 @@ class TrainingSettings:
     epochs: Count = flag(30, "Passes over the images.", free=True)
     patience: Whole = flag(
         0,
-        "Stop after this many epochs without a better dev split; 0: never.",
+        "Stop after this many epochs without a better score on the dev "
+        "split; 0: never.",
         free=True,
     )
     precision: str = flag(
         "float32",
-        "Keras dtype policy of the layers; loss and embeddings stay float32.",
+        "Keras dtype policy of the layers; loss and embeddings remain float32.",
         choices=("float32", "mixed_bfloat16"),
     )
-    jit_compile: bool = flag(False, "Compile by XLA; for accelerators.")
+    jit_compile: bool = flag(False, "Compile with XLA; for accelerators.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -271,24 +279,28 @@ class OptimizerSettings:
 
     optimizer: str = flag(
         "adam",
-        "sgd (Wang 2016), adam (2018), adamw, or with the addons extra one of "
-        "tensorflow-addons by its name, such as LAMB.",
+        "sgd (Wang 2016), adam (2018), adamw, or, with the addons extra, the "
+        "name of an optimizer of tensorflow-addons, such as LAMB.",
     )
     learning_rate: _Positive = flag(
-        2e-4, "Wang 2016: 0.1 (sgd); 2018: 1e-4 on features, 2e-4 with LSTM."
+        2e-4,
+        "Learning rate. Wang 2016: 0.1 (sgd); 2018: 1e-4 on features, "
+        "2e-4 with LSTM.",
     )
-    momentum: Rate = flag(0.9, "Of sgd. Wang 2016: 0.9.")
+    momentum: Rate = flag(0.9, "Momentum of sgd. Wang 2016: 0.9.")
     weight_decay: Amount = flag(
         0.0,
-        "Decoupled from the gradient. Wang 2016: 5e-4.",
+        "Weight decay, decoupled from the gradient. Wang 2016: 5e-4.",
     )
     schedule: str = flag(
         "constant",
-        "How the learning rate falls. Wang 2016: step.",
+        "Schedule of the learning rate. Wang 2016: step.",
         choices=("constant", "step", "exponential", "cosine"),
     )
     decay_rate: Annotated[float, Limits(0, 1, above=True)] = flag(
-        0.1, "Factor of step and exponential."
+        0.1, "Decay factor of step and exponential."
     )
-    decay_epochs: _Positive = flag(10.0, "Epochs to each such factor.")
-    clip_norm: Amount = flag(0.0, "Largest gradient norm; 0: any. Kiros: 2.")
+    decay_epochs: _Positive = flag(10.0, "Epochs per decay factor.")
+    clip_norm: Amount = flag(
+        0.0, "Largest gradient norm; 0: no limit. Kiros: 2."
+    )

@@ -63,8 +63,8 @@ def read_record(run_dir):
             "run_dir",
             "be the folder of a run",
             f"run_dir={run_dir!s} ({error})",
-            "Start one by tools/train.py, or, where it has checkpoints, add "
-            f"--resume: it writes {SETTINGS_FILE} again.",
+            "Start a run with tools/train.py. If the folder has checkpoints, "
+            f"add --resume: it rewrites {SETTINGS_FILE}.",
         ) from error
     here, folder = os.getcwd(), record["started_in"]
     if not os.path.isdir(folder) or os.path.samefile(folder, here):
@@ -103,12 +103,12 @@ def _check_kinds(record, path):
         if wrong[0] not in _KEPT:
             raise InputError(
                 f"{path}: expected flags of tools/train.py; found "
-                f"{shown(wrong[0])}, which is none. Use the version of tbnets "
-                "that wrote the file, or start the run again."
+                f"{shown(wrong[0])}, which is not a flag. Use the version of "
+                "tbnets that wrote the file, or start the run again."
             )
         flag = _KEPT[wrong[0]]
         kind = flag.choices and f"one of {', '.join(flag.choices)}"
-        expected = f"{kind or flag.kind} as `{wrong[0]}`"
+        expected = f"{kind or flag.kind} for `{wrong[0]}`"
     raise InputError(
         f"{path}: expected {expected}; found {shown(found)}. Use another copy "
         "of this file, or start the run again."
@@ -145,7 +145,7 @@ def check_resumable(record, settings, place):
     free = {name for name, flag in ALL.items() if flag.free}
     if settings.optimizer and settings.optimizer.schedule == "cosine":
         free.discard("epochs")
-    why = {"epochs": ", but --schedule=cosine falls to its last epoch"}
+    why = {"epochs": ", but --schedule=cosine decays until the last epoch"}
     free.add("started_in")
     now, unused = settings.values(), unused_flags(settings)
     differing = [
@@ -159,9 +159,9 @@ def check_resumable(record, settings, place):
     if differing:
         raise InputError(
             "--resume",
-            "continue with the flags the run was started with",
-            f"other values than {'; '.join(differing)}, which {place} keeps",
-            "Restore these, or start a new --run_dir.",
+            "keep the flags that the run was started with",
+            f"{'; '.join(differing)}; {place} has other values",
+            "Restore these values, or start a new --run_dir.",
         )
 
 

@@ -214,7 +214,7 @@ class Settings:
             cells = (f"{mark}{flag.name}{mark}", *cells, flag.help)
             cells = (cell.replace("|", "\\|") for cell in cells)
             rows[changed].append(f"| {' | '.join(cells)} |")
-        head = ["| flag | value | default | what it is |", "|---|---|---|---|"]
+        head = ["| flag | value | default | description |", "|---|---|---|---|"]
         return "\n".join([*head, *rows[True], *rows[False]])
 
     def comparable(self) -> dict:
