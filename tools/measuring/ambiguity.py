@@ -1,9 +1,9 @@
-"""How far captions tell scenes apart: what no network can do better.
+"""Computes the best recall that the captions of rendered scenes allow.
 
-A caption of one scene may be true of others. Whoever searches by it cannot
-know which of them is meant. `is_true` decides by what the caption claims and
-by how the scene was drawn, `ceiling` turns that into the best recall that
-anyone can expect who sees every scene rightly and knows nothing else.
+A caption of one scene may also be true of other scenes, so no network can
+always find the right one. `is_true` compares the claims of a caption with the
+objects of a scene. `ceiling` turns the results into the recall that a perfect
+observer of all scenes can expect.
 """
 
 import itertools
@@ -29,8 +29,8 @@ def read_records(path, split):
         list of dicts, as `files.scene_record` makes them.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a line is no scene, or there is none of this split.
+        FileNotFoundError: the file does not exist.
+        ValueError: a line is not a scene, or the split has no scenes.
     """
     file, records = CheckedFile(path), []
     for number, record in file.json_rows(("split", "objects", "captions")):
@@ -55,7 +55,7 @@ def read_records(path, split):
 
 
 def _is_scene(record):
-    """Tells whether a record has all that `is_true` looks at."""
+    """Returns whether a record has all fields that `is_true` reads."""
     try:
         for one in record["objects"]:
             named = all(isinstance(one[name], str) for name in _ATTRIBUTES)
@@ -73,17 +73,18 @@ def _is_scene(record):
 
 
 def is_true(claims, record, image_size):
-    """Tells whether a caption is true of a scene, of which it need not be.
+    """Returns whether a caption, of this or another scene, is true of a scene.
 
-    "A red circle" is true of a scene with two of them, "two circles" is not
-    true of one with three.
+    "A red circle" is true of a scene with two red circles. "Two circles" is
+    false of a scene with three circles.
 
     Args:
-        claims: list of dicts, what the caption claims.
+        claims: list of dicts, the claims of the caption.
         record: dict, the scene.
         image_size: width and height of the scene's image, in pixels.
     """
-    for claim in claims:  # Most scenes lack an object: no need to try places.
+    # Most scenes lack one of the objects; this rejects them quickly.
+    for claim in claims:
         if claim["kind"] == "object" and not _fitting(claim, record):
             return False
     spoken_of = sorted({row for claim in claims for row in claim["objects"]})
@@ -97,7 +98,7 @@ def is_true(claims, record, image_size):
 
 
 def _holds(claim, meant, record, image_size):
-    """Tells whether one claim holds, given which rows it speaks of."""
+    """Returns whether one claim holds if its objects are these rows."""
     rows, objects = [meant[row] for row in claim["objects"]], record["objects"]
     boxes = [objects[row]["box"] for row in rows]
     kind = claim["kind"]
@@ -116,7 +117,7 @@ def _holds(claim, meant, record, image_size):
 
 
 def _fitting(claim, record):
-    """Returns the rows of the objects that have what a claim says of them."""
+    """Returns the rows of the objects with the attributes of a claim."""
     said = [(name, claim[name]) for name in _ATTRIBUTES if name in claim]
     return {
         row
@@ -126,7 +127,7 @@ def _fitting(claim, record):
 
 
 def _stand(box, other, relation, image_size):
-    """Tells whether two boxes stand to each other in a relation."""
+    """Returns whether two boxes have a relation, such as "left"."""
     found = find_relation(box, other)
     if relation != "beside":
         return found == relation
@@ -135,16 +136,16 @@ def _stand(box, other, relation, image_size):
 
 
 def truths(records, image_size, on_scene=lambda: None):
-    """Asks each caption of some scenes of each of them.
+    """Finds, for each caption, all scenes of which it is true.
 
     Args:
         records: list of dicts, the scenes.
-        image_size: width and height of their images, in pixels.
-        on_scene: called when all captions of a scene were asked.
+        image_size: width and height of the images, in pixels.
+        on_scene: called after all captions of a scene were compared.
 
     Returns:
-        list with, for each caption of all scenes, the row of its own scene
-        and the set of rows of all scenes that it is true of.
+        list with a pair for each caption: the row of its own scene, and the
+        set of rows of the scenes of which it is true.
     """
     found = []
     for own, scene in enumerate(records):
@@ -162,18 +163,19 @@ def truths(records, image_size, on_scene=lambda: None):
 def ceiling(captions, num_scenes):
     """Returns the best recalls that captions allow.
 
-    From text to image all scenes that a caption is true of are equally good
-    answers. From image to text the captions that are true of a scene are
-    answers, those before others that are true of fewer scenes.
+    From text to image, all scenes of which a caption is true rank equally.
+    From image to text, the captions that are true of a scene are ranked by
+    the number of scenes of which they are true, the fewest first.
 
     Args:
-        captions: what `truths` returned.
-        num_scenes: number of the scenes.
+        captions: the result of `truths`.
+        num_scenes: number of scenes.
 
     Returns:
         dict of fractions, `text_to_image/recall_at_1` and so on.
     """
-    answers = [{} for _ in range(num_scenes)]  # How many fit -> [own, others].
+    # Of a scene: number of true scenes -> [own captions, other captions].
+    answers = [{} for _ in range(num_scenes)]
     for own, scenes in captions:
         for row in scenes:
             counts = answers[row].setdefault(len(scenes), [0, 0])
@@ -194,16 +196,16 @@ def ceiling(captions, num_scenes):
 
 
 def chance_of_a_hit(groups, rank):
-    """Returns the chance that one of the first answers is right.
+    """Returns the chance that one of the first `rank` answers is right.
 
     Args:
-        groups: list of `(right, wrong)` numbers of answers, the best answers
-            first; those of one group are in any order.
-        rank: how many answers count.
+        groups: list of `(right, wrong)`, numbers of answers, best group
+            first; the answers of a group are in random order.
+        rank: number of answers that count.
     """
     for right, wrong in groups:
         if rank <= right + wrong:
-            # That all of `rank` answers drawn of this group are wrong:
+            # Chance that `rank` answers drawn from this group are all wrong.
             missed = math.comb(wrong, rank) / math.comb(right + wrong, rank)
             return 1 - missed
         if right:

@@ -1,13 +1,12 @@
-"""Models that must answer alike: exported once more, or served.
+"""Exports models again, or serves them, and compares the answers.
 
-A SavedModel holds all that built its network: settings, words, weights. So
-what is mended in the exporter reaches a model whose run is gone. The network
-is built anew, its weights are those of the SavedModel, and what comes out is
-asked the same questions as what went in.
+A SavedModel holds the settings, words and weights of its network, so it can be
+exported again without its run. The network is rebuilt with these weights, and
+both models get equal inputs.
 
-A model of the zoo is served as a user does it: tools/export.py --serving,
-tools/serve.py in a process of its own. The questions are those that the server
-warms up by.
+To compare a server, a model is exported by `tools/export.py --serving` and
+served by tools/serve.py in its own process. The inputs are the warm-up
+requests of the model.
 """
 
 import contextlib
@@ -34,28 +33,28 @@ from tbnets.tasks.trained import settings_of_model
 from tbnets.text.trees import read_tree
 
 TOLERANCE, SERVED_TOLERANCE = 1e-6, 1e-5
-"""An answer may differ by so much: a sum is rounded by how it is batched."""
+"""Largest differences of answers; the batch size changes how sums round."""
 _QUESTIONS = 4
 _TOOLS = pathlib.Path(__file__).parents[1]
 
 
 def export_again(source, path):
-    """Writes a SavedModel anew, its weights as they are.
+    """Exports a SavedModel again, with the weights that it has.
 
-    In a process that built a network before, the names of its parts may be
-    others; then this says so. So it does with Keras 2, whose names do not tell
-    a layer's variables from another's: models of the zoo are made with Keras 3.
+    Weights are matched by name. The names differ in a process that built
+    another network before, and are ambiguous in Keras 2; this raises an error
+    then. Models of the zoo are made with Keras 3.
 
     Args:
-        source: a SavedModel of `runs.export`: its folder or one above.
+        source: folder of a SavedModel of `runs.export`, or its parent.
         path: folder to write, which must not exist.
 
     Returns:
-        `path`, and the largest difference of an answer from that before.
+        `path`, and the largest difference between the answers of both models.
 
     Raises:
-        ValueError: the model was not exported from a run, weights have no
-            place in the network, or an answer is another.
+        ValueError: the model was not exported from a run, its weights do not
+            fit the network, or an answer differs.
     """
     before = load_saved_model(source)
     record = before.metadata.get("metadata", {})
@@ -83,7 +82,7 @@ def export_again(source, path):
 
 
 def _settings(record, signatures, source):
-    """Returns the settings of the run, without files of any machine."""
+    """Returns the settings of the run, without local paths."""
     settings = settings_of_model(record, source)
     inputs = {
         spec.name
@@ -91,13 +90,13 @@ def _settings(record, signatures, source):
         for spec in one.structured_input_signature[1].values()
     }
     if "image_bytes" in inputs and settings.image_encoder == "features":
-        # Its weights are those of the model, as are all others.
+        # `_assign` overwrites these weights with those in the SavedModel.
         settings = settings.replace(cnn_weights="imagenet")
     return settings
 
 
 def _fitted(model, record):
-    """Returns what the run's data fitted, as far as it is served."""
+    """Returns the fitted values of a run that its served model needs."""
 
     def dim_of(name):
         if name not in model.metadata["signatures"]:
@@ -123,7 +122,7 @@ def _fitted(model, record):
 
 
 def _word_vectors(values, settings):
-    """Returns vectors that were read from a file: they tell their size."""
+    """Returns word vectors from a file: their size is not `word_dim`."""
     for name, value in values.items():
         if name.endswith("/words/embeddings:0"):
             if value.shape[1] != settings.texts.word_dim:
@@ -132,7 +131,7 @@ def _word_vectors(values, settings):
 
 
 def _assign(endpoints, values, source):
-    """Gives the variables of endpoints the values of the same names."""
+    """Assigns the values to the variables of endpoints by name."""
     variables = {
         variable.name: variable
         for function in endpoints.functions.values()
@@ -157,11 +156,11 @@ def _assign(endpoints, values, source):
 
 
 def _compare(before, after):
-    """Asks both models the same; returns how much an answer differs.
+    """Returns the largest difference of two models' answers to equal inputs.
 
     Args:
-        before: name -> signature of the model as it was.
-        after: the model that was written.
+        before: name -> signature of the original model.
+        after: the new model.
 
     Raises:
         ValueError: an answer differs by more than `TOLERANCE`.
@@ -186,12 +185,12 @@ def _compare(before, after):
 
 
 def difference(one, other, name, inputs):
-    """Returns the largest difference of two answers, inf of other strings.
+    """Returns the largest difference of two answers; inf if strings differ.
 
     Args:
         one: dict of signatures.
-        other: likewise.
-        name: of the signature.
+        other: dict of signatures of the second model.
+        name: name of the signature to call.
         inputs: dict of tensors, its arguments.
     """
     wanted, found = one[name](**inputs), other[name](**inputs)
@@ -207,7 +206,7 @@ def difference(one, other, name, inputs):
 
 
 def _question(spec, model, generator):
-    """Returns an example of an input."""
+    """Returns a random value for an input of a signature."""
     if spec.name == "image_bytes":
         photos = [
             tf.io.encode_jpeg(
@@ -232,13 +231,13 @@ def _question(spec, model, generator):
 
 
 def compare_served(sources):
-    """Prints by how much answers of a server differ, by gRPC and by REST.
+    """Serves models by gRPC and REST, and prints how much answers differ.
 
     Args:
         sources: folders of models of the zoo.
 
     Raises:
-        ValueError: some answer differs by more than `SERVED_TOLERANCE`.
+        ValueError: an answer differs by more than `SERVED_TOLERANCE`.
     """
     with tempfile.TemporaryDirectory() as place:
         folders = [pathlib.Path(place, source.name) for source in sources]
@@ -259,7 +258,7 @@ def _line(verb, *given):
 
 @contextlib.contextmanager
 def _served(folders):
-    """Serves models; the context is the addresses of gRPC and REST."""
+    """Serves models; yields the addresses for gRPC and REST."""
     with socket.create_server((HOST, 0)) as one:
         with socket.create_server((HOST, 0)) as other:
             port, rest_port = (x.getsockname()[1] for x in (one, other))
@@ -270,14 +269,14 @@ def _served(folders):
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as server:
         try:
             while "Ctrl-C" not in (server.stdout.readline() or "Ctrl-C"):
-                pass  # It says so when all models serve, or has ended.
+                pass  # Printed when all models are ready; "" if it ended.
             yield f"grpc://{HOST}:{port}", f"http://{HOST}:{rest_port}"
         finally:
             server.terminate()
 
 
 def _compare_with_server(here, folder, server):
-    """Prints a line of a model by one protocol."""
+    """Compares a model with a server; prints a line of the table."""
     differences, requests = {}, read_requests(folder / "1")
     with Client(server, folder.name, folder=folder) as there:
         for request in requests:

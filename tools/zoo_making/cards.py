@@ -1,8 +1,8 @@
-"""What stands beside a model of the zoo: card, table, measures, flags.
+"""Writes the card, metrics and flags of a zoo model, and the zoo's table.
 
-The first part of a card is written by hand: what the model is, the data it
-learned from and their terms, and what it must not be used for. What follows
-`MARK` is written from `metrics.json`.
+The first part of a card is written by hand: it describes the model, its
+training data and their terms, and uses to avoid. The part after `MARK` is
+generated from `metrics.json`.
 """
 
 import pathlib
@@ -17,7 +17,7 @@ from tbnets.serving.zoo import METRICS, size
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
 SECTIONS = ("## Data and terms", "## Not for")
-"""Headings that the part by hand must have."""
+"""Headings that the hand-written part must have."""
 MOST_BYTES = 20_000_000
 TEXTS = dict(
     re.findall(
@@ -33,7 +33,7 @@ _WITH = {
     "photos with boxes": " and phrases",
     "features of regions": " and phrases",
 }
-"""What a model takes -> the texts that come with it."""
+"""Image input of a model -> the words for its text input."""
 _MEASURED_IMAGES = "Recall in per cent and median rank "
 _MEASURED_REGIONS = (
     "Recall at IoU 0.5 over the regions that are proposed, what it could be\n"
@@ -65,8 +65,8 @@ def read_report(path):
     """Reads the `metrics.json` of a finished run with a test split.
 
     Raises:
-        ValueError: it is damaged, or without test results.
-        FileNotFoundError: there is none.
+        ValueError: the file is damaged, or has no test results.
+        FileNotFoundError: the file does not exist.
     """
     cure = "Let the run finish, or write it again by --resume."
     return _read(CheckedFile(path), _OF_RUN, cure)
@@ -76,15 +76,15 @@ def read_metrics(path):
     """Reads the `metrics.json` of a model of the zoo.
 
     Raises:
-        ValueError: it is damaged, or without what a card shows.
-        FileNotFoundError: there is none.
+        ValueError: the file is damaged, or lacks values of the card.
+        FileNotFoundError: the file does not exist.
     """
     cure = "Make the model anew, or restore the file."
     return _read(CheckedFile(path), _OF_MODEL, cure)
 
 
 def _read(file, kinds, cure):
-    """Reads a file that may have been edited, cut or damaged."""
+    """Reads a `metrics.json` and checks the types of its values."""
 
     def check(values, kinds, where):
         for name, kind in kinds.items():
@@ -107,18 +107,18 @@ def _read(file, kinds, cure):
 
 
 def own_text(path):
-    """Reads the part of a card that is written by hand.
+    """Reads the hand-written part of a card.
 
     Args:
-        path: Markdown file: a card, or this part alone.
+        path: Markdown file: a card, or only this part.
 
     Returns:
         The text before `MARK`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no UTF-8, or lacks a title, a sentence after it or a
-            section.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not UTF-8, or lacks the title, the sentence
+            after the title, or a section.
     """
     text = "\n".join(CheckedFile(path).lines()[0]).partition(MARK)[0].strip()
     missing = [one for one in SECTIONS if f"\n{one}\n" not in text]
@@ -138,11 +138,11 @@ def summary(text):
 
 
 def recall_sum(measures, best=""):
-    """Returns recall at 1, 5 and 10 in per cent, all added.
+    """Returns the sum of recall at 1, 5 and 10, in per cent.
 
     Args:
-        measures: metrics of a split; of matching, both ways are added.
-        best: name of the metric that stands for it where there is no recall.
+        measures: metrics of a split; for matching, both directions are added.
+        best: name of the metric to return if there is no recall.
     """
     if tables.are_of_regions(measures):
         names = [f"phrase_to_region/recall_at_{k}" for k in (1, 5, 10)]
@@ -155,16 +155,16 @@ def _recalls(cutoffs):
 
 
 def columns(metrics: dict) -> list[tuple]:
-    """Returns what a row of Markdown shows of metrics.
+    """Returns the columns of a Markdown table of metrics.
 
     Args:
       metrics: as for `evaluation.tables.format_table`.
 
     Returns:
-      (title, name of the metric, function that writes its value) for each:
-      of retrieval recalls and median rank, image to text first, then the
-      recall sum; of localization recalls, what they could be at most and the
-      mean average precision, then the number of phrases; of others each.
+      A tuple (title, name of the metric, function that formats its value) for
+      each column. Retrieval: recalls and median rank, image to text first,
+      then the recall sum. Localization: recalls, their upper bound, mean
+      average precision and the number of phrases. Other tasks: every metric.
     """
     if tables.are_of_retrieval(metrics):
         shown = [
@@ -190,11 +190,11 @@ def columns(metrics: dict) -> list[tuple]:
 
 
 def markdown_table(rows, more):
-    """Returns metrics of models as a table.
+    """Returns a Markdown table of the metrics of models.
 
     Args:
-        rows: list of (name, metrics, *cells), whose metrics are of one kind.
-        more: title of each of the cells -> how Markdown aligns it.
+        rows: list of (name, metrics, *cells); all have the same metrics.
+        more: title of each cell -> its alignment in Markdown.
     """
     shown = columns(rows[0][1])
     titles = ["model", *(title for title, _, _ in shown), *more]
@@ -207,12 +207,12 @@ def markdown_table(rows, more):
 
 
 def render_card(name, text, metrics):
-    """Returns a whole card.
+    """Returns the text of a whole card.
 
     Args:
-        name: the model's.
-        text: what `own_text` returned.
-        metrics: content of `metrics.json`, see `describe`.
+        name: name of the model.
+        text: hand-written part, from `own_text`.
+        metrics: content of `metrics.json`, from `describe`.
     """
     test, measured, total = metrics["test"], "Metrics ", ""
     if tables.are_of_regions(test) or tables.are_of_retrieval(test):
@@ -241,7 +241,7 @@ def render_card(name, text, metrics):
 
 
 def _history(metrics):
-    """Returns in words how a model came about."""
+    """Returns a paragraph on training, export and inputs of a model."""
     versions = metrics["versions"]
     minutes = max(1, round(metrics["train_seconds"] / 60))
     texts = _WITH.get(metrics["takes"], "")
@@ -263,7 +263,7 @@ def _history(metrics):
 
 
 def bounds(model):
-    """Returns what bounds the inputs of a model, for its `metrics.json`.
+    """Returns the input limits of a model, for its `metrics.json`.
 
     Args:
         model: a `Served`.
@@ -276,11 +276,11 @@ def describe(report, model, scores, date, best=""):
     """Returns the content of a model's `metrics.json`.
 
     Args:
-        report: that of the run.
-        model: the `served.Served` that was exported.
-        scores: its metrics on the test split.
-        date: of the export, as YYYY-MM-DD.
-        best: as of `recall_sum`.
+        report: `metrics.json` of the run.
+        model: the exported model, a `served.Served`.
+        scores: metrics of the exported model on the test split.
+        date: date of the export, YYYY-MM-DD.
+        best: name of the metric to use if there is no recall.
     """
     if model.has("embed_phrases"):
         with_photos, without = "photos with boxes", "features of regions"
@@ -306,7 +306,7 @@ def render_table(folder):
     """Returns the README of a zoo, with a row for each model.
 
     Args:
-        folder: the zoo's.
+        folder: folder of the zoo.
     """
     groups = {}
     for path in sorted(pathlib.Path(folder).glob(f"*/{METRICS}")):
@@ -336,15 +336,14 @@ _ABOUT_MODELS = {"what it is": "---", "size": "---:", "date": "---"}
 
 
 def portable_flags(lines, name):
-    """Rewrites the flagfile of a run so that it names no place of a machine.
+    """Replaces absolute paths in the flagfile of a run.
 
-    A relative place stays. Of one that starts at the root of the file system
-    the last part is kept, below `runs` for what the run made, else below
-    `data`.
+    Relative paths are kept. An absolute path becomes its last part below
+    `data`, or below `runs` for scenes that the run made.
 
     Args:
-        lines: those of `run.flags`.
-        name: of the model, which becomes that of the run.
+        lines: lines of `run.flags`.
+        name: name of the model, used as the name of the run.
 
     Returns:
         list of lines.
@@ -362,7 +361,7 @@ def portable_flags(lines, name):
 
 
 def _portable(flag, place):
-    """Returns a value as it is, or the last part of an absolute path."""
+    """Returns a path without the folders of this machine."""
     path = pathlib.PurePath(place)
     if not path.is_absolute():
         return place

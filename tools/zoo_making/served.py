@@ -1,7 +1,7 @@
-"""Measures a split by an exported model, from what a user has.
+"""Measures an exported model on a split, from photos or features and texts.
 
-What a model can be asked tells how. An evaluator of another task says it by
-a method `served_scores(model, split)`.
+The signatures of the model decide how it is measured. The evaluator of another
+task can have its own method `served_scores(model, split)`.
 """
 
 import dataclasses
@@ -21,19 +21,20 @@ from tbnets.tasks.matching.phrase_regions import (
 from tbnets.tasks.matching.scores import RetrievalScores
 
 BATCH = 64
-"""Photos that an exported model embeds at once."""
+"""Photos in a batch."""
 
 
 def served_scores(task, model, split):
-    """Returns the `Scores` of a split by an exported model.
+    """Returns the `Scores` of an exported model on a split.
 
     Args:
-        task: the `Task` of the run that was exported.
+        task: the `Task` of the exported run.
         model: a `serving.served.Served` that takes captions.
         split: name of the split.
 
     Raises:
-        ValueError: nobody knows how the model is measured.
+        ValueError: the model lacks the signatures for matching or
+            localization, and its evaluator has no `served_scores`.
     """
     [evaluator, *_] = task.evaluators
     if hasattr(evaluator, "served_scores"):
@@ -52,17 +53,18 @@ def served_scores(task, model, split):
 
 
 def phrase_scores(session, model, split, phrases, regions):
-    """Returns what a run of photos and captions finds, and what its export.
+    """Localizes phrases with a run of photos and captions, and its export.
 
     Args:
-        session: the run's `Session`.
+        session: `Session` of the run.
         model: a `serving.served.Served`, exported with `regions`.
         split: name of the split.
-        phrases: as of `phrase_regions.phrase_region_scores`.
-        regions: likewise; the photo itself must be among them.
+        phrases: as in `phrase_regions.phrase_region_scores`.
+        regions: as in `phrase_regions.phrase_region_scores`; must include the
+            whole photo.
 
     Returns:
-        Two `LocalizationScores`.
+        `LocalizationScores` of the run, and of the exported model.
     """
     said = phrase_region_scores(session, split, phrases, regions)
     if not said.asked.holds_photos:
@@ -93,7 +95,7 @@ def _retrieval(split, model):
     images = search.embed(model.embed_images, images, "image", BATCH)
     texts = search.embed(model.embed_text, captions, "caption")
     pairs = None
-    if model.has("compare"):  # It learned to, and is asked pair by pair.
+    if model.has("compare"):  # A learned similarity is computed by pair.
 
         def tile(i, j):
             return model.compare(images[i], texts[j])
