@@ -1,4 +1,4 @@
-"""Asks a model on a server: see tbnets/cli/ask.py."""
+"""Sends requests to a served model: see tbnets/cli/ask.py."""
 
 from tbnets import cli
 

@@ -1,6 +1,6 @@
-r"""Times parts of tbnets against the arithmetic they cannot avoid.
+r"""Times parts of tbnets against the arithmetic that they require.
 
-For instance:
+For example:
 
   python tools/benchmark.py --benchmark=loss --num_images=500,1500
   python tools/benchmark.py --benchmark=train_step
@@ -22,10 +22,9 @@ For instance:
   python tools/benchmark.py --benchmark=scale --part=captions
 
 Every benchmark prints a table of milliseconds, medians over --repeats, with
-the ratio to a floor: the matrix products alone, or writing the output. The
-floor and the code are run in turns, so that whatever else the machine does
-slows both. Read the ratios, not the milliseconds; docs/benchmarks.md has
-measured ones.
+the ratio to a floor: the matrix products alone, or writing the output. Floor
+and code run in turns, so other load on the machine slows both. Read the
+ratios, not the milliseconds; docs/benchmarks.md lists measured ratios.
 """
 
 import dataclasses
@@ -58,12 +57,12 @@ BENCHMARKS = {
     "peers": "losses, a step and evaluation beside other packages",
     "scale": "parts of tbnets at growing sizes",
 }
-"""Module below benchmarks/ with a function `run(options)` -> what it times."""
+"""Module in benchmarks/ with a function `run(options)` -> its description."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is timed, and at what size."""
+    """The flags of this tool."""
 
     benchmark: str = flag(
         "loss",
@@ -101,12 +100,12 @@ class Options:
     patience: Count = flag(60, "Seconds that a run may take: peers, scale.")
 
     def first_size(self, default):
-        """Returns the first of --num_images, or the default of a benchmark."""
+        """Returns the first value of --num_images, or a default."""
         return [*self.num_images, default][0]
 
 
 def main(options):
-    """Runs the benchmark that was asked for."""
+    """Runs --benchmark."""
     importlib.import_module(f"benchmarks.{options.benchmark}").run(options)
 
 

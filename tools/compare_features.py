@@ -1,14 +1,13 @@
-r"""Tells how well two sets of image features agree, image by image.
+r"""Compares two sets of image features, image by image.
 
-For instance, an extraction of one's own with features that came from
-elsewhere:
+For example, your own features with downloaded features:
 
   python tools/compare_features.py features/squeezenet precomp/dev_ims.npy
 
-Each is a feature store or a .npy file with its ids beside it. Rows are joined
-by id. Printed are the cosine of each image's two rows (mean, 5th percentile,
-smallest, and the image of that), and how often an image's own row is the
-nearest of the second set to its row in the first.
+Each argument is a feature store or a .npy file with a file of ids. Rows are
+joined by id. Prints the cosine of the two rows of an image (mean, 5th
+percentile, and minimum with its image), and the share of images whose row in
+the first set has their own row as nearest row in the second set.
 """
 
 import dataclasses
@@ -27,13 +26,13 @@ BLOCK = 1024
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is compared."""
+    """The flags of this tool."""
 
     features: list[str] = flag([], "Two feature files or stores.", kind="words")
 
 
 def unit_rows(features, ids):
-    """Returns rows by id, scaled to length 1."""
+    """Returns the rows of ids, scaled to length 1."""
     rows = features.take(features.rows(ids))
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths > 0, lengths, 1)
@@ -43,11 +42,11 @@ def compare(first, second):
     """Compares two `Features`.
 
     Returns:
-        (ids, cosines, nearest): the n ids in common; float `[n]`; bool
-        `[n]`, whether the own row is the nearest.
+        (ids, cosines, nearest): the n common ids; float `[n]`; bool `[n]`,
+        whether the image's own row is the nearest.
 
     Raises:
-        ValueError: they have no ids or not the dimension in common.
+        ValueError: they have no common ids, or different dimensions.
     """
     if first.dim != second.dim:
         raise InputError(

@@ -1,19 +1,19 @@
-r"""Compares a parser's phrases with those that others marked.
+r"""Compares the phrases of a parser with annotated phrases.
 
-With the phrases of Flickr30K Entities, noun phrases alone:
+With the noun phrases of Flickr30K Entities:
 
   python tools/compare_parses.py --entities=flickr8k/entities \
       --captions=flickr8k/dataset_flickr8k.json --splits=test
 
-With gold trees, one bracketed tree a line in each file of a folder, such as
-those of the embedded scenes (tools/make_scenes.py):
+With a folder of gold trees, one bracketed tree a line, such as the trees of
+the rendered scenes (tools/make_scenes.py):
 
   python tools/compare_parses.py --gold_trees=scenes/trees
 
-Prints how many phrases both have (found), how many of the others' the parser
-has not (missed), and how many it alone has (extra). Phrases are compared by
-where they stand in the caption without its blanks, so that it does not matter
-how words are cut.
+Prints the numbers of annotated phrases that the parser found and missed, and
+of extra phrases that only the parser has. Phrases are compared by the
+positions of their letters in the caption without blanks, so tokenization does
+not matter.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from tbnets.text.trees import Tree, gold_rows, kind_of, read_tree
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is compared with which parser."""
+    """The flags of this tool."""
 
     entities: str = flag("", "Phrases of captions, as of Flickr30K Entities.")
     gold_trees: str = flag("", "Folder of gold trees (.txt).")
@@ -54,12 +54,12 @@ class Options:
 
 
 class Agreement(NamedTuple):
-    """How many phrases agree.
+    """Numbers of phrases on which parser and annotation agree.
 
     Attributes:
-        found: phrases that both have.
-        missed: phrases that the parser does not have.
-        extra: phrases that the parser alone has.
+        found: phrases of both.
+        missed: annotated phrases that the parser lacks.
+        extra: phrases that only the parser has.
     """
 
     found: int
@@ -68,21 +68,21 @@ class Agreement(NamedTuple):
 
     @property
     def recall(self) -> float:
-        """Share of the others' phrases that the parser has."""
+        """Share of the annotated phrases that the parser has."""
         return self.found / max(1, self.found + self.missed)
 
     @property
     def precision(self) -> float:
-        """Share of the parser's phrases that the others have."""
+        """Share of the parser's phrases that are annotated."""
         return self.found / max(1, self.found + self.extra)
 
 
 def compare(parsed, others) -> Agreement:
-    """Counts the phrases of captions.
+    """Counts the phrases that parser and annotation share, and the rest.
 
     Args:
-        parsed: for each caption the set of the parser's phrases.
-        others: for each caption the set of the others' phrases.
+        parsed: for each caption, the set of the parser's phrases.
+        others: for each caption, the set of annotated phrases.
     """
     found = missed = extra = 0
     for one, other in zip(parsed, others, strict=True):
@@ -93,10 +93,10 @@ def compare(parsed, others) -> Agreement:
 
 
 def letter_spans(words, spans) -> set[tuple[int, int]]:
-    """Returns spans of words as spans of letters, blanks left out.
+    """Converts spans of words to spans of letters, without blanks.
 
     Args:
-        words: of the caption.
+        words: words of the caption.
         spans: pairs of the first word and the word after the last.
     """
     ends = np.cumsum([0, *map(len, words)])
@@ -104,11 +104,11 @@ def letter_spans(words, spans) -> set[tuple[int, int]]:
 
 
 def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
-    """Returns the letters of each noun phrase of a tree.
+    """Returns the span of letters of each noun phrase of a tree.
 
     Args:
         tree: a `Tree`.
-        base: whether noun phrases that hold another one are left out.
+        base: whether to leave out noun phrases that contain a noun phrase.
     """
     spans = tree.phrases("NP")
     if base:
@@ -123,12 +123,12 @@ def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
 
 
 def phrases(tree: Tree) -> set[tuple[int, int]]:
-    """Returns the letters of each phrase of two words or more."""
+    """Returns the span of letters of each phrase of two words or more."""
     return {(start, end) for start, end, _ in kinds(tree)}
 
 
 def kinds(tree: Tree) -> set[tuple[int, int, str]]:
-    """Returns the letters and the kind of each phrase of two words or more."""
+    """Returns span of letters and kind of each phrase of two words or more."""
     ends = np.cumsum([0, *map(len, tree.words)])
     return {
         (int(ends[start]), int(ends[end]), kind_of(label))
@@ -140,7 +140,7 @@ def kinds(tree: Tree) -> set[tuple[int, int, str]]:
 
 
 def parse(options, captions):
-    """Returns the tree of each caption; tells how many did not parse."""
+    """Returns the tree of each caption; prints how many did not parse."""
     with progress_bar(len(set(captions)), "parsing", "caption") as bar:
         parses = parsing.parse_captions(
             captions,
@@ -166,7 +166,7 @@ def show(title, parsed, others):
 
 
 def compare_entities(options):
-    """Compares noun phrases with those that Entities marks and boxes."""
+    """Compares noun phrases with the boxed phrases of Flickr30K Entities."""
     images = None
     if options.captions:
         split = "+".join(options.splits)
@@ -190,7 +190,7 @@ def compare_entities(options):
 
 
 def compare_gold(options):
-    """Compares phrases with those of gold trees."""
+    """Compares phrases with the phrases of gold trees."""
     *_, names, captions, texts = zip(*gold_rows(options.gold_trees))
     gold = [read_tree(*row) for row in zip(texts, names)]
     trees = parse(options, captions)
@@ -204,7 +204,7 @@ def compare_gold(options):
 
 
 def heading():
-    """Prints the table's first line."""
+    """Prints the titles of the columns."""
     print(
         f"{'':<34} {'found':>7} {'missed':>7} {'extra':>7} {'recall':>7} "
         f"{'precision':>9}"
@@ -212,7 +212,7 @@ def heading():
 
 
 def main(options):
-    """Compares by the flags."""
+    """Compares with `--entities` or `--gold_trees`."""
     if bool(options.entities) == bool(options.gold_trees):
         raise InputError(
             "`--entities` or `--gold_trees` must be given. Received: "

@@ -1,17 +1,16 @@
-r"""Tells how closely replicas learn what one device learns, step by step.
+r"""Compares the losses and weights of replicas with those of one device.
 
-For instance, 50 steps of a configuration by two and three parts of the CPU in
-one process, and by two and four processes on the loopback, each beside one
-device:
+For example, 50 steps of a configuration by two and three parts of the CPU in
+one process, and by two and four processes on the loopback:
 
   python tools/compare_replicas.py --configuration=quickstart \
       --replicas=2,3 --workers=2,4
 
-Printed are the largest relative difference of the loss of any step, that of
-the weights after the last (of all: the length of their difference to theirs),
-and the time of a step, the median. float32 can hold no more than its rounding
-lets it, which other kernels of one device show: --other_kernels. --double
-computes in float64, where only a fault would be seen.
+Prints the largest relative difference of the loss in any step, the relative
+difference of the weights after the last step (norm of the difference divided
+by the norm of the weights), and the median time of a step. In float32,
+rounding causes differences; --other_kernels shows their size on one device.
+With --double, in float64, only errors cause them.
 """
 
 import contextlib
@@ -41,7 +40,7 @@ DEVICES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is compared."""
+    """The flags of this tool."""
 
     configuration: str = flag("quickstart", "A flagfile of trainings.")
     more: list[str] = flag(
@@ -58,7 +57,7 @@ class Options:
 
 
 def parts(options):
-    """Yields (title, more flags, environment) of all trainings."""
+    """Yields (title, added flags, environment) for each training."""
     yield "one device", "", {}
     if options.other_kernels:
         known = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1")
@@ -71,7 +70,7 @@ def parts(options):
 
 
 def run(options, words, file, folder, environment):
-    """Runs one training; returns what it wrote."""
+    """Runs one training; returns its weights, losses and times."""
     more = [*options.more, f"run_dir={folder}"]
     more += [word.removeprefix("--") for word in words.split()]
     line = [sys.executable, __file__, f"--part={file}"]
@@ -93,10 +92,10 @@ def run(options, words, file, folder, environment):
 
 
 class Recorder(keras.callbacks.Callback):
-    """Keeps the loss of each step, and its time; ends after some steps.
+    """Records the loss and time of each step; stops after some steps.
 
     Args:
-        steps: how many are taken.
+        steps: number of steps.
     """
 
     def __init__(self, steps):
@@ -108,7 +107,7 @@ class Recorder(keras.callbacks.Callback):
         self._start = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        """Takes the loss of this step alone."""
+        """Records the loss of this step alone."""
         self.losses.append(float(logs["loss"]))
         self.times.append(time.perf_counter() - self._start)
         self.model.reset_metrics()
@@ -117,10 +116,10 @@ class Recorder(keras.callbacks.Callback):
 
 @contextlib.contextmanager
 def in_float64():
-    """Computes what is traced within in float64, as far as it names a type.
+    """Traces the functions called in the block in float64.
 
-    The package computes losses in `tf.float32`, whatever layers do; it has no
-    use for more, but that rounding hides nothing then.
+    The package computes losses in `tf.float32`. This replaces the type to
+    compare losses without rounding.
     """
 
     def where(mask, *values, **named):
@@ -150,7 +149,7 @@ def in_float64():
     _within.append(True)
     try:
         yield
-    finally:  # Replicas are traced in threads, by turns: the last restores.
+    finally:  # Threads trace replicas in turn; the last one restores `tf`.
         _within.pop()
         if not _within:
             for name, value in kept.items():
@@ -161,7 +160,7 @@ _within, _kept = [], {}
 
 
 def prepare_double():
-    """Makes all layers of float64; their weights begin as those of float32."""
+    """Makes all layers compute in float64, from the float32 first weights."""
     keras.backend.set_floatx("float64")
     set_policy = keras.mixed_precision.set_global_policy
     keras.mixed_precision.set_global_policy = lambda _: set_policy("float64")
@@ -180,7 +179,7 @@ def prepare_double():
 
 
 def train_part(options):
-    """Takes the steps of one training; the chief writes what came of it."""
+    """Runs the steps of one training; the chief writes `--part`."""
 
     def fit(session, examples, _):
         network, batches = session.network, session.batches
@@ -226,7 +225,7 @@ def train_part(options):
 
 
 def main(options):
-    """Prints the differences of each training to that of one device."""
+    """Prints the differences between each training and one device."""
     if options.part:
         train_part(options)
         return

@@ -1,4 +1,4 @@
-"""Serves a page to look at what networks know: see tbnets/cli/demo.py."""
+"""Serves a web page to try networks: see tbnets/cli/demo.py."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Tells what data hold: see tbnets/cli/describe_data.py."""
+"""Describes a data set: see tbnets/cli/describe_data.py."""
 
 from tbnets import cli
 

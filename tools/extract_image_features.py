@@ -1,4 +1,4 @@
-"""Features of photos: see tbnets/cli/extract_image_features.py."""
+"""Extracts features of photos: see tbnets/cli/extract_image_features.py."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Features of captions: see tbnets/cli/extract_text_features.py."""
+"""Extracts features of captions: see tbnets/cli/extract_text_features.py."""
 
 from tbnets import cli
 

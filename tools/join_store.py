@@ -1,4 +1,4 @@
-"""Joins the shares of a work: see tbnets/cli/join_store.py."""
+"""Joins the parts of a feature store: see tbnets/cli/join_store.py."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Draws the embedded data set: see tbnets/cli/make_scenes.py."""
+"""Renders the data set of scenes: see tbnets/cli/make_scenes.py."""
 
 from tbnets import cli
 

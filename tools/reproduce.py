@@ -1,25 +1,25 @@
-r"""Writes the tables of what was measured, the papers' and ours, into docs/.
+r"""Writes the tables of results in README.md and docs/ from docs/measured/.
 
   python tools/reproduce.py
 
-writes its tables from the files in docs/measured. The commands of a row are
+writes the tables.
 
   python tools/reproduce.py --run=flickr8k_mean --seeds=0,1,2
 
-which `| sh` runs; the last of them records what the runs measured:
+prints the commands of a row; `| sh` runs them. The last command records the
+results of the runs:
 
   python tools/reproduce.py --record=runs/flickr8k_mean_0,runs/flickr8k_mean_1
 
-writes docs/measured/flickr8k_mean.json from their metrics.json, and anew the
-pages and what the flagfile expects. Runs must be finished, and by the flags of
-their configuration but for seed, files and folders; by other flags they are a
-row of their own, which --name names. What a row shows that tools/evaluate.py
-measures, of runs taken together or by another choice, is measured when it is
-recorded. And
+writes docs/measured/flickr8k_mean.json from their metrics.json, and updates
+the pages and the expected numbers in the flagfile. The runs must be finished,
+and differ from their configuration only in seed, files and folders. Runs with
+other flags need a row of their own: --name. If a row has flags of
+tools/evaluate.py, --record evaluates the runs by them.
 
   python tools/reproduce.py --check
 
-says which numbers in tables of README.md and docs/ nothing stands behind.
+prints the numbers in tables of README.md and docs/ that no file explains.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ from tbnets.tasks.settings.flag import flag, must_come_with
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is done beside writing the page."""
+    """The flags of this tool."""
 
     record: list[str] = flag([], "Folders of finished runs, a seed each.")
     name: str = flag(
@@ -53,10 +53,10 @@ class Options:
 
 
 def commands_of(name, seeds):
-    """Returns the commands that make a row and record it.
+    """Returns the commands that train the runs of a row and record them.
 
     Raises:
-        ValueError: there is no such row and no such configuration.
+        ValueError: no row and no configuration has this name.
     """
     known = measured.read()
     row = known_row(name, known)
@@ -69,14 +69,14 @@ def commands_of(name, seeds):
 
 
 def known_row(name, known):
-    """Returns the row of a name, or of a configuration.
+    """Returns the row of a name, or a new row of a configuration.
 
     Args:
-        name: what is asked for.
-        known: what is `Measured`.
+        name: name of a row or configuration.
+        known: `Measured`.
 
     Raises:
-        ValueError: there is neither.
+        ValueError: no row and no configuration has this name.
     """
     names = {
         path.stem for path in command_line.configs_folder().glob("*.flags")
@@ -98,7 +98,7 @@ def known_row(name, known):
 
 
 def _combined(evaluation):
-    """Returns the rows whose runs are evaluated together with others."""
+    """Returns the rows whose runs an evaluation needs too."""
     return re.findall(r"\bruns/(\w+)_(?:\{seed\}|\d+)", evaluation)
 
 
@@ -110,7 +110,7 @@ def _training(row, seed):
 
 
 def main(options):
-    """Does what the flags say."""
+    """Prints commands, records runs, checks numbers or writes the tables."""
     for name in ("name", "cpu"):
         if getattr(options, name) and not options.record:
             raise must_come_with(options, name, "--record")

@@ -1,12 +1,12 @@
-r"""Measures how far captions tell scenes apart: the best recall there can be.
+r"""Computes the best recall that the captions of rendered scenes allow.
 
   python tools/scene_ceiling.py --scenes=runs/scenes
 
 A caption such as "three shapes on a grey background" is true of several
-scenes, and no network can know which of them is meant. From the claims of each
-caption and the objects of each scene this tool counts of how many scenes each
-caption is true, and prints the recall of one who sees all of them rightly.
-docs/scenes.md tells what the numbers mean.
+scenes, so no network can always find the right one. This tool compares the
+claims of each caption with the objects of each scene, counts the scenes of
+which each caption is true, and prints the recall of a perfect observer.
+docs/scenes.md explains the numbers.
 """
 
 import collections
@@ -28,7 +28,7 @@ from tbnets.tasks.settings.flag import flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Which scenes are measured."""
+    """The flags of this tool."""
 
     scenes: str = flag(
         "runs/scenes", "Folder of tools/make_scenes.py or of a run."
@@ -39,7 +39,7 @@ class Options:
 
 
 def image_size(folder):
-    """Returns the side of the images of a folder of scenes, in pixels."""
+    """Returns the width and height of the images of scenes, in pixels."""
     path = folder / "manifest.json"
     if not path.is_file():
         raise InputError(
@@ -65,7 +65,7 @@ def count_truths(records, size):
 
 
 def print_ceiling(captions, num_scenes):
-    """Prints of how many scenes captions are true, and the best recalls."""
+    """Prints the shares of ambiguous captions, and the best recalls."""
     counts = collections.Counter(len(scenes) for _, scenes in captions)
     shares = [counts[n] / len(captions) for n in (1, 2)]
     cells = [f"{per_cent(share)}%" for share in (*shares, 1 - sum(shares))]
@@ -85,7 +85,7 @@ def print_ceiling(captions, num_scenes):
 
 
 def main(options):
-    """Measures by the flags."""
+    """Prints the best recall of a split."""
     folder = pathlib.Path(options.scenes)
     size = image_size(folder)
     records = ambiguity.read_records(folder / RECORDS, options.split)

@@ -1,4 +1,4 @@
-"""Tells which models come along: see tbnets/cli/zoo.py."""
+"""Lists the models of the zoo: see tbnets/cli/zoo.py."""
 
 from tbnets import cli
 

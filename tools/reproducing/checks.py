@@ -1,4 +1,4 @@
-"""Numbers of pages and flagfiles that nothing stands behind."""
+"""Finds numbers on pages and in flagfiles that no recorded file explains."""
 
 import re
 
@@ -30,10 +30,10 @@ _NUMBERS = {
 def findings(measured, root=ROOT):
     """Returns a line for each number of a table that no file or mark explains.
 
-    docs/reproduction.md says what is checked.
+    docs/reproduction.md describes the checks.
 
     Args:
-        measured: what is `Measured`.
+        measured: `Measured`.
         root: folder of README.md, docs/ and configs/.
     """
     found = []
@@ -52,7 +52,7 @@ def findings(measured, root=ROOT):
 
 
 def written(measured, root=ROOT):
-    """Returns what is written from the files of rows: dict, path -> text."""
+    """Returns the generated pages and flagfiles: dict, path -> text."""
     found = pages.written(measured, root)
     for name, row in measured.kept.items():
         path = root / "configs" / f"{name}.flags"
@@ -62,7 +62,7 @@ def written(measured, root=ROOT):
 
 
 def _unexplained(path):
-    """Yields (line, what is wrong) of tables that are not generated."""
+    """Yields (line, problem) for tables that are not generated."""
     for table in tables(pages.without_parts(path.read_text("utf-8"))):
         if table.has_command and path.name != "README.md":
             continue
@@ -77,7 +77,7 @@ def _unexplained(path):
 
 
 def _not_published(measured):
-    """Yields numbers of others, in generated tables, that no paper has."""
+    """Yields published numbers of generated tables that no paper has."""
     published = [*_published_rows(measured)]
     for name, table in measured.parts.items():
         for row in table["rows"]:
@@ -98,7 +98,7 @@ def _not_published(measured):
 
 
 def _published_rows(measured):
-    """Yields the numbers of each row, as printed and with a digit behind."""
+    """Yields the numbers of each row, as printed and with one decimal."""
     for table in measured.published:
         for row in table["rows"]:
             found = {n for cell in row["published"] for n in numbers(cell)}
@@ -106,10 +106,10 @@ def _published_rows(measured):
 
 
 def expecting(text, row):
-    """Returns a flagfile whose "Expected:" has the numbers of its kept row.
+    """Returns a flagfile with the recorded numbers after "Expected:".
 
     Args:
-        text: of the flagfile.
+        text: text of the flagfile.
         row: the `Row` of its configuration.
     """
     before, mark, rest = text.partition("# Expected:")

@@ -1,12 +1,12 @@
-"""What was measured: the files below docs/measured, by the name of a row.
+"""Reads the recorded results of docs/measured/.
 
 ::
 
     docs/measured/NAME.json         metrics.json of finished runs, by seed
-                  rows.json         how a row is made that is not just its
-                                    configuration: NAME -> `_MADE_BY`
-                  pages/PAGE.json   tables of the page PAGE, each the `part`
-                                    that is written from rows, see `pages`
+                  rows.json         configuration and flags of rows that are
+                                    no plain configuration: NAME -> `_MADE_BY`
+                  pages/PAGE.json   tables of the page PAGE, one for each
+                                    generated `part`, see `pages`
                   published.json    tables of the papers
 """
 
@@ -29,24 +29,23 @@ _MADE_BY = ("configuration", "flags", "of", "evaluation")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of ours.
+    """A row of tbnets' results. All fields from `seeds` on may be empty.
 
     Args:
-        name: of a configuration; with flags beside it, one of its own.
-        configuration: flagfile below configs/; "" where flags say all.
-        flags: those that follow it on the command line, as one string.
-        of: the row whose runs are evaluated for this one; "" where training
-            tells its numbers.
-        evaluation: flags of tools/evaluate.py that they are evaluated by,
-            as one string, {seed} for the run's.
-        seeds: tuple; like what follows empty where nobody has run it yet.
-        cpu: in words.
-        date: of the last run.
-        values: dict, metric -> number as it is shown: of several seeds the
-            mean.
-        epochs: that were chosen on dev, by seed.
-        runs: tuple, by seed a dict of metric -> number.
-        train_seconds: by seed, of training alone.
+        name: name of the row; the configuration's, unless it has other flags.
+        configuration: flagfile in configs/; "" if `flags` holds all flags.
+        flags: flags after the flagfile on the command line, as one string.
+        of: row whose runs are evaluated for this row; "" if the numbers are
+            those written by training.
+        evaluation: flags of tools/evaluate.py for these runs, as one string;
+            {seed} is replaced by the seed of the run.
+        seeds: tuple of the seeds of the runs.
+        cpu: name of the processor.
+        date: date of the last run.
+        values: dict, metric -> formatted mean over seeds.
+        epochs: best epoch on dev, for each seed.
+        runs: tuple with a dict, metric -> number, for each seed.
+        train_seconds: seconds of training alone, for each seed.
     """
 
     name: str
@@ -65,14 +64,14 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """All that was measured.
+    """The content of docs/measured/.
 
     Args:
-        kept: dict, name -> `Row`, from files of runs.
-        made: dict, name -> `Row` without numbers, from rows.json.
-        parts: dict, name of a generated part of a page -> its table, as its
-            file has it.
-        published: list of tables of papers, as published.json has them.
+        kept: dict, name -> `Row` with results, from NAME.json.
+        made: dict, name -> `Row` without results, from rows.json.
+        parts: dict, name of a generated part of a page -> its table, from
+            pages/PAGE.json.
+        published: list of tables of papers, from published.json.
     """
 
     kept: dict
@@ -81,12 +80,12 @@ class Measured:
     published: list
 
     def row(self, name):
-        """Returns the row of a name, with numbers if there are any, or None."""
+        """Returns the row of a name, with results if recorded, or None."""
         return self.kept.get(name) or self.made.get(name)
 
 
 def read(folder=FOLDER):
-    """Returns what is `Measured`."""
+    """Returns the `Measured` of a folder."""
     made = {
         name: Row(name=name, **row)
         for name, row in CheckedFile(folder / "rows.json").json().items()
@@ -132,7 +131,7 @@ def _kept(name, report):
 
 
 def shown(key, value):
-    """Returns a number of a metric as pages show it."""
+    """Formats the value of a metric for pages."""
     if any(part in key for part in _SHARES):
         return per_cent(value)
     is_count = any(part in key for part in _COUNTS)

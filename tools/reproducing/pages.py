@@ -1,4 +1,4 @@
-"""The generated parts of README.md and docs/: tables between two comments.
+"""Writes the generated tables of README.md and docs/, between two comments.
 
 ::
 
@@ -6,10 +6,9 @@
     ...
     <!-- end -->
 
-What stands between is written anew; the rest is a page like any other. Tables
-of papers, and of all rows, stand on docs/reproduction*.md. Those of other pages
-stand in docs/measured/pages/: their words and what others published as they are
-shown, and a blank where a row of ours has a number.
+The tables of papers and of all rows are on docs/reproduction*.md. Tables of
+other pages are defined in docs/measured/pages/: a cell holds its words or the
+published number, or is blank if a recorded row fills it in.
 """
 
 import re
@@ -21,11 +20,11 @@ from tbnets.errors import InputError
 
 _PART = re.compile(r"(<!-- ([^\n]+?) -->\n).*?(<!-- end -->)", re.S)
 AS_PUBLISHED = "as published"
-"""Marks a row of a paper."""
+"""Marks a row with the numbers of a paper."""
 AS_REPORTED = "as reported"
-"""Marks a row of others that no paper of docs/measured/published.json has."""
+"""Marks a row of other authors that docs/measured/published.json lacks."""
 _BY_SEED = "by seed"
-"""Stands in a cell that shows its number for each seed too, or seeds."""
+"""Marks a cell that also shows the number of each seed, or the seeds."""
 _SHOWN = (
     "image to text R@1 R@5 R@10",
     "text to image R@1 R@5 R@10",
@@ -36,18 +35,18 @@ _SHOWN = (
 
 
 def written(measured, root):
-    """Returns the pages with their generated parts anew.
+    """Returns the pages with their generated tables updated.
 
     Args:
-        measured: what is `Measured`.
+        measured: `Measured`.
         root: folder of README.md and docs/.
 
     Returns:
         dict, path -> text.
 
     Raises:
-        ValueError: a part is on no page, on two, or unknown; or a row was
-            neither recorded nor is it marked as that of others.
+        ValueError: a part is unknown, on no page or on two pages; or a row is
+            neither recorded nor marked as the result of other authors.
     """
     parts = {
         f"{table['paper']}, {table['table']}": _of_paper(table, measured)
@@ -81,12 +80,12 @@ def all_pages(root):
 
 
 def without_parts(text):
-    """Returns a page with as many blank lines where its parts stand."""
+    """Replaces the generated parts of a page by equally many blank lines."""
     return _PART.sub(lambda part: "\n" * part[0].count("\n"), text)
 
 
 def _of_paper(table, measured):
-    """Returns a table of a paper, our rows beside its own."""
+    """Returns a table of a paper, with the recorded rows."""
     columns = table["columns"]
     rows = []
     for row in table["rows"]:
@@ -110,17 +109,17 @@ def _of_paper(table, measured):
 
 
 def _of_page(table, kept):
-    """Returns a table of another page, with the numbers of our rows."""
+    """Returns a table of another page, with the recorded numbers."""
     rows = [_cells_of(table, row, kept) for row in table["rows"]]
     return f"\n{_table(table['columns'], rows)}\n"
 
 
 def _cells_of(table, row, kept):
-    """Returns the cells of a row of a page.
+    """Returns the cells of a row of a page, filled from a recorded row.
 
-    It is that of a name, or of those that stand in its columns `NAME`, each
-    for what follows; or of others, and then has a mark. Blanks at its end may
-    be left out.
+    The row names its recorded row by `name`, or in its columns `NAME`, each of
+    which applies to the columns after it. A row without one is of other
+    authors and has a mark. Blank cells at the end may be omitted.
     """
     columns, found = table["columns"], []
     cells = row["cells"] + [""] * (len(columns) - len(row["cells"]))
@@ -143,11 +142,11 @@ def _cells_of(table, row, kept):
 
 
 def shown_by(table, row):
-    """Returns the metrics that each cell of a row shows, in their order.
+    """Returns the metrics that each cell of a row shows, in order.
 
-    The row says so, or the table, by their `metrics`: a string a column, of
-    metrics with spaces between. Otherwise the columns do, see
-    `tables.metrics_of`; a column `split` says of what.
+    They are listed in `metrics` of the row or the table: for each column a
+    string of metrics separated by spaces. Otherwise they follow from the names
+    of the columns (`tables.metrics_of`) and the split in the column `split`.
     """
     columns, cells = table["columns"], row["cells"]
     named = row.get("metrics", table.get("metrics"))
@@ -160,7 +159,7 @@ def shown_by(table, row):
 
 
 def _cell(column, cell, metrics, row):
-    """Returns a cell of a row of ours: its numbers in place of a blank."""
+    """Returns a cell of a recorded row, with the numbers of its metrics."""
     metrics = [metric for metric in metrics if metric in row.values]
     if column.lower() == "seeds" and cell:
         return ", ".join(map(str, row.seeds))
@@ -182,7 +181,7 @@ def _cell(column, cell, metrics, row):
 
 
 def _time(seconds):
-    """Returns seconds in words of a table."""
+    """Formats seconds for a table."""
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
@@ -209,7 +208,7 @@ def _rows(measured):
 
 
 def _flags(measured):
-    """Returns what follows `--flagfile=` where a row has flags of its own."""
+    """Returns the table of configuration and flags of rows with own flags."""
     rows = [
         [name, _made_by(row)]
         for name, row in sorted(measured.kept.items())
@@ -219,7 +218,7 @@ def _flags(measured):
 
 
 def _made_by(row):
-    """Returns in a cell what a row is made by."""
+    """Returns the cell with the configuration and flags of a row."""
     if row.of:
         return f"{row.of}, by `tools/evaluate.py {row.evaluation}`"
     if not row.configuration:
@@ -228,7 +227,7 @@ def _made_by(row):
 
 
 def _cells(columns, row):
-    """Returns what a row has in some columns."""
+    """Returns the numbers of a row for some columns."""
     found = [
         [row.values.get(metric, "-") for metric in metrics]
         for metrics in metrics_of(columns)

@@ -1,4 +1,4 @@
-"""Finished runs -> docs/measured/NAME.json."""
+"""Writes docs/measured/NAME.json from finished runs."""
 
 import contextlib
 import datetime
@@ -21,29 +21,29 @@ from tbnets.tasks.settings.settings import ALL
 
 _OF_A_RUN = {"run_dir", "seed", "data_root"}
 _LEARNED_FROM = {"word_vectors"}
-"""Places that make a network another one."""
+"""Flags with a path whose file changes the network."""
 _KEPT = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
 
 
 def record(folders, name, cpu, target):
-    """Writes what runs of one configuration measured, a seed each.
+    """Writes the results of runs that differ only in their seed.
 
-    Those of a row that is evaluated are evaluated, by its flags.
+    If the row has flags of tools/evaluate.py, the runs are evaluated by them.
 
     Args:
-        folders: of the runs.
-        name: of the row; "" for that of the configuration.
-        cpu: in words.
-        target: folder of the file; its seeds that are not among the runs
-            stay.
+        folders: folders of the runs.
+        name: name of the row; "" for the name of the configuration.
+        cpu: name of the processor.
+        target: folder of the file. Recorded seeds that are not among the runs
+            are kept.
 
     Returns:
         Path of the file.
 
     Raises:
-        ValueError: a run is not finished, or has other flags than the rest,
-            or than its configuration while there is no name; two have one
-            seed; or the name is that of another row.
+        ValueError: a run is not finished; runs differ in their flags, or
+            without `name` from their configuration; two runs have one seed;
+            or another row has this name.
     """
     runs = [_read(pathlib.Path(folder)) for folder in folders]
     configuration, flags = runs[0]["row"]
@@ -84,7 +84,7 @@ def record(folders, name, cpu, target):
 
 
 def _check_name(name, about, known):
-    """Raises an error unless a name is free, or that of the very row.
+    """Raises an error if a row with other flags has this name.
 
     Args:
         name: `--name`.
@@ -106,7 +106,7 @@ def _check_name(name, about, known):
 
 
 def flags_of_row(row):
-    """Returns the flags of a row as those of a run are written."""
+    """Returns the flags of a row, written like the flags of a run."""
     if not row.configuration:
         return row.flags
     words = [f"--flagfile={row.configuration}", *row.flags.split()]
@@ -115,7 +115,7 @@ def flags_of_row(row):
 
 
 def _typed(command, path):
-    """Returns the flags of a command but for those of a run."""
+    """Returns the flags of a command without seed, run folder and cache."""
     if "--resume" in command:
         raise InputError(
             f"{path}: expected a command with all flags; found {command}. "
@@ -167,7 +167,7 @@ def _read(folder):
 
 
 def _evaluated(folder, flags, seed):
-    """Returns what tools/evaluate.py measures a run by: split -> metrics."""
+    """Evaluates a run by flags of tools/evaluate.py: split -> metrics."""
     words = [f"--run_dir={folder}", *shlex.split(flags.format(seed=seed))]
     found = {}
     with tempfile.TemporaryDirectory() as place:
@@ -180,7 +180,7 @@ def _evaluated(folder, flags, seed):
 
 
 def _differing(settings, name):
-    """Returns the flags of a run that its configuration has not."""
+    """Returns the flags of a run that differ from its configuration."""
     with contextlib.redirect_stdout(io.StringIO()):
         usual = _settings([f"--flagfile={name}"]).values()
     differing = []
@@ -198,7 +198,7 @@ def _differing(settings, name):
 
 
 def this_cpu():
-    """Returns this machine's processor in words."""
+    """Returns the name and vector instructions of this machine's processor."""
     with contextlib.suppress(OSError):
         told = pathlib.Path("/proc/cpuinfo").read_text("utf-8")
         model = re.search(r"^model name\s*: (.*)$", told, re.M)

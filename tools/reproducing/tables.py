@@ -1,4 +1,4 @@
-"""Tables of pages in Markdown: their cells, and what their columns measure."""
+"""Reads tables of Markdown pages: their cells, and the columns' metrics."""
 
 import dataclasses
 import re
@@ -34,8 +34,8 @@ class Table:
     Args:
         columns: tuple of the cells of its first row.
         rows: dict, 1-based line of the page -> tuple of cells.
-        has_command: whether the section around it, or the top of the page,
-            holds a command, or a flag with its value.
+        has_command: whether its section, or the top of the page, holds a
+            command or a flag with a value.
     """
 
     columns: tuple
@@ -44,7 +44,7 @@ class Table:
 
 
 def tables(page):
-    """Returns the `Table`s of a page, given as text."""
+    """Returns the `Table`s of the text of a page."""
     found, section, top, fenced = [], [], [], False
     for line, text in enumerate([*page.splitlines(), "## end"], 1):
         fenced ^= text.startswith("```")
@@ -82,30 +82,30 @@ def numbers(cell):
 
 
 def is_result(cell):
-    """Tells a cell that begins with a measured number: one with a point."""
+    """Returns whether a cell begins with a number with a decimal point."""
     return bool(re.match(r"\**\d+\.\d", cell))
 
 
 def by_seed(column):
-    """Returns the metric of a column of seeds, "" if it is none.
+    """Returns the metric of a column that shows each seed, or "".
 
-    And whether the column shows the least and the greatest of them alone.
+    Also returns whether it shows only the smallest and the largest value.
     """
     return _BY_SEED.get(column, ("", False))
 
 
 def of_split(key, columns, cells):
-    """Returns a metric of test as that of a row that names its split."""
+    """Returns a test metric, changed to the split that the row names."""
     split = dict(zip(columns, cells)).get("split", "test")
     return key.replace("test/", f"{split}/")
 
 
 def metrics_of(columns):
-    """Returns the metrics that each column shows, in its order; [] for none.
+    """Returns the metrics that each column shows, in order; [] for none.
 
-    A metric is `test/` or `dev/` and a key of `metrics.json`. A median or an
-    average precision is that of the recalls before it; a column `R@1` alone
-    may be of images, texts or phrases.
+    A metric is `test/` or `dev/` and a key of `metrics.json`. A median or
+    average precision has the direction of the recalls before it. A column
+    `R@1` can be of any direction: of images, texts or phrases.
     """
     found, context = [], None
     for column in columns:

@@ -1,1 +1,1 @@
-"""Makes the documentation site of the pages, the sources and the flags."""
+"""Makes the documentation site from pages, docstrings and flagfiles."""

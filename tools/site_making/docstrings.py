@@ -1,7 +1,7 @@
-"""Docstrings of tbnets as Markdown, for the pages of the API.
+"""Converts the docstrings of tbnets to Markdown, for the pages of the API.
 
-They are written to be read in an editor: a block of plain text after `::`, an
-example that is code without a fence, `Name` in backticks.
+Docstrings are written for an editor: plain text blocks after `::`, examples
+without a fence, `Name` in backticks.
 """
 
 import re
@@ -36,10 +36,10 @@ def as_markdown(text):
 
 
 class Docstrings(griffe.Extension):
-    """Gives griffe each docstring as Markdown."""
+    """Extension of griffe that converts each docstring to Markdown."""
 
     def on_object(self, *, obj, **_):
-        """Changes one; what a named tuple is made of are its attributes."""
+        """Converts one; the `Args` of a named tuple become `Attributes`."""
         if obj.docstring:
             text = as_markdown(obj.docstring.value)
             if obj.is_class and "NamedTuple" in map(str, obj.bases):

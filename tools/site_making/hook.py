@@ -1,14 +1,14 @@
-"""What MkDocs makes of the repository beside the pages in docs/.
+"""Makes the pages of the MkDocs site that are not in docs/.
 
 `mkdocs.yml` names this file; `pip install -e ".[docs]" && mkdocs build` writes
-the site. Nothing that is made here is committed:
+the site. The generated pages are not committed:
 
-- README.md is the home page; `OUTSIDE` lists what else stands outside of docs/;
-- each public name has a page, in the groups of `tbnets/__init__.pyi`;
-- the comments of configs/*.flags are a page;
-- notebooks are pages of their cells.
+- README.md as the home page, and the other files of `OUTSIDE`;
+- a page for each public name, in the groups of `tbnets/__init__.pyi`;
+- a page with the comments and flags of configs/*.flags;
+- a page for each notebook.
 
-A link is written as the repository has it, and leads to the page of the site.
+Links of the repository are changed to links of the site.
 """
 
 import ast
@@ -40,7 +40,7 @@ GIVEN = (
     *("losses.logistic.PairSample", "text.packed_trees.PackedTrees"),
     "checks",
 )
-"""What public names return or take without being one."""
+"""Types that public names return or take, which are not public names."""
 TYPES = ("Array", "Integers", "Batch", "Tensors", "Boxes", "Path", "Strings")
 TYPES += ("Photo", "Photos")
 NAME = re.compile(rf"(?<!\[)`tbnets\.({'|'.join(tbnets.__all__)})`")
@@ -57,11 +57,11 @@ KINDS = {
     "Wang et al. 2016": ("wang2016",),
     "Wang et al. 2018": ("wang2018",),
 }
-"""Section of the configurations -> how their names begin."""
+"""Section of the page of configurations -> first words of their names."""
 
 
 def api_groups():
-    """Returns title of a group -> dotted names in tbnets, in order."""
+    """Returns a dict, title of a group -> dotted names in tbnets."""
     stub = (ROOT / "tbnets" / "__init__.pyi").read_text("utf-8")
     parts = re.findall(r"^# (.*)\.\n((?:[^#\n].*\n)+)", stub, re.M)
     groups = {title: re.findall(r"(\w+) as \w+", text) for title, text in parts}
@@ -69,7 +69,7 @@ def api_groups():
 
 
 def summary(name):
-    """Returns the first line that the sources tell of a dotted name."""
+    """Returns the first line of the docstring of a dotted name."""
     module = tbnets._MODULES.get(name, "tbnets." + name.rpartition(".")[0])
     path = ROOT / module.strip(".").replace(".", "/")
     last = name.rpartition(".")[2]
@@ -94,7 +94,7 @@ def page_of(name):
 
 
 def api_pages():
-    """Returns path -> text of the page of each public name, and their list."""
+    """Returns path -> text of each public name's page, and of their list."""
     lines = ["# API reference", ""]
     lines += ["Each name is `tbnets.NAME` after `import tbnets`.", ""]
     pages = {}
@@ -104,7 +104,7 @@ def api_pages():
             pages[page_of(name)] = f"::: tbnets.{name}\n"
             lines.append(f"- [`{name}`][tbnets.{name}]: {summary(name)}")
         lines.append("")
-    # Of this module the types of arguments alone, most without a docstring.
+    # Shows only the types of arguments; most have no docstring.
     pages[page_of("checks")] += (
         f"    options: {{members: [{', '.join(TYPES)}], "
         "show_if_no_docstring: true, members_order: source}\n"
@@ -113,13 +113,13 @@ def api_pages():
 
 
 def notes_of(text):
-    """Returns the comments that a flagfile begins with, each on a line."""
+    """Returns the first comments of a flagfile, each on one line."""
     lines = re.match(r"(?:#.*\n)*", text)[0].splitlines()
     return re.sub(r"\n {2,}", " ", "\n".join(line[2:] for line in lines))
 
 
 def configuration(path):
-    """Returns the section of a flagfile: what it is, command, flags."""
+    """Returns the section of a flagfile: description, command and flags."""
     text = path.read_text("utf-8")
     first, *notes = notes_of(text).splitlines()
     told = [note.partition(": ") for note in notes]
@@ -150,7 +150,7 @@ def configurations_page():
 
 
 def notebook_page(path):
-    """Returns a notebook as a page: its text, and its code in fences."""
+    """Returns a notebook as Markdown, with its code in fences."""
     cells = json.loads(path.read_text("utf-8"))["cells"]
     parts = []
     for cell in cells:
@@ -162,7 +162,7 @@ def notebook_page(path):
 
 
 def made_pages():
-    """Returns path in the site -> text of each page that is not in docs/."""
+    """Returns path in the site -> text for each page outside of docs/."""
     pages = {name: (ROOT / name).read_text("utf-8") for name in OUTSIDE}
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         pages[f"notebooks/{path.stem}.md"] = notebook_page(path)
@@ -171,11 +171,11 @@ def made_pages():
 
 
 def site_link(page, link):
-    """Returns where a link of the repository leads in the site.
+    """Converts a link of the repository to a link of the site.
 
     Args:
-        page: the page that has it, as the site calls it.
-        link: as it is written, relative to the page in the repository.
+        page: path in the site of the page with the link.
+        link: link relative to this page in the repository.
     """
     path, hash_, anchor = link.partition("#")
     if not path or ":" in path:
@@ -188,15 +188,15 @@ def site_link(page, link):
 
 
 def relative(page, target):
-    """Returns the link from a page of the site to another file of it."""
+    """Returns the relative link from a page of the site to a file in it."""
     return posixpath.relpath(target, posixpath.dirname(page) or ".")
 
 
 def site_text(page, text):
     """Returns the text of a page with links for the site.
 
-    `` `tbnets.NAME` `` leads to its page of the API, `` `configs/NAME.flags` ``
-    to its section of the configurations.
+    `` `tbnets.NAME` `` becomes a link to its page of the API, and
+    `` `configs/NAME.flags` `` a link to its section of the configurations.
     """
     if page.startswith("api/") or page == CONFIGURATIONS:
         return text
@@ -211,7 +211,7 @@ def site_text(page, text):
 
 
 def on_config(config):
-    """Puts the pages of the API into the navigation."""
+    """Adds the pages of the API and of the zoo to the navigation."""
     groups = [
         {title: [{name.rpartition(".")[2]: page_of(name)} for name in names]}
         for title, names in api_groups().items()
@@ -225,7 +225,7 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Adds the pages that are made."""
+    """Adds the generated pages."""
     from mkdocs.structure.files import File
 
     for name, text in made_pages().items():
@@ -234,5 +234,5 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, **_):
-    """Writes links as the site needs them."""
+    """Converts the links of a page for the site."""
     return site_text(page.file.src_uri, markdown)
