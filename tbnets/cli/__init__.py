@@ -23,16 +23,16 @@ from tbnets.tasks.settings.flag import flags_of, name_flags
 
 VERBS = {
     "train": "trains a network, measures its best epoch, exports it",
-    "evaluate": "measures a run, two taken together, or saved arrays",
-    "export": "exports a run's network once more, or otherwise",
+    "evaluate": "measures a run, two combined runs, or saved arrays",
+    "export": "exports a run's network, or changes an export",
     "query": "searches photos by sentences, or sentences by a photo",
     "index": "photos or features -> an index to search",
-    "localize": "finds the boxes that phrases name in a photo",
-    "serve": "serves models as TensorFlow Serving does, to try them",
-    "demo": "serves a page on this machine to search and look",
-    "zoo": "models that come along: which, and one written whole",
-    "ask": "asks a model on a server: embeddings, scores, boxes",
-    "describe_data": "tells what data hold, and what is wrong with them",
+    "localize": "finds the boxes of phrases in a photo",
+    "serve": "serves models like TensorFlow Serving, for trials",
+    "demo": "serves a local page for searching your photos",
+    "zoo": "lists the models of the package, or exports one",
+    "ask": "queries a model on a server: embeddings, scores, boxes",
+    "describe_data": "describes data and reports errors in them",
     "extract_image_features": "photos, or boxes in them -> features",
     "extract_text_features": "captions -> tf-idf, means, Fisher vectors",
     "propose_regions": "photos -> boxes that may hold an object",
@@ -71,9 +71,14 @@ def overview():
     lines = [f"  {verb:{width}}  {text}" for verb, text in VERBS.items()]
     return (
         "Networks for image-text matching and phrase localization.\n\n"
-        "  tbnets VERB --flag=value ...\n\n" + "\n".join(lines) + "\n\n"
-        "The first letters of a verb will do: tbnets describe.\n"
-        "tbnets VERB --help tells more.\n"
+        "  tbnets VERB --flag=value ...\n\n"
+        + "\n".join(lines)
+        + (
+            "\n\nUnique first letters of a "
+            "verb suffice: tbnets "
+            "describe.\nFlags of a verb: "
+            "tbnets VERB --help.\n"
+        )
     )
 
 
@@ -90,9 +95,9 @@ def verb_of(word):
         return fitting[0]
     near = fitting or difflib.get_close_matches(word, VERBS)
     raise InputError(
-        f"`tbnets` must be given one of its verbs. Received: {word}. "
+        f"`tbnets` must be followed by a verb. Received: {word}. "
         + (f"Did you mean {' or '.join(near)}? " if near else "")
-        + "tbnets --help lists all."
+        + "tbnets --help lists the verbs."
     )
 
 

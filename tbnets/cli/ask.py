@@ -64,8 +64,8 @@ class Options:
 
     words: list[str] = flag(
         [],
-        "What is asked: status, embed, score, search or localize; then the "
-        "sentences or phrases, for localize photos before them.",
+        "The request: status, embed, score, search or localize; then the "
+        "sentences or phrases, for localize after the photos.",
         kind="words",
     )
     server: str = flag(
@@ -76,27 +76,28 @@ class Options:
         "Name of the model on the server; by default flickr8k_photos, to "
         "localize entities_localization.",
     )
-    model_version: Whole = flag(0, "Its version; 0 for the newest.")
+    model_version: Whole = flag(0, "Version of the model; 0 for the newest.")
     folder: str = flag(
         "",
-        "Folder of the same SavedModel on this machine, which tells its words "
-        "and how boxes are proposed; by default the zoo's of this name.",
+        "Folder of the served SavedModel on this machine, which has its "
+        "vocabulary and box proposals. Default: the zoo model with the name "
+        "of --model.",
     )
     images: list[str] = flag([], "Photos, and folders of photos.")
     top: Count | None = flag(
-        None, "Answers for each; by default 5, to localize 1."
+        None, "Answers for each; default 5, for localize 1."
     )
     output: str = flag(
         "",
-        "Where to write: of embed a .npy file, float32 [n, dim]; of localize a "
+        "Output: for embed a .npy file, float32 [n, dim]; for localize a "
         ".png file, or a folder for the pictures.",
     )
     json: str = flag("", JSON)
-    timeout: Amount = flag(30, "Seconds that an answer may take.")
-    retries: Whole = flag(
-        3, "How often a server that is not available is asked again."
+    timeout: Amount = flag(30, "Timeout of a response, seconds.")
+    retries: Whole = flag(3, "Retries if the server is unavailable.")
+    batch_size: Count = flag(
+        BATCH_SIZE, "Most sentences or photos per request."
     )
-    batch_size: Count = flag(BATCH_SIZE, "Most sentences or photos a request.")
 
     def connect(self):
         """Returns the `Client`."""
@@ -186,7 +187,7 @@ def ask_photo_embeddings(options, model):
 
 def score(options, texts):
     """Compares sentences with photos; returns the record."""
-    advice = "Ask for the boxes of phrases by localize."
+    advice = "Use localize to find the boxes of phrases."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
     if not (texts and options.images):
@@ -204,7 +205,7 @@ def search_index(options, texts):
     if not texts:
         raise _not_given(options, "sentences")
     advice = "Export it with an index: tools/export.py --index=INDEX."
-    model = options.open({"search": ("hold an index", advice)})
+    model = options.open({"search": ("have an index", advice)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Titles list unknown words.
         found = model.search(texts, top=options.top or 5)
@@ -243,7 +244,7 @@ QUESTIONS = {
 def main(options):
     """Runs the question that the first word names."""
     question, *texts = options.words or [""]
-    check_choice("tools/ask.py", question, QUESTIONS, "Begin with it.")
+    check_choice("tools/ask.py", question, QUESTIONS, "Write it first.")
     of_boxes = question == "localize"
     usual = "entities_localization" if of_boxes else "flickr8k_photos"
     options = dataclasses.replace(options, model=options.model or usual)

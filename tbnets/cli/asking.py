@@ -39,11 +39,11 @@ def check_outputs(options):
         if found := taken.get(str(real)):
             raise InputError(
                 f"--{name}",
-                "be a file of its own",
+                "differ from the other files",
                 f"--{name}={getattr(options, name)}, which is {found}",
                 "Choose another.",
             )
-        taken[str(real)] = f"that of --{name}"
+        taken[str(real)] = f"the value of --{name}"
 
 
 def write_montage(options, ids, order, similarities):
@@ -64,8 +64,8 @@ def write_montage(options, ids, order, similarities):
             raise
         reason = os.strerror(error.errno or errno.EIO)
         print(
-            f"note: the answers are not drawn: {path}: {reason}. Name another "
-            "place by --montage.",
+            f"note: the answers are not drawn: {path}: {reason}. Choose "
+            "another path with --montage.",
             file=sys.stderr,
         )
     else:
@@ -90,17 +90,18 @@ def write_answers_page(options, notes, ids, order, similarities):
 
 
 MODEL = (
-    "Name of a model of the zoo (model_zoo/README.md); or folder of a run of "
-    "tools/train.py, whose newest SavedModel is meant; or of one version, "
-    "RUN/saved_model/1"
+    "Name of a zoo model (model_zoo/README.md); or a run folder of "
+    "tools/train.py, whose newest SavedModel is used; or the folder of one "
+    "version, RUN/saved_model/1"
 )
 """Help of --model, for models on this machine."""
 ANY_MODEL = (
-    f"{MODEL}; or the address of one on a server, http://localhost:8501/NAME."
+    f"{MODEL}; or the address of a model on a server, "
+    "http://localhost:8501/NAME."
 )
 JSON = (
-    "JSON file to write what is printed; - for standard output, which then has "
-    "nothing else."
+    "JSON file for the printed results; - writes them to standard output, "
+    "without other lines."
 )
 """Help of --json."""
 
@@ -112,8 +113,8 @@ class AskingFlags:
     model: str = flag("flickr8k_photos", ANY_MODEL)
     trust: bool = flag(
         False,
-        "Load --model whatever ops its graph has: a SavedModel of others can "
-        "write files when it is called.",
+        "Load --model even if its graph has ops that read or write files. "
+        "Use it only for models that you trust.",
     )
 
     def open(self, needed):
@@ -153,7 +154,7 @@ def checked(model, name, needed):
             "--model",
             "take words",
             f"--model={name}, which takes text features",
-            "Use one that was trained on words.",
+            "Use a model that was trained on words.",
         )
     return model
 
@@ -175,7 +176,7 @@ def write_answers_json(path, record):
         print(json.dumps(record, indent=2, sort_keys=True))
     elif path:
         files.write_json(path, record)
-        print(f"\nThe same as JSON: {path}")
+        print(f"\nThe answers as JSON: {path}")
 
 
 def check_text(tool, texts):
@@ -186,7 +187,7 @@ def check_text(tool, texts):
         except UnicodeEncodeError as error:
             raise InputError(
                 tool,
-                "be asked in UTF-8",
+                "get its words in UTF-8",
                 f"{text!r}",
                 "Convert the words, or set the terminal to UTF-8.",
             ) from error

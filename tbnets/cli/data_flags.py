@@ -34,8 +34,8 @@ class OfRun:
     )
     data_root: str = flag(
         "",
-        "Folder that relative data paths start from now; by default as "
-        "TBNETS_DATA or the run says.",
+        "Folder that relative data paths start from; default: TBNETS_DATA, "
+        "then the run's folder.",
     )
 
 
@@ -45,19 +45,19 @@ class Choosing:
 
     choice: str = flag(
         CHOICES[0],
-        "Box that answers a phrase. most_similar: as in the papers; "
-        "expected_overlap: what many similar boxes agree on; mean_box: the "
-        "mean of the boxes that overlap the most similar one by half, which "
-        "HM-LSTM and crops do not take.",
+        "Box chosen for a phrase. most_similar: as in the papers; "
+        "expected_overlap: the box that overlaps many similar boxes; "
+        "mean_box: the mean of the boxes that overlap the most similar one "
+        "by half or more, not for HM-LSTM and crops.",
         choices=CHOICES,
     )
     choice_temperature: Annotated[float, Limits(0, above=True)] = flag(
         TEMPERATURE,
-        "Of --choice: boxes weigh softmax(similarity / temperature); with "
-        "--combine_with of minus the summed distances.",
+        "For --choice: each box weighs softmax(similarity / temperature); "
+        "with --combine_with the similarity is minus the summed distances.",
     )
     choice_area_exponent: Annotated[float, Limits(0)] = flag(
-        0.0, "Of --choice: and that times their area to this power."
+        0.0, "For --choice: power of the box area, a factor of this weight."
     )
 
 
@@ -82,16 +82,16 @@ class CaptionFlags:
     """Flags: the captions to process."""
 
     captions: str = flag(
-        REQUIRED, "File or folder of captions; may hold {split}."
+        REQUIRED, "File or folder of captions; may contain {split}."
     )
     captions_format: str | None = flag(
         None,
-        "Format of --captions; docs/data_formats.md describes each. Not given, "
-        "table for a .csv, .tsv or .jsonl, else karpathy.",
+        "Format of --captions (docs/data_formats.md). Default for a .csv, "
+        ".tsv or .jsonl: table, otherwise karpathy.",
         choices=tuple(READERS),
     )
     splits: list[str] = flag(
-        [], "Splits of --captions to work on; by default all."
+        [], "Splits of --captions to process; default: all."
     )
 
     @property
@@ -125,13 +125,13 @@ class Shared(CaptionFlags):
 
     shard: str = flag(
         "",
-        "I/N, with I from 1 to N: the I-th of N shares of the work alone, for "
+        "I/N, with I from 1 to N: process only the I-th of N shares, for "
         "tools/join_store.py.",
     )
 
     def next_line(self, line):
         """Returns the next step; for a share, to join all shares."""
-        joined = "Next, join all shares by tools/join_store.py"
+        joined = "Next, join all shares with tools/join_store.py"
         return startup.spoken(joined) if self.shard else line
 
 
@@ -142,13 +142,14 @@ class PhotoFlags(Shared):
     images: str = flag(REQUIRED, "Folder of the photos.")
     captions: str = flag(
         "",
-        "Captions whose images are wanted, and which tell their splits; "
-        "without, all photos below --images, each under its path as id.",
+        "Captions whose images are processed and which define their splits. "
+        "Default: all photos below --images, with their relative paths as "
+        "ids.",
     )
     output: str = flag(REQUIRED, "Folder of the store to write.")
     shard_images: Count = flag(
         extraction.SHARD_IMAGES,
-        "Photos a shard: a kill costs no more than this.",
+        "Photos per shard; a killed process loses at most one shard.",
     )
 
     def find_share(self, **decides):

@@ -49,7 +49,7 @@ from tbnets.serving import search
 from tbnets.tasks.settings.flag import Limits, flag
 
 NUM_SCENES = 250
-ADVICE = "Leave --model out, or name one like flickr8k_photos."
+ADVICE = "Leave --model out, or name a model like flickr8k_photos."
 WHOLE = ("be a network for whole images", ADVICE)
 _PHOTOS = ("flickr8k_photos", "entities_localization", "a man, a dog, the ball")
 _SCENES = ("scenes_embedding", "scenes_localization", "a red circle, a star")
@@ -61,35 +61,37 @@ class Options(AskingFlags):
 
     folder: list[str] = flag(
         [],
-        "Folder of photos, subfolders included; without one, scenes are drawn.",
+        "Folder of photos, subfolders included. Default: rendered scenes.",
         kind="words",
     )
     model: str | None = flag(
         None,
-        f"{ANY_MODEL} By default flickr8k_photos; of scenes scenes_embedding.",
+        f"{ANY_MODEL} Default: flickr8k_photos; for scenes scenes_embedding.",
     )
     localizer: str | None = flag(
         None,
-        "Network of phrase localization, named as --model; by default "
-        "entities_localization, of scenes scenes_localization; empty for none.",
+        "Network of phrase localization, named like --model. Default: "
+        "entities_localization, for scenes scenes_localization; empty for "
+        "none.",
     )
     captions: str = flag(
         "",
-        "Captions to rank for a photo: a text file, one a line, or a table of "
-        "image and caption; by default some of everyday life, or the scenes'.",
+        "Captions to rank for a photo: a text file with one per line, or a "
+        "table of image and caption. Default: captions of everyday life, or "
+        "of the scenes.",
     )
     cache: str = flag(
         "",
-        "Folder to keep the embeddings of the photos in; by default "
-        "FOLDER.tbnets beside it.",
+        "Folder that caches the embeddings of the photos. Default: "
+        "FOLDER.tbnets next to FOLDER.",
     )
     port: Annotated[int, Limits(0, 65535)] = flag(
-        8080, "Port of the page; 0 for any that is free."
+        8080, "Port of the page; 0: a free port."
     )
     host: str = flag(
         loopback.HOST,
-        "Address to listen at. At another one than this, others can see the "
-        "photos and ask.",
+        "Address to listen at. Other machines can see the photos and search "
+        "them, unless it is the default.",
     )
 
 
@@ -127,9 +129,9 @@ def show(options, folder, captions, cache):
     if not model.takes_photos:
         raise InputError(
             "--model",
-            "begin with the photo",
+            "take photos",
             f"--model={name}, which takes features",
-            "Export its run by tools/export.py --cnn_weights=imagenet.",
+            "Export its run with tools/export.py --cnn_weights=imagenet.",
         )
     localizer = None
     if boxes:
@@ -140,11 +142,13 @@ def show(options, folder, captions, cache):
             error.args = (said,)
             raise
     embeddings = search.embed(model.embed_text, captions, "caption")
-    about = {"model": name, "localizer": boxes, "folder": "drawn scenes"}
+    about = {"model": name, "localizer": boxes, "folder": "rendered scenes"}
     if options.folder:
         about["folder"] = files.readable(str(folder))
     photos = Photos(model, folder, cache)
-    out = dict.fromkeys(photos.links_out, "is a link out of the folder")
+    out = dict.fromkeys(
+        photos.links_out, "is a link that leads outside the folder"
+    )
     for line in left_out_lines(out, (), len(photos) + len(out)):
         print(line, file=sys.stderr)
     return Shown(
@@ -156,9 +160,9 @@ def serve(options, shown):
     """Serves the page while photos are embedded, and until Ctrl-C."""
     if not loopback.is_local(options.host):
         print(
-            f"WARNING: at --host={options.host} everybody who reaches this "
-            f"machine can see the photos of {shown.about['folder']} and ask. "
-            "Leave it out to serve yourself alone.",
+            f"WARNING: with --host={options.host} every machine in reach can "
+            f"see the photos of {shown.about['folder']} and search them. "
+            "Leave --host out to serve only this machine.",
             file=sys.stderr,
         )
     app = loopback.LocalApp(Demo(shown), options.host, MOST_BYTES)

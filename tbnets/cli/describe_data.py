@@ -150,8 +150,8 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
     for first, second, both in common_images(splits):
         CheckedFile(splits[first].path, problems).report(
             f"expected each image in one split; found {len(both)} in "
-            f"{first!r} and in {second!r}: {listed([*map(repr, both)])}. Take "
-            "them out of one of the two."
+            f"{first!r} and in {second!r}: {listed([*map(repr, both)])}. "
+            "Remove them from one of the two."
         )
 
 
@@ -168,8 +168,8 @@ def check_images(images: CaptionedImages, folder, problems: list):
     for key, path, reason in zip(images.image_ids, paths, faults(paths)):
         if reason:
             CheckedFile(path, problems).report(
-                f"expected the image of id {shown(key)} in {images.split!r}, a "
-                f"whole photo ({KINDS}); found that it {reason}. Copy or "
+                f"expected the image of id {shown(key)} in {images.split!r}, "
+                f"a complete photo ({KINDS}); found that it {reason}. Copy or "
                 "convert it."
             )
 
@@ -242,12 +242,12 @@ def format_counts(splits: dict[str, dict]) -> str:
 
 _TITLES = {
     "no_box_notvisual": "no box: chain 0",
-    "no_box_scene": "no box: all of the photo",
+    "no_box_scene": "no box: scene",
     "no_box_nobndbox": "no box: not visible",
     "no_box_unknown": "no box: chain without annotation",
     "median_box_area": "area of a box, median share of the image",
     "unknown_word_rate": "unknown words, share",
-    "images_failed": "of these, failed in extraction",
+    "images_failed": "failed in extraction",
 }
 
 
@@ -269,24 +269,23 @@ MOST_PRINTED = 50
 class Options(CaptionFlags):
     """Flags: the data to describe and the outputs."""
 
-    captions: str = flag("", "File or folder of captions; may hold {split}.")
+    captions: str = flag("", "File or folder of captions; may contain {split}.")
     phrases: str = flag(
         "",
-        "Phrases with boxes: a folder as of Flickr30K Entities, or a .jsonl "
-        "file of image, phrase, box.",
+        "Phrases with boxes: a folder in the format of Flickr30K Entities, "
+        "or a .jsonl file of image, phrase, box.",
     )
-    images: str = flag(
-        "", "Folder of the image files, each of which is decoded."
-    )
+    images: str = flag("", "Folder of the image files; each file is decoded.")
     image_features: list[str] = flag(
         [],
-        "Features: a store, or [n, dim] (.npy) with ids in X_ids.txt beside "
-        "X_ims.npy; may hold {split}. Several are put side by side.",
+        "Features: a store, or [n, dim] (.npy) with ids in X_ids.txt next to "
+        "X_ims.npy; may contain {split}. Several are concatenated.",
     )
     vocabulary_split: str = flag(
-        "train", "Split of the known words ('train+restval' joins two)."
+        "train",
+        "Split that defines the known words ('train+restval' joins two).",
     )
-    json: str = flag("", "File to write the same to as JSON.")
+    json: str = flag("", "JSON file for the printed values.")
 
 
 def read_splits(options, problems):
@@ -299,8 +298,9 @@ def read_splits(options, problems):
         training = read(options.vocabulary_split)
     except ValueError:
         print(
-            f"There is no split {options.vocabulary_split!r} to take the known "
-            "words from (--vocabulary_split): no unknown words are counted.\n"
+            f"No split is named {options.vocabulary_split!r}, so unknown "
+            "words are not counted; --vocabulary_split names the split of "
+            "the known words.\n"
         )
         return splits, None
     return splits, set(count_words(training.captions)[0])
@@ -310,8 +310,8 @@ def print_report(splits, problems):
     """Prints the table of the splits, then the problems."""
     print(format_counts(splits))
     print(
-        "\nWords are those that models read: letters and digits in lower case; "
-        "man's is two words, don't is dont."
+        "\nModels read words of lower-case letters and digits; man's is two "
+        "words, don't is dont."
     )
     count = len(problems)
     print(f"\n{count or 'No'} problem{'s' * (count != 1)}.")
@@ -338,7 +338,7 @@ def main(options):
     """Reads, counts, prints; returns the exit code."""
     if not (options.captions or options.phrases):
         raise InputError(
-            "`--captions` or `--phrases` must name what to describe. "
+            "`--captions` or `--phrases` must name the data to describe. "
             "Received: neither. See --help."
         )
     problems, splits, vocabulary, phrases = [], {}, None, {}

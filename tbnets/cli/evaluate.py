@@ -123,27 +123,27 @@ class OfData(CaptionSettings):
 
     hub: str = flag(
         "",
-        "Preset of Keras Hub whose embeddings of --images and --captions are "
-        "measured, instead of a run: CLIP, MetaCLIP 2 or SigLIP, by a name, a "
-        "handle or the folder.",
+        "Preset of Keras Hub that embeds --images and --captions, instead of "
+        "a run: CLIP, MetaCLIP 2 or SigLIP, by name, handle or folder.",
     )
     prompt: str = flag(
-        "{}", "What --hub is given for a caption, such as 'a photo of {}'."
+        "{}", "Text that --hub reads for a caption, such as 'a photo of {}'."
     )
     cache: str = flag(
         "",
-        "Folder to keep embeddings by --hub in; empty: FOLDER.tbnets beside "
-        "--images=FOLDER.",
+        "Folder that caches the embeddings of --hub; empty: FOLDER.tbnets "
+        "next to --images=FOLDER.",
     )
     image_features: str = flag(
         "",
-        "Embeddings of the images of --captions, instead of a run: a store, or "
-        "a .npy with ids in _ids.txt beside it; may hold {split}.",
+        "Embeddings of the images of --captions, instead of a run: a store, "
+        "or a .npy file with ids in _ids.txt next to it; may contain {split}.",
     )
     text_features: str = flag(
         "",
-        "Embeddings of the captions in the same space: a store, or a .npy with "
-        "ids, or with a row a caption of the split; may hold {split}.",
+        "Embeddings of the captions in the space of --image_features: a "
+        "store, or a .npy file with ids or with one row per caption of the "
+        "split; may contain {split}.",
     )
     images: str = flag("", "Folder of the photos.")
 
@@ -152,32 +152,33 @@ class OfData(CaptionSettings):
 class Options(data_flags.OfRun, OfData, data_flags.Choosing):
     """Flags: the measured embeddings, the measures and the outputs."""
 
-    run_dir: str = flag("", "Folder of a run; instead of the three arrays.")
+    run_dir: str = flag("", "Folder of a run; replaces the three arrays.")
     split: str = flag("test", "Split to evaluate.")
     save_embeddings: str = flag(
-        "", "Folder for the three arrays that a split is measured by."
+        "", "Folder for the three arrays from which a split is evaluated."
     )
     combine_with: list[str] = flag(
         [],
-        "Folders of other runs on the same data, added one after the other: "
-        "the sum of both distances ranks. A similarity network's stand for "
-        "minus its logits; then, and from the second sum on, both sides are "
+        "Folders of other runs on the run's data, added in this order; the "
+        "sum of the distances ranks. A similarity network adds minus its "
+        "logits; with one, and from the second sum on, both sides are first "
         "divided by their spread.",
     )
     combine_weight: Annotated[list[float], Limits(0, 1)] = flag(
         [0.3],
-        "Weight of each, or of all; what was there before has the rest. Wang "
+        "Weight of each run, or of all; earlier runs share the rest. Wang "
         "2018: 0.3.",
     )
     query_bank: str = flag(
         "",
-        "Split such as train whose captions and images level those of --split: "
-        "an image that is near to any caption, or a caption near to any image, "
-        "is answered less often (querybank normalisation).",
+        "Split, such as train, whose captions and images normalise the "
+        "scores of --split (querybank normalisation): an image close to many "
+        "captions, or a caption close to many images, ranks lower.",
     )
     bank_temperature: Annotated[float, Limits(0, above=True)] = flag(
         TEMPERATURE,
-        "Of the softmax over --query_bank, in standard deviations of scores.",
+        "Temperature of the softmax over --query_bank, in standard "
+        "deviations of scores.",
     )
     image_embeddings: str = flag("", "Array [num_images, dim] (.npy).")
     text_embeddings: str = flag("", "Array [num_captions, dim] (.npy).")
@@ -186,12 +187,13 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
     )
     positive_pairs: str = flag(
         "",
-        "What matches, in place of --caption_to_image: the rows of an image "
-        "and of a caption for each match, [n, 2] (.npy). R-Precision and mAP@R "
-        "are measured too (ECCV Caption).",
+        "Matching pairs, in place of --caption_to_image: rows of image and "
+        "caption of each match, [n, 2] (.npy). Adds R-Precision and mAP@R "
+        "(ECCV Caption).",
     )
     normalize: bool = flag(
-        False, "Divide each row by its length: cosines rank, not products."
+        False,
+        "Divide each row by its length, so that cosines rank, not products.",
     )
     protocol: str = flag(
         "full",
@@ -200,36 +202,36 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
         ),
         choices=list(retrieval.PROTOCOLS),
     )
-    text_to_text: bool = flag(True, "Rank captions against captions too.")
+    text_to_text: bool = flag(True, "Also rank captions against captions.")
     region_phrase_ranking: bool = flag(
         False,
-        "Of a run on phrases: rank all phrases for each true region too, and "
-        "all true regions for each phrase (Niu 2017, Table 4).",
+        "For a run on phrases: also rank all phrases for each true region, "
+        "and all true regions for each phrase (Niu 2017, Table 4).",
     )
     phrases: str = flag(
         "",
-        "Of a run of photos and captions: phrases with boxes, as of --phrases "
-        "of tools/train.py; how many find their region is measured too.",
+        "For a run of photos and captions: phrases with boxes, as for "
+        "tools/train.py; adds the accuracy of their localization.",
     )
     regions: str = flag(
         "",
-        "Features of regions for --phrases, by the network of the run's "
-        "photos: a recipe such as features/averages_lite0.flags, which makes "
-        "them of the split's photos, or a store.",
+        "Features of regions for --phrases, from the image network of the "
+        "run: a recipe such as features/averages_lite0.flags, which computes "
+        "them for the split's photos, or a store.",
     )
     memory_limit_mb: Annotated[float, Limits(1)] = flag(
-        512, "MiB for scores; the result does not depend on it."
+        512, "Memory for scores, MiB; the result does not depend on it."
     )
-    json: str = flag("", "File to write the metrics to.")
+    json: str = flag("", "File for the metrics.")
     map: str = flag(
         "",
-        "File to write (.png): images, captions and noun phrases of the split, "
-        "laid out in a plane by t-SNE (Niu 2017, Fig. 8).",
+        "Picture (.png): t-SNE map of images, captions and noun phrases of "
+        "the split (Niu 2017, Fig. 8).",
     )
     map_images: Annotated[int, Limits(1, 1000)] = flag(
         60,
         "Images on the map, each with up to 5 of its captions. Niu 2017: 60; "
-        "more than 100 leave no space for words.",
+        "above 100 the words overlap.",
     )
 
 
@@ -244,7 +246,7 @@ def help_sections():
     sections = {}
     for each in flags_of(Options):
         ways = ways_of(each.name)
-        title = f"Read with {ways}" if ways else "Always read"
+        title = f"Used with {ways}" if ways else "Always used"
         sections.setdefault(title, []).append(each)
     return dict(sorted(sections.items(), reverse=True))
 
@@ -261,8 +263,8 @@ def chosen_way(options):
         if ways := ways_of(name):
             raise InputError(
                 f"--{name}",
-                "be a flag that is read",
-                f"--{name}={getattr(options, name)}, which is read with "
+                "be a flag in use",
+                f"--{name}={getattr(options, name)}, which is used with "
                 f"{ways}, not with --{way}",
                 "Leave it out, or change that.",
             )
@@ -277,7 +279,7 @@ def check_evaluate_flags(options):
         if options.phrases and (other := getattr(options, name)):
             raise InputError(
                 "--phrases",
-                "come with one run alone",
+                "be used with a single run",
                 f"--phrases={options.phrases} with --{name}={written(other)}",
                 "Leave one of them out.",
             )
@@ -287,7 +289,7 @@ def check_evaluate_flags(options):
             "be one number, or one for each run of --combine_with",
             f"{written(options.combine_weight)} for "
             f"{written(options.combine_with)}",
-            "Change the one or the other.",
+            "Change one of the two flags.",
         )
     for folder in options.combine_with:  # Before scoring, which is slow.
         if not pathlib.Path(folder, SETTINGS_FILE).is_file():
@@ -295,14 +297,13 @@ def check_evaluate_flags(options):
                 "--combine_with",
                 "be folders of runs",
                 f"{folder!r}, without {SETTINGS_FILE}",
-                "Name what tools/train.py wrote.",
+                "Name run folders of tools/train.py.",
             )
     both = {options.query_bank, options.split}
     if len(both) == 1 or both <= {*SAME_SPLIT}:
         raise InputError(
             "--query_bank",
-            "be another split than --split, whose queries are to be answered "
-            "one by one",
+            "differ from --split, whose queries are answered one by one",
             f"--query_bank={options.query_bank} with --split={options.split}",
             "Name the training split.",
         )
@@ -422,7 +423,7 @@ def measure_options(options, scores):
     for name in sorted(changed(options) & others):
         raise InputError(
             f"--{name}",
-            "be a flag that the run is measured by",
+            "be a flag that this run's evaluation uses",
             f"--{name}={getattr(options, name)} for scores of {scores.what}",
             "Leave it out.",
         )
@@ -436,7 +437,7 @@ def measure_options(options, scores):
 def save_arrays(options, embeddings):
     """Writes the arrays of a run's split to --save_embeddings."""
     if not embeddings:
-        needed = "a run that inner products of embeddings rank"
+        needed = "a run that ranks by inner products of embeddings"
         raise must_come_with(options, "save_embeddings", needed)
     folder = pathlib.Path(options.save_embeddings)
     folder.mkdir(parents=True, exist_ok=True)

@@ -67,47 +67,50 @@ from tbnets.tasks.settings.flag import (
 class Options(OfRun, Choosing):
     """Flags: which network is exported, and how."""
 
-    run_dir: str = flag("", "Folder of the run; or give --model.")
-    model: str = flag("", f"What is exported already: {MODEL}.")
+    run_dir: str = flag("", "Folder of the run; alternative: --model.")
+    model: str = flag("", f"Exported model to change: {MODEL}.")
     output: str = flag(
         "",
-        "Folder of the model, which gets the next version; or that of a "
-        "version, a number, which must not exist. Default, of a run: "
-        "RUN/saved_model.",
+        "Folder of the model, which gets a new version; or of a version, a "
+        "number, which must not exist. Default for a run: RUN/saved_model.",
     )
     signatures: list[str] = flag(
-        [], "Of --model: the signatures to keep; default all."
+        [], "For --model: signatures to keep; default: all."
     )
     index: str = flag(
         "",
-        "With --model: folder of an index that `tbnets index` made of the "
-        "model's embeddings; the signature search then asks it.",
+        "For --model: folder of an index that `tbnets index` wrote with this "
+        "model; the signature search uses it.",
     )
     serving: bool = flag(
         False,
-        "Write what TensorFlow Serving needs: requests to warm up by, "
-        "models.config, docker-compose.yml, kubernetes.yaml and, where all "
+        "Write the files for TensorFlow Serving: warm-up requests, "
+        "models.config, docker-compose.yml, kubernetes.yaml and, if all "
         "signatures can be batched, batching_parameters.txt.",
     )
-    trust: bool = flag(False, "Load --model whatever ops its graph has.")
+    trust: bool = flag(
+        False,
+        "Load --model even if its graph has ops that read or write files.",
+    )
     cnn_weights: str = flag(
         "",
-        "imagenet or the weights file that the run's image features were made "
-        "with: the model then takes photos; empty: as the run's own flag says.",
+        "imagenet, or the weights file that computed the run's image "
+        "features: the model then takes photos. Empty: the value of the "
+        "run's flag.",
     )
     regions: str = flag(
         "",
-        "With --cnn_weights, of a run of photos and captions: features of "
-        "regions by roi_average, a store, or a recipe of which those of the "
-        "test split are made. The model then finds phrases in a photo.",
+        "With --cnn_weights, for a run of photos and captions: region "
+        "features by roi_average, a store, or a recipe, which computes them "
+        "for the test split. The model then finds phrases in a photo.",
     )
     half_precision: bool = flag(
-        False, "Keep the weights as float16; they are computed with as float32."
+        False, "Store the weights as float16; computations use float32."
     )
     max_pixels: Count | None = flag(
         None,
-        "Pixels beyond which the model refuses a photo, at most and by default "
-        "80 million; decoding takes some 6 bytes for each.",
+        "Most pixels of a photo; the model refuses larger ones. Default and "
+        "maximum: 80 million; decoding takes about 6 bytes per pixel.",
     )
 
 
@@ -136,9 +139,8 @@ def check_source(options):
     if bool(options.run_dir) == bool(options.model):
         given = "both" if options.model else "neither"
         raise InputError(
-            "`--run_dir` or `--model` must be given: a run, or what is "
-            f"exported already. Received: {given}. Write --run_dir=VALUE; "
-            "--help tells more."
+            "`--run_dir` or `--model` must be given: a run or an exported "
+            f"model. Received: {given}. Write --run_dir=VALUE; see --help."
         )
     check_choosing(options)
     check_pairs(options, {"choice": "regions", "regions": "cnn_weights"})
@@ -147,7 +149,7 @@ def check_source(options):
         if not options.output:
             raise InputError(
                 "--output",
-                "be given, the folder to write",
+                "be given: the folder to write",
                 f"--model={options.model} alone",
                 "Write --output=served/NAME.",
             )
@@ -216,6 +218,7 @@ def print_export(paths, unbatched):
         print(f"Serving     {path}")
     if unbatched:
         print(
-            "No batches: a server would batch every signature, and can not "
-            f"{', '.join(sorted(unbatched))}. --signatures names those to keep."
+            "No batching: a server batches either all signatures or none, "
+            f"and {', '.join(sorted(unbatched))} cannot be batched. Choose "
+            "signatures with --signatures."
         )

@@ -54,8 +54,8 @@ class Options(ImageFeatures, PhotoFlags):
 
     batch_size: Count = flag(
         extraction.BATCH_SIZE,
-        "Photos a step. On CPUs two steps are at work at once, unless each "
-        "photo is cut into ten.",
+        "Photos per step. On CPUs two steps run at once, unless each photo "
+        "is cut into ten.",
     )
 
 

@@ -40,10 +40,10 @@ class Options(text_features.TextFeatures, Shared):
     output: str = flag(REQUIRED, "Folder of the feature store to write.")
     phrases: str = flag(
         "",
-        "Phrases of the captions' images, as train.py --task=localization "
-        "takes them: their features are made instead.",
+        "Phrases of the captions' images, as for train.py "
+        "--task=localization; their features are computed, not the captions'.",
     )
-    train_split: str = flag("train", "Split that is fitted on.")
+    train_split: str = flag("train", "Split on which the features are fitted.")
 
 
 def main(options):

@@ -49,29 +49,28 @@ class Options(AskingFlags):
     )
     image_features: list[str] = flag(
         [],
-        "Instead of photos: feature store, or features [n, dim] (.npy) with "
-        "their ids in X_ids.txt beside X_ims.npy; or several, as in training.",
+        "In place of photos: feature store, or features [n, dim] (.npy) with "
+        "their ids in X_ids.txt next to X_ims.npy; or several, as in "
+        "training.",
     )
     output: str = flag(REQUIRED, "Folder of the index.")
     dtype: str | None = flag(
         None,
-        "How embeddings are stored; by default as they are in the index, "
-        "float32 in a new one.",
+        "Type of the stored embeddings; default: the type of the existing "
+        "index, float32 for a new one.",
         choices=["float32", BFLOAT16],
     )
     approximate: bool = flag(
         False,
-        "Also sort the rows into cells, for tools/query.py --approximate; "
-        'needs an extra: pip install "tbnets[faiss]".',
+        "Also group the rows into cells, for tools/query.py --approximate. "
+        'Requires: pip install "tbnets[faiss]".',
     )
     cache: str = flag(
         "",
-        "Folder to keep what the network makes of photos in; by default "
-        "FOLDER.tbnets beside them.",
+        "Folder that caches the network's output for photos; default: "
+        "FOLDER.tbnets next to FOLDER.",
     )
-    batch_size: Count = flag(
-        search.PHOTO_BATCH_SIZE, "Photos embedded at once."
-    )
+    batch_size: Count = flag(search.PHOTO_BATCH_SIZE, "Photos per batch.")
 
 
 def index_photos(options, model):
@@ -110,7 +109,7 @@ def main(options):
             "--model",
             "be a network for whole images",
             f"--model={options.model}, which has {sorted(model.signatures)}",
-            "Take another.",
+            "Choose another model.",
         )
     notes, found = {"model": options.model}, embed_features(options, model)
     if options.folder:

@@ -33,7 +33,7 @@ class Options:
     shares: list[str] = flag(
         [], "All shares, in any order: stores, or files of trees.", kind="words"
     )
-    output: str = flag(REQUIRED, "The store, or file of trees, to write.")
+    output: str = flag(REQUIRED, "Store, or file of trees, to write.")
 
 
 def main(options):

@@ -68,9 +68,9 @@ def run_workers(count, command=None):
     """
     if os.environ.get(CONFIG):
         raise InputError(
-            "`--local_workers` must be given where no TF_CONFIG is. Received: "
+            "`--local_workers` must be given without TF_CONFIG. Received: "
             f"--local_workers={count} with {CONFIG}={os.environ[CONFIG]}. Set "
-            "--distribute=multi_worker for that, or unset it."
+            f"--distribute=multi_worker to use {CONFIG}, or unset it."
         )
     workers = {}
     try:
@@ -143,9 +143,9 @@ def _are_running(workers):
         if code < 0:
             how = f"killed by {signal.Signals(-code).name}"
         raise UnreachableError(
-            f"All workers must stay until the run ends. Received: {name}, "
-            f"{how}; the others were ended. See what was said above; then "
-            "--resume goes on after the last finished epoch."
+            f"All workers must run until training ends. Received: {name}, "
+            f"{how}; the others were ended. See the error above; then "
+            "--resume continues after the last finished epoch."
         )
     return None in codes.values()
 

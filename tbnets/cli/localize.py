@@ -61,12 +61,13 @@ LEAST_SIDE, MOST_SIDE = 640, 1280
 NEEDED = {
     "embed_phrases": (
         "be a network of phrase localization",
-        "Ask it by tools/query.py, or train one with --task=localization.",
+        "Query it with tools/query.py, or train a network with "
+        "--task=localization.",
     ),
     "localize": (
-        "begin with the photo",
-        "Export its run by tools/export.py --cnn_weights=imagenet; its regions "
-        "must be made with --region_features=roi_average.",
+        "take photos",
+        "Export its run with tools/export.py --cnn_weights=imagenet; its "
+        "regions must be computed with --region_features=roi_average.",
     ),
 }
 """Endpoints that a model must have, for `AskingFlags.open`."""
@@ -78,25 +79,25 @@ class Options(AskingFlags, Choosing):
 
     words: list[str] = flag(
         [],
-        "Photos, and phrases that name things in them. The first word is a "
-        f"photo, and so is each that ends in {', '.join(PHOTO_SUFFIXES)}.",
+        "Photos, and phrases to find in them. The first word is a photo, as "
+        f"is each word that ends in {', '.join(PHOTO_SUFFIXES)}.",
         kind="words",
     )
     model: str = flag("entities_localization", MODEL)
     top: Count = flag(
         1,
-        "Boxes per phrase; those that overlap a better one by more than half "
+        "Boxes per phrase; boxes that overlap a better one by more than half "
         "are left out.",
     )
     output: str = flag(
         "",
-        "Where to draw the boxes: a file that ends with .png, or a folder, "
-        "such as a name without ending, for PHOTO.localized.png of each photo.",
+        "Output with drawn boxes: a .png file; or a folder, such as a name "
+        "without ending, for one PHOTO.localized.png per photo.",
     )
     json: str = flag(
         "",
-        "JSON file to write what is printed, - for standard output, alone; of "
-        "several photos, a list of what it is of one.",
+        "JSON file for the printed results; - writes only JSON, to standard "
+        "output. Several photos give a list with one entry per photo.",
     )
 
 
@@ -164,7 +165,8 @@ def check_places(options, photos, pictures):
                     f"--{name}",
                     "not be a photo",
                     f"--{name}={path}",
-                    "Choose another name: the photo is left as it is.",
+                    "Choose another name, so that the photo is not "
+                    "overwritten.",
                 )
 
 
@@ -174,7 +176,7 @@ def warn_of_unknown(phrases, notes):
         if note == search.NO_WORD:
             print(
                 f'warning: the network knows no word of "{phrase}": its box '
-                "says nothing.",
+                "is meaningless.",
                 file=sys.stderr,
             )
 
@@ -203,7 +205,7 @@ def write_picture(path, pixels, phrases, found):
     picture = PIL.Image.fromarray(draw_boxes(pixels, boxes, side))
     pathlib.Path(path).parent.mkdir(exist_ok=True)
     files.write_atomically(path, lambda file: picture.save(file, "PNG"))
-    print(f"\nThe boxes drawn: {path}")
+    print(f"\nPhoto with boxes: {path}")
 
 
 def localize_photo(options, model, phrases, notes, photo, picture):

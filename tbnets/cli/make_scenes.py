@@ -39,10 +39,12 @@ PICTURE_WIDTH, CELL_WIDTH, CELL_HEIGHT = 384, 440, 620
 class Options:
     """Flags: which scenes are drawn, and their folder."""
 
-    folder: str = flag(REQUIRED, "Folder to write; made when it is not there.")
+    folder: str = flag(
+        REQUIRED, "Folder to write; created if it does not exist."
+    )
     num_train: Whole = flag(SceneSettings.num_train, "Scenes of split train.")
     num_dev: Whole = flag(
-        SceneSettings.num_dev, "Scenes of dev, which dataset.json calls val."
+        SceneSettings.num_dev, "Scenes of split dev, named val in dataset.json."
     )
     num_test: Whole = flag(SceneSettings.num_test, "Scenes of split test.")
     image_size: int = flag(
@@ -50,19 +52,18 @@ class Options:
     )
     seed: int = flag(
         SceneSettings.seed,
-        "Other seeds give other scenes; no test scene ever holds the objects "
-        "of a training scene.",
+        "Seed of the scenes. No test scene ever has the objects of a "
+        "training scene.",
     )
     clutter: float = flag(
         SceneSettings.clutter,
-        "From 0 (the objects alone) to 1 (many lines and blots, strong noise).",
+        "Clutter, from 0 (only the objects) to 1 (many lines and blots, "
+        "strong noise).",
     )
     contact_sheet: str = flag(
-        "", "File to write (.png): twelve scenes of all splits with captions."
+        "", "Picture (.png) of twelve scenes of all splits with captions."
     )
-    draw_boxes: bool = flag(
-        False, "Draw the objects' boxes on the contact sheet."
-    )
+    draw_boxes: bool = flag(False, "Draw the objects' boxes in this picture.")
 
 
 def choose_shown(scenes):

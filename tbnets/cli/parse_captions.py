@@ -37,9 +37,7 @@ class Options(text_features.Trees, Shared):
     """Flags: which captions are parsed, the parser and the file."""
 
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
-    cache: str = flag(
-        "", "File of what is parsed already; by default OUTPUT.cache."
-    )
+    cache: str = flag("", "Cache of parsed captions; default: OUTPUT.cache.")
 
 
 def main(options):

@@ -45,20 +45,24 @@ class Options(Proposals, PhotoFlags):
     """Flags: which boxes are proposed, and how they are measured and drawn."""
 
     workers: Count = flag(
-        usable_cores(), "Photos at once; the result does not depend on it."
+        usable_cores(),
+        "Photos processed at once; the result does not depend on it.",
     )
     recall: str = flag(
         "",
-        "Folder of Flickr30K Entities annotations, to tell how many are found.",
+        "Folder of Flickr30K Entities annotations, to measure the recall of "
+        "the boxes.",
     )
     recall_iou: float = flag(
-        0.5, "Least overlap that counts as found. Papers: 0.5."
+        0.5, "Least overlap (IoU) of a found box. Papers: 0.5."
     )
-    recall_at: Counts = flag([50, 100, 200], "Numbers of boxes to tell it for.")
+    recall_at: Counts = flag(
+        [50, 100, 200], "Numbers of boxes for which recall is printed."
+    )
     picture: str = flag(
         "",
-        "File to write (.png): some photos with their first boxes and those of "
-        "--recall.",
+        "Picture (.png) of some photos with their first boxes and the boxes "
+        "of --recall.",
     )
 
 
@@ -87,7 +91,7 @@ def report_recall(options, photos, store):
         f"{options.recall_iou}), of {total} in {len(photos)} photos"
     )
     for limit, count, pairs in zip(limits, found, matches):
-        share = "none to find"
+        share = "no boxes"
         if total:
             share = per_cent(count / total)
             share = f"{share:>5} %, each by {pairs / total:.2f}"

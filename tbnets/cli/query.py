@@ -89,53 +89,54 @@ class Options(AskingFlags):
 
     queries: list[str] = flag(
         [],
-        "Sentences to search by; before them the folder of the photos, unless "
-        "a flag tells what is searched.",
+        "Sentences to search for. The first word is the folder of the "
+        "photos, unless a flag names the images.",
         kind="words",
     )
     images: str = flag("", "Folder of photos, subfolders included.")
     index: str = flag(
         "",
-        "Folder of tbnets index: what it holds is searched. Photos for the "
-        "pictures are in --images, by default where they were then.",
+        "Folder of an index by tbnets index, which is searched. --images has "
+        "its photos for pictures; default: their folder at that time.",
     )
     top: Count = flag(5, "Answers per query.")
     montage: str | None = flag(
         None,
-        "File to write (.png): a row per query with its best images, of 40 "
-        "queries and 50 images at most; by default answers.png in the "
-        "folder of --cache, empty for none.",
+        "Picture (.png): one row per query with its best images, for up to "
+        "40 queries and 50 images. Default: answers.png in the folder of "
+        "--cache; empty for none.",
     )
     html: str = flag(
-        "", "Page to write (.html): the best images of each query, with links."
+        "", "Page (.html) with the best images of each query and links."
     )
     cache: str = flag(
         "",
-        "Folder to keep the embeddings of --images in, one for each folder of "
-        "photos; by default FOLDER.tbnets beside it. It may be deleted.",
+        "Folder that caches the embeddings of --images; default: "
+        "FOLDER.tbnets next to FOLDER. You can delete it.",
     )
     approximate: bool = flag(
         False,
-        "Search --index by its cells: nearly all of the best answers, in a "
-        "fraction of the time; tbnets index --approximate makes them.",
+        "Search --index by its cells, which finds nearly all of the best "
+        "answers in a fraction of the time. Requires: tbnets index "
+        "--approximate.",
     )
     image_features: list[str] = flag(
         [],
         "Feature store, or features [n, dim] (.npy) with their ids in "
-        "X_ids.txt beside X_ims.npy; or several, as in training.",
+        "X_ids.txt next to X_ims.npy; or several, as in training.",
     )
     like: list[str] = flag(
-        [], "Photos, or ids of --image_features, to search by."
+        [], "Photos, or ids of --image_features, to search with."
     )
     image: str = flag("", "Photo, or id, to find captions for.")
     captions: str = flag(
         "",
-        "Captions to rank for --image: a text file, one a line, or a table of "
-        "image and caption, as for training.",
+        "Captions to rank for --image: a text file with one per line, or a "
+        "table of image and caption as for training.",
     )
     json: str = flag("", JSON)
     batch_size: Count = flag(
-        search.PHOTO_BATCH_SIZE, "Images or captions embedded at once."
+        search.PHOTO_BATCH_SIZE, "Images or captions per batch."
     )
 
 
@@ -177,7 +178,7 @@ def read_queries(path):
     if not captions:
         raise InputError(
             "--captions",
-            "hold a caption a line",
+            "have one caption per line",
             f"--captions={path} without any",
             "Check the file.",
         )
@@ -252,7 +253,7 @@ def answer_typed(options, model, gallery=None):
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  (lines are edited, and kept)
     sys.stdin.reconfigure(errors="replace")
-    print(f"Type what is sought in {len(gallery[0]):,} images; Ctrl-D ends.")
+    print(f"Type a query for {len(gallery[0]):,} images; Ctrl-D ends.")
     with contextlib.suppress(EOFError):
         while True:
             if sentence := input("> ").strip():
@@ -272,8 +273,8 @@ def with_folder(options):
             return options
         raise InputError(
             "tools/query.py",
-            "be given a folder of photos before the sentences",
-            f"{first}, which is no folder",
+            "get the folder of the photos before the sentences",
+            f"{first}, which is not a folder",
             'Write for example tools/query.py photos "a dog in the snow", '
             "or add --images=FOLDER, --index=FOLDER or --image_features=FILE.",
         )
@@ -287,7 +288,7 @@ def check_query_flags(options, is_typed=False):
     if by_image == bool(asked) or by_image != bool(options.captions):
         raise InputError(
             "tools/query.py",
-            "be asked by sentences, by --like, or by --image and --captions",
+            "get sentences, --like, or --image and --captions",
             f"{len(options.queries)} sentences, "
             f"--like={','.join(options.like)}, --image={options.image}, "
             f"--captions={options.captions}",
@@ -314,7 +315,7 @@ def check_gallery(options, model):
     if not (by_photo or by_index or getattr(options, needed)):
         raise InputError(
             f"--{needed}",
-            "be given, as this network takes them",
+            "be given, because this network reads them",
             "none",
             f"Add --{needed}=...",
         )

@@ -125,7 +125,7 @@ def _of_trained(line, trained):
         if hub.unplaced(line.values[name]) != hub.unplaced(values[name]):
             raise InputError(
                 f"--{name}",
-                "be that of the model that the run begins with, "
+                "equal the value of the model that the run starts from, "
                 f"{written(values[name])}",
                 f"--{name}={written(line.values[name])} with "
                 f"--from={trained.name}",
@@ -185,19 +185,19 @@ def check_read(line, settings: Settings):
                     f"be {fixed[name]} with --task={settings.run.task} and "
                     f"--model={settings.run.model}",
                     f"--{name}={line.values[name]}",
-                    "Change one.",
+                    "Change one of these flags.",
                 )
             elif name in unused:
                 unread[name] = unused[name]
     for name in sorted(line.typed & unread.keys()):
         raise InputError(
             f"--{name}",
-            "be a flag that this run reads",
-            f"--{name}={line.values[name]}, which is read {unread[name]}",
-            f"Change that, or leave --{name} out.",
+            "be a flag that this run uses",
+            f"--{name}={line.values[name]}, which is used {unread[name]}",
+            f"Change the other flags, or leave --{name} out.",
         )
     return ", ".join(
-        f"--{name} (read {reader})" for name, reader in unread.items()
+        f"--{name} (used {reader})" for name, reader in unread.items()
     )
 
 

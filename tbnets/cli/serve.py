@@ -57,33 +57,34 @@ class Options:
 
     model: list[str] = flag(
         ["flickr8k_photos"],
-        "Models, with commas between: names of the zoo (model_zoo/README.md), "
-        "folders of runs or of versions; NAME=FOLDER calls one otherwise.",
+        "Models, separated by commas: zoo names (model_zoo/README.md), or "
+        "folders of runs or of versions; NAME=FOLDER sets another name.",
     )
     model_config_file: str = flag(
         "",
-        "Instead of --model a model_config_list of TensorFlow Serving, with "
+        "Replaces --model: a model_config_list of TensorFlow Serving, with "
         "version policies and labels.",
     )
     port: Port = flag(8500, "Port of gRPC; 0 for no gRPC.")
     rest_api_port: Port = flag(8501, "Port of REST; 0 for no REST.")
     host: str = flag(
         loopback.HOST,
-        "Address to listen at. At another one than this, others can ask.",
+        "Address to listen at. Other machines can send requests, unless it "
+        "is the default.",
     )
     enable_batching: bool = flag(
-        False, "Put requests of several clients together, where they embed."
+        False, "Batch requests of several clients where a signature embeds."
     )
     batching_parameters_file: str = flag(
-        "", "How that is done, as TensorFlow Serving's file says it."
+        "", "Batching parameters, a file in TensorFlow Serving's format."
     )
     file_system_poll_wait_seconds: Count = flag(
-        1, "Seconds between two looks for new versions."
+        1, "Seconds between checks for new versions."
     )
     trust: bool = flag(
         False,
-        "Load models whatever ops their graphs have: those of others can write "
-        "files when they are called.",
+        "Load models even if their graphs have ops that read or write files. "
+        "Use it only for models that you trust.",
     )
 
 
@@ -92,7 +93,7 @@ def folders_of(models):
     if not models:
         raise InputError(
             "--model",
-            "name a model at least",
+            "name at least one model",
             "none",
             "Leave it out for flickr8k_photos, or write --model=NAME.",
         )
@@ -209,7 +210,7 @@ def main(options):
     """Serves until Ctrl-C or SIGTERM."""
     if options.port == options.rest_api_port:
         raise InputError(
-            "`--port` and `--rest_api_port` must be two, or one of them 0. "
+            "`--port` and `--rest_api_port` must differ, or one must be 0. "
             f"Received: {options.port} for both. Change one."
         )
     check_pairs(options, {"batching_parameters_file": "enable_batching"})
@@ -217,8 +218,8 @@ def main(options):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not loopback.is_local(options.host):
         tell(
-            f"WARNING: at --host={options.host} everybody who reaches this "
-            "machine can ask. Leave it out to serve yourself alone."
+            f"WARNING: with --host={options.host} every machine in reach can "
+            "send requests. Leave --host out to serve only this machine."
         )
     ports = options.port or None, options.rest_api_port or None
     server = StandIn(open_models(options, tell), options.host, *ports, tell)
@@ -226,13 +227,13 @@ def main(options):
     for name, port in (("gRPC", server.port), ("REST", server.rest_port)):
         if port is not None:
             print(f"{name}  {host}:{port}")
-    print("\nAsk it, in another terminal:\n")
+    print("\nSend a request from another terminal:\n")
     for line in example_requests(server, host):
         print(f"  {startup.spoken(line)}")
     print("\nCtrl-C ends.", flush=True)
     try:
         loopback.wait()
     except KeyboardInterrupt:
-        print("\nEnding: requests in work are answered first.", flush=True)
+        print("\nEnding: finishing the current requests.", flush=True)
     finally:
         server.close()

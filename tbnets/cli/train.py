@@ -65,32 +65,32 @@ class Options:
 
     example_query: list[str] = flag(
         [],
-        "Sentence to ask the exported model on the test split.",
+        "Example query for the exported model, on the test split.",
         kind="repeated",
     )
     resume: bool = flag(
         False,
-        "Continue the run of --run_dir, with its own flags where none are "
-        "given.",
+        "Continue the run of --run_dir; flags left unset keep the run's "
+        "values.",
     )
     distribute: str = flag(
         "none",
-        "Devices that share each batch: one, all GPUs of this machine, or the "
-        "workers that the environment variable TF_CONFIG tells of.",
+        "Devices that share each batch: one device, all GPUs of this "
+        "machine, or the workers in the environment variable TF_CONFIG.",
         choices=distribution.KINDS,
     )
     local_workers: Annotated[int, Limits(0, 64)] = flag(
-        0, "Start so many workers on this machine; 0: none but this process."
+        0, "Number of workers to start on this machine; 0: only this process."
     )
     num_replicas: Whole = flag(
         0,
-        "GPUs of --distribute=mirrored; 0: all. Without a GPU, parts of the "
+        "GPUs of --distribute=mirrored; 0: all. Without a GPU: parts of the "
         "CPU.",
     )
     dry_run: bool = flag(
         False,
-        "List what recipes would make before the training, its size and time, "
-        "by making a little of it; and end.",
+        "List the files that recipes would compute, with size and time "
+        "estimated from a sample, and end.",
     )
     print_settings: bool = flag(
         False, "Print each setting of the run with its source, and end."
@@ -107,12 +107,12 @@ def help_sections():
         "flagfile",
         "string",
         "",
-        "File of flags, one a line, or the name of a configuration. What "
-        "follows it overrides it.",
+        "File of flags, one per line, or the name of a configuration. Later "
+        "flags override it.",
     )
     for name, entries in (("task", tasks.TASKS), ("model", tasks.BUILDERS)):
         known[name] = known[name]._replace(choices=tuple(entries))
-    sections = {"The flags to begin with": [known[name] for name in FIRST]}
+    sections = {"Main flags": [known[name] for name in FIRST]}
     sections["Devices that train together"] = [known[name] for name in DEVICES]
     for name, group in RUN_GROUPS.items():
         sections[title_of(group)] = [
@@ -126,7 +126,7 @@ def checked_settings(options, line):
     if not line.given:
         raise InputError(
             "tools/train.py",
-            "be told what to learn from",
+            "get training data",
             "no flag",
             "Write for example tools/train.py --images=photos "
             "--captions=captions.csv, or --flagfile=quickstart for a first "
@@ -141,7 +141,7 @@ def checked_settings(options, line):
     settings = resolved.settings
     unread = run_line.check_read(line, settings)
     if "example_query" in line.typed and not settings.run.export:
-        needed = "--export, as the exported model answers"
+        needed = "--export, because the exported model answers"
         raise must_come_with(options, "example_query", needed)
     return resolved, unread
 
@@ -185,8 +185,8 @@ def fit_or_stop(session, train, options):
         given = {"run_dir": session.run_dir, **given}
         flags = shlex.join(f"--{name}={given[name]}" for name in given)
         print(
-            "\nstopped; finished epochs are kept. Go on with: "
-            f"{command} {flags}",
+            f"\nstopped; finished epochs are kept. Continue with: {command} "
+            f"{flags}",
             file=sys.stderr,
         )
         raise
@@ -263,7 +263,7 @@ def _train(options, line, workers):
         queries = session.task.exporter.queries
     print(summary.describe_run(session, train))
     if unread:
-        print(f"not read  {unread}")
+        print(f"not used  {unread}")
     fit_or_stop(session, train, options)
     if workers.is_chief:
         _finish(session, queries)

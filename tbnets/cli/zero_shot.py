@@ -137,10 +137,10 @@ def scores(options, name):
         raise InputError(
             "--text_features",
             "be in the space of --image_features",
-            f"{sides[1].shape[1]} numbers a caption, {sides[0].shape[1]} an "
-            "image",
-            "Name embeddings of both by one model, or train a network on them "
-            "by tools/train.py.",
+            f"{sides[1].shape[1]} numbers per caption, {sides[0].shape[1]} "
+            "per image",
+            "Use embeddings of both by one model, or train a network on them "
+            "with tools/train.py.",
         )
     return RetrievalScores(
         *sides,
@@ -162,11 +162,13 @@ def _settings(options):
     if not options.hub:
         return tasks.settings_of(record)
     if not (options.images or options.scenes):
-        raise must_come_with(options, "hub", "--images", "Name the photos.")
+        raise must_come_with(
+            options, "hub", "--images", "Name the folder of the photos."
+        )
     if PLACE not in options.prompt:
         raise InputError(
             "--prompt",
-            "hold {} where the caption stands",
+            "have {} in the place of the caption",
             f"--prompt={options.prompt}",
             "Write for example a photo of {}.",
         )
@@ -190,7 +192,7 @@ def _split(name, data):
             "--split",
             "name a split with captions",
             f"--split={name}, without any in {split.records.path}",
-            "Name another.",
+            "Name another split.",
         )
     return split
 

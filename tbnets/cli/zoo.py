@@ -33,7 +33,9 @@ class Options:
 
     export: str = flag("", "Name of the model to export.")
     folder: list[str] = flag(
-        [], "Folder to write to, as FOLDER/NAME/1.", kind="words"
+        [],
+        "Output folder; the model is written to FOLDER/NAME/1.",
+        kind="words",
     )
 
 
@@ -42,7 +44,7 @@ def main(options):
     if bool(options.export) + len(options.folder) not in (0, 2):
         raise InputError(
             "--export",
-            "come with one folder to write to",
+            "be used with one output folder",
             f"--export={options.export} and {len(options.folder)} folders",
             "Write for example tools/zoo.py --export=flickr8k_photos served.",
         )

@@ -38,7 +38,7 @@ MOST_DISTANCE = 1e-4
 float32 rounds their sums otherwise."""
 TRIES = 5
 LOST = re.compile(
-    r"^error: All workers must stay until the run ends\. Received: "
+    r"^error: All workers must run until training ends\. Received: "
     r"(.+?)(?:; the others|\. Start all)",
     re.MULTILINE,
 )

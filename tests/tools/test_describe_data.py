@@ -75,7 +75,7 @@ def test_one_split_and_no_training_split(table):
     )
     assert result.returncode == 0
     assert line_of(result, " ") == ["test"]
-    assert "There is no split 'none'" in result.stdout
+    assert "No split is named 'none'" in result.stdout
     assert "unknown words" not in result.stdout.split("\n\n", 1)[1]
 
 

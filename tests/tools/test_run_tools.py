@@ -196,7 +196,7 @@ def test_ctrl_c_says_how_to_go_on(data, tmp_path):
     assert process.exitcode == 130
     text = (tmp_path / "err").read_text()
     command = f"python tools/train.py --resume --run_dir={run_dir}"
-    assert text.endswith(f"Go on with: {command}\n")
+    assert text.endswith(f"Continue with: {command}\n")
     assert "Traceback" not in text
     # The run goes on with its own flags; --epochs is free to change.
     last = run_dir / "checkpoints" / "last.npz"
