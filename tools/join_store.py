@@ -1,4 +1,4 @@
-"""Joins the parts of a feature store: see tbnets/cli/join_store.py."""
+"""Joins the shares of a sharded command: see tbnets/cli/join_store.py."""
 
 from tbnets import cli
 

@@ -1,7 +1,7 @@
-"""Counts and times what an index finds by its cells, beside all that is there.
+"""Measures recall and time of an approximate search, against exact search.
 
-The rows are embeddings of photos, each mixed with another one and blurred: as
-many as are wanted, which lie as those of photos do. Sentences ask for them.
+The rows are mixtures of two embeddings of photos plus noise, so that any
+number of rows has a similar distribution. The queries are embedded captions.
 """
 
 import pathlib
@@ -23,7 +23,7 @@ QUERIES = (1, 32)
 
 
 def run(options):
-    """Prints the share of the best that is found, and a table of times."""
+    """Prints the recall of approximate search, and a table of times."""
     model, path = zoo.open_model("flickr8k_photos"), options.captions
     count = options.first_size(1_000_000)
     captions = read_captions(usual_format(path), path, "test").captions
@@ -42,7 +42,7 @@ def run(options):
 
 
 def _mixed(photos):
-    """Returns a function that draws mixed and blurred embeddings of photos."""
+    """Returns a function that draws mixtures of photo embeddings and noise."""
     rng, dim = np.random.default_rng(0), photos.shape[1]
 
     def draw(_, size):
@@ -55,7 +55,7 @@ def _mixed(photos):
 
 
 def _time(path, queries, repeats):
-    """Prints what is found of the best, then the times."""
+    """Prints the recall, then the times."""
     exact, cells = open_index(path), search_index.open_approximate(path)
     best, rows = (one.search(queries, TOP)[0] for one in (exact, cells))
     found = [np.isin(wanted, some) for wanted, some in zip(best, rows)]

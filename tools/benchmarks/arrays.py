@@ -1,4 +1,4 @@
-"""The arrays that benchmarks work on: NumPy's, equal in all processes."""
+"""Makes the NumPy arrays of benchmarks, equal in all processes."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ MARGIN = 0.2
 NUM_NEGATIVES = 10
 TEMPERATURE = 0.05
 NOISE = 8.0
-"""A caption is its image plus so much noise: some are nearer to others."""
+"""Noise of a caption; some captions are then nearer to a wrong image."""
 IMAGE_DIM, TEXT_DIM, HIDDEN_DIM = 4096, 6000, 2048
 
 
@@ -23,17 +23,17 @@ def unit_rows(count, dim, seed=0):
 
 
 def embeddings(num_images, captions_per_image, dim, noise=NOISE):
-    """Makes unit embeddings of images, of captions near theirs, and ids.
+    """Makes unit embeddings of images and captions, and their ids.
 
     Args:
-        num_images: images of a batch.
-        captions_per_image: captions of each.
+        num_images: images in a batch.
+        captions_per_image: captions of each image.
         dim: size of an embedding.
-        noise: length of what is added to an image for a caption.
+        noise: length of the noise; a caption is its image plus noise.
 
     Returns:
         Dict of arrays, by `NAMES`: `images`, `texts` float32 `[n, dim]`,
-        `image_ids` and `owners`, the row of the image of each caption.
+        `image_ids`, and `owners`, the row of the image of each caption.
     """
     owners = np.repeat(np.arange(num_images), captions_per_image)
     images = unit_rows(num_images, dim)
@@ -45,12 +45,12 @@ def embeddings(num_images, captions_per_image, dim, noise=NOISE):
 
 
 def features(num_images, captions_per_image, *dims):
-    """Makes random features of images and of captions in place of embeddings.
+    """Makes random features of images and captions, and their ids.
 
     Args:
-        num_images: as of `embeddings`.
-        captions_per_image: likewise.
-        *dims: sizes of features of an image, of a caption.
+        num_images: images in a batch.
+        captions_per_image: captions of each image.
+        *dims: sizes of image features and of caption features.
     """
     made = embeddings(num_images, captions_per_image, 1)
     for seed, (name, dim) in enumerate(zip(NAMES, dims)):
@@ -61,7 +61,7 @@ def features(num_images, captions_per_image, *dims):
 
 
 def step(num_images, captions_per_image, dim):
-    """Makes features of images and captions, ids, and first weights."""
+    """Makes features of images and captions, ids, and initial weights."""
     made = features(num_images, captions_per_image, IMAGE_DIM, TEXT_DIM)
     rng = np.random.default_rng(2)
     for side, width in (("image", IMAGE_DIM), ("text", TEXT_DIM)):
@@ -72,26 +72,26 @@ def step(num_images, captions_per_image, dim):
 
 
 def matches(arrays):
-    """Returns bool `[images, captions]`: which belong together."""
+    """Returns bool `[images, captions]`: whether they belong together."""
     return arrays["image_ids"][:, None] == arrays["owners"][None]
 
 
 def labels(arrays):
-    """Returns the label of each row where images and captions are one view."""
+    """Returns the labels of all images, then of all captions."""
     return np.concatenate([arrays["image_ids"], arrays["owners"]])
 
 
 def one_view(arrays):
-    """Returns the arrays with all rows of both views on both sides."""
+    """Returns arrays that have all images and captions on both sides."""
     rows = np.concatenate([arrays["images"], arrays["texts"]])
     return {"images": rows, "texts": rows}
 
 
 def recall_sum(owners, captions, photos):
-    """Adds recalls at 1, 5 and 10 of both directions, in per cent.
+    """Returns the sum of recall at 1, 5 and 10 in both directions, in per cent.
 
     Args:
-        owners: row of the image of each caption.
+        owners: `[captions]`, row of the image of each caption.
         captions: `[images, 10]`, the best captions of each image.
         photos: `[captions, 10]`, the best images of each caption.
     """

@@ -1,4 +1,4 @@
-"""Times retrieval evaluation against the matrix product it cannot avoid."""
+"""Times retrieval evaluation against the matrix product that it requires."""
 
 import time
 
@@ -8,14 +8,14 @@ from benchmarks import arrays, timing
 from tbnets.evaluation import retrieval
 
 REST_SECONDS = 0.1
-"""Before each timing: after a product NumPy's threads keep their cores busy
-for a while, waiting for the next, which is no cost of what comes then."""
+"""Pause before each timing: after a product, NumPy's threads keep their cores
+busy for a while, which would slow the next run."""
 NOISE = {"trained": 7.5, "untrained": 1e4}
-"""Row -> the noise of its captions."""
+"""Row -> noise of its captions."""
 
 
 def run(options):
-    """Prints the table; each row is measured in a process of its own."""
+    """Prints the table; measures each row in its own process."""
     count, dim = options.first_size(5000), options.embedding_dim
     print(
         f"Evaluation of {count} images x {5 * count} captions x {dim}, both "
@@ -34,9 +34,10 @@ def run(options):
 
 
 def _measure(num_images, dim, repeats, noise):
-    """Returns the best seconds of both, and the evaluation's peak memory.
+    """Returns the least seconds of evaluation and product, and peak memory.
 
-    Memory is read before the product, which needs 500 MB for its result alone.
+    Memory is that of the evaluation. It is read before the product, whose
+    result alone takes 500 MB.
     """
     made = arrays.embeddings(num_images, 5, dim, noise)
     images, texts, owners = (made[n] for n in ("images", "texts", "owners"))

@@ -1,4 +1,4 @@
-"""Times the extraction of features against its forward passes alone."""
+"""Times the extraction of image features against the forward passes alone."""
 
 import itertools
 import tempfile
@@ -26,9 +26,9 @@ def run(options):
 
 
 def photos_and_features(folder, count, name):
-    """Returns (id, path) of so many photos, and a network of random weights.
+    """Returns (id, path) of `count` photos, and a network of random weights.
 
-    Photos are taken again where the folder has too few.
+    Photos are repeated if the folder has too few.
     """
     paths = itertools.cycle(list_photos(folder))
     photos = enumerate(itertools.islice(paths, count))
@@ -38,7 +38,7 @@ def photos_and_features(folder, count, name):
 
 
 def forward(photos, features):
-    """Returns a function: the forward passes over decoded photos."""
+    """Returns a function that runs the forward passes over decoded photos."""
     batches = extraction.decoded_batches([photos], features.decode)
     decoded = [batch for _, _, batch in batches]
 
@@ -50,7 +50,7 @@ def forward(photos, features):
 
 
 def extract(photos, features):
-    """Returns a function: photos from their files to a store of features."""
+    """Returns a function that extracts photo files into a feature store."""
 
     def run_all():
         with tempfile.TemporaryDirectory() as store:

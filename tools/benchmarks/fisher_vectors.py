@@ -1,9 +1,9 @@
-"""Times Fisher vectors of captions against writing them down.
+"""Times Fisher vectors of captions against writing them to disk.
 
-The floor is the disk: a store of the same rows, written and flushed, as
-tools/extract_text_features.py does after encoding. The loop encodes a
-sentence at a time in NumPy; both start from the words' rows. Encoding keeps
-the gradients of all words between calls; the row `words anew` does not.
+The floor writes and flushes a store of the encoded rows, as
+tools/extract_text_features.py does. The loop encodes one sentence at a time in
+NumPy. Encoder and loop both start from the rows of the words. The encoder
+keeps the gradients of all words between calls, except in the row `words anew`.
 """
 
 import pathlib
@@ -22,7 +22,7 @@ WORD_DIM, NUM_COMPONENTS = 300, 30
 
 
 def run(options):
-    """Prints the table, and how far encoder and loop are apart."""
+    """Prints the table, and the largest difference of encoder and loop."""
     encoder = _encoder(WORD_DIM, NUM_COMPONENTS)
     rows = _captions(options.num_captions)
     counts = _counts(rows)
@@ -46,7 +46,7 @@ def run(options):
 
 
 def _encoder(dim, num_components):
-    """Returns an encoder with drawn parameters, as a fit might find."""
+    """Returns an encoder with random parameters."""
     random = np.random.default_rng(0)
     encoder = fisher.FisherFeatures(num_components, pca_dim=0)
     encoder.words_ = tuple(f"w{i}" for i in range(VOCABULARY))
@@ -76,7 +76,7 @@ def _counts(rows):
 
 
 def _loop(encoder, rows):
-    """Returns a function that encodes a sentence at a time."""
+    """Returns a function that encodes one sentence at a time."""
     sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
     from tests import reference
 
@@ -97,7 +97,7 @@ def _loop(encoder, rows):
 
 
 def _anew(encoder, counts):
-    """Encodes as where the gradients of all words are too many to keep."""
+    """Encodes without keeping the gradients of words."""
     kept, fisher.TABLE_BYTES = fisher.TABLE_BYTES, 0
     encoder.encode_counts(counts)
     fisher.TABLE_BYTES = kept

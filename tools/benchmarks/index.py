@@ -1,4 +1,4 @@
-"""Times a search index, in Python and in a graph, and takes its memory."""
+"""Measures time and memory of a search index, in Python and in a graph."""
 
 import pathlib
 import shutil
@@ -20,7 +20,7 @@ TOP = 10
 
 
 class Plain(tf.Module):
-    """Embeds everything as it is."""
+    """Returns its inputs as embeddings."""
 
     def __init__(self):
         super().__init__()
@@ -34,9 +34,9 @@ class Plain(tf.Module):
 
 
 def run(options):
-    """Prints a table for each number of queries and each way to store.
+    """Prints a table for each data type and number of queries.
 
-    The rows of the index are random ones of length 1.
+    The rows of the index are random and have length 1.
     """
     count, dim = options.first_size(1_000_000), options.embedding_dim
     shape = {"image_shape": (dim,), "text_dim": dim}
@@ -51,13 +51,13 @@ def run(options):
 
 
 def _time(plain, folder, count, dtype, repeats):
-    """Prints the tables of an index, made below a folder.
+    """Writes an index and prints its tables.
 
     Args:
-        plain: the `Served` whose embeddings it holds.
-        folder: that does not exist.
-        count: its rows.
-        dtype: how they are stored.
+        plain: `Served` that embeds the queries.
+        folder: folder to write, which must not exist.
+        count: number of rows.
+        dtype: data type of the stored rows.
         repeats: timed runs.
     """
     folder.mkdir()
@@ -107,7 +107,7 @@ def _time(plain, folder, count, dtype, repeats):
 
 
 class _Graph:
-    """A SavedModel that is searched."""
+    """Searches the index in a SavedModel."""
 
     def __init__(self, path):
         self._model = load_saved_model(path)
@@ -119,8 +119,8 @@ class _Graph:
 
 
 def _taken(open_it, path, queries):
-    """Returns the MiB that it takes to open an index and to ask it."""
-    tf.constant(queries)  # TensorFlow's own is not counted.
+    """Returns the MiB that opening and searching an index takes."""
+    tf.constant(queries)  # Starts TensorFlow, which is not counted.
     before = timing.mebibytes("VmRSS")
     found = open_it(path)
     found.search(queries, TOP)

@@ -1,12 +1,12 @@
 """Times miner and loss against the distance matmuls alone.
 
-The floor holds what no implementation with dense matrices can leave out: the
-inner products of images with captions and of captions with captions, and the
-products that carry a dense gradient of each matrix back to the embeddings.
-Nothing is mined, masked or compared in it. Both directions between images and
-captions read one matrix, so it is computed once.
+The floor holds the products that every implementation with dense matrices
+needs: the inner products of images with captions and of captions with
+captions, and the products from a dense gradient of each matrix to the
+gradients of the embeddings. It does not mine, mask or compare. Both directions
+between images and captions share one matrix.
 
-The loss starts from embeddings and ids: it builds the masks, mines, and
+The loss starts from embeddings and ids. It builds the masks, mines, and
 returns the total, the terms and the gradients of all embeddings.
 """
 
@@ -16,7 +16,7 @@ from tbnets.losses.triplet import TripletLoss
 
 
 def run(options):
-    """Prints one table for each number of images."""
+    """Prints a table for each number of images."""
     dim = options.embedding_dim
     for count in options.num_images or (500, 1500):
         inputs = arrays.embeddings(count, 2, dim, noise=1.0).values()

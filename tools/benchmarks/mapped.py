@@ -1,7 +1,7 @@
-"""Times retrieval evaluation of embeddings that stay in files.
+"""Measures time and memory of retrieval evaluation on memory-mapped files.
 
-Tiles are read from the files as they are needed, and counted by: whatever the
-number of rows, memory is that of the tiles and of a few numbers a row.
+The evaluation reads one tile of rows at a time. It needs memory for the tiles
+and for a few numbers a row.
 """
 
 import pathlib
@@ -21,9 +21,9 @@ WATCH_SECONDS = 0.05
 
 
 def run(options):
-    """Evaluates embeddings that stay in files; prints time and memory.
+    """Evaluates memory-mapped embeddings; prints time and memory.
 
-    Captions are their image plus noise.
+    A caption is its image plus noise.
     """
     num_images, dim = options.first_size(20_000), options.embedding_dim
     owners = np.repeat(np.arange(num_images), CAPTIONS_PER_IMAGE)
@@ -58,7 +58,7 @@ def run(options):
 
 
 def _write(path, num_rows, dim, make):
-    """Writes rows to a file of NumPy's; make: row numbers -> rows."""
+    """Writes rows to a .npy file; `make` maps row numbers to rows."""
     file = np.lib.format.open_memmap(path, "w+", np.float32, (num_rows, dim))
     for start in range(0, num_rows, AT_ONCE):
         rows = range(start, min(start + AT_ONCE, num_rows))
@@ -68,9 +68,9 @@ def _write(path, num_rows, dim, make):
 
 
 def _watch(most, ended):
-    """Appends the MiB beside files (Linux), until an event is set.
+    """Appends the MiB that are not mapped to files, until `ended` (Linux).
 
-    Of memory that is mapped to files the system takes back what it needs.
+    The system can reclaim memory that is mapped to files.
     """
     while not ended.wait(WATCH_SECONDS):
         most.append(timing.mebibytes("RssAnon"))

@@ -1,10 +1,10 @@
-"""Times tbnets beside other packages, on the same arrays, in one run.
+"""Times tbnets and other packages on equal arrays, in one run.
 
-Each row is a process of its own, which tells its memory: the most that it has
-beyond imports and inputs. They take turns, a step each (short ones a second,
-which is timed), so that whatever else the machine does slows all; only the one
-whose turn it is works. All have the same number of threads, and the C library
-keeps freed memory in all of them. A row whose package is not there says so.
+Each row runs in its own process and reports its peak memory beyond imports and
+inputs. The processes take turns, one step each, so that other load on the
+machine slows all rows; short steps run twice, and the second is timed. Only
+one process works at a time. All have equally many threads, and a C library
+that keeps freed memory. A row without its package is marked as not installed.
 """
 
 import datetime
@@ -24,18 +24,17 @@ from tbnets.files import CheckedFile, write_json
 from tbnets.startup import quiet_tensorflow, usable_cores
 
 AGREES = 1e-4
-"""Values that differ by no more than this share are the same."""
+"""Largest relative difference of values that count as equal."""
 
 
 class Row(NamedTuple):
     """One row of a table.
 
     Attributes:
-        name: what it is called.
+        name: title of the row.
         builder: `module:function`, see `processes.serve`.
-        package: what pip calls the package that it needs.
-        same: whether its definition is that of tbnets in this table, so that
-            values agree.
+        package: name in pip of the package that the row needs.
+        same: whether it computes the value of the tbnets row.
     """
 
     name: str
@@ -45,15 +44,15 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows that are compared; the first is the floor, the second is tbnets.
+    """Rows to compare; the first is the floor, the second is tbnets.
 
     Attributes:
-        title: what all rows do.
+        title: the computation of all rows.
         rows: list of `Row`.
-        captions: of each image.
-        make: function of size, captions and the size of an embedding -> the
+        captions: captions of each image.
+        make: function of the numbers of images, captions and dimensions -> the
             arrays of all rows.
-        sizes: of images, where a user asks for none.
+        sizes: default numbers of images.
     """
 
     title: str
@@ -215,7 +214,7 @@ TABLES = {
 
 
 def run(options):
-    """Prints a table for each of --part and size; draws them."""
+    """Prints a table for each part and size; with --folder, draws them."""
     for name, table in begun(options, TABLES).items():
         for size in options.num_images or table.sizes:
             dim, captions = options.embedding_dim, table.captions
@@ -232,7 +231,7 @@ def run(options):
 
 
 def begun(options, tables):
-    """Prints what the numbers are measured with; returns tables of --part."""
+    """Prints the machine and the date; returns the tables of --part."""
     for name in options.part:
         check_choice("part", name, tables)
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
@@ -249,7 +248,7 @@ def begun(options, tables):
 
 
 def measure(rows, inputs, options):
-    """Times rows in turns; returns a dict of each.
+    """Times rows in turns; returns a dict for each row.
 
     Args:
         rows: list of `Row`; the first is the floor, the second is tbnets.
@@ -283,12 +282,12 @@ def _share(value, of):
 
 
 def _says(row, ours, same):
-    """Returns what is to say of a row beside that of tbnets.
+    """Returns a remark on a row: why it failed, or how it compares to tbnets.
 
     Args:
         row: dict of a row.
-        ours: that of tbnets.
-        same: as of `Row`.
+        ours: dict of the tbnets row.
+        same: whether the row computes the value of the tbnets row.
     """
     if "missing" in row:
         return f"not installed: pip install {row['package']}"
@@ -310,8 +309,8 @@ def _says(row, ours, same):
 def print_table(title, rows):
     """Prints times, ratios to the first row, memory and values.
 
-    `ratio` is of medians, `best` of the least times: what the machine does
-    besides slows some rows more than others.
+    `ratio` is the ratio of medians, `best` the ratio of the least times; other
+    load on the machine slows some rows more than others.
     """
     width = max(len(row["name"]) for row in rows)
     told = [row.get("versions", {}).items() for row in rows]
@@ -335,12 +334,12 @@ def print_table(title, rows):
 
 
 def keep(path, name, found, draw):
-    """Adds what was found to a file of results, and draws all of them.
+    """Adds results to a JSON file, and draws all results in it.
 
     Args:
-        path: JSON file; its picture stands beside it.
-        name: what the results are called.
-        found: what JSON can hold.
+        path: JSON file; the picture is written beside it, as .png.
+        name: key of the results.
+        found: the results, as JSON values.
         draw: function of a dict of all results, and the path of a PNG file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

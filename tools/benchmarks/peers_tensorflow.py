@@ -1,6 +1,6 @@
-"""Rows of tbnets, of TensorFlow's products and of tensorflow-addons.
+"""Defines the rows of tbnets, TensorFlow's products and tensorflow-addons.
 
-A row is a function of dict of arrays -> step, see `processes.serve`.
+A row is a function of a dict of arrays -> step, see `processes.serve`.
 """
 
 import keras
@@ -24,7 +24,7 @@ HARDEST = TripletLoss(**PRESETS["vse++"], gradient="sparse")
 
 
 def matmuls(arrays):
-    """The floor: a matrix of similarities, and the products of its gradient."""
+    """Floor: the matrix of similarities, and the products of its gradient."""
 
     def products(images, texts):
         matrix = tf.matmul(images, texts, transpose_b=True)
@@ -37,7 +37,7 @@ def matmuls(arrays):
 
 
 def within_matmuls(arrays):
-    """The floor of one view."""
+    """Floor of one view."""
     return matmuls(given.one_view(arrays))
 
 
@@ -46,7 +46,7 @@ def _some(arrays, *names):
 
 
 def _learning(loss):
-    """Returns the row of a loss: its total, the gradients of embeddings."""
+    """Returns the row of a loss: its total and the gradients of embeddings."""
 
     def row(arrays):
         def total(*inputs):
@@ -76,7 +76,7 @@ softmax_one_way = _learning(
 
 
 def _learning_one_view(loss, arrays):
-    """Returns a step: a loss of labels and rows, images and captions alike."""
+    """Returns a step of a loss whose rows are images and captions."""
     labels = tf.constant(given.labels(arrays))
 
     def total(images, texts):
@@ -86,7 +86,7 @@ def _learning_one_view(loss, arrays):
 
 
 def batch_hard(arrays):
-    """Images and captions as one view."""
+    """`TripletLoss` on images and captions as one view."""
     loss = TripletLoss(
         margin=given.MARGIN,
         negatives="hardest",
@@ -111,7 +111,7 @@ def semihard_addons(arrays):
 
 
 def train_step(arrays):
-    """Two linear layers a side, the hardest negatives, Adam in one pass."""
+    """Train step: two linear layers a branch, VSE++ loss, fused Adam."""
     units = arrays["image_1"].shape
     plain = {"batch_normalization": "none", "dropout": 0.0}
     branches = [Branch(units, **plain) for _ in range(2)]
@@ -132,12 +132,12 @@ def train_step(arrays):
 
 
 def step_matmuls(arrays):
-    """The floor of a train step."""
+    """Floor of a train step."""
     return step_products(make_batch(arrays), arrays["image_1"].shape)
 
 
 def tree_matmuls(arrays):
-    """The floor of trees: the products of every level, both ways."""
+    """Floor of trees: the products of each level, forward and backward."""
     units = len(arrays["gates"])
     products = tree_lstm.products(pack_trees(arrays["rows"]), units)
     return graph(products, *_some(arrays, "words", "kernel"))

@@ -1,8 +1,8 @@
-"""Rows in PyTorch: plain ones, and those of packages.
+"""Defines the rows in PyTorch: plain code, and packages.
 
-Plain means what one writes without a package for it: in eager mode, the whole
-matrix of similarities, a mask, and what `autograd` makes of it. A row is a
-function of dict of arrays -> step, see `processes.serve`.
+Plain code needs no package: it computes the whole matrix of similarities and a
+mask in eager mode, and gradients by `autograd`. A row is a function of a dict
+of arrays -> step, see `processes.serve`.
 """
 
 import torch
@@ -12,7 +12,7 @@ from benchmarks import arrays as given
 
 
 def matmuls(arrays):
-    """The floor, by PyTorch: a matrix of similarities and two products."""
+    """Floor in PyTorch: the matrix of similarities and two products."""
     images, texts = _tensors(arrays, "images", "texts")
 
     def step():
@@ -24,12 +24,12 @@ def matmuls(arrays):
 
 
 def within_matmuls(arrays):
-    """The floor of one view."""
+    """Floor of one view."""
     return matmuls(given.one_view(arrays))
 
 
 def hardest(arrays):
-    """Each positive pair against the one hardest negative, cosine, summed."""
+    """Hinges of the hardest negative of each positive pair, cosine, summed."""
     owners, match = _owners_and_matches(arrays)
     return _learning(
         arrays, lambda images, texts: _hinges(images, texts, owners, match)
@@ -53,7 +53,7 @@ def _hinges(images, texts, owners, match):
 
 
 def top_k(arrays):
-    """Each positive pair against K hardest, Euclidean, mean of violations."""
+    """Hinges of K hardest negatives a pair, Euclidean, mean of violations."""
     owners, match = _owners_and_matches(arrays)
     k = min(given.NUM_NEGATIVES, len(match) - 1)
 
@@ -76,7 +76,7 @@ def top_k(arrays):
 
 
 def train_step(arrays):
-    """Two linear layers a side, the hardest negatives, Adam in one pass."""
+    """Train step: two linear layers a branch, VSE++ loss, fused Adam."""
     sides = [_layers(arrays, name) for name in ("image", "text")]
     weights = [one for side in sides for one in side.parameters()]
     optimizer = torch.optim.Adam(weights, lr=1e-4, fused=True)
@@ -110,7 +110,7 @@ def _layers(arrays, side):
 
 
 def recalls(arrays):
-    """The product, and the ten best by `topk` in both directions."""
+    """The product, and the ten best in both directions by `topk`."""
     images, texts = _tensors(arrays, "images", "texts")
 
     def step():
@@ -141,7 +141,7 @@ def ranking_both(arrays):
 
 
 def ranking(arrays, **options):
-    """MultipleNegativesRankingLoss as it comes: images ask, captions answer."""
+    """MultipleNegativesRankingLoss by default: only from image to caption."""
     from sentence_transformers.sentence_transformer import losses
 
     loss = losses.MultipleNegativesRankingLoss(
@@ -188,7 +188,7 @@ def hardest_metric(arrays):
 
 
 def _mined(distance, reducer):
-    """Returns a function of rows and labels, and of those of another view."""
+    """Returns a mined loss of rows and labels, of one view or two."""
     from pytorch_metric_learning import losses, miners
 
     miner = miners.BatchHardMiner(distance=distance)
@@ -243,11 +243,11 @@ def _two_ways(arrays, loss, ways=1):
 
 
 def child_sum(arrays):
-    """The child-sum tree LSTM by DGL's messages over a graph.
+    """The child-sum tree LSTM, by messages of DGL over a graph.
 
-    DGL has no such layer. This is the cell of Tai et al. 2015 as its functions
-    for messages invite one to write it: a level of all trees at a time. Its
-    value is the sum of squares of all states.
+    DGL has no layer for it. This implements the cell of Tai et al. 2015 with
+    DGL's message functions, one level of all trees at a time. The value is the
+    sum of squares of all states.
     """
     import dgl
 
@@ -287,13 +287,13 @@ def child_sum(arrays):
 
 
 def _learning(arrays, loss):
-    """Returns a step: the loss and the gradients of all embeddings."""
+    """Returns a step that computes a loss and the embeddings' gradients."""
     rows = [one.requires_grad_() for one in _tensors(arrays, "images", "texts")]
     return _step(rows, lambda: loss(*rows))
 
 
 def _step(leaves, function):
-    """Returns a step: what a function returns, and gradients of leaves."""
+    """Returns a step that computes a function and the gradients of leaves."""
 
     def step():
         for one in leaves:

@@ -1,4 +1,4 @@
-"""Pictures of what `peers` and `scale` measured."""
+"""Draws the results of `peers` and `scale`."""
 
 import math
 import re
@@ -10,11 +10,11 @@ from tbnets.files import write_atomically
 
 OURS, THEIRS, FLOOR = "tab:blue", "tab:gray", "tab:green"
 MARKS = "o", "s", "^", "v"
-"""Of the sizes of a table, in order."""
+"""Markers of the sizes of a table, in order."""
 
 
 def draw_peers(found, path):
-    """Draws a panel for each table: a line a row, in units of the floor.
+    """Draws a panel for each table, with a line for each row's ratio.
 
     Args:
         found: dict of dicts of `table`, `images` and `rows`.
@@ -66,7 +66,7 @@ def _panel(axis, sizes):
 
 
 def _point(axis, mark, place, row):
-    """Draws the ratio of a row, and writes it beside all but the floor."""
+    """Draws the ratio of a row, with its number unless it is the floor."""
     ratio = row["ratio"]
     colour = OURS if row["package"] == "tbnets" else THEIRS
     colour = FLOOR if "alone" in row["name"] else colour
@@ -85,10 +85,10 @@ def _point(axis, mark, place, row):
 
 
 def draw_parts(found, path):
-    """Draws a panel for each part, both axes logarithmic.
+    """Draws a panel for each part, with logarithmic axes.
 
     Args:
-        found: dict of dicts by part: what a size is `of`, `floor`, `rows`.
+        found: dict of dicts by part: `of` (unit of a size), `floor`, `rows`.
         path: PNG file to write.
     """
     figure, axes = pyplot.subplots(

@@ -1,8 +1,8 @@
-"""Processes that take turns: one for each row of a table.
+"""Runs each row of a table in its own process; the processes take turns.
 
-The parent starts this module for each row. It writes a line for each run and
-reads a line of JSON as answer. A process of its own tells the row's memory
-apart, and lets rows of PyTorch and of two versions of TensorFlow take turns.
+The parent starts this module for each row. For each run, it writes a line and
+reads a line of JSON. With a process a row, memory is measured by row, and rows
+of PyTorch and of two versions of TensorFlow can be compared.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from benchmarks.timing import mebibytes
 from tbnets.startup import keep_freed_memory, usable_cores
 
 LIMIT_GIB = 10
-"""Memory that one process may take; it is the only one that works."""
+"""Memory limit of a process; only one process works at a time."""
 ENOUGH = 10
 """Seconds after which a row is not repeated."""
 SHORT = 1.0
-"""Steps of fewer seconds are run twice in a turn; the second is timed."""
+"""Steps of fewer seconds run twice in a turn; the second run is timed."""
 THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
@@ -43,16 +43,16 @@ PACKAGES = {
     "faiss": "faiss-cpu",
     "dgl": "dgl",
 }
-"""Modules whose versions are told, and what pip calls them."""
+"""Modules whose versions are printed -> their names in pip."""
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Process:
-    """A row in a process of its own.
+    """A row in its own process.
 
     Attributes:
-        told: what it says of itself, a dict: `value`, `mebibytes`, `seconds`
-            and `versions`; or `missing`, a module; or `failed`, why.
+        told: dict that the process reported: `value`, `mebibytes`, `seconds`
+            and `versions`; or `missing`, a module; or `failed`, the reason.
     """
 
     def __init__(self, builder, arrays, python, patience):
@@ -76,7 +76,7 @@ class Process:
         self.told = self._answer()
 
     def run(self):
-        """Has it do its step once; returns seconds, or None."""
+        """Runs the step once; returns its seconds, or None if it failed."""
         if {"missing", "failed"} & self.told.keys():
             return None
         self._process.stdin.write("run\n")
@@ -110,13 +110,13 @@ class Process:
 
 @contextlib.contextmanager
 def started(builders, arrays, pythons=(), *, patience):
-    """Yields a `Process` of each builder; ends all of them.
+    """Yields a `Process` for each builder; ends all after the block.
 
     Args:
         builders: list of `module:function`.
-        arrays: path of their arrays.
-        pythons: interpreters to try where this one lacks a package.
-        patience: seconds that a run may take, its imports included.
+        arrays: path of the arrays.
+        pythons: interpreters to try if this one lacks a package.
+        patience: seconds that a run may take, including imports.
     """
     processes = []
     with contextlib.ExitStack() as stack:
@@ -131,7 +131,7 @@ def started(builders, arrays, pythons=(), *, patience):
 
 
 def take_turns(processes, repeats):
-    """Lets processes run in turns; returns seconds of the runs of each."""
+    """Runs processes in turn; returns a list of seconds for each."""
     seconds = [[] for _ in processes]
     for _ in range(repeats):
         for process, own in zip(processes, seconds):
@@ -141,15 +141,15 @@ def take_turns(processes, repeats):
 
 
 def serve(builder, arrays):
-    """Answers on standard output: what the row is, then seconds of each run.
+    """Writes a row's results to standard output, then seconds for each run.
 
     Args:
-        builder: `module:function` of dict of arrays -> step; a step returns
-            the value that it computed, or None.
-        arrays: path of the `.npz` they are in.
+        builder: `module:function`, a function of a dict of arrays -> step; a
+            step returns the value that it computed, or None.
+        arrays: path of the `.npz` file of the arrays.
     """
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Libraries print; the parent reads answers alone.
+    os.dup2(2, 1)  # Keeps what libraries print out of the answers.
     keep_freed_memory()
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_GIB * 2**30,) * 2)
 
@@ -172,7 +172,7 @@ def serve(builder, arrays):
     answer(**told)
     seconds = told["seconds"]
     for _ in sys.stdin:
-        if seconds < SHORT:  # Caches are others' and threads are asleep.
+        if seconds < SHORT:  # Warms up caches and threads.
             step()
         start = time.perf_counter()
         step()
@@ -181,13 +181,13 @@ def serve(builder, arrays):
 
 
 def _first(builder, arrays):
-    """Builds a step and runs it once; tells its value and its memory."""
+    """Builds a step and runs it once; returns the step and its results."""
     module, function = builder.split(":")
     with np.load(arrays) as file:
         given = {name: file[name] for name in file.files}
     step = getattr(importlib.import_module(module), function)(given)
     before = mebibytes("VmRSS")
-    with contextlib.suppress(OSError):  # Forgets the peak of the imports.
+    with contextlib.suppress(OSError):  # Resets the peak after the imports.
         pathlib.Path("/proc/self/clear_refs").write_text("5")
     start = time.perf_counter()
     value = step()
@@ -207,7 +207,7 @@ def _first(builder, arrays):
 
 
 def _why(text, otherwise):
-    """Returns that memory ran out, where an error says so."""
+    """Returns a message on memory if an error is about it, or `otherwise`."""
     if any(word in text for word in ("bad_alloc", "allocat", "OOM")):
         return f"more than {LIMIT_GIB} GiB of memory"
     return otherwise

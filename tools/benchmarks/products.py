@@ -1,16 +1,15 @@
-"""Graphs that are waited for, and products that none can leave out.
+"""Builds timed graphs, and the matrix products of the floors.
 
-Values stand in for gradients: only the sizes of products matter.
+The products use values in place of gradients: only sizes matter.
 """
 
 import tensorflow as tf
 
 
 def graph(function, *inputs):
-    """Returns a call of a function of arrays as a graph.
+    """Returns a call of a function of arrays, compiled to a graph.
 
-    The call returns the first of the results as an array, once all of them
-    are there.
+    The call waits for all results, and returns the first as an array.
     """
     compiled = tf.function(function)
     inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
@@ -23,13 +22,13 @@ def graph(function, *inputs):
 
 
 def weights(dims, seed):
-    """Returns random matrices of layers from each size to the next."""
+    """Returns random weight matrices of layers of these sizes."""
     shapes = enumerate(zip(dims, dims[1:]))
     return [tf.random.stateless_normal(x, (seed, i)) for i, x in shapes]
 
 
 def forward(rows, kernels):
-    """Returns rows, and what comes of them behind each matrix."""
+    """Returns the rows, and the output of each layer."""
     values = [rows]
     for kernel in kernels:
         values.append(tf.matmul(values[-1], kernel))
@@ -37,12 +36,12 @@ def forward(rows, kernels):
 
 
 def backward(values, kernels, to_rows=False):
-    """Returns the gradients of matrices and of the values between them.
+    """Returns the products for the gradients of kernels and hidden values.
 
     Args:
-        values: what `forward` returned.
-        kernels: the matrices.
-        to_rows: whether the rows have a gradient too.
+        values: the result of `forward`.
+        kernels: weight matrices of the layers.
+        to_rows: whether to compute the gradient of the input rows too.
     """
     found = []
     for place, kernel in enumerate(kernels):
@@ -54,7 +53,7 @@ def backward(values, kernels, to_rows=False):
 
 
 def similarities(images, texts, *ids):
-    """Returns the inner products of images with texts, texts with texts."""
+    """Returns inner products of images with texts, and texts with texts."""
     return (
         tf.matmul(images, texts, transpose_b=True),
         tf.matmul(texts, texts, transpose_b=True),
@@ -62,7 +61,7 @@ def similarities(images, texts, *ids):
 
 
 def dense_loss(images, texts, *ids):
-    """Returns `similarities` carried back; they stand in for a gradient."""
+    """Returns gradients of embeddings, from `similarities` as the gradient."""
     with tf.GradientTape() as tape:
         tape.watch([images, texts])
         matrices = similarities(images, texts)
@@ -74,10 +73,11 @@ def dense_loss(images, texts, *ids):
 
 
 def learning(loss):
-    """Returns a function of a loss: total, output, gradients of embeddings.
+    """Returns a function: total, output and embeddings' gradients of a loss.
 
     Args:
-        loss: of embeddings and ids, whose output is or has a `total`.
+        loss: function of embeddings and ids, whose output is the total, or
+            has an attribute `total`.
     """
 
     def step(images, texts, *ids):
@@ -94,9 +94,9 @@ def learning_squares(layer, function=None):
     """Returns a function: the sum of squared outputs, and all gradients.
 
     Args:
-        layer: whose variables have gradients.
-        function: of vectors, which have gradients, and other inputs; by
-            default the layer.
+        layer: layer whose variables get gradients.
+        function: function of vectors, which get gradients, and other inputs;
+            default: the layer.
     """
 
     def step(vectors, *others):

@@ -1,13 +1,13 @@
 """Times a train step of phrase localization against its matmuls alone.
 
-A batch has 100 phrases, of a few photos or of 100, and 200 regions of each
-photo that may be negatives. The floor holds the float32 products of a step:
-all regions forward, the picked ones and the positives forward and backward,
-and the phrases. Beside it stand the products of a step that would have all
-regions under the tape.
+A batch has 100 phrases, of a few photos or of 100, and 200 candidate regions
+of each photo. The floor holds the float32 products of a step: all regions
+forward; the picked regions, the positives and the phrases forward and
+backward. A second row has the products of a step with gradients of all
+regions.
 
-A second table is of the similarity network with a softmax over all negatives
-of a phrase: its floor has all regions forward and backward, and its head for
+A second table times the similarity network with a softmax over all negatives
+of a phrase. Its floor has all regions forward and backward, and the head for
 each phrase with each of its negatives.
 """
 
@@ -28,7 +28,7 @@ from tbnets.training.optimizers import FusedAdam
 PHRASES, REGIONS = 100, 200
 WIDTHS = REGION_DIM, PHRASE_DIM = 1405, 200
 NEGATIVE_SHARE = 0.7
-"""Of the regions of a photo, for a phrase of it."""
+"""Share of the regions of a photo that are negatives of a phrase."""
 
 
 def run(options):
@@ -135,7 +135,7 @@ def _batch(num_images):
 
 
 def _num_picked(network, batch):
-    """Returns how many candidates the network picks of a batch."""
+    """Returns how many candidates the network picks from a batch."""
     seen, embed = [], mining.embed_picked
 
     def counted(*arguments):
@@ -150,7 +150,7 @@ def _num_picked(network, batch):
 
 
 def _step_products(units):
-    """Returns a function: the products of regions and phrases in a step."""
+    """Returns a function that computes the products of a step."""
     kernels, of_phrases = (
         products.weights([width, *units], seed)
         for seed, width in enumerate(WIDTHS)

@@ -1,15 +1,15 @@
-"""Times the steps that workers share beside what a model on paper predicts.
+"""Times the steps that workers share, and compares them with a cost model.
 
-A worker of N has its rows of the batch, every message reaches all of them, and
-on one machine they share its P cores. With R reduces of r bytes and G gathers
-of g bytes a step takes::
+Each of N workers has its rows of the batch, every message reaches all workers,
+and workers on one machine share its P cores. With R reduces of r bytes and G
+gathers of g bytes a step takes::
 
     max(1, N / P) (fixed + flops / rate)
         + (R + G / 2) latency + (r + g / 2) / bandwidth
 
-A gather goes around the ring once, a reduce twice. `fixed` and `rate` come
-from steps of one worker on 1, 1/2 and 1/4 of a batch, without a message;
-`latency` and `bandwidth` from the sum of one number and of 16 MiB.
+A gather passes the ring of workers once, a reduce twice. `fixed` and `rate`
+are fitted to steps of one worker on 1, 1/2 and 1/4 of a batch, without
+messages; `latency` and `bandwidth` to sums of one number and of 16 MiB.
 """
 
 import json
@@ -27,18 +27,18 @@ from tbnets.errors import InputError
 from tbnets.startup import usable_cores
 
 NUMBERS = 2**22
-"""Of a long message, 16 MiB."""
+"""Numbers in a long message, 16 MiB."""
 
 
 class Machine(NamedTuple):
-    """What the model knows of a machine with N workers.
+    """Parameters of the cost model for a machine.
 
     Attributes:
         fixed: milliseconds of a step that do not depend on its rows.
         rate: floating point operations a millisecond.
         latency: milliseconds of a reduce of one number.
         bandwidth: bytes a millisecond of a long reduce.
-        crowd: workers that share what one has for itself.
+        crowd: number of workers divided by the number of cores.
     """
 
     fixed: float
@@ -49,24 +49,25 @@ class Machine(NamedTuple):
 
 
 GPU = Machine(fixed=5.0, rate=1e11, latency=0.1, bandwidth=2e7)
-"""Nobody has measured it: 100 TFLOP/s, a fifth of what an H100 is said to
-reach in TF32, 0.1 ms a message and 20 GB/s, half of a network of 400 Gbit/s
-for what goes around a ring twice; 5 ms for what a step does besides."""
+"""Assumed, not measured: 100 TFLOP/s, a fifth of the published TF32 rate of an
+H100; 0.1 ms a message; 20 GB/s, half of a network of 400 Gbit/s, as a reduce
+passes the ring twice; 5 ms for the rest of a step."""
 NUM_GPUS = 1, 8, 64
 PAPER = Job(images=500, hidden=2048, dim=512, repeats=0)
 
 
 class Cost(NamedTuple):
-    """What a step costs one worker, on paper.
+    """Computed costs of a step for one worker.
 
     Attributes:
         layers: floating point operations of the branches.
-        loss: those of comparing its anchors with all candidates.
-        reduces: messages that sum over all workers.
-        gathers: messages that put rows together.
+        loss: floating point operations of comparing the worker's anchors with
+            all candidates.
+        reduces: number of messages that sum over all workers.
+        gathers: number of messages that gather rows.
         reduced: bytes that are summed.
-        gathered: bytes that are put together.
-        compared: bytes of its largest matrix of similarities.
+        gathered: bytes that are gathered.
+        compared: bytes of the worker's largest matrix of similarities.
     """
 
     layers: float
@@ -79,24 +80,24 @@ class Cost(NamedTuple):
 
 
 def cost(job, workers, reduces=0, gathers=0):
-    """Counts what a step costs one of some workers.
+    """Computes the costs of a step for one worker.
 
     Args:
         job: `Job`, with the size of the whole batch.
-        workers: that share it.
-        reduces: messages of that kind, as TensorFlow's graph has them.
-        gathers: likewise.
+        workers: number of workers that share the batch.
+        reduces: number of reduces in TensorFlow's graph.
+        gathers: number of gathers in TensorFlow's graph.
     """
     first, second = job.hidden * job.hidden, job.hidden * job.dim
     captions = 2 * job.images
     rows = job.images + captions
-    # Forward, to the weights, and, behind the first layer, to the inputs.
+    # Forward, weight gradients and, after the first layer, input gradients.
     layers = 2 * rows * (2 * first + 3 * second) / workers
     pairs = 2 * job.images * captions + captions**2  # wang2018's three terms.
     loss = 2 * job.dim * pairs / workers
     weights = 2 * (first + second)
     embeddings = 4 * job.dim * rows
-    # The gradient is summed here and once more by Keras.
+    # The package sums the gradient, and Keras sums it again.
     reduced = (2 * 4 * weights + embeddings) * (workers > 1)
     gathered = (embeddings + 8 * rows) * (workers > 1)
     compared = 4 * captions**2 / workers
@@ -104,7 +105,7 @@ def cost(job, workers, reduces=0, gathers=0):
 
 
 def predicted(cost, machine):
-    """Returns milliseconds of a step: computing, messages."""
+    """Returns the milliseconds of a step for computing and for messages."""
     computing = machine.fixed + (cost.layers + cost.loss) / machine.rate
     messages = (cost.reduces + cost.gathers / 2) * machine.latency
     messages += (cost.reduced + cost.gathered / 2) / machine.bandwidth
@@ -112,7 +113,7 @@ def predicted(cost, machine):
 
 
 def measure(job, workers, *parts):
-    """Times parts in so many processes; returns name -> milliseconds."""
+    """Times parts in `workers` processes; returns name -> milliseconds."""
     line = [sys.executable, "-m", "benchmarks.replicas"]
     line.append(json.dumps(job._replace(parts=parts)))
     own = local_workers.environments(workers) if workers > 1 else [{}]
@@ -138,17 +139,17 @@ def measure(job, workers, *parts):
 
 
 def fitted(job, found, sizes):
-    """Returns `fixed` and `rate` that steps without messages tell.
+    """Fits `fixed` and `rate` of `Machine` to steps without messages.
 
     Args:
         job: `Job`.
-        found: what was measured.
-        sizes: images of these steps.
+        found: result of `measure`.
+        sizes: number of images of each of these steps.
     """
     costs = [cost(job._replace(images=images), 1) for images in sizes]
     flops = [one.layers + one.loss for one in costs]
     times = np.array([found[f"alone {images}"] for images in sizes])
-    # As many per cent are wrong of the small ones as of the large.
+    # Minimizes relative errors, so that small and large sizes count equally.
     columns = np.stack([np.ones(len(sizes)), flops], axis=1)
     (fixed, per_flop), *_ = np.linalg.lstsq(
         columns / times[:, None], np.ones(len(sizes)), rcond=None
@@ -157,7 +158,7 @@ def fitted(job, found, sizes):
 
 
 def run(options):
-    """Prints what workers take for a step, and what is predicted of it."""
+    """Prints the measured and predicted times of a step for workers."""
     job, cores = job_of(options), usable_cores()
     sizes = [max(1, job.images // part) for part in (1, 2, 4)]
     one = measure(job, 1, ("alone", job.images))[f"alone {job.images}"]
@@ -201,7 +202,7 @@ def _print_row(first, *cells):
 
 
 def print_paper(reduces, gathers):
-    """Prints what is predicted of GPUs, of one batch and of one each."""
+    """Prints predictions for GPUs that share a batch or have one each."""
     print("On paper, 2048 -> 2048 -> 512, two captions an image:")
     columns = "images", "step", "messages", "images/s", "matrix", "whole loss"
     _print_row("GPUs", *columns)

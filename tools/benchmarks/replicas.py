@@ -1,8 +1,8 @@
-"""Times the train step of one replica under a strategy beside that of none.
+"""Times a train step with one replica against a step without a strategy.
 
-And parts of a step that workers share, in one of the workers: `replica_costs`
-starts as many processes of this module as there are workers. The chief prints
-the milliseconds of each part, as JSON.
+Run as a process, this module is one worker and times the parts of a shared
+step: `replica_costs` starts one process for each worker. The chief prints the
+milliseconds of each part, as JSON.
 """
 
 import functools
@@ -22,18 +22,18 @@ from tbnets.training.distribution import Workers, open_workers
 
 WARM_UP = 3
 KINDS = {"CollectiveReduceV2": "reduces", "CollectiveGatherV2": "gathers"}
-"""TensorFlow's messages to all replicas, and what they are called here."""
+"""TensorFlow's ops for messages to all replicas -> their names here."""
 
 
 class Job(NamedTuple):
-    """What is timed.
+    """Sizes and parts of a timed step.
 
     Attributes:
-        images: of the whole batch, of two captions each.
-        hidden: size of features and of the hidden layer.
+        images: number of images in the whole batch, with two captions each.
+        hidden: size of the features and of the hidden layer.
         dim: size of the embeddings.
         repeats: timed runs of a part.
-        parts: (name, argument) of each, in this order; see `PARTS`.
+        parts: (name, argument) of each part, in order; see `PARTS`.
     """
 
     images: int
@@ -50,7 +50,7 @@ def job_of(options):
 
 
 def run(options):
-    """Prints a table of a step without a strategy and with one."""
+    """Prints a table of a step without and with a strategy."""
     job = job_of(options)
     batch = _batch(job)
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
@@ -86,9 +86,9 @@ def _batch(job, share=WHOLE):
 
 
 def _of_all(workers, function, *given):
-    """Returns what runs a function in all replicas: a graph, its arguments."""
+    """Returns a graph that runs a function in all replicas, and arguments."""
 
-    def of_replica(*given):  # An input of the graph stands on no device.
+    def of_replica(*given):  # Inputs of the graph have no device.
         return function(*tf.nest.map_structure(tf.identity, given))
 
     graph = tf.function(
@@ -98,7 +98,7 @@ def _of_all(workers, function, *given):
 
 
 def alone(job, workers, share, images):
-    """A step on so many images, by this worker for itself."""
+    """A step on `images` images, by this worker alone."""
     batch = _batch(job._replace(images=images))
     return tf.function(_network(job).train_step, autograph=False), [batch]
 
@@ -111,17 +111,17 @@ def step(job, workers, share, _):
 
 
 def whole_step(job, workers, share, _):
-    """A step whose replicas compute the loss of all anchors each."""
+    """A step in which each replica computes the loss of all anchors."""
     kept = ranking.summed, hinges.own_anchors
     ranking.summed = hinges.own_anchors = lambda given: given
     graph, given = step(job, workers, share, None)
-    graph(*given)  # Traced, so that both can be as they were.
+    graph(*given)  # Traces the step before both functions are restored.
     ranking.summed, hinges.own_anchors = kept
     return graph, given
 
 
 def gathers(job, workers, share, _):
-    """What a step gathers, and the way back of its gradient."""
+    """The gathers of a step, and their gradients."""
     batch = _batch(job, share)
     embeddings = [batch[n][:, : job.dim] for n in ("images", "captions")]
     ids = [batch[name] for name in ("image_ids", "caption_image_ids")]
@@ -137,7 +137,7 @@ def gathers(job, workers, share, _):
 
 
 def sums(job, workers, share, times):
-    """So many sums of the gradient over all replicas."""
+    """The sum of the gradient over all replicas, `times` times."""
     shapes = [w.shape for w in _network(job).trainable_variables]
 
     def summed(gradients):
@@ -149,7 +149,7 @@ def sums(job, workers, share, times):
 
 
 def message(job, workers, share, size):
-    """One sum over all replicas, of so many float32 numbers."""
+    """One sum of `size` float32 numbers over all replicas."""
     return _of_all(workers, replicas.summed, tf.zeros([size]))
 
 
@@ -160,7 +160,7 @@ PARTS = {
 
 
 def measured(job):
-    """Returns name -> milliseconds of the parts, and how many messages."""
+    """Returns name -> milliseconds of the parts, and numbers of messages."""
     workers, share = Workers(), WHOLE
     if config := os.environ.get("TF_CONFIG"):
         workers = open_workers("multi_worker")
@@ -174,7 +174,7 @@ def measured(job):
             operations = graph.get_concrete_function(*given).graph
             types = [one.type for one in operations.get_operations()]
             messages = {word: types.count(x) for x, word in KINDS.items()}
-    # Workers take each run at the same time.
+    # All workers begin each run together.
     seconds = timing.in_turns(runs, job.repeats, WARM_UP, before=workers.wait)
     times = {name: 1e3 * np.median(each) for name, each in seconds.items()}
     return {**times, **messages}
@@ -184,5 +184,5 @@ def _waited(graph, given):
     tf.nest.map_structure(np.asarray, graph(*given))
 
 
-if __name__ == "__main__":  # Of all workers, the chief is heard.
+if __name__ == "__main__":  # The parent reads only the chief's output.
     print(json.dumps(measured(Job(*json.loads(sys.argv[1])))))

@@ -1,8 +1,8 @@
 """Times parts of tbnets at growing sizes, each against its floor.
 
-Every size is a process of its own, with a bound on its memory. A size that
-would take more than a minute or two, as the one before tells, is left out;
-so is one that wants more memory. Both are said.
+Each size runs in its own process with a memory limit. A size is left out, with
+a printed reason, if it exceeds the limit, or if the size before it predicts
+more than --patience seconds.
 """
 
 import pathlib
@@ -12,14 +12,14 @@ from benchmarks.peers import Row, begun, keep, measure
 
 
 class Part(NamedTuple):
-    """What grows.
+    """A part of tbnets that is timed at several sizes.
 
     Attributes:
-        title: what is timed.
-        floor: what it is compared with.
-        sizes: that are tried, in order.
-        of: what a size counts.
-        builders: functions of `scale_rows`: of the floor and of tbnets.
+        title: the timed computation.
+        floor: the computation of the floor.
+        sizes: default sizes, in order.
+        of: unit of a size.
+        builders: functions of `scale_rows`, for the floor and for tbnets.
         growth: time grows as this power of the size.
     """
 
@@ -73,7 +73,7 @@ PARTS = {
 
 
 def run(options):
-    """Prints a table for each of --part; draws them."""
+    """Prints a table for each part; with --folder, draws them."""
     for name, part in begun(options, PARTS).items():
         print(f"\n{name}: {part.title}; floor: {part.floor}")
         print(
@@ -104,7 +104,7 @@ def run(options):
 
 
 def _too_long(part, rows, size, patience):
-    """Returns why a size is not tried, or ""."""
+    """Returns why a size is left out, or ""."""
     if not rows:
         return ""
     times = (size / rows[-1]["size"]) ** part.growth
@@ -115,7 +115,7 @@ def _too_long(part, rows, size, patience):
 
 
 def _row(part, size, options):
-    """Times one size; returns a dict."""
+    """Times one size; returns a dict of results, or the reason it failed."""
     inputs = {"size": size, "dim": options.embedding_dim}
     inputs |= {"images": options.images, "cnn": options.cnn}
     pair = [Row(name, f"scale_rows:{name}") for name in part.builders]

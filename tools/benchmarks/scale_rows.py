@@ -1,7 +1,7 @@
-"""Rows of `scale`, and those of `peers` that rank: steps by size.
+"""Defines the rows of `scale`, and the ranking rows of `peers`.
 
-What `scale` gives is `size`, `place`, a folder, and what its part needs
-besides. TensorFlow is imported by the rows that need it.
+`scale` passes `size`, the folder `place`, and the inputs of its part. Only
+rows that need TensorFlow import it.
 """
 
 import csv
@@ -23,14 +23,14 @@ WORDS = (
 
 
 def product(given):
-    """The floor: NumPy's product of both matrices."""
+    """Floor: NumPy's product of both matrices."""
     images, texts = given["images"], given["texts"]
     scores = np.empty((len(images), len(texts)), np.float32)
     return lambda: np.matmul(images, texts.T, scores)
 
 
 def exact_ranks(given):
-    """Exact ranks of both directions, by tbnets."""
+    """Exact ranks in both directions, by tbnets."""
     from tbnets.evaluation.retrieval import evaluate_retrieval
 
     rows = [given[name] for name in ("images", "texts", "owners")]
@@ -38,7 +38,7 @@ def exact_ranks(given):
 
 
 def flat_index(given):
-    """The ten best of both directions, by IndexFlatIP of faiss."""
+    """The ten best in both directions, by IndexFlatIP of faiss."""
     import faiss
 
     def best(queries, rows):
@@ -58,7 +58,7 @@ def _embeddings(given, captions_per_image):
 
 
 def tiled_product(given):
-    """NumPy's product, a thousand images at a time: all would not fit."""
+    """NumPy's product, a thousand images at a time to limit memory."""
     made = _embeddings(given, 5)
     images, texts = made["images"], made["texts"]
     scores = np.empty((min(1000, len(images)), len(texts)), np.float32)
@@ -100,7 +100,7 @@ def forward(given):
 
 
 def extract(given):
-    """Photos from their files to a store of features."""
+    """Extraction of photo files into a feature store."""
     from benchmarks import extraction
 
     return extraction.extract(*_photos(given))
@@ -114,7 +114,7 @@ def _photos(given):
 
 
 def scored(given):
-    """The products of all queries with one tile of rows, as often as needed."""
+    """Products of all queries with a tile, repeated for the number of rows."""
     size, dim = int(given["size"]), int(given["dim"])
     queries = arrays.unit_rows(QUERIES, dim, seed=1)
     rows = arrays.unit_rows(AT_ONCE, dim)[:size]
@@ -128,7 +128,7 @@ def scored(given):
 
 
 def search(given):
-    """An index asked; its value is the seconds that it took to build."""
+    """Search of an index; the value is the seconds that writing it took."""
     from tbnets.serving.search_index import open_index
 
     size, dim = int(given["size"]), int(given["dim"])
@@ -151,13 +151,13 @@ def search(given):
 
 
 def write_index(path, shape, make, model):
-    """Writes an index; returns the seconds that it took but for its rows.
+    """Writes an index; returns the seconds, without those for making rows.
 
     Args:
-        path: where it is written.
-        shape: how many rows of how many numbers, and of which type.
-        make: function of the first row and how many -> the rows.
-        model: what embeds queries, see `photo_index.about`.
+        path: folder to write.
+        shape: number of rows, size of a row, and data type.
+        make: function of the first row and the number of rows -> rows.
+        model: description of the model, from `photo_index.about`.
     """
     from tbnets.serving.index_writer import IndexWriter
 
@@ -192,7 +192,7 @@ def captions(given):
     numbers = itertools.count()
 
     def step():
-        # Otherwise it is asked for the file that it read last.
+        # A new name each time, as the reader caches the last file.
         again = path.with_name(f"{next(numbers)}.csv")
         again.hardlink_to(path)
         found = reading.read_captions("table", again, "all")

@@ -1,4 +1,4 @@
-"""Times the search of a folder: the first answer, and each one after it."""
+"""Times the first search of a folder of photos, and later searches."""
 
 import itertools
 import pathlib
@@ -16,10 +16,10 @@ QUERIES = ["a dog in the snow"]
 
 
 def run(options):
-    """Prints a table of embedding photos, and one of answering once they are.
+    """Prints a table for a new folder, and one for an embedded folder.
 
-    Photos are taken again where --images has too few. Of those that are known
-    random embeddings are kept.
+    Photos are repeated if --images has too few. The embedded folder has random
+    embeddings.
     """
     model, repeats = zoo.open_model(MODEL), options.repeats or 3
     with tempfile.TemporaryDirectory() as place:
@@ -33,7 +33,7 @@ def run(options):
 
 
 def _links(folder, place, count):
-    """Makes a folder of so many photos, links to those of another."""
+    """Makes a folder of `count` links to photos of another folder."""
     paths = itertools.cycle(list_photos(pathlib.Path(folder).resolve()))
     place.mkdir()
     for number, path in enumerate(itertools.islice(paths, count)):

@@ -1,4 +1,4 @@
-"""Times a server by gRPC and REST against the bare network."""
+"""Times a server by gRPC and REST against direct calls of the network."""
 
 import contextlib
 import functools
@@ -21,17 +21,17 @@ from tbnets.serving import protocol, zoo
 MODEL = "scenes_embedding"
 CAPTION = "a small red ball left of a big blue cube"
 SIZES, CLIENTS = (1, 8, 32), (1, 8)
-TURNS = 5  # Of bare, gRPC and REST.
+TURNS = 5  # Turns of direct calls, gRPC and REST.
 STEPS = 5
-"""At which the memory of the server is told."""
+"""How often the memory of the server is printed."""
 _HOST = "127.0.0.1"
 
 
 def run(options):
     """Prints requests a second and latencies, then memory over many requests.
 
-    A row has --repeats requests; after the rows there are 40 times as many, of
-    one caption each.
+    A row has --repeats requests. The memory is measured over 40 times as many
+    requests, of one caption each.
     """
     requests = options.repeats or 500
     model = zoo.open_model(zoo.folder() / MODEL)
@@ -58,7 +58,7 @@ def run(options):
 
 @contextlib.contextmanager
 def server():
-    """Gives (process, port of gRPC, of REST) of a server of its own."""
+    """Starts a server; yields its process id and ports of gRPC and REST."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
@@ -76,11 +76,11 @@ def _serve(connection):
     models = Models(folders, batching=Batching(), tell=lambda line: None)
     with StandIn(models, port=0, rest_port=0) as stand_in:
         connection.send((stand_in.port, stand_in.rest_port))
-        connection.recv()  # Never: it is killed.
+        connection.recv()  # Waits until the process is killed.
 
 
 def _grpc(port):
-    """Returns what asks by gRPC."""
+    """Returns a function that sends a request by gRPC."""
     stubs = protocol.api("prediction_service_pb2_grpc")
     stub = stubs.PredictionServiceStub(grpc.insecure_channel(f"{_HOST}:{port}"))
 
@@ -95,7 +95,7 @@ def _grpc(port):
 
 
 def _rest(port, rows):
-    """Asks by REST."""
+    """Sends a request by REST."""
     link = http.client.HTTPConnection(_HOST, port, 60)
     with contextlib.closing(link):
         body = json.dumps({"instances": rows})
@@ -104,7 +104,7 @@ def _rest(port, rows):
 
 
 def _print_rows(size, clients, asks, requests):
-    """Prints a row for each of some ways to ask, which are timed in turns."""
+    """Times direct calls, gRPC and REST in turns; prints a row for each."""
     counts = [len(part) for part in np.array_split(range(requests), TURNS)]
     latencies, seconds = {name: [] for name in asks}, dict.fromkeys(asks, 0)
     for ask in asks.values():
@@ -124,7 +124,7 @@ def _print_rows(size, clients, asks, requests):
 
 
 def _latencies(call, requests, clients):
-    """Returns the seconds of each of some requests."""
+    """Returns the seconds of each request."""
 
     def one(_):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Functions that run in turns, the table of their times, and memory."""
+"""Times functions in turns, prints tables of times, and reads memory."""
 
 import multiprocessing
 import pathlib
@@ -8,12 +8,12 @@ import numpy as np
 
 
 def in_turns(runs, repeats, warm_up=1, before=lambda: None):
-    """Times functions in turn, so that they share the machine's moods.
+    """Times functions in turn, so that other load slows all of them.
 
     Args:
-        runs: dict of functions by name; each must wait for its own result.
+        runs: dict of functions by name; each must wait for its result.
         repeats: timed runs of each function.
-        warm_up: runs of each before these.
+        warm_up: untimed runs of each function before the timed ones.
         before: called before each run, outside of its time.
 
     Returns:
@@ -34,9 +34,9 @@ def print_table(title, runs, repeats, rows=None):
 
     Args:
         title: line above the table.
-        runs: as of `in_turns`; the first is the floor.
+        runs: dict of functions by name; the first is the floor.
         repeats: timed runs of each function.
-        rows: dict by name of the rows of a run, which are told by the second.
+        rows: dict, name -> rows of a run, to print rows a second.
     """
     times = in_turns(runs, repeats)
     medians = {name: np.median(seconds) for name, seconds in times.items()}
@@ -52,13 +52,13 @@ def print_table(title, runs, repeats, rows=None):
 
 
 def in_another_process(function, *given):
-    """Returns what a function returns in a process of its own."""
+    """Calls a function in a new process; returns its result."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, given)
 
 
 def mebibytes(name, process="self"):
-    """Returns a line of a process's status, such as `VmRSS` (Linux)."""
+    """Returns a memory value of a process in MiB, such as `VmRSS` (Linux)."""
     status = pathlib.Path(f"/proc/{process}/status").read_text()
     line = next(row for row in status.splitlines() if row.startswith(name))
     return int(line.split()[1]) / 1024

@@ -1,10 +1,10 @@
 """Times a whole train step against its matmuls alone.
 
-The floor holds the float32 matrix products of one step and nothing else:
-forward, for the weights' gradients and for the hidden layers' gradients in
-both branches, and the similarities with theirs. The step adds activations,
-batch normalisation, dropout, the loss, its miner and the Adam update, of
-22 million weights where a branch has 2048 hidden units.
+The floor holds only the float32 matrix products of one step: the forward
+products, weight gradients and hidden-layer gradients of both branches, and the
+similarities with their gradients. The step adds activations, batch
+normalisation, dropout, the loss, its miner and the Adam update, of 22 million
+weights for 2048 hidden units a branch.
 """
 
 import keras
@@ -46,7 +46,7 @@ def step_units(options):
 
 
 def make_batch(features):
-    """Returns a batch of what `arrays.features` made."""
+    """Returns a batch from the arrays of `arrays.features`."""
     keys = "images", "captions", "image_ids", "caption_image_ids"
     return {key: tf.constant(features[n]) for key, n in zip(keys, arrays.NAMES)}
 
@@ -55,7 +55,7 @@ def make_network(widths, units):
     """Returns a compiled network.
 
     Args:
-        widths: sizes of features of images, of captions.
+        widths: sizes of image features and of caption features.
         units: sizes of the layers of a branch.
     """
     branches = [Branch(units, seed=seed) for seed in (100, 200)]
@@ -67,7 +67,7 @@ def make_network(widths, units):
 
 
 def step_products(batch, units):
-    """Returns a call of the products of a step."""
+    """Returns a call that computes the products of a step."""
     inputs = batch["images"], batch["captions"]
     kernels = [
         products.weights([rows.shape[1], *units], seed)

@@ -1,11 +1,10 @@
 """Times the LSTM over trees against its matmuls and a Keras LSTM.
 
-Captions of 12 words with trees as parsers give them. The floor holds the
-products of a forward and backward pass over the same levels and nothing else:
-no gates, no gathering, no sums over children. A level needs the one below it,
-so that its products are as small in the floor as in the layer; the gradients
-of the matrices are one product each in both. The LSTM of Keras reads the
-same words as chains, with gradients of the same things.
+The captions have 12 words and parse trees. The floor holds only the products
+of a forward and backward pass over the levels, without gates, gathers or sums
+over children. A level depends on the level below it, so the floor has equally
+small products; the gradient of each matrix is one product in both. The LSTM of
+Keras reads the words as chains, and also computes all gradients.
 """
 
 import keras
@@ -76,7 +75,7 @@ def tree_rows(num_captions):
 
 
 def tree_arrays(num_captions, _, units):
-    """Makes trees, vectors of their words, and weights, for rows of `peers`."""
+    """Makes trees, word vectors and weights for the rows of `peers`."""
     rows = tree_rows(num_captions)
     packed = pack_trees(rows)
     rng = np.random.default_rng(0)
@@ -98,10 +97,10 @@ def tree_arrays(num_captions, _, units):
 
 
 def products(packed, units):
-    """Returns a function of the products; values stand in for gradients.
+    """Returns a function of the products, with values in place of gradients.
 
-    No two are equal, as TensorFlow would make such ones once, and matrices
-    stand there transposed, so that no product has to do it.
+    No two products are equal, as TensorFlow would compute equal ones once.
+    Transposed matrices are prepared, so that no product transposes.
     """
     bounds = np.concatenate(
         [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]
@@ -109,7 +108,7 @@ def products(packed, units):
     kinds = [_matrices(units, seed) for seed in (1, 2)]
     states = tf.random.stateless_normal([len(packed.trees), units], (1, 3))
     wide = tf.random.stateless_normal([len(packed.trees), 3 * units], (1, 4))
-    # Of others and of noun phrases: the rows of their parents and edges.
+    # Rows of parents and edges: first other phrases, then noun phrases.
     rows = [
         (
             (slice(start, only), slice(first, edge)),
@@ -148,7 +147,7 @@ def products(packed, units):
 
 
 def _matrices(units, seed):
-    """Returns what stands in for one kind's matrices and their transposes."""
+    """Returns random matrices of one kind of phrase, and transposed ones."""
     shapes = np.array([[1, 3], [3, 1], [1, 1], [1, 1]]) * units
     return [
         tf.random.stateless_normal(shape, (seed, place))
