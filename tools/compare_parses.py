@@ -57,7 +57,7 @@ class Agreement(NamedTuple):
     """Numbers of phrases on which parser and annotation agree.
 
     Attributes:
-        found: phrases of both.
+        found: annotated phrases that the parser has.
         missed: annotated phrases that the parser lacks.
         extra: phrases that only the parser has.
     """
@@ -104,7 +104,7 @@ def letter_spans(words, spans) -> set[tuple[int, int]]:
 
 
 def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
-    """Returns the span of letters of each noun phrase of a tree.
+    """Returns the spans of letters of a tree's noun phrases.
 
     Args:
         tree: a `Tree`.
@@ -123,12 +123,12 @@ def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
 
 
 def phrases(tree: Tree) -> set[tuple[int, int]]:
-    """Returns the span of letters of each phrase of two words or more."""
+    """Returns the spans of letters of phrases of two words or more."""
     return {(start, end) for start, end, _ in kinds(tree)}
 
 
 def kinds(tree: Tree) -> set[tuple[int, int, str]]:
-    """Returns span of letters and kind of each phrase of two words or more."""
+    """Returns spans of letters and kinds of phrases of two words or more."""
     ends = np.cumsum([0, *map(len, tree.words)])
     return {
         (int(ends[start]), int(ends[end]), kind_of(label))
@@ -140,7 +140,7 @@ def kinds(tree: Tree) -> set[tuple[int, int, str]]:
 
 
 def parse(options, captions):
-    """Returns the tree of each caption; prints how many did not parse."""
+    """Returns the trees of captions; prints how many did not parse."""
     with progress_bar(len(set(captions)), "parsing", "caption") as bar:
         parses = parsing.parse_captions(
             captions,

@@ -1,4 +1,4 @@
-r"""Compares the losses and weights of replicas with those of one device.
+r"""Compares losses and weights of replicas and of one device.
 
 For example, 50 steps of a configuration by two and three parts of the CPU in
 one process, and by two and four processes on the loopback:

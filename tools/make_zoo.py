@@ -14,7 +14,7 @@ renews the generated part of a card after its hand-written part was edited.
 
   python tools/make_zoo.py --name=scenes_embedding --again
 
-exports a model again with the current exporter, and compares the answers of
+exports a model again with the current exporter, and compares the outputs of
 both models. Weights and metrics are kept.
 
   python tools/make_zoo.py --table
@@ -23,8 +23,8 @@ writes the README of the zoo.
 
   python tools/make_zoo.py --served
 
-exports and serves each model, or --name, and compares its answers by gRPC and
-REST with the answers of the local model.
+exports and serves each model, or --name, and compares its outputs by gRPC and
+REST with the outputs of the local model.
 
 A run of phrase localization is measured on photos, boxes and phrases. --images
 names the photos if its flags do not:
@@ -230,7 +230,7 @@ def check_size(folder):
 
 
 def write_card(options, folder, text):
-    """Writes the card of a model and the checksums of all its files."""
+    """Writes the card of a model and the checksums of its files."""
     metrics = cards.read_metrics(folder / cards.METRICS)
     card = cards.render_card(options.name, text, metrics)
     (folder / "README.md").write_text(card, "utf-8", newline="\n")

@@ -4,8 +4,8 @@ r"""Computes the best recall that the captions of rendered scenes allow.
 
 A caption such as "three shapes on a grey background" is true of several
 scenes, so no network can always find the right one. This tool compares the
-claims of each caption with the objects of each scene, counts the scenes of
-which each caption is true, and prints the recall of a perfect observer.
+claims of captions with the objects of scenes, counts the scenes of which each
+caption is true, and prints the recall of a perfect observer.
 docs/scenes.md explains the numbers.
 """
 

@@ -27,13 +27,13 @@ def embeddings(num_images, captions_per_image, dim, noise=NOISE):
 
     Args:
         num_images: images in a batch.
-        captions_per_image: captions of each image.
+        captions_per_image: captions an image.
         dim: size of an embedding.
         noise: length of the noise; a caption is its image plus noise.
 
     Returns:
         Dict of arrays, by `NAMES`: `images`, `texts` float32 `[n, dim]`,
-        `image_ids`, and `owners`, the row of the image of each caption.
+        `image_ids`, and `owners`, for each caption the row of its image.
     """
     owners = np.repeat(np.arange(num_images), captions_per_image)
     images = unit_rows(num_images, dim)
@@ -49,7 +49,7 @@ def features(num_images, captions_per_image, *dims):
 
     Args:
         num_images: images in a batch.
-        captions_per_image: captions of each image.
+        captions_per_image: captions an image.
         *dims: sizes of image features and of caption features.
     """
     made = embeddings(num_images, captions_per_image, 1)
@@ -77,7 +77,7 @@ def matches(arrays):
 
 
 def labels(arrays):
-    """Returns the labels of all images, then of all captions."""
+    """Returns the labels of the images, then of the captions."""
     return np.concatenate([arrays["image_ids"], arrays["owners"]])
 
 
@@ -91,9 +91,9 @@ def recall_sum(owners, captions, photos):
     """Returns the sum of recall at 1, 5 and 10 in both directions, in per cent.
 
     Args:
-        owners: `[captions]`, row of the image of each caption.
-        captions: `[images, 10]`, the best captions of each image.
-        photos: `[captions, 10]`, the best images of each caption.
+        owners: `[captions]`, for each caption the row of its image.
+        captions: `[images, 10]`, for each image the best captions.
+        photos: `[captions, 10]`, for each caption the best images.
     """
     right = (
         owners[captions] == np.arange(len(captions))[:, None],

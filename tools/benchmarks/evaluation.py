@@ -36,7 +36,7 @@ def run(options):
 def _measure(num_images, dim, repeats, noise):
     """Returns the least seconds of evaluation and product, and peak memory.
 
-    Memory is that of the evaluation. It is read before the product, whose
+    The memory is read after the evaluation and before the product, whose
     result alone takes 500 MB.
     """
     made = arrays.embeddings(num_images, 5, dim, noise)

@@ -2,12 +2,12 @@
 
 The floor holds the products that every implementation with dense matrices
 needs: the inner products of images with captions and of captions with
-captions, and the products from a dense gradient of each matrix to the
-gradients of the embeddings. It does not mine, mask or compare. Both directions
+captions, and the products that turn their dense gradients into gradients of
+the embeddings. It does not mine, mask or compare. Both directions
 between images and captions share one matrix.
 
 The loss starts from embeddings and ids. It builds the masks, mines, and
-returns the total, the terms and the gradients of all embeddings.
+returns the total, the terms and the gradients of the embeddings.
 """
 
 from benchmarks import arrays, timing

@@ -47,11 +47,11 @@ class Table(NamedTuple):
     """Rows to compare; the first is the floor, the second is tbnets.
 
     Attributes:
-        title: the computation of all rows.
+        title: the computation that the rows do.
         rows: list of `Row`.
-        captions: captions of each image.
+        captions: captions an image.
         make: function of the numbers of images, captions and dimensions -> the
-            arrays of all rows.
+            input arrays.
         sizes: default numbers of images.
     """
 
@@ -337,10 +337,10 @@ def keep(path, name, found, draw):
     """Adds results to a JSON file, and draws all results in it.
 
     Args:
-        path: JSON file; the picture is written beside it, as .png.
+        path: JSON file; the picture gets its name with .png.
         name: key of the results.
         found: the results, as JSON values.
-        draw: function of a dict of all results, and the path of a PNG file.
+        draw: function of the dict of results, and the path of a PNG file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     known = CheckedFile(path).json() if path.exists() else {}

@@ -210,7 +210,7 @@ def all_metric(arrays):
 
 
 def crossed_metric(arrays):
-    """NTXentLoss, two views, the mean of both directions."""
+    """NTXentLoss, two views, mean over directions."""
     from pytorch_metric_learning import losses
 
     return _two_ways(
@@ -219,7 +219,7 @@ def crossed_metric(arrays):
 
 
 def supervised_metric(arrays):
-    """SupConLoss, two views, the mean of both directions."""
+    """SupConLoss, two views, mean over directions."""
     from pytorch_metric_learning import losses
 
     return _two_ways(
@@ -246,8 +246,8 @@ def child_sum(arrays):
     """The child-sum tree LSTM, by messages of DGL over a graph.
 
     DGL has no layer for it. This implements the cell of Tai et al. 2015 with
-    DGL's message functions, one level of all trees at a time. The value is the
-    sum of squares of all states.
+    DGL's message functions, one level of the trees at a time. The value is the
+    sum of the squared states.
     """
     import dgl
 

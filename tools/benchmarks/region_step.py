@@ -1,10 +1,9 @@
 """Times a train step of phrase localization against its matmuls alone.
 
-A batch has 100 phrases, of a few photos or of 100, and 200 candidate regions
-of each photo. The floor holds the float32 products of a step: all regions
-forward; the picked regions, the positives and the phrases forward and
-backward. A second row has the products of a step with gradients of all
-regions.
+A batch has 100 phrases, of a few photos or of 100, and 200 candidate regions a
+photo. The floor holds the float32 products of a step: all regions forward; the
+picked regions, the positives and the phrases forward and backward. A second
+row has the products of a step with gradients for all regions.
 
 A second table times the similarity network with a softmax over all negatives
 of a phrase. Its floor has all regions forward and backward, and the head for

@@ -144,7 +144,7 @@ def fitted(job, found, sizes):
     Args:
         job: `Job`.
         found: result of `measure`.
-        sizes: number of images of each of these steps.
+        sizes: numbers of images of these steps.
     """
     costs = [cost(job._replace(images=images), 1) for images in sizes]
     flops = [one.layers + one.loss for one in costs]

@@ -12,8 +12,8 @@ def in_turns(runs, repeats, warm_up=1, before=lambda: None):
 
     Args:
         runs: dict of functions by name; each must wait for its result.
-        repeats: timed runs of each function.
-        warm_up: untimed runs of each function before the timed ones.
+        repeats: timed runs a function.
+        warm_up: untimed runs a function, before the timed runs.
         before: called before each run, outside of its time.
 
     Returns:
@@ -35,7 +35,7 @@ def print_table(title, runs, repeats, rows=None):
     Args:
         title: line above the table.
         runs: dict of functions by name; the first is the floor.
-        repeats: timed runs of each function.
+        repeats: timed runs a function.
         rows: dict, name -> rows of a run, to print rows a second.
     """
     times = in_turns(runs, repeats)

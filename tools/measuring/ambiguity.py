@@ -3,7 +3,7 @@
 A caption of one scene may also be true of other scenes, so no network can
 always find the right one. `is_true` compares the claims of a caption with the
 objects of a scene. `ceiling` turns the results into the recall that a perfect
-observer of all scenes can expect.
+observer can expect.
 """
 
 import itertools
@@ -196,16 +196,16 @@ def ceiling(captions, num_scenes):
 
 
 def chance_of_a_hit(groups, rank):
-    """Returns the chance that one of the first `rank` answers is right.
+    """Returns the chance that the first `rank` results include a right one.
 
     Args:
-        groups: list of `(right, wrong)`, numbers of answers, best group
-            first; the answers of a group are in random order.
-        rank: number of answers that count.
+        groups: list of `(right, wrong)`, numbers of results, best group
+            first; the results in a group are in random order.
+        rank: number of results that count.
     """
     for right, wrong in groups:
         if rank <= right + wrong:
-            # Chance that `rank` answers drawn from this group are all wrong.
+            # Chance that `rank` results drawn from this group are all wrong.
             missed = math.comb(wrong, rank) / math.comb(right + wrong, rank)
             return 1 - missed
         if right:

@@ -82,7 +82,7 @@ def numbers(cell):
 
 
 def is_result(cell):
-    """Returns whether a cell begins with a number with a decimal point."""
+    """Returns whether a cell begins with a number like 1.5."""
     return bool(re.match(r"\**\d+\.\d", cell))
 
 

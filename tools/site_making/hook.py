@@ -3,7 +3,7 @@
 `mkdocs.yml` names this file; `pip install -e ".[docs]" && mkdocs build` writes
 the site. The generated pages are not committed:
 
-- README.md as the home page, and the other files of `OUTSIDE`;
+- README.md as the home page, and the rest of `OUTSIDE`;
 - a page for each public name, in the groups of `tbnets/__init__.pyi`;
 - a page with the comments and flags of configs/*.flags;
 - a page for each notebook.

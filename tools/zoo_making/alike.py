@@ -1,4 +1,4 @@
-"""Exports models again, or serves them, and compares the answers.
+"""Exports models again, or serves them, and compares the outputs.
 
 A SavedModel holds the settings, words and weights of its network, so it can be
 exported again without its run. The network is rebuilt with these weights, and
@@ -33,7 +33,7 @@ from tbnets.tasks.trained import settings_of_model
 from tbnets.text.trees import read_tree
 
 TOLERANCE, SERVED_TOLERANCE = 1e-6, 1e-5
-"""Largest differences of answers; the batch size changes how sums round."""
+"""Largest differences of outputs; the batch size changes how sums round."""
 _QUESTIONS = 4
 _TOOLS = pathlib.Path(__file__).parents[1]
 
@@ -50,11 +50,11 @@ def export_again(source, path):
         path: folder to write, which must not exist.
 
     Returns:
-        `path`, and the largest difference between the answers of both models.
+        `path`, and the largest difference between the models' outputs.
 
     Raises:
         ValueError: the model was not exported from a run, its weights do not
-            fit the network, or an answer differs.
+            fit the network, or an output differs.
     """
     before = load_saved_model(source)
     record = before.metadata.get("metadata", {})
@@ -156,14 +156,14 @@ def _assign(endpoints, values, source):
 
 
 def _compare(before, after):
-    """Returns the largest difference of two models' answers to equal inputs.
+    """Returns the largest difference of two models' outputs for equal inputs.
 
     Args:
         before: name -> signature of the original model.
         after: the new model.
 
     Raises:
-        ValueError: an answer differs by more than `TOLERANCE`.
+        ValueError: an output differs by more than `TOLERANCE`.
     """
     generator = np.random.default_rng(0)
     found = {}
@@ -185,7 +185,7 @@ def _compare(before, after):
 
 
 def difference(one, other, name, inputs):
-    """Returns the largest difference of two answers; inf if strings differ.
+    """Returns the largest difference of two outputs; inf if strings differ.
 
     Args:
         one: dict of signatures.
@@ -231,13 +231,13 @@ def _question(spec, model, generator):
 
 
 def compare_served(sources):
-    """Serves models by gRPC and REST, and prints how much answers differ.
+    """Serves models by gRPC and REST, and prints how much outputs differ.
 
     Args:
         sources: folders of models of the zoo.
 
     Raises:
-        ValueError: an answer differs by more than `SERVED_TOLERANCE`.
+        ValueError: an output differs by more than `SERVED_TOLERANCE`.
     """
     with tempfile.TemporaryDirectory() as place:
         folders = [pathlib.Path(place, source.name) for source in sources]

@@ -193,8 +193,8 @@ def markdown_table(rows, more):
     """Returns a Markdown table of the metrics of models.
 
     Args:
-        rows: list of (name, metrics, *cells); all have the same metrics.
-        more: title of each cell -> its alignment in Markdown.
+        rows: list of (name, metrics, *cells), with equal names of metrics.
+        more: titles of the cells -> their alignment in Markdown.
     """
     shown = columns(rows[0][1])
     titles = ["model", *(title for title, _, _ in shown), *more]
