@@ -160,8 +160,8 @@ def checked_rows(name, values, num_rows, count=None):
         raise InputError(
             name,
             f"hold rows from 0 to {num_rows - 1}",
-            f"{name}[{bad[0]}]={values[bad[0]]}, one of {bad.size} that are "
-            "no rows",
+            f"{name}[{bad[0]}]={values[bad[0]]}; {bad.size} values are not "
+            "rows",
             "Count from 0.",
         )
     return values.astype(np.int64)
@@ -215,7 +215,7 @@ def checked_dict(name, values, keys):
         name,
         f"be one dict with {', '.join(keys)}",
         f"{found}",
-        "Give `fit` one dict of all: ids say what belongs together.",
+        "Pass `fit` one dict with all inputs: its ids define which rows match.",
     )
 
 

@@ -37,9 +37,9 @@ def read_table(file, _):
     if extension not in _TABLES:
         raise InputError(
             "path",
-            f"end with one of {', '.join(_TABLES)}",
+            f"end with {' or '.join(_TABLES)}",
             f"path={file.path}",
-            "Rename the file to what it holds.",
+            "Rename the file to the ending of its format.",
         )
     has_split, records, spelled = None, {}, {}
     for line, row in _TABLES[extension](file):
@@ -323,10 +323,10 @@ def _split_lists(path):
         if split in lists:
             raise InputError(
                 "path",
-                "have one list for each split beside it",
+                "have one list for each split next to it",
                 f"path={path}, and for {split!r} {lists[split]} and "
                 f"{candidate}",
-                "Move one of them away.",
+                "Remove one of them.",
             )
         lists[split] = candidate
     return lists

@@ -92,12 +92,12 @@ class SplitData:
             if missing := features.missing(keys):
                 raise InputError(
                     "--text_features",
-                    f"hold every caption of split {said.split}",
+                    f"contain every caption of split {said.split}",
                     f"{features.path} without {len(missing)} of {len(keys)} "
                     f"captions of {said.path}, first {shown(missing[0])}; "
                     f"{features.looks()}",
-                    "Extract those of these captions. Of an array in the "
-                    "order of the captions, take its file of ids away.",
+                    "Extract the features of these captions. If the array is "
+                    "in the order of the captions, remove its file of ids.",
                 )
             return FeatureRows(features, features.rows(keys))
         if len(features) != said.num_captions:
@@ -348,9 +348,9 @@ class Data:
                 raise InputError(
                     f"--{flag}",
                     "name features extracted alike",
-                    f"--{flag}={here}, which differ from those of {where}: "
-                    f"{'; '.join(lines)}",
-                    "Extract them with the same settings.",
+                    f"--{flag}={here}, which differ from the features of "
+                    f"{where}: {'; '.join(lines)}",
+                    "Extract them with equal settings.",
                 )
 
     @functools.cached_property

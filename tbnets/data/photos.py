@@ -262,7 +262,7 @@ def read_listed(format, path, lists, split):
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(
             "lists",
-            f"hold {SPLIT_FIELD}, or all splits would be the same",
+            f"contain {SPLIT_FIELD}, so that splits differ",
             f"lists={lists}",
             f"Name for example --split_lists=flickr30k/{SPLIT_FIELD}.txt.",
         )

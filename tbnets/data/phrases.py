@@ -150,7 +150,7 @@ class PhraseRegions:
             raise InputError(
                 "image_sizes",
                 "be known",
-                f"0, 0 for {name!r}, one of {unknown.size}",
+                f"0, 0 for {name!r}; {unknown.size} images lack a size",
                 "Give `in_photos` the photos' sizes "
                 "(`images.read_photo_sizes`).",
             )

@@ -74,9 +74,9 @@ def distributed(strategy, batches):
     count = strategy.num_replicas_in_sync
     if batches.smallest is not None and batches.smallest < count:
         raise InputError(
-            "Batches must hold a photo for each replica. Received: one of "
-            f"{batches.smallest} for {count} replicas. Take another "
-            "`images_per_batch`, or fewer replicas."
+            "Batches must have at least one photo for each replica. "
+            f"Received: a batch of {batches.smallest} for {count} replicas. "
+            "Choose another `images_per_batch`, or fewer replicas."
         )
 
     def own(context):
@@ -207,7 +207,7 @@ def draw_cuts(image_ids, path):
     if len(places) < FEWEST:
         raise InputError(
             "--captions",
-            f"tell splits apart, or name {FEWEST} images to draw them from",
+            f"have a split column, or name {FEWEST} images to draw splits from",
             f"{len(places)} in {path}",
             "Add photos with captions, or give its rows a split.",
         )

@@ -217,8 +217,7 @@ def finite_scores(values, rows=None, name="scores"):
         raise InputError(
             name,
             "be finite in float32",
-            f"{name}{place}={value}, one of {len(bad)} such numbers of "
-            f"{scores.size}",
+            f"{name}{place}={value}; {len(bad)} such numbers of {scores.size}",
             "Look for a diverged model or a zero vector that was normalised.",
         )
     return scores

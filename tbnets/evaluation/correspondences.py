@@ -87,9 +87,9 @@ def checked_choice(
     if choice not in known:
         raise InputError(
             "choice",
-            f"be {' or '.join(known)} where phrases are given one of their "
-            "photo's candidates",
-            f"choice={choice}, whose box need be none of them",
+            f"be {' or '.join(known)} if phrases are assigned candidates of "
+            "their photo",
+            f"choice={choice}, whose box may not be a candidate",
             "Choose another.",
         )
     return Choice(

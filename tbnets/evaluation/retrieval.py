@@ -346,7 +346,7 @@ def bootstrap_interval(
     if ranks.ndim != 1 or not ranks.size:
         raise InputError(
             "ranks",
-            "be those of at least one query",
+            "have at least one query",
             f"ranks.shape={ranks.shape}",
             "Pass the `ranks` of one direction.",
         )

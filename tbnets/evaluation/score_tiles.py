@@ -247,7 +247,7 @@ def spread(scores, num_pairs=65536):
     if not found > 0:
         raise InputError(
             "scores",
-            "tell pairs apart",
+            "differ between pairs",
             f"one for all of {num_pairs} pairs",
             "Look for a collapsed model.",
         )

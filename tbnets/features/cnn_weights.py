@@ -92,7 +92,7 @@ class _Unpickler(pickle._Unpickler):
         name = f"{module}.{name}"
         if name not in _NAMES:
             raise InputError(
-                f"asks for {name!a:.80}, which tensors do not need and which "
+                f"contains {name!a:.80}, which tensors do not need and which "
                 "was not called"
             )
         return _NAMES[name]
@@ -106,7 +106,7 @@ class _Unpickler(pickle._Unpickler):
             or type(key) is not str
             or self.storages.setdefault(key, (dtype, size)) != (dtype, size)
         ):
-            raise InputError("names a storage that can not be")
+            raise InputError("names an invalid storage")
         return key
 
 
@@ -165,7 +165,7 @@ def _tensors(content):
         )
     # A pickle may have replaced the dictionary's methods.
     if dict.get(facts, "little_endian") is not True:
-        raise InputError("does not say that it is little-endian")
+        raise InputError("is not marked little-endian")
     notes, storages = _load(stream)
     for name, note in dict.items(notes):
         if type(name) is not str or not isinstance(note, _Tensor):
@@ -178,15 +178,15 @@ def _tensors(content):
 def _read_storages(content, start, keys, storages):
     """Returns key -> array of the storages, which must fill the file."""
     if set(keys) != set(storages) or len(keys) != len(storages):
-        raise InputError("lists other storages than those of its tensors")
+        raise InputError("lists other storages than its tensors use")
     arrays = {}
     for key in keys:
         dtype, size = storages[key]
         found = int.from_bytes(content[start : start + 8], "little")
         if found != size or found > len(content):
             raise InputError(
-                f"is cut off, or has a storage of {found} numbers where its "
-                f"tensors tell of {size!a:.40}"
+                f"is cut off, or has a storage of {found} numbers for tensors "
+                f"of {size!a:.40}"
             )
         arrays[key] = np.frombuffer(content, dtype, found, start + 8)
         start += 8 + arrays[key].nbytes
@@ -267,7 +267,7 @@ def load_weights(network, path):
         raise InputError(
             "weights",
             "be an HDF5 file of weights that Keras wrote",
-            f"weights={path}, which can not be read as one ({error})",
+            f"weights={path}, which is not a readable weights file ({error})",
             "Fetch or copy it again.",
         ) from error
     if is_old:
@@ -334,8 +334,8 @@ def assign(network, stored, path):
             f"weights={path} without {', '.join(missing[:MOST_LISTED])} "
             f"({len(missing)} of {len(layers)} layers); it has "
             f"{', '.join(list(stored)[:MOST_LISTED])}, ..",
-            "Name the file of this network, with its classifier where that is "
-            "asked for.",
+            "Name the file of this network, with the classifier if it is "
+            "requested.",
         )
     for layer, tensors in matches:
         _check_shapes(layer, tensors, path)

@@ -233,11 +233,11 @@ def _regions(extractor, pixels, proposals, key, dtype):
         expected = " x ".join(map(str, proposals.sizes[row]))
         raise InputError(
             "proposals",
-            "be those of these photos",
+            "have the boxes of these photos",
             f"{proposals.path}, where {key!r} has {expected} pixels, and a "
             f"photo of {size[0]} x {size[1]}",
             "Propose regions for these photos, or name the folder of the "
-            "others.",
+            "proposals' photos.",
         )
     with np.errstate(over="ignore"):  # The writer refuses infinity.
         features = extractor(pixels, boxes).astype(dtype)

@@ -116,7 +116,7 @@ class HybridMixture:
         if too_few or not np.isfinite(points).all():
             raise InputError(
                 "points",
-                "be finite, and at least as many as there are components",
+                "be finite and have at least one row per component",
                 f"points of shape {points.shape}, "
                 f"num_components={self.num_components}",
                 "Give more words, or lower `num_components`.",

@@ -94,9 +94,9 @@ def make_cache(folder, cache):
     except OSError as error:
         raise FileError(
             error.errno,
-            "`--cache` must name a folder that can be written, for the "
-            f"features of the photos. Received: {cache}, which can "
-            f"not: {error.strerror}. Set --cache to another",
+            "`--cache` must name a writable folder for the features of the "
+            f"photos. Received: {cache}, which is not: {error.strerror}. Set "
+            "--cache to another",
         ) from error
 
 
@@ -190,5 +190,5 @@ class PhotoCache:
         except ValueError as error:
             raise InputError(
                 f"{error} Or remove {self.store}: the features are then "
-                "extracted anew."
+                "extracted again."
             ) from error

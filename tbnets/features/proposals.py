@@ -172,10 +172,10 @@ def proposer_of(description) -> Proposer:
     except (InputError, KeyError, TypeError) as error:
         raise InputError(
             "description",
-            "tell how boxes are proposed",
+            "record how boxes are proposed",
             f"{shown(description)} ({error})",
-            "Extract the features of regions anew and train on them, or give "
-            "boxes of your own.",
+            "Extract the features of regions again and train on them, or "
+            "pass your own boxes.",
         ) from error
 
 

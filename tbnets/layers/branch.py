@@ -188,10 +188,10 @@ class Branch(configured.ConfiguredLayer):
         if len(input_shape) != 2:
             raise InputError(
                 "input_shape",
-                "be that of features, (n, feature_dim)",
+                "have the shape of features, (n, feature_dim)",
                 f"input_shape={tuple(input_shape)}",
-                "What is more than a row an image or text goes through an "
-                "encoder first: image_encoder, text_encoder.",
+                "Inputs of more than one row per image or text need an "
+                "encoder: image_encoder, text_encoder.",
             )
         self.output_dim = configured.build_steps(
             self.steps, tuple(input_shape)

@@ -66,7 +66,7 @@ def check_as_many(name, ids, rows_name, rows):
             name,
             "be given",
             "None",
-            "Give ids of both views, or one view with its labels: "
+            "Pass ids of both views, or one view with its labels: "
             "loss(embeddings, labels).",
         )
     found = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
@@ -96,7 +96,7 @@ def embeddings_of_loss(**named):
                 name,
                 "hold numbers",
                 f"{rows.dtype.name}",
-                "Give what a network embeds, such as `embed_text`.",
+                "Pass the output of a network, such as `embed_text`.",
             )
         if rows.shape.rank not in (2, None):
             raise InputError(
@@ -195,7 +195,7 @@ def hardest_negatives(
             "similarities",
             "be [rows, columns]",
             f"similarities.shape={shape}",
-            "Give inner products of all pairs.",
+            "Pass inner products of all pairs.",
         )
     given = "positive_mask", positive_mask, shape
     positive_mask = checked_mask(*given, MASKS_OF_IDS)

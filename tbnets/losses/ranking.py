@@ -203,7 +203,7 @@ class RankingLoss:
                 "masks",
                 "be three: image to text, text to text, image to image",
                 f"{type(masks).__name__}",
-                "Of ids, `tbnets.positive_masks` makes them.",
+                "`tbnets.positive_masks` computes them from ids.",
             )
         sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
         names = (f"masks.{name}" for name in PositiveMasks._fields)

@@ -49,8 +49,8 @@ def cholesky_factor(covariance, regularization, name):
         )
     if not mean_variance > 0:
         raise InputError(
-            f"The {name} features must differ from row to row. Received: none "
-            f"of {len(covariance)} ever changes. Extract them again."
+            f"The {name} features must differ between rows. Received: "
+            f"{len(covariance)} constant features. Extract them again."
         )
     diagonal = np.einsum("ii->i", covariance)
     diagonal += regularization * mean_variance
@@ -66,7 +66,7 @@ def cholesky_factor(covariance, regularization, name):
             "be larger where features never change, are sums of others or "
             "more than rows",
             f"regularization={regularization:g}; the covariance of "
-            f"{len(covariance)} {name} features can not be inverted",
+            f"{len(covariance)} {name} features is singular",
             "Set `regularization` to 0.5.",
         )
     return factor
@@ -358,7 +358,7 @@ class CCA(EmbeddingNetwork):
             if encoder is not None and encoder.trainable_weights:
                 raise InputError(
                     f"{side}_encoder",
-                    "have nothing to train: CCA takes no gradient",
+                    "have no trainable weights: CCA takes no gradient",
                     f"{type(encoder).__name__}",
                     "Learn from features.",
                 )
@@ -366,7 +366,7 @@ class CCA(EmbeddingNetwork):
             if not hasattr(branch, "mean"):
                 raise InputError(
                     f"{side}_branch",
-                    "have what is solved for, `mean` and `projection`",
+                    "have the solved weights, `mean` and `projection`",
                     f"{side}_branch={branch!r}",
                     "Give for example tbnets.CanonicalProjection(256).",
                 )
@@ -425,7 +425,7 @@ class CCA(EmbeddingNetwork):
             ValueError: Always.
         """
         raise InputError(
-            "CCA must be measured by what it retrieves: a batch has no loss. "
+            "CCA must be evaluated by retrieval: a batch has no loss. "
             "Received: a batch to `evaluate`, or `validation_data`. Use "
             "tbnets.evaluate_retrieval, or tbnets.RetrievalMetrics among "
             "`callbacks`."

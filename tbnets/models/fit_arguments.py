@@ -221,7 +221,7 @@ def _shared(model, arguments, name, steps_name):
             steps_name,
             "be given with an endless data set",
             "none",
-            "Say how many batches are taken.",
+            "Set the number of batches.",
         )
     steps = steps or (count if count >= 0 else None)
     shares = model.distribute_strategy.experimental_distribute_dataset(data)
@@ -280,7 +280,7 @@ def _epoch(model, run, batches, steps, callbacks, kind="train"):
                 break
             raise InputError(
                 name,
-                "hold the batches of each epoch",
+                "have the batches of each epoch",
                 f"an end after {number} of {steps or 'any'} steps",
                 "Repeat the data set, or have fewer steps.",
             ) from error
@@ -313,7 +313,7 @@ class FiniteSteps(keras.callbacks.Callback):
         found = " and ".join(f"{key} {value}" for key, value in told.items())
         raise InputError(
             "x",
-            "hold finite numbers, and the steps stay finite",
+            "have finite numbers, and the steps remain finite",
             f"{found} after epoch {epoch + 1}; the weights are lost",
             "Look for NaN in images and captions, lower the rate, or set "
             "`gradient_clip_norm`.",
@@ -407,8 +407,8 @@ def _refuse_targets(arguments):
         if arguments.get(name) is not None:
             raise InputError(
                 name,
-                "be None: ids in `x` tell what matches, and a loss is that of "
-                "a whole batch",
+                "be None: ids in `x` define which rows match, and the loss "
+                "needs the whole batch",
                 f"{name} of type {type(arguments[name]).__name__}",
                 "Leave it out; weigh terms of the loss by `term_weights`.",
             )
@@ -480,8 +480,8 @@ def check_arrays(name, arrays, num_words=None):
         found = ", ".join(f"{one} has {count}" for one, count in counts.items())
         raise InputError(
             name,
-            "have as many rows in each array, at least one: an image with one "
-            "of its captions",
+            "have equally many rows in each array, at least one: an image "
+            "with one of its captions",
             f"{found}",
             "Batches of fewer images than captions come by "
             "`tbnets.EpochBatches`.",
@@ -532,7 +532,7 @@ def checked_inputs(name, inputs, encoder, shape):
                 name,
                 f"be of shape {wanted}",
                 f"{name}.shape={found}",
-                "Give what the network was built for.",
+                "Pass the inputs that the network was built for.",
             )
     reads_words = isinstance(encoder, TextEncoder) and found.rank == 2
     if reads_words and isinstance(inputs, np.ndarray | tf.Tensor):

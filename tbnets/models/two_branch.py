@@ -93,7 +93,7 @@ def _output_dim(layer):
     size = getattr(layer, "output_dim", None)
     if size is None:
         raise InputError(
-            "A branch or encoder must tell its `output_dim`. Received: "
+            "A branch or encoder must have an `output_dim`. Received: "
             f"{type(layer).__name__} without. Set it in `__init__` or `build`."
         )
     return size
@@ -316,9 +316,9 @@ class TwoBranchModel(CheckedModel):
         texts = build_side(shapes["captions"], *text_side)
         if images != texts:
             raise InputError(
-                "`image_branch` and `text_branch` must end in the same size. "
-                f"Received: {images} and {texts}. Let the last layers "
-                "of both have as many units."
+                "`image_branch` and `text_branch` must have equal output "
+                f"sizes. Received: {images} and {texts}. Set equal units in "
+                "their last layers."
             )
         self.input_shapes = shapes
         self.built = True

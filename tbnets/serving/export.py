@@ -323,9 +323,9 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
             write_json(folder / METADATA_FILE, description)
     except (OSError, tf.errors.OpError) as error:
         raise FileError(
-            "`path` must be a place that can be written. Received: "
-            f"path='{path}', which failed: {error}. Nothing was left there; "
-            "free some space or choose another folder."
+            f"`path` must be writable. Received: path='{path}', which failed: "
+            f"{error}. No files remain there; free some space or choose "
+            "another folder."
         ) from error
     return path
 

@@ -93,14 +93,14 @@ def search(
         other = "; this one has `find`" if model.has("embed_phrases") else ""
         raise InputError(
             "search",
-            "be asked of a network for whole images",
+            "be called on a network for whole images",
             f"{model.path}, which has {sorted(model.signatures)}",
             f'Load tbnets.zoo.load("flickr8k_photos"){other}.',
         )
     if images is None and (len(like) or not model.has("search")):
         raise InputError(
             "images",
-            "be what is searched: a folder, photos or their embeddings",
+            "be a folder, photos or their embeddings",
             "None",
             "Name for example images='photos'.",
         )
@@ -117,8 +117,8 @@ def search(
     for query, (_, note) in zip(sentences, notes):
         if note == searching.NO_WORD:
             warnings.warn(
-                f'no word of "{query}" is known to this model: its answers '
-                "say nothing",
+                f'the model knows no word of "{query}": its results are '
+                "meaningless",
                 stacklevel=2,
             )
     if images is None:
@@ -279,7 +279,7 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
     if not model.has("embed_phrases"):
         raise InputError(
             "find",
-            "be asked of a network of phrase localization",
+            "be called on a network of phrase localization",
             f"{model.path}, which has {sorted(model.signatures)}",
             'Load tbnets.zoo.load("entities_localization"); this one has '
             "`search`.",

@@ -123,7 +123,7 @@ class IndexWriter:
             if value not in (None, getattr(held, name)):
                 raise InputError(
                     name,
-                    "be that of the index",
+                    "equal the index's",
                     f"{name}={value!r} for {self.path}, which holds "
                     f"{getattr(held, name)}",
                     "Choose another folder.",

@@ -259,8 +259,8 @@ def check_ops(name, graph_def):
     if unknown:
         raise InputError(
             name,
-            "be a graph of ops that compute and no more, TensorFlow's own and "
-            "those of TF Text 2.12.1",
+            "be a graph that has only computing ops of TensorFlow and of TF "
+            "Text 2.12.1",
             f"{unknown}",
             "Replace what makes these ops in the model.",
         )

@@ -84,9 +84,9 @@ def about(model):
     if not os.path.isdir(model.path):
         raise InputError(
             "model",
-            "be one at hand, whose files tell which it is",
+            "be a local model, whose files identify it",
             f"model={model.path}, of which there are none here",
-            "Name its folder, or that of the zoo.",
+            "Name its folder, or the folder of the zoo model.",
         )
     beside = pathlib.Path(model.path).parent
     if (beside / IDENTITY).is_file() and (beside / CHECKSUMS).is_file():

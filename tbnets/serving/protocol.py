@@ -130,8 +130,8 @@ def to_array(name, proto):
     if proto.dtype not in kinds:
         known = ", ".join(kind.name for kind in _FIELDS)
         raise invalid(
-            f"`{name}` must be of a type out of {known}. Received: dtype="
-            f"{proto.dtype}. Send the type that the signature says."
+            f"`{name}` must have a type of {known}. Received: "
+            f"dtype={proto.dtype}. Send the type of the signature."
         )
     kind = kinds[proto.dtype]
     size = _size_of(name, proto.tensor_shape, kind)
@@ -145,8 +145,8 @@ def to_array(name, proto):
     is_one_for_all = values == 1 and size > 1 and kind != tf.string
     if given != wanted and not (is_one_for_all and not content):
         raise invalid(
-            f"`{name}` must have {wanted} {unit}, as its shape says. Received: "
-            f"{given}. Send all of them."
+            f"`{name}` must have {wanted} {unit}, for its shape. Received: "
+            f"{given}. Send {unit} for the whole shape."
         )
     return tf.make_ndarray(proto)
 
@@ -173,7 +173,7 @@ def _packed_strings(name, proto, size):
         value = tf.io.parse_tensor(proto.SerializeToString(), tf.string)
     except tf.errors.InvalidArgumentError as error:
         raise invalid(
-            f"`{name}` must have {size} strings, as its shape says. Received: "
-            f"`tensor_content` of others ({error.message}). Send `string_val`."
+            f"`{name}` must have {size} strings, for its shape. Received: a "
+            f"different `tensor_content` ({error.message}). Send `string_val`."
         ) from error
     return np.asarray(value.numpy(), object)

@@ -45,8 +45,8 @@ def newest_version(path):
     if found:
         return found[max(found)]
     raise MissingFileError(
-        f"`path` must be a folder with {GRAPH_FILE}, or that of a run. "
-        f"Received: path='{path}'. Give the folder of a finished run."
+        f"`path` must be a folder with {GRAPH_FILE}, or a run folder. "
+        f"Received: path='{path}'. Pass the folder of a finished run."
     )
 
 

@@ -179,7 +179,7 @@ def rank(model, queries, like, embeddings, top):
     if len(like) and model.has("compare"):
         raise InputError(
             "like",
-            "be asked of a network whose embeddings have cosines",
+            "be called on a network whose embeddings have cosines",
             f"{model.path}, which learned to compare images with texts alone",
             "Take an embedding network, or ask by sentences.",
         )

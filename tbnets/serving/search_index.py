@@ -173,9 +173,9 @@ class SearchIndex:
             name = self.notes.get("model")
             raise InputError(
                 "index",
-                "hold embeddings of the model that is asked",
-                f"index={self.path}, which holds those of "
-                f"{name or 'another'}, {shown(self.embedded_by)}, for "
+                "have embeddings of the queried model",
+                f"index={self.path}, with embeddings of "
+                f"{name or 'another model'}, {shown(self.embedded_by)}, for "
                 f"{shown(model)}",
                 "Ask that model, or make another index.",
             )
@@ -311,7 +311,7 @@ def check_is_index(store):
         raise InputError(
             "index",
             "be the folder of a search index",
-            f"index={store.path}, a feature store of something else",
+            f"index={store.path}, another kind of feature store",
             "Make one by tbnets index.",
         )
 
@@ -401,7 +401,7 @@ class ApproximateIndex(SearchIndex):
         if similarities is not None:
             raise InputError(
                 "--approximate",
-                "be asked of a network whose embeddings have cosines",
+                "be called on a network whose embeddings have cosines",
                 f"{self.path} of one that learned to compare",
                 "Leave it out.",
             )

@@ -94,7 +94,7 @@ class Served:
                 "signature",
                 f"be one of {sorted(self.signatures)}",
                 f"signature={name!r} of {self.path}",
-                "What begins with a photo comes by tools/export.py "
+                "Signatures that take photos need tools/export.py "
                 "--cnn_weights=imagenet.",
             )
         return self.signatures[name].structured_input_signature[1]
@@ -135,7 +135,7 @@ class Served:
         if specs.keys() != inputs.keys():
             raise InputError(
                 "inputs",
-                f"be those of {signature}, {sorted(specs)}",
+                f"be the inputs of {signature}, {sorted(specs)}",
                 f"{sorted(inputs)}",
                 "Give each by its name.",
             )

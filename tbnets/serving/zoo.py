@@ -151,7 +151,7 @@ def check_name(name: str, argument: str = "name") -> None:
     if name not in names():
         raise InputError(
             argument,
-            "be one of the zoo's",
+            "be a zoo model",
             f"{argument}={name!r}",
             f"{_known()}",
         )

@@ -94,9 +94,9 @@ def photo_reader(made_by, weights):
                 "--cnn_weights",
                 "come with features that tools/extract_image_features.py "
                 "made, of whole photos or of regions by roi_average",
-                f"{part.get('regions', 'some')}, which do not tell what made "
-                "them, or are of regions of several stores",
-                "Extract them anew, or leave --cnn_weights out.",
+                f"{part.get('regions', 'some')}, which do not record their "
+                "settings, or are of regions of several stores",
+                "Extract them again, or leave --cnn_weights out.",
             )
     opened = open_averaged_features if of_regions else open_photo_features
     return opened(made_by, weights)
@@ -207,8 +207,8 @@ class CaptionedData(TaskData):
                 if lines := extraction_differences(one, other, where, item):
                     raise InputError(
                         f"--{flag}",
-                        "name a recipe that says what it did when the run "
-                        "began",
+                        "name a recipe whose settings have not changed since "
+                        "the run began",
                         f"--{flag}={item}, which differs: {'; '.join(lines)}",
                         "Restore it, or start a new --run_dir.",
                     )

@@ -229,7 +229,7 @@ def build_cca(settings: Settings, fitted):
         raise InputError(
             "--text_encoder",
             "be features with --model=cca, which takes no gradient, or mean "
-            "of vectors that stay",
+            "with frozen vectors",
             f"--text_encoder={texts.text_encoder}",
             "Leave it out, or add --text_encoder=features "
             "--text_features=features/tfidf.flags; or name --word_vectors and "
@@ -304,7 +304,7 @@ def first_hard_epoch(settings: Settings):
     if last and last >= epochs:
         raise InputError(
             "--hard_negative_epochs",
-            "be below --epochs: who has learned nothing knows nothing hard",
+            "be below --epochs, because hard negatives need a trained network",
             f"{last} of {epochs} epochs",
             "Lower it, or raise --epochs.",
         )

@@ -89,7 +89,7 @@ def check_run_folder(run_dir, resume):
     if others:
         raise InputError(
             "--run_dir",
-            "be a new or empty folder, or that of a run",
+            "be a new or empty folder, or a run folder",
             f"--run_dir={folder}, which holds {', '.join(others[:3])}",
             f"Name another, for example --run_dir={folder / 'run'}.",
         )
@@ -388,8 +388,8 @@ def _said_by(path):
         yield
     except InputError as error:
         raise InputError(
-            f"{path} must be a checkpoint of tbnets. Received: one of a run "
-            f"that can be none: {error} Use the run's other checkpoint, "
+            f"{path} must be a checkpoint of tbnets. Received: a checkpoint "
+            f"of an invalid run: {error} Use the run's other checkpoint, "
             "best.npz or last.npz."
         ) from error
 

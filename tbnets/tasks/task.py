@@ -273,7 +273,7 @@ def check_same_examples(records, others, names=_SAME):
             if one != other:
                 raise InputError(
                     "--combine_with",
-                    "be a run on the same images and captions",
+                    "be a run on equal images and captions",
                     f"in split {records.split} other {name}, {shown(one)} and "
                     f"{shown(other)} in row {row}",
                     "Evaluate both on one captions file and split.",
@@ -508,7 +508,7 @@ class Task:
         if queries and not self.exporter.answers_queries:
             raise InputError(
                 "--example_query",
-                "come with a task that answers queries",
+                "be used with a task that answers queries",
                 f"--example_query={queries[0]} with "
                 f"--task={self.settings.run.task}",
                 "Leave it out.",

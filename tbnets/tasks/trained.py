@@ -93,8 +93,8 @@ class Trained(NamedTuple):
                     "be a model of such inputs as the run's",
                     f"--from={self.name} with {found} where the run has "
                     f"{'/'.join(name)} of {shape}",
-                    "Give it features of the kind that it was trained on, or "
-                    "train anew.",
+                    "Use features of the kind that it was trained on, or "
+                    "train again.",
                 )
             arrays[name] = array
         for name, variable in variables.items():
@@ -202,7 +202,7 @@ def _settings(name, record, path):
         raise InputError(
             "--from",
             "be a model that was exported from a run",
-            f"--from={name}, which does not tell its settings",
+            f"--from={name}, which does not record its settings",
             "Name the folder of the run.",
         )
     settings = settings_of_model(record, path)
@@ -212,7 +212,7 @@ def _settings(name, record, path):
             "be a model that learns step by step",
             f"--from={name}, of --model={settings.run.model}, which is solved "
             "for at once",
-            "Train it anew.",
+            "Train it again.",
         )
     return settings
 

@@ -161,7 +161,7 @@ class CoreNLPParser:
             raise UnreachableError(
                 "`corenlp_url` must be the address of a running CoreNLP "
                 f"server. Received: corenlp_url={url}, which does not "
-                f"answer: {getattr(error, 'reason', error)}. Start one by: "
+                f"respond: {getattr(error, 'reason', error)}. Start one with: "
                 "java -mx4g -cp '*' "
                 "edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port 9000"
             ) from error
@@ -300,8 +300,8 @@ def _parsed(captions, name, processes):
         raise InputError(
             "processes",
             "have the memory that they need",
-            f"processes={processes}, one of which was killed",
-            "Parse again with fewer: with a cache it goes on where it was.",
+            f"processes={processes}; one process was killed",
+            "Parse again with fewer; with a cache, parsing continues.",
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

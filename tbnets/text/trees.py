@@ -206,7 +206,7 @@ def _nodes(text):
             nodes.append((None, parent, unescaped(token)))
         wants_label = token == "("
     if stack:
-        raise InputError(f"{len(stack)} of the brackets stay open")
+        raise InputError(f"{len(stack)} of the brackets are not closed")
     return nodes
 
 

@@ -130,7 +130,7 @@ def embedding_table(vectors, vocabulary, seed=0):
         raise InputError(
             "vectors",
             "have at least one word of the vocabulary",
-            f"{vectors.path or 'vectors'} with none of {vocabulary.size}",
+            f"{vectors.path or 'vectors'} without any of {vocabulary.size}",
             "Name vectors of the captions' language.",
         )
     table = np.zeros((vocabulary.size, vectors.dim), np.float32)

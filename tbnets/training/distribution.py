@@ -92,8 +92,8 @@ def read_task(text):
 def _wrong(received):
     return InputError(
         VARIABLE,
-        "be JSON with the addresses host:port of all workers, and which of "
-        "them this one is",
+        "be JSON with the addresses host:port of all workers and the index "
+        "of this worker",
         f"{received}",
         f"Set for example {VARIABLE}='{EXAMPLE}'.",
     )
@@ -197,7 +197,7 @@ class Workers:
         value, other = ({k: x.get(k) for k in names} for x in (value, other))
         raise InputError(
             argument,
-            "be the same on all workers",
+            "be equal on all workers",
             f"{value} on {self.name}, {other} on the chief",
             f"{advice}",
         )
@@ -220,9 +220,9 @@ class Workers:
             gone = self._gone(str(error))
             time.sleep(LOOK_SECONDS)
             raise UnreachableError(
-                "All workers must stay until the run ends. Received: no "
-                f"answer from {gone}. Start all workers again with --resume: "
-                "they go on after the last finished epoch."
+                "All workers must run until training ends. Received: no "
+                f"response from {gone}. Start all workers again with "
+                "--resume: they continue after the last finished epoch."
             ) from error
 
     def _gone(self, message):

@@ -247,7 +247,7 @@ def _rows_of(image_ids, caption_image_ids):
     if strange.size:
         raise InputError(
             "data",
-            "hold the image of each caption",
+            "have the image of each caption",
             f"caption_image_ids={strange[0]}, which image_ids has not",
             "Number the ids of images and captions together.",
         )

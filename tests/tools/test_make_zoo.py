@@ -204,7 +204,7 @@ def scaling(factor):
 
 def test_a_model_that_tells_no_settings_is_refused(tmp_path):
     path = write_saved_model(scaling(1.0), tmp_path / "1")
-    with pytest.raises(InputError, match="not tell its settings") as caught:
+    with pytest.raises(InputError, match="not record its settings") as caught:
         alike.export_again(path, tmp_path / "2")
     assert caught.value.argument == "source"
     assert not (tmp_path / "2").exists()

@@ -66,4 +66,4 @@ def test_a_server_that_does_not_run_is_one_line(captions, tmp_path):
         *("--parser=corenlp", "--corenlp_url=http://localhost:9"),
     )
     assert ended.returncode == 1
-    assert "which does not answer" in ended.stderr
+    assert "which does not respond" in ended.stderr

@@ -99,9 +99,9 @@ def test_the_worker_that_is_gone_is_named(monkeypatch):
         addresses = {"worker 0": here, "worker 1": here, "worker 2": away}
         # The neighbour is named where it is another that ended first.
         told = lost(addresses, "remote target /job:worker/replica:0/task:1")
-        assert f"Received: no answer from worker 2 ({away}). Start" in told
+        assert f"Received: no response from worker 2 ({away}). Start" in told
         # One that hangs still accepts connections.
         del addresses["worker 2"]
         told = lost(addresses, "unhealthy: /job:worker/replica:0/task:1")
-        assert "no answer from worker 1. Start all workers again with" in told
+        assert "no response from worker 1. Start all workers again with" in told
         assert "from another worker. Start" in lost(addresses, "aborted")

@@ -62,7 +62,7 @@ def export_again(source, path):
         raise InputError(
             "source",
             "be a model that was exported from a run",
-            f"source='{source}', which does not tell its settings",
+            f"source='{source}', which does not record its settings",
             "Export the network again.",
         )
     loaded = tf.saved_model.load(str(before.path))

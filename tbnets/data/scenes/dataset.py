@@ -259,9 +259,9 @@ def _checked_manifest(folder, settings):
     ]
     if differences:
         raise ExistingFileError(
-            "`folder` must hold scenes of the settings asked for. Received: "
+            "`folder` must have scenes of the requested settings. Received: "
             f"folder={str(folder)!r}, where {'; '.join(differences)}. Name "
-            "another folder, delete this one, or ask for what it holds."
+            "another folder, delete this one, or request its settings."
         )
     path = folder / DATASET
     expected, found = manifest.get("dataset_sha256"), "no file"

@@ -205,10 +205,10 @@ def _check_alike(shares, made_by):
         if lines:
             raise InputError(
                 "shares",
-                "be made alike, of the same photos or texts",
+                "come from equal settings and equal photos or texts",
                 f"{'; '.join(lines)}",
-                "Make one of them again with the flags and inputs of the "
-                "other, at a new place; take away files that are not theirs.",
+                "Write one of them again with the flags and inputs of the "
+                "other, at a new path; remove files that belong to neither.",
             )
 
 
@@ -231,7 +231,8 @@ def _in_order(shares, made_by):
             "shares",
             f"be all {of} shares, of which {shares[0]} is one",
             f"{len(place)}, without {listed(absent)}",
-            f"Make what is missing by --shard={absent[0]}, and name all.",
+            f"Write the missing share with --shard={absent[0]}, and name all "
+            "shares.",
         )
     return [place[number] for number in sorted(place)]
 

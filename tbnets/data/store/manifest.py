@@ -247,7 +247,7 @@ def check_same(path, stored, wanted):
     if lines:
         raise InputError(
             "path",
-            "be a new folder, or a store that was extracted the same way",
+            "be a new folder, or a store extracted with equal settings",
             f"path={path}, which differs: {'; '.join(lines)}",
             "Use the settings it was made with, or another folder.",
         )

@@ -264,7 +264,7 @@ def _read(file, size, only):
                 shape, dtype, needed, _ = parse_header(stream)
                 if not needed == entry.file_size <= size:
                     raise InputError(
-                        f"{entry.filename} says that it holds {shape} numbers "
+                        f"{entry.filename}, whose header has {shape} numbers "
                         f"of {dtype}, in {entry.file_size} bytes"
                     )
                 stream.seek(0)

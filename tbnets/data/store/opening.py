@@ -44,9 +44,9 @@ class SideBySide(Features):
         for part in parts:
             if not part.has_ids:
                 raise InputError(
-                    f"{part.path}: expected ids, by which features are put "
-                    f"side by side; found no file {ids_file(part.path)}. "
-                    "Write the id of each row to it, one a line."
+                    f"{part.path}: expected ids, by which features are "
+                    f"joined; found no file {ids_file(part.path)}. Write the "
+                    "id of each row to this file, one per line."
                 )
         common = list(dict.fromkeys(parts[0].ids))
         for part in parts:

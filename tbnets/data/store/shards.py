@@ -40,7 +40,7 @@ def open_store(path, incomplete=False) -> "FeatureStore":
             "be a complete feature store",
             f"path={os.fspath(path)}, whose extraction stopped after {count} "
             "images",
-            "Run the extraction again with the same flags: it goes on.",
+            "Run the extraction again with its flags; it continues.",
         )
     return FeatureStore(path, manifest)
 

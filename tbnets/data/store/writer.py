@@ -145,8 +145,8 @@ class FeatureWriter:
                 "path",
                 "be written by one process at a time",
                 f"path={self.path}, whose {MANIFEST} was changed meanwhile",
-                "End the other extraction, then run this one again: it goes "
-                "on.",
+                "End the other extraction, then run this one again; it "
+                "continues.",
             )
 
     def _write(self, manifest):
@@ -273,7 +273,8 @@ def checked_rows(manifest, ids, given):
             f"be {state} for a store of {manifest.kind} with dim "
             f"{manifest.dim}",
             f"{part}={shown(given.get(part))}",
-            "Add what the shards before have, or use another kind of store.",
+            "Add the entries of the earlier shards, or use another kind of "
+            "store.",
         )
     counts = np.ones(len(ids), np.int64)
     if "counts" in given:
@@ -301,8 +302,7 @@ def _converted(part, array, shape, dtype, owners):
             part,
             f"be {wanted} of shape {shape}",
             f"shape {array.shape} and dtype {array.dtype}",
-            "Give a row for each image, or for each region that `counts` "
-            "tells.",
+            "Pass one row for each image, or for each region in `counts`.",
         )
     with np.errstate(over="ignore"):
         stored = np.ascontiguousarray(array, dtype)

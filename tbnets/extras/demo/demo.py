@@ -277,7 +277,7 @@ class Demo:
         if request.path == "/picture":
             return self._picture(request)
         if request.path not in self._answers:
-            raise NotFound("There is nothing at this address.")
+            raise NotFound("This address does not exist.")
         return in_json(self._answers[request.path](request))
 
     def _about(self, request):
@@ -370,8 +370,8 @@ class Demo:
             key = self.shown.photos.give(request.get_data())
         except BrokenImageError as error:
             raise InputError(
-                f"This file is no photo: it {error.reason}. Choose one of "
-                f"{KINDS}."
+                f"This file is not a photo: it {error.reason}. Choose a file "
+                f"of {KINDS}."
             ) from error
         return in_json({"photo": key})
 
@@ -392,7 +392,7 @@ def _texts(request, name):
             name,
             f"have {MOST_LETTERS} letters at most",
             f"{longest}",
-            "Say it in fewer words.",
+            "Use fewer words.",
         )
     return texts
 

@@ -97,16 +97,18 @@ class LocalApp:
     def _check(self, request):
         """Raises an error for requests that no page of this server sends."""
         if not is_own_name(request.host, self._host):
-            raise Forbidden("This server is asked by its address alone.")
+            raise Forbidden("Use the address of this server.")
         site = request.headers.get("Sec-Fetch-Site", "none")
         if site not in ("same-origin", "none") and request.path != "/":
-            raise Forbidden("This server answers its own page alone.")
+            raise Forbidden(
+                "This server accepts requests of its own page only."
+            )
         if request.method in ("GET", "HEAD"):
             return
         if request.headers.get("Origin") != f"http://{request.host}":
             raise Forbidden("This server takes photos of its own page alone.")
         if "Transfer-Encoding" in request.headers:
-            raise LengthRequired("The size of a photo must be told.")
+            raise LengthRequired("The request must have the size of the photo.")
 
 
 def is_own_name(name, listening):

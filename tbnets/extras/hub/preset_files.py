@@ -147,7 +147,7 @@ def _within(seconds, function, *args):
 
     threading.Thread(target=answer, daemon=True).start()
     if not concurrent.futures.wait([found], seconds).done:
-        raise TimeoutError(f"no answer in {seconds} seconds")
+        raise TimeoutError(f"no response in {seconds} seconds")
     return found.result()
 
 
@@ -207,8 +207,8 @@ def parsed(path):
         return {**files.parse_json(path.read_text("utf-8"))}
     except (OSError, TypeError, ValueError) as error:
         raise InputError(
-            f"{path} must be a JSON file of a preset. Received: one that can "
-            f"not be read ({error}). Fetch or save the preset again."
+            f"{path} must be a JSON file of a preset. Received: an unreadable "
+            f"file ({error}). Download or save the preset again."
         ) from error
 
 
@@ -234,7 +234,8 @@ def check_config(config, where):
                 "preset",
                 "name classes of Keras Hub alone, and no files",
                 f"{files.shown(str(found[0]))} in {where}",
-                "Take another preset: this one could run or read anything.",
+                "Choose another preset: this one could run any code or read "
+                "any file.",
             )
     return config
 

@@ -231,7 +231,7 @@ def _to_json(name, array):
     if array.ndim > 1 and not array.size:
         raise InputError(
             name,
-            "have a row: JSON tells no shape without",
+            "have a row: empty JSON has no shape",
             f"shape={array.shape}",
             "Ask by gRPC, or leave the question out.",
         )

@@ -51,7 +51,7 @@ def parse(body):
     except ValueError as error:
         raise invalid(
             f"The body must be JSON in UTF-8. Received: {str(error)[:200]}. "
-            "Send what a JSON writer makes."
+            "Send the output of a JSON writer."
         ) from error
     if not isinstance(document, dict):
         raise invalid(
@@ -181,8 +181,8 @@ def _array(name, value, kind):
     given = np.array(value, object)
     if given.ndim > MOST_SIDES:
         raise invalid(
-            f"`{name}` must be lists in lists as the signature says. Received: "
-            f"{given.ndim} of them in each other. Send at most {MOST_SIDES}."
+            f"`{name}` must be nested lists of the signature's shape. "
+            f"Received: {given.ndim} levels. Send at most {MOST_SIDES}."
         )
     leaves = given.ravel().tolist()
     if any(type(one) is list for one in leaves):

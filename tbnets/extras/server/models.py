@@ -478,7 +478,7 @@ class Models:
         """
         if label:
             raise invalid(
-                "A version must be asked for by its number. Received: the "
+                "A version must be requested by its number. Received: the "
                 f"label {label}. Send its number, or none for all versions."
             )
         return self._of(model, "find any versions of model").states(version)

@@ -52,8 +52,8 @@ class HierarchicalData(MatchingData):
         if options.region_branch == "own" and not options.region_mean_weight:
             raise InputError(
                 "--region_mean_weight",
-                "be above 0 with --region_branch=own, which nothing else "
-                "trains at first",
+                "be above 0 with --region_branch=own: no other loss trains "
+                "this branch at first",
                 "--region_mean_weight=0",
                 "Raise it.",
             )

@@ -136,7 +136,7 @@ def sentence_scores(scores, records):
         raise InputError(
             "--regions",
             "hold regions of every photo",
-            f"none of {records.image_ids[lonely[0]]!r}",
+            f"no box of {records.image_ids[lonely[0]]!r}",
             "Propose some.",
         )
     columns = np.searchsorted(texts, phrases.phrase_to_text)
@@ -159,7 +159,7 @@ def _mean_of_phrases(distances, columns, captions, records):
         raise InputError(
             "--phrases",
             "hold phrases of the captions",
-            f"none of {records.path} that has a box",
+            f"no phrase of {records.path} with a box",
             "Name phrases of these photos.",
         )
     total[spoken] /= counts[spoken, None]
@@ -292,9 +292,9 @@ class LocalizationScores(Scores):
         if not all(np.array_equal(*pair) for pair in pairs):
             raise InputError(
                 "--combine_with",
-                "be a run on the same phrases and proposals",
+                "be a run on equal phrases and proposals",
                 f"{len(one)} and {len(two)} phrases, with other boxes",
-                "Evaluate both on the same files.",
+                "Evaluate both on equal files.",
             )
         both = [self._distances, other._distances]
         if self.learned_similarity or other.learned_similarity:

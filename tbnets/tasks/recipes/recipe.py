@@ -161,9 +161,9 @@ class Thing:
         if not can:
             raise InputError(
                 "--data_root",
-                "be a folder that can be written, or that of the start, to "
-                "keep what recipes make",
-                f"{', '.join(map(str, self.roots))}, which can not",
+                "be a writable folder, or the start folder must be writable, "
+                "for the output of recipes",
+                f"{', '.join(map(str, self.roots))}, not writable",
                 "Start in another folder.",
             )
         return next((place for place in can if place.exists()), can[0])
@@ -199,14 +199,14 @@ class Thing:
                 try:
                     self.make(place)
                 except KeyboardInterrupt:
-                    say("\nstopped; the same command goes on where it was")
+                    say("\nstopped; run the command again to continue")
                     raise
             del lock
 
     @contextlib.contextmanager
     def _explained(self, place):
         """Adds the recipe, and how to remake its folder, to errors."""
-        advice = f" Or remove {place}: it is then made anew."
+        advice = f" Or remove {place}: it is then computed again."
         with self.recipe.named(advice if place.exists() else ""):
             yield
 
@@ -389,8 +389,8 @@ def _file(flag, value, sources):
     if not path.is_file():
         raise MissingFileError(
             f"`--{flag}` must name a file. Received: --{flag}={value}, looked "
-            f"for as {path}. Set --data_root to the folder that it lies in, "
-            "or name it in full."
+            f"for as {path}. Set --data_root to its folder, or write its full "
+            "path."
         )
     return path
 
@@ -402,8 +402,8 @@ def _check_known(word, kind, known):
         return
     told = ", ".join(f"--{each}" for each in sorted(known))
     raise InputError(
-        f"{command_line.flag_place(word)}expected flags of tools/"
-        f"{kind.verb}.py that say what is made ({told}); found {shown(word)}. "
-        "Of what it is made, how and where to, the run knows: take it away, or "
+        f"{command_line.flag_place(word)}expected flags of "
+        f"tools/{kind.verb}.py for the result ({told}); found {shown(word)}. "
+        "The run sets inputs, outputs and processes: remove this flag, or "
         "name a recipe of that tool."
     )

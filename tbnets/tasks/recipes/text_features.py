@@ -104,14 +104,14 @@ class Trees:
     parser: str = flag(
         "embedded",
         "embedded: TextBlob's tagger and a grammar, no download; corenlp: a "
-        "server (Niu 2017); right_branching: no syntax, to compare with.",
+        "server (Niu 2017); right_branching: no syntax, for comparison.",
         choices=list(PARSERS),
     )
     corenlp_url: str = flag(
-        DEFAULT_URL, "The server, of --parser=corenlp.", free=True
+        DEFAULT_URL, "Address of the server for --parser=corenlp.", free=True
     )
     processes: Whole = flag(
-        0, "Processes that parse; 0: one a core.", free=True
+        0, "Processes that parse; 0: one per core.", free=True
     )
 
 
@@ -208,29 +208,29 @@ class TextFeatures:
         REQUIRED,
         "tfidf: weighted counts of the most frequent lemmas; mean_vector: "
         "means of word vectors; fisher: Fisher vectors of them (Wang 2016); "
-        "hub:PRESET: the text side of a preset of Keras Hub, pooled as it was "
-        "trained: a name, a handle or a folder.",
+        "hub:PRESET: the text encoder of a preset of Keras Hub with its own "
+        "pooling, by name, handle or folder.",
         choices=OneOf("fisher", "mean_vector", "tfidf", PRESET),
     )
     num_terms: Count = flag(
         3000,
-        "Of tfidf: lemmas kept. Wang 2016: 3000 (Flickr30K), 5600 (MSCOCO).",
+        "For tfidf: lemmas kept. Wang 2016: 3000 (Flickr30K), 5600 (MSCOCO).",
     )
     word_vectors: Place = flag(
-        "", "Of mean_vector and fisher: file of word2vec or of GloVe."
+        "", "For mean_vector and fisher: a word2vec or GloVe file."
     )
     num_components: Count = flag(
-        30, "Of fisher: centres of the mixture. Papers: 30."
+        30, "For fisher: components of the mixture. Papers: 30."
     )
     pca_dim: Whole = flag(
         6000,
-        "Of fisher: dimensions kept by PCA; 0: all. Papers: 6000 of 18,000.",
+        "For fisher: dimensions kept by PCA; 0: all. Papers: 6000 of 18,000.",
     )
     pca_captions: Annotated[int, Limits(2)] = flag(
-        20_000, "Of fisher: training captions in memory that PCA looks at."
+        20_000, "For fisher: training captions in memory for PCA."
     )
-    seed: int = flag(0, "Of fisher: of all that is fitted.")
-    dtype: str = flag("float32", "How features are stored.", choices=DTYPES)
+    seed: int = flag(0, "For fisher: seed of the fit.")
+    dtype: str = flag("float32", "Type of the stored features.", choices=DTYPES)
 
 
 def check_text_features(values):
