@@ -36,25 +36,24 @@ from tbnets.tasks.settings.flag import Count, flag
 
 BENCHMARKS = {
     "loss": "miner and loss against the distance matmuls",
-    "train_step": "a whole step of the embedding network against its matmuls, "
-    "in float32 and mixed_bfloat16",
+    "train_step": "a step of the embedding network against its matmuls, in "
+    "float32 and mixed_bfloat16",
     "evaluation": "retrieval of 25,000 captions",
     "extraction": "image features from files to store against the forward "
     "passes",
-    "fisher_vectors": "encoding captions against writing them down",
+    "fisher_vectors": "encoding captions against writing them to disk",
     "region_step": "a step of phrase localization against its matmuls",
     "tree_lstm": "the LSTM over trees against its matmuls and Keras' LSTM",
-    "search": "a folder of photos, embedded and found again",
-    "batch_sizes": "sentences and photos embedded as a server does",
-    "index": "rows of a search index found, in Python and in a SavedModel",
-    "approximate": "what an index finds by cells of the best for captions",
-    "serving": "a server asked by gRPC and REST against the bare network, and "
-    "its memory over many requests",
-    "mapped": "retrieval of embeddings that stay in files, and its memory",
-    "replicas": "the step of one replica under a strategy",
-    "replica_costs": "the step of several processes beside what a model on "
-    "paper predicts",
-    "peers": "losses, a step and evaluation beside other packages",
+    "search": "first and later searches of a folder of photos",
+    "batch_sizes": "embedding batches of sentences and photos",
+    "index": "search in an index, in Python and in a SavedModel",
+    "approximate": "recall and time of approximate search in an index",
+    "serving": "a server, by gRPC and REST, against direct calls, and its "
+    "memory over many requests",
+    "mapped": "time and memory of retrieval on memory-mapped files",
+    "replicas": "a step with one replica against a step without a strategy",
+    "replica_costs": "a step of several processes against a cost model",
+    "peers": "losses, a step and evaluation against other packages",
     "scale": "parts of tbnets at growing sizes",
 }
 """Module in benchmarks/ with a function `run(options)` -> its description."""
@@ -71,32 +70,36 @@ class Options:
     )
     num_images: list[int] = flag(
         [],
-        "Images: of a batch, one table each (default 500,1500; train_step "
-        "takes the first), of the evaluation (default 5000), known (20000), or "
-        "in the index (1,000,000).",
+        "Images in a batch, with a table for each number (default 500,1500; "
+        "train_step uses the first), in the evaluation (default 5000), in the "
+        "embedded folder of search (20000), or in the index (1,000,000).",
     )
     embedding_dim: Count = flag(512, "Embedding size.")
     hidden_dim: Count = flag(2048, "Hidden units of a branch, or of tree_lstm.")
     repeats: Count | None = flag(
         None,
-        "Timed runs of each row; default 15, of evaluation 3 and search 3; of "
-        "serving requests, 500.",
+        "Timed runs a row; default 15, for evaluation and search 3, for "
+        "serving 500 requests.",
     )
     images: str = flag(
-        "", "Photos: extraction, search, batch_sizes and approximate."
+        "", "Folder of photos: extraction, search, batch_sizes, approximate."
     )
-    captions: str = flag("", "Captions, whose test split asks: approximate.")
+    captions: str = flag(
+        "", "Caption file whose test split has the queries: approximate."
+    )
     cnn: str = flag(
-        "EfficientNetLite0", "Network, for extraction; weights are random."
+        "EfficientNetLite0", "Network, with random weights: extraction."
     )
     num_photos: Count = flag(3072, "Photos in a timed extraction.")
     num_captions: Count = flag(1000, "Captions: fisher_vectors, tree_lstm.")
     workers: list[int] = flag([2, 3, 4], "Processes: replica_costs.")
-    part: list[str] = flag([], "Tables of peers or scale; default all.")
+    part: list[str] = flag([], "Tables to print: peers, scale; default all.")
     pythons: list[str] = flag(
-        [], "Interpreters with packages that this one lacks: peers."
+        [], "Python interpreters with packages that this one lacks: peers."
     )
-    folder: str = flag("", "Keeps results, and a picture: peers, scale.")
+    folder: str = flag(
+        "", "Folder to save results and a picture in: peers, scale."
+    )
     patience: Count = flag(60, "Seconds that a run may take: peers, scale.")
 
     def first_size(self, default):

@@ -50,9 +50,9 @@ def compare(first, second):
     """
     if first.dim != second.dim:
         raise InputError(
-            "Both features must have one dimension. Received: "
+            "Both features must have equal dimensions. Received: "
             f"{first.path} of {first.dim}, {second.path} of {second.dim}. "
-            "Compare the same layers."
+            "Compare features of one layer."
         )
     common = set(second.ids)
     ids = [key for key in first.ids if key in common]
@@ -60,7 +60,7 @@ def compare(first, second):
         raise InputError(
             "Both features must have ids in common. Received: ids as "
             f"{first.ids[0]!r} in {first.path}, {second.ids[0]!r} in "
-            f"{second.path}. Write the ids alike."
+            f"{second.path}. Use the ids of one data set."
         )
     a, b = unit_rows(first, ids), unit_rows(second, ids)
     nearest = [

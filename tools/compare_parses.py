@@ -38,19 +38,17 @@ from tbnets.text.trees import Tree, gold_rows, kind_of, read_tree
 class Options:
     """The flags of this tool."""
 
-    entities: str = flag("", "Phrases of captions, as of Flickr30K Entities.")
+    entities: str = flag("", "Folder of phrases of Flickr30K Entities.")
     gold_trees: str = flag("", "Folder of gold trees (.txt).")
     captions: str = flag(
         "",
-        "Karpathy's json, whose images are compared; without, all of "
-        "--entities.",
+        "Karpathy's JSON file of the images to compare; default: all images "
+        "of --entities.",
     )
     splits: list[str] = flag(["test"], "Splits of --captions.")
-    parser: str = flag(
-        "embedded", "Whose phrases are compared.", choices=list(PARSERS)
-    )
-    corenlp_url: str = flag(DEFAULT_URL, "The server, of --parser=corenlp.")
-    processes: Whole = flag(0, "Processes that parse; 0: one a core.")
+    parser: str = flag("embedded", "Parser to compare.", choices=list(PARSERS))
+    corenlp_url: str = flag(DEFAULT_URL, "Server of --parser=corenlp.")
+    processes: Whole = flag(0, "Parsing processes; 0: one a core.")
 
 
 class Agreement(NamedTuple):

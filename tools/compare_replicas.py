@@ -42,18 +42,18 @@ DEVICES = {
 class Options:
     """The flags of this tool."""
 
-    configuration: str = flag("quickstart", "A flagfile of trainings.")
+    configuration: str = flag("quickstart", "Flagfile of the training.")
     more: list[str] = flag(
-        [], "Another flag of the training, without its --.", kind="repeated"
+        [], "Added flag of the training, without its --.", kind="repeated"
     )
     replicas: list[int] = flag([2], "Parts of the CPU in one process; 0: none.")
     workers: list[int] = flag([2], "Processes on the loopback; 0: none.")
-    steps: Count = flag(50, "Steps that are taken.")
+    steps: Count = flag(50, "Number of steps.")
     double: bool = flag(False, "Compute in float64.")
     other_kernels: bool = flag(
-        False, "Also by one device with oneDNN's kernels on, if off, or off."
+        False, "Also switch oneDNN's kernels on or off on one device."
     )
-    part: str = flag("", "File that one such training writes; for this tool.")
+    part: str = flag("", "Internal: file to which one training writes.")
 
 
 def parts(options):
@@ -84,7 +84,7 @@ def run(options, words, file, folder, environment):
     )
     if ended.returncode:
         raise InputError(
-            f"`--configuration` must be one that trains. Received: "
+            f"`--configuration` must be a flagfile that trains. Received: "
             f"{options.configuration} {' '.join(more)}: "
             f"{ended.stderr.strip()[-2000:]}"
         )

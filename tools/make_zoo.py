@@ -86,41 +86,43 @@ class Options(Choosing):
     card: str = flag(
         "",
         "Markdown file with a title, a sentence and the sections 'Data and "
-        "terms' and 'Not for'; by default the card that is there.",
+        "terms' and 'Not for'; default: the present card of the model.",
     )
     cnn_weights: str = flag(
-        "", "As in tools/export.py: makes a run on features start at the photo."
+        "", "As in tools/export.py: lets a run on image features take photos."
     )
     branches: bool = flag(
         False,
-        "Of a run on features of photos: keep what it trained, and let the "
-        "first use put the networks of the extra photos before it.",
+        "For a run on image features: keep only the trained weights; the "
+        "first use adds the image networks that the extra `photos` installs.",
     )
     regions: str = flag(
         "",
-        "As in tools/export.py: makes a run of photos and captions find "
-        "phrases; with --phrases and --choice.",
+        "As in tools/export.py: lets a run of photos and captions localize "
+        "phrases; with --cnn_weights, --phrases and --choice.",
     )
     phrases: str = flag(
-        "", "With --regions: phrases with boxes, to measure with."
+        "", "With --regions: phrases with boxes, to measure the model."
     )
     images: str = flag(
         "",
-        "Folder of the test split's photos, where the run's flags name none.",
+        "Folder of the test split's photos, if the run's flags name none.",
     )
-    data_root: str = flag("", "Folder that relative data paths start from now.")
-    language: str = flag("English", "Of the sentences or phrases.")
+    data_root: str = flag("", "New base folder of relative data paths.")
+    language: str = flag("English", "Language of the sentences or phrases.")
     again: bool = flag(
-        False, "Export --name once more, weights and measures as they are."
+        False, "Export --name again; keep its weights and metrics."
     )
     most_lost: Amount = flag(
         0.2,
-        "Recall sum that half precision may cost at most; of phrase "
-        "localization, R@1, 5 and 10 added.",
+        "Largest allowed loss of recall sum by half precision; for phrase "
+        "localization, the sum of R@1, 5 and 10.",
     )
-    zoo: str = flag("", "Folder of the zoo; by default that of the package.")
+    zoo: str = flag("", "Folder of the zoo; default: the package's zoo.")
     table: bool = flag(False, "Write the README of the zoo.")
-    served: bool = flag(False, "Compare answers of its models on a server.")
+    served: bool = flag(
+        False, "Serve the models, and compare the outputs of the server."
+    )
 
 
 def make(options, folder, text):
@@ -209,10 +211,9 @@ def check_loss(options, before, after):
     if lost > options.most_lost:
         raise InputError(
             "--most_lost",
-            "be what half precision may cost",
-            f"--most_lost={options.most_lost}, and it costs "
-            f"{rounded(lost, 2)} of the recall sum",
-            "Raise it if that is worth the space.",
+            "be at least the loss of recall sum by half precision",
+            f"--most_lost={options.most_lost}, loss={rounded(lost, 2)}",
+            "Raise it to accept this loss.",
         )
 
 
@@ -225,7 +226,7 @@ def check_size(folder):
             "--run_dir",
             f"be a run whose model fits into {cards.MOST_BYTES / 1e6:g} MB",
             f"{num_bytes / 1e6:.2f} MB",
-            "Train one with fewer weights.",
+            "Train a network with fewer weights.",
         )
 
 
@@ -294,7 +295,7 @@ def export_again(options, target):
         for name in (cards.METRICS, f"{options.name}.flags"):
             shutil.copy(target / name, folder / name)
         _, differs = alike.export_again(target, folder / "1")
-        print(f"answers     differ by {differs:.1e} at most")
+        print(f"outputs     differ by {differs:.1e} at most")
         metrics = cards.read_metrics(folder / cards.METRICS)
         answers = target / checksums.ANSWERS
         model = opened(folder, answers.is_file())
@@ -319,9 +320,9 @@ def renew_card(options, target):
     if changed:
         raise InputError(
             "--name",
-            "be a model of which the card alone was changed",
-            f"--name={options.name}, and not so: {changed[0]}",
-            "Give --run_dir to make it anew.",
+            "be a model with changes only in its card",
+            f"--name={options.name}: {changed[0]}",
+            "Give --run_dir to make the model again.",
         )
     with replaced_folder(target) as folder:
         shutil.copytree(target, folder, dirs_exist_ok=True)
@@ -356,7 +357,7 @@ def check_flags(options):
             "--name",
             "be letters, digits and underscores",
             f"--name={options.name}",
-            "Choose another.",
+            "Choose another name.",
         )
 
 

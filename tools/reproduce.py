@@ -40,16 +40,14 @@ from tbnets.tasks.settings.flag import flag, must_come_with
 class Options:
     """The flags of this tool."""
 
-    record: list[str] = flag([], "Folders of finished runs, a seed each.")
-    name: str = flag(
-        "", "Name of the row of --record, where it has flags of its own."
-    )
+    record: list[str] = flag([], "Folders of finished runs, one for each seed.")
+    name: str = flag("", "Name of the row of --record, if its flags differ.")
     cpu: str = flag(
-        "", "Processor that trained the runs of --record; this one by default."
+        "", "Processor that trained the runs of --record; default: this one."
     )
-    run: str = flag("", "Row, or configuration, whose commands are printed.")
+    run: str = flag("", "Row or configuration: print its commands.")
     seeds: list[int] = flag([0], "Seeds of --run.")
-    check: bool = flag(False, "Look for numbers that nothing stands behind.")
+    check: bool = flag(False, "Print numbers that no file explains.")
 
 
 def commands_of(name, seeds):
@@ -140,7 +138,7 @@ def _check(found):
     problems = checks.findings(found)
     for problem in problems:
         print(problem)
-    print(f"{len(problems)} numbers that nothing stands behind")
+    print(f"{len(problems)} numbers that no file explains")
     return 1 if problems else 0
 
 

@@ -46,14 +46,14 @@ def image_size(folder):
             "--scenes",
             "be a folder of scenes",
             f"--scenes={folder}, without {path.name}",
-            "Make one by tools/make_scenes.py.",
+            "Make the scenes with tools/make_scenes.py.",
         )
     manifest = CheckedFile(path).json()
     size = manifest.get("image_size") if isinstance(manifest, dict) else None
     if type(size) is not int or size < 1:
         raise InputError(
-            f"{path}: expected the side of the images as `image_size`, a "
-            f"number from 1; found {size!r}. Make the scenes again."
+            f"{path}: expected `image_size`, a number of pixels from 1; found "
+            f"{size!r}. Make the scenes again."
         )
     return size
 

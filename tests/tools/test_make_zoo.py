@@ -181,7 +181,7 @@ def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
     write_checksums(folder / "tiny")
     ended = anew(f"--zoo={folder}", "--name=tiny", "--again")
     assert ended.returncode == 0, ended.stderr
-    assert "answers     differ by 0.0e+00 at most" in ended.stdout
+    assert "outputs     differ by 0.0e+00 at most" in ended.stdout
     after = zoo.open_model(folder / "tiny")
     np.testing.assert_array_equal(after.embed_text(["dog runs", "a"]), wanted)
     assert after.metadata["tensorflow_version"] != "1.0"
@@ -204,7 +204,7 @@ def scaling(factor):
 
 def test_a_model_that_tells_no_settings_is_refused(tmp_path):
     path = write_saved_model(scaling(1.0), tmp_path / "1")
-    with pytest.raises(InputError, match="not record its settings") as caught:
+    with pytest.raises(InputError, match="has no settings") as caught:
         alike.export_again(path, tmp_path / "2")
     assert caught.value.argument == "source"
     assert not (tmp_path / "2").exists()
@@ -216,7 +216,7 @@ def test_an_answer_that_differs_is_told(tmp_path):
         for name, factor in (("1", 1.0), ("2", 1.0), ("3", 1.1))
     )
     assert alike._compare(one.signatures, same) == 0
-    with pytest.raises(InputError, match="embed, whose answers differ by"):
+    with pytest.raises(InputError, match="embed, whose outputs differ by"):
         alike._compare(one.signatures, other)
 
 

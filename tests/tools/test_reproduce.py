@@ -38,7 +38,7 @@ def pages(tmp_path):
 def test_every_number_of_the_pages_stands_in_a_file_or_is_marked():
     out, err, failure = verbs.ask("reproduce", "--check")
     assert (out, err + failure) == (
-        "0 numbers that nothing stands behind\n",
+        "0 numbers that no file explains\n",
         "",
     )
 

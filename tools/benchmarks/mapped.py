@@ -52,8 +52,8 @@ def run(options):
     size = (images.nbytes + texts.nbytes) / 2**20
     print(
         f"{num_images} images x {len(owners)} captions x {dim} in files of "
-        f"{size:.0f} MiB: {seconds:.1f} s, {max(most):.0f} MiB beside them, of "
-        f"which {most[0]:.0f} before; recall sum {found['recall_sum']:.1f}"
+        f"{size:.0f} MiB: {seconds:.1f} s, {max(most):.0f} MiB of memory, "
+        f"{most[0]:.0f} before; recall sum {found['recall_sum']:.1f}"
     )
 
 

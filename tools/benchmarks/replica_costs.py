@@ -132,8 +132,9 @@ def measure(job, workers, *parts):
     for process, (_, errors) in zip(processes, said):
         if process.returncode:
             raise InputError(
-                "`--workers` must be as many as run here. Received: "
-                f"--workers={workers}, of which one failed: {errors[-2000:]}"
+                "`--workers` must be numbers of processes that run here. "
+                f"Received: --workers={workers}; a worker failed: "
+                f"{errors[-2000:]}"
             )
     return json.loads(said[0][0].splitlines()[-1])
 

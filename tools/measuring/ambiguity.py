@@ -47,9 +47,9 @@ def read_records(path, split):
         names = sorted({record["split"] for record in records})
         raise InputError(
             "split",
-            "name one of the scenes'",
+            "be a split of the scenes",
             f"split={split}, and {path} has {', '.join(names)}",
-            "Choose one of these.",
+            "Choose a split of this file.",
         )
     return found
 

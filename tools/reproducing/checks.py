@@ -41,8 +41,8 @@ def findings(measured, root=ROOT):
     for path, text in generated.items():
         if path.read_text("utf-8") != text:
             found.append(
-                f"{path.relative_to(root)}: expected what the files in "
-                "docs/measured make of it; found other text. Run python "
+                f"{path.relative_to(root)}: expected the text generated from "
+                "docs/measured; found other text. Run python "
                 "tools/reproduce.py."
             )
     for path in pages.all_pages(root):

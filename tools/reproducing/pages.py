@@ -64,8 +64,8 @@ def written(measured, root):
         wrong = sorted(set(found) ^ set(parts)) or found
         raise InputError(
             "README.md and docs/*.md must have each generated part once, "
-            "between <!-- NAME --> and <!-- end -->. Received: one too many "
-            f"or too few of {', '.join(wrong)}. Mend the comments."
+            "between <!-- NAME --> and <!-- end -->. Received: too many or "
+            f"too few of {', '.join(wrong)}. Correct the comments."
         )
     return {
         path: _PART.sub(lambda part: part[1] + parts[part[2]] + part[3], text)
@@ -134,9 +134,9 @@ def _cells_of(table, row, kept):
     marks = AS_PUBLISHED, AS_REPORTED
     if not ours and not any(mark in cells[0] for mark in marks):
         raise InputError(
-            "docs/measured/pages: expected the name of a row, or one of "
-            f"{', '.join(marks)}, in each row of the table "
-            f"{table['part']!r}; found {cells[0]!r}. Name it."
+            "docs/measured/pages: expected the name of a row, or "
+            f"{' or '.join(marks)}, in each row of the table "
+            f"{table['part']!r}; found {cells[0]!r}. Add it."
         )
     return found
 
@@ -188,9 +188,9 @@ def _time(seconds):
 def _recorded(name, kept):
     if name not in kept:
         raise InputError(
-            f"docs/measured: expected {name}.json, of a row that a page has; "
-            f"found none. Run python tools/reproduce.py --run={name} | sh, or "
-            "take it out."
+            f"docs/measured: expected {name}.json, for a row of a page; found "
+            f"no such file. Run python tools/reproduce.py --run={name} | sh, "
+            "or remove the row."
         )
     return kept[name]
 

@@ -51,16 +51,16 @@ def record(folders, name, cpu, target):
     if len({*rows}) > 1 or len({*seeds}) < len(seeds):
         raise InputError(
             "--record",
-            "be runs that differ in their seeds, and in nothing else",
+            "be runs that differ only in their seeds",
             f"seeds {', '.join(map(str, seeds))}, {', '.join(map(str, rows))}",
-            "Record them one by one, each row by its own --name.",
+            "Record each row separately, with its own --name.",
         )
     if flags and not name:
         raise InputError(
             "--record",
-            f"be runs by the flags of {configuration or 'a configuration'}",
-            f"{folders[0]}, which has {flags} too",
-            "Name this row by --name, or train without.",
+            f"be runs with the flags of {configuration or 'a configuration'}",
+            f"{folders[0]}, which also has {flags}",
+            "Name this row by --name, or train without these flags.",
         )
     kernels = {run["report"]["versions"].get("kernels", "") for run in runs}
     cpu = f"{cpu}, oneDNN" if kernels == {"oneDNN"} else cpu
@@ -99,9 +99,9 @@ def _check_name(name, about, known):
     if wanted != about or not name.isidentifier():
         raise InputError(
             "--name",
-            "be letters, digits and underscores, and that of no other row",
+            "be letters, digits and underscores, and not name another row",
             f"--name={name}, the name of {wanted}, for runs of {about}",
-            "Choose another.",
+            "Choose another name.",
         )
 
 
@@ -143,8 +143,8 @@ def _read(folder):
             "--record",
             "be folders of finished runs",
             f"{folder}, of {report.get('epochs', 0)} epochs in its "
-            f"metrics.json where its flags say {settings.epochs}",
-            f"Go on by tools/train.py --resume --run_dir={folder}.",
+            f"metrics.json, and of {settings.epochs} in its flags",
+            f"Resume it: tools/train.py --resume --run_dir={folder}.",
         )
     if "test" not in report:
         raise InputError(

@@ -62,7 +62,7 @@ def export_again(source, path):
         raise InputError(
             "source",
             "be a model that was exported from a run",
-            f"source='{source}', which does not record its settings",
+            f"source='{source}', which has no settings",
             "Export the network again.",
         )
     loaded = tf.saved_model.load(str(before.path))
@@ -149,7 +149,7 @@ def _assign(endpoints, values, source):
             "hold the weights of the network that its settings build",
             f"source='{source}', where {sorted(others)[0]} and "
             f"{len(others) - 1} others do not fit",
-            "Export it by the version that trained it.",
+            "Export it with the version of tbnets that trained it.",
         )
     for name, variable in variables.items():
         variable.assign(tf.cast(values[name], variable.dtype))
@@ -177,9 +177,9 @@ def _compare(before, after):
     if found[worst] > TOLERANCE:
         raise InputError(
             "source",
-            "answer as before",
-            f"{worst}, whose answers differ by {found[worst]:.1e}",
-            "Something else than the exporter has changed: compare by hand.",
+            "have equal outputs before and after",
+            f"{worst}, whose outputs differ by {found[worst]:.1e}",
+            "More than the exporter has changed: compare by hand.",
         )
     return found[worst]
 
@@ -294,7 +294,7 @@ def _compare_with_server(here, folder, server):
     )
     if {*differences} != {*here.signatures} or worst > SERVED_TOLERANCE:
         raise InputError(
-            f"Each signature of {folder.name} must be answered alike, by "
-            f"{SERVED_TOLERANCE:g}. Received: {differences} by {server}. Mend "
-            "tbnets/extras/server."
+            f"Each signature of {folder.name} must return equal outputs when "
+            f"served, within {SERVED_TOLERANCE:g}. Received: {differences} by "
+            f"{server}. Correct tbnets/extras/server."
         )

@@ -68,7 +68,7 @@ def read_report(path):
         ValueError: the file is damaged, or has no test results.
         FileNotFoundError: the file does not exist.
     """
-    cure = "Let the run finish, or write it again by --resume."
+    cure = "Let the run finish, or write the file again by --resume."
     return _read(CheckedFile(path), _OF_RUN, cure)
 
 
@@ -79,7 +79,7 @@ def read_metrics(path):
         ValueError: the file is damaged, or lacks values of the card.
         FileNotFoundError: the file does not exist.
     """
-    cure = "Make the model anew, or restore the file."
+    cure = "Make the model again, or restore the file."
     return _read(CheckedFile(path), _OF_MODEL, cure)
 
 
@@ -127,7 +127,7 @@ def own_text(path):
             "card",
             f"be a Markdown file with {_EXPECTED}",
             f"card={path}, without {', '.join(missing) or 'the beginning'}",
-            "Write them: a user decides by them.",
+            "Add them: users need them to choose a model.",
         )
     return text
 

@@ -46,9 +46,9 @@ def served_scores(task, model, split):
     raise InputError(
         "--run_dir",
         "be a run whose exported model can be measured",
-        f"one that {type(evaluator).__name__} measures, which has no "
+        f"a run measured by {type(evaluator).__name__}, which has no "
         "`served_scores`",
-        "Write it, or leave the model where it is.",
+        "Add this method.",
     )
 
 
@@ -70,8 +70,7 @@ def phrase_scores(session, model, split, phrases, regions):
     if not said.asked.holds_photos:
         raise InputError(
             "--regions",
-            "have the photo itself among its boxes, which the model proposes "
-            "too",
+            "include the whole photo, which the model proposes too",
             f"--regions={regions}",
             "Name a recipe of boxes with --whole_photo.",
         )
