@@ -1,4 +1,4 @@
-"""What every test may use: the real data's place and the execution modes."""
+"""Defines the shared fixtures and the order of the tests."""
 
 import gc
 import os
@@ -11,17 +11,17 @@ import pytest
 import tbnets  # noqa: F401  (before TensorFlow: it quietens the start-up)
 from tests.eager import without_tracing
 
-gc.disable()  # Until all is imported: what imports make stays.
+gc.disable()  # Until all imports are done: their objects are kept anyway.
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Out of the environment, where it would move the data of every other test;
-# under another name, by which the workers of pytest-xdist find it.
+# Renamed, as `TBNETS_DATA` would change the data folder of other tests. The
+# workers of pytest-xdist read the new name.
 if "TBNETS_DATA" in os.environ:
     os.environ["TBNETS_REAL_DATA"] = os.environ.pop("TBNETS_DATA")
-# Workers share the cores, and threads of scikit-learn wait for others busily.
+# Workers share the cores, and waiting threads of scikit-learn use CPU time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-# What takes longest, so that no worker is left with one of these at the end.
+# The slowest files, so that no worker begins one of them last.
 FIRST = (
     "losses/test_replicas.py",
     "test_page_blocks.py",
@@ -55,12 +55,12 @@ FIRST = (
     "models/test_similarity_network.py",
     "losses/test_ranking.py",
 )
-# Packages that compute little: with their small files no worker waits long.
+# Packages with fast files, so that workers end at about the same time.
 LAST = {"data", "evaluation", "settings", "visualization", "text"}
 
 
 def pytest_collection_modifyitems(items):
-    """Begins with the files of `FIRST`, ends with the packages of `LAST`."""
+    """Puts the files of `FIRST` first and the packages of `LAST` last."""
     places = {f"tests/{name}": place for place, name in enumerate(FIRST)}
 
     def place(item):
@@ -72,9 +72,9 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Lets the garbage collector pass over what imports have made.
+    """Excludes imported objects from garbage collection; collects less often.
 
-    It also comes less often: by itself it takes a thirtieth of the time.
+    With the default thresholds, it takes a thirtieth of the time.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -93,9 +93,10 @@ def data_root():
 
 @pytest.fixture(scope="session", autouse=True)
 def curves_of_a_kind_drawn_once():
-    """Draws the curves of runs once for all whose scalars have the same names.
+    """Draws the curves of runs once for each set of scalar names.
 
-    The others get that picture: their values are for the tests of drawing.
+    Other runs with these names get this picture. The tests of drawing check
+    the values.
     """
     if "tbnets.tasks.runs" not in sys.modules:
         yield
@@ -122,7 +123,7 @@ def curves_of_a_kind_drawn_once():
 
 @pytest.fixture
 def eagerly():
-    """Runs steps without tracing: seconds less where no graph is at stake."""
+    """Runs steps without tracing, which saves seconds in a test."""
     with without_tracing():
         yield
 
@@ -156,7 +157,7 @@ def tiny_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def hub_presets(tmp_path_factory):
-    """Returns `tiny_hub.Presets`, of the whole session: read them only."""
+    """Returns `tiny_hub.Presets`, shared by all tests; do not change them."""
     pytest.importorskip("keras_hub")
     from tests import tiny_hub
 

@@ -1,8 +1,8 @@
-"""What tests/losses/test_replicas.py asks, in a process of logical devices.
+"""Runs the checks of tests/losses/test_replicas.py on logical devices.
 
-They can only be made before TensorFlow starts: so all checks run in one
-process, which prints what each of them raised. Tracing a step of two replicas
-takes seconds, so they are few.
+Logical devices must be made before TensorFlow starts. So all checks run in one
+process, which prints the error of each check. Tracing a step of two replicas
+takes seconds, so there are few checks.
 """
 
 import contextlib
@@ -41,15 +41,15 @@ NUM_DEVICES = 2
 KERAS_2 = keras.__version__.startswith("2.")
 ALL_TERMS = dict(zip(TERMS, (1.0, 1.5, 0.5, 0.3)))
 BETWEEN = {term: ALL_TERMS[term] for term in TERMS[:2]}
-"""Terms whose matrix is one; each term more takes a second to trace."""
+"""Terms that share a matrix; each further term takes a second to trace."""
 VECTORS = {"captions": (None, 5)}
 CHECKS = {}
-# What Keras 2 does otherwise is optimizers, layers and variables alone.
+# Keras 2 differs only in optimizers, layers and variables: no model checks.
 OF_MODELS = "candidates", "similarity", "hm_lstm"
 
 
 def check(*variants):
-    """Lists a function as a check, once for each of its arguments."""
+    """Registers a function as a check, once for each argument."""
 
     def enter(function):
         for given in variants or ((),):

@@ -61,7 +61,7 @@ def arguments(folder, run_dir, **changes):
 
 
 def settings(folder, run_dir, **changes):
-    """Returns the same flags parsed, as the tools do."""
+    """Returns the `Settings` of the flags of `arguments`."""
     return parsed(arguments(folder, run_dir, **changes))
 
 

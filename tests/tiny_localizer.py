@@ -1,4 +1,4 @@
-"""A SavedModel of phrase localization whose answers are plain to see."""
+"""Makes a SavedModel that localizes phrases by mean colours."""
 
 import functools
 import pathlib
@@ -22,7 +22,7 @@ SIZE = (120, 80)
 
 
 class ColourNetwork(tf.Module):
-    """Embeds a region as its mean colour, a phrase as that of its words."""
+    """Embeds a region as its mean colour, a phrase as its words' colour."""
 
     embedding_dim = 3
 
@@ -43,7 +43,7 @@ class ColourNetwork(tf.Module):
 
 
 class MeanColours:
-    """Reads the mean colour of each box of an encoded photo."""
+    """Computes the mean colours of the boxes of an encoded photo."""
 
     @staticmethod
     def decode(image_bytes):
@@ -56,7 +56,7 @@ class MeanColours:
 
 
 def write_model(path, read_regions=MeanColours):
-    """Writes the model; None for `read_regions`: it takes colours alone."""
+    """Writes the model; None for `read_regions`: it takes only features."""
     written = pathlib.Path(_written(read_regions).name, "1")
     return shutil.copytree(written, pathlib.Path(path))
 
@@ -89,9 +89,9 @@ def write_photo(path):
 
 
 def is_centred_in(box, other):
-    """Tells whether the centre of a box lies in another box.
+    """Returns whether the centre of a box is inside a second box.
 
-    A part of a square has its mean colour too: the best box may be a part.
+    A part of a square also has its mean colour, so it can be the best box.
     """
     x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     return other[0] < x < other[2] and other[1] < y < other[3]

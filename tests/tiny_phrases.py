@@ -23,12 +23,12 @@ SIDE = 100.0
 
 
 def write_phrases(folder, seed=0):
-    """Writes captions, phrases, a store of regions, photos, counts of words.
+    """Writes captions, phrases, a store of regions, photos and word counts.
 
-    A photo has 3 things, each said in two ways (`a dog`, `the old dog`). Each
-    has three proposals, which overlap its box by more than 0.7; six others
-    hold almost the whole photo. Features tell how much of which thing a region
-    shows.
+    A photo has 3 objects, with two phrases each (`a dog`, `the old dog`). An
+    object has three proposals, which overlap its box by more than 0.7; six
+    more proposals cover almost the whole photo. The features of a region are
+    its overlaps with the objects.
     """
     generator = np.random.default_rng(seed)
     images, rows, stored = [], [], {}
@@ -85,7 +85,7 @@ def _row(name, phrase, box, chain, kind):
 
 
 def _boxes(generator, count):
-    """Boxes side by side, so that things do not overlap."""
+    """Returns boxes that do not overlap."""
     low = generator.uniform(0, 8, (count, 2)) + [
         [33 * i, 0] for i in range(count)
     ]
@@ -143,5 +143,5 @@ def arguments(folder, run_dir, **changes):
 
 
 def settings(folder, run_dir, **changes):
-    """Returns the same flags parsed, as the tools do."""
+    """Returns the `Settings` of the flags of `arguments`."""
     return tiny.parsed(arguments(folder, run_dir, **changes))

@@ -98,7 +98,7 @@ def write_captioned(folder):
 
 
 def prepared(settings, resume=False, queries=()):
-    """Returns (session, training examples) of a run that begins or goes on."""
+    """Returns (session, training examples) of a new or resumed run."""
     return runs.prepare(settings, runs.start(settings, resume), queries)
 
 
@@ -110,7 +110,7 @@ def trained(settings, resume=False):
 
 
 def save(session, *names):
-    """Writes checkpoints of a run as it is."""
+    """Writes checkpoints of the current state of a run."""
     network = session.network
     create_optimizer_variables(network.optimizer, network)
     for name in names or ("best", "last"):
@@ -126,16 +126,16 @@ def begun(settings):
 
 
 def assert_same_weights(one, other):
-    """Asserts that two networks have the same bits."""
+    """Asserts that the weights of two networks are bitwise equal."""
     for first, second in zip(one.weights, other.weights, strict=True):
         np.testing.assert_array_equal(first.numpy(), second.numpy())
 
 
 class Run:
-    """A finished run, whose results tests read: nothing here may be changed.
+    """A finished run that tests share; do not change it.
 
-    `session` has the weights of the best epoch; `held` is what the task held
-    at the end; `stopped` is a copy of the folder after two epochs.
+    `session` has the weights of the best epoch; `held` has the values of the
+    task at the end; `stopped` is a copy of the folder after two epochs.
     """
 
     def __init__(self, settings):
@@ -173,10 +173,10 @@ class Run:
 
 
 class Runs:
-    """Trains each run that is asked for once.
+    """Trains each requested run once.
 
     Args:
-        folder: where data and runs are written.
+        folder: folder for data and runs.
     """
 
     def __init__(self, folder):
@@ -184,7 +184,7 @@ class Runs:
 
     @functools.cached_property
     def captioned(self):
-        """The folder of `write_captioned`: read it only, as the others."""
+        """The folder of `write_captioned`; do not change shared folders."""
         return write_captioned(self.folder / "captioned")
 
     @functools.cached_property

@@ -18,9 +18,8 @@ KINDS = ("shape", "colour")
 def write_scenes(folder, seed=0):
     """Writes scenes, features of their photos and a store of regions.
 
-    Regions are the boxes of objects, a little moved, among boxes of anything.
-    Features count how much of which shape and colour is seen; those of a
-    region have a number more than those of a photo.
+    The regions are slightly moved boxes of objects, and random boxes. Features
+    measure each shape and colour; a region has one more feature than a photo.
     """
     ensure_scenes(folder / "scenes", SceneSettings(*SCENES))
     lines = (folder / "scenes" / "scenes.jsonl").read_text().splitlines()
@@ -102,5 +101,5 @@ def arguments(folder, run_dir, **changes):
 
 
 def settings(folder, run_dir, **changes):
-    """Returns the same flags parsed, as the tools do."""
+    """Returns the `Settings` of the flags of `arguments`."""
     return tiny.parsed(arguments(folder, run_dir, **changes))

@@ -32,7 +32,7 @@ def test_rows_are_compared_by_id(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "ids", "message"),
     [
-        ([[1, 2, 3]], ["a"], "one dimension"),
+        ([[1, 2, 3]], ["a"], "equal dimensions"),
         ([[1, 2]], ["z"], "ids in common"),
     ],
 )
