@@ -448,7 +448,7 @@ def write_atomically(path, write):
                 os.fsync(file.fileno())
             os.replace(partial, path)
     except OSError as error:
-        kept = "what it held before is unharmed" if path.exists() else "no file"
+        kept = "its previous content is intact" if path.exists() else "no file"
         raise FileError(
             error.errno,
             f"{path} could not be written: {error.strerror}; {kept}. "

@@ -489,7 +489,7 @@ def _metrics_of_arrays(options, sides):
     if options.caption_to_image:
         raise InputError(
             "--positive_pairs",
-            "come without --caption_to_image",
+            "be used without --caption_to_image",
             "both",
             "Leave one of them out.",
         )

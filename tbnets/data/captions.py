@@ -399,9 +399,7 @@ def _refuse_other_format(format, file):
     expected = f"expected captions of format {format}; found"
     if formats:
         names = " or ".join(formats)
-        file.report(
-            f"{expected} what looks like {names}. Set `format` to {names}."
-        )
+        file.report(f"{expected} the format {names}. Set `format` to {names}.")
         return True
     if not start or start[0] in "{[" or format == "precomputed":
         return False  # The reader reports the problem.

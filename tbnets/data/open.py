@@ -103,7 +103,7 @@ class SplitData:
         if len(features) != said.num_captions:
             raise InputError(
                 "--text_features",
-                "hold a row for each caption",
+                "have one row per caption",
                 f"{len(features)} rows in {features.path}, "
                 f"{said.num_captions} captions in {said.path}",
                 "Extract them again.",
@@ -250,7 +250,7 @@ class Data:
                 f"--{flag}",
                 "name a split with captions",
                 f"{split}, without any in {records.path}",
-                "Name another.",
+                "Name another file.",
             )
         return split
 

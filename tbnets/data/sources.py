@@ -174,8 +174,9 @@ class Sources:
     def nowhere(self, flag, path):
         """Returns the error for a path that does not exist."""
         return MissingFileError(
-            f"`--{flag}` must name what is there. Received: --{flag}="
-            f"{getattr(self, flag)}, looked for as {path}. Set --data_root="
-            f"{self.data_root}, or the environment variable TBNETS_DATA, to "
-            "the folder of your data; docs/data_formats.md says what it holds."
+            f"`--{flag}` must name an existing file or folder. Received: "
+            f"--{flag}={getattr(self, flag)}, looked for as {path}. Set "
+            f"--data_root={self.data_root}, or the environment variable "
+            "TBNETS_DATA, to the folder of your data; docs/data_formats.md "
+            "describes it."
         )

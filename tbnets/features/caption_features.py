@@ -111,8 +111,8 @@ def load_encoder(path) -> CaptionEncoder:
     if not path.is_file():
         raise MissingFileError(
             "`path` must be a fitted caption encoder, or a store with one. "
-            f"Received: path={path}, which is not there. Extract the features "
-            "again, by tools/extract_text_features.py."
+            f"Received: path={path}, which does not exist. Extract the "
+            "features again with tools/extract_text_features.py."
         )
     try:
         header, arrays = read_npz(path)
@@ -124,8 +124,8 @@ def load_encoder(path) -> CaptionEncoder:
         encoder.restore(header, arrays)
     except ERRORS as error:
         raise InputError(
-            f"{path}: expected a whole caption encoder ({FORMAT}); found a "
-            f"file of {path.stat().st_size} bytes that is none ({error}). "
+            f"{path}: expected a complete caption encoder ({FORMAT}); found "
+            f"an invalid file of {path.stat().st_size} bytes ({error}). "
             "Extract the features again into a new folder."
         ) from error
     return encoder
@@ -143,8 +143,8 @@ def load_encoder_of(made_by, path):
     encoder, wanted = load_encoder(path), made_by["encoder_sha256"]
     if encoder.digest() != wanted:
         CheckedFile(os.path.join(path, ENCODER_FILE)).report(
-            f"expected the encoder that made the features, of sha256 {wanted}; "
-            f"found another, of sha256 {encoder.digest()}. Put the right one "
-            "back, or extract the features again into a new folder."
+            "expected the encoder that computed the features, of sha256 "
+            f"{wanted}; found sha256 {encoder.digest()}. Restore the right "
+            "encoder, or extract the features again into a new folder."
         )
     return encoder

@@ -143,9 +143,9 @@ def read_tensors(path) -> dict:
             reason = f"is cut off, damaged or no such file ({reason})"
         raise InputError(
             "weights",
-            "be a torch checkpoint of the older kind that holds tensors alone",
+            "be a torch checkpoint of the older kind with tensors only",
             f"weights={path}, which {reason}",
-            "Name another file, or install or fetch this one again.",
+            "Name another file, or install or download this one again.",
         ) from error
 
 
@@ -169,7 +169,7 @@ def _tensors(content):
     notes, storages = _load(stream)
     for name, note in dict.items(notes):
         if type(name) is not str or not isinstance(note, _Tensor):
-            raise InputError("holds more than tensors by name")
+            raise InputError("holds more than named tensors")
     keys, _ = _load(stream)
     arrays = _read_storages(content, stream.tell(), keys, storages)
     return {name: note.view(arrays) for name, note in dict.items(notes)}

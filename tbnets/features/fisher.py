@@ -401,7 +401,7 @@ class FisherFeatures(CaptionEncoder):
         if number < self.num_components:
             raise InputError(
                 "captions",
-                "have as many words with vectors as there are components",
+                "have at least as many words with vectors as components",
                 f"{number} words with vectors, "
                 f"num_components={self.num_components}",
                 "Name vectors of more words, or lower `num_components`.",

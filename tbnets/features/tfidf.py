@@ -128,7 +128,7 @@ class TfidfFeatures(CaptionEncoder):
         if not terms:
             raise InputError(
                 "captions",
-                "hold words that are no stop words",
+                "have words that are not stop words",
                 f"{len(captions)} captions of {len(counts)} words",
                 "Check the split.",
             )
@@ -173,7 +173,7 @@ class TfidfFeatures(CaptionEncoder):
         if columns.dtype.kind != "i" or (
             columns.size and not 0 <= columns.min() <= columns.max() < self.dim
         ):
-            raise InputError("columns_ names columns that there are not")
+            raise InputError("columns_ names columns that do not exist")
 
 
 def _most_frequent(lemmas, counts, number):

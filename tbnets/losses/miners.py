@@ -103,7 +103,7 @@ def embeddings_of_loss(**named):
                 name,
                 "be of shape [n, dim]",
                 f"{name}.shape={rows.shape}",
-                "Give an embedding a row.",
+                "Pass one embedding per row.",
             )
     sizes = [arrays[name].shape[-1:] for name in (first, last)]
     if not sizes[0].is_compatible_with(sizes[1]):

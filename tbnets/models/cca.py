@@ -44,8 +44,8 @@ def cholesky_factor(covariance, regularization, name):
     mean_variance = np.trace(covariance) / len(covariance)
     if not np.isfinite(mean_variance):
         raise InputError(
-            f"The {name} features must hold finite numbers. Received: a mean "
-            f"variance of {mean_variance}. Look for NaN and infinity in them."
+            f"The {name} features must have finite numbers. Received: a mean "
+            f"variance of {mean_variance}. Check them for NaN and infinity."
         )
     if not mean_variance > 0:
         raise InputError(
@@ -325,7 +325,7 @@ class CCA(EmbeddingNetwork):
         if background and not self.text_branch.use_bias:
             raise InputError(
                 "text_branch",
-                "have a bias where there is background",
+                "have a bias if there is background",
                 f"none, background={background}",
                 "Give it use_bias=True.",
             )
@@ -476,14 +476,14 @@ class CCA(EmbeddingNetwork):
         if count < 2:
             raise InputError(
                 "batches",
-                "hold at least two matching pairs",
+                "have at least two matching pairs",
                 f"{count}",
                 "Give captions the ids of their images.",
             )
         if others and not others.count.numpy():
             raise InputError(
                 "batches",
-                "hold candidates where there is background",
+                "have candidates if there is background",
                 f"none, background={self.background}",
                 "Give some, or set `background` to 0.",
             )

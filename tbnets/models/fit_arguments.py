@@ -172,7 +172,7 @@ def _check(model, arguments):
     if any(isinstance(one, backup) for one in arguments.get("callbacks") or ()):
         raise InputError(
             "callbacks",
-            "have no BackupAndRestore where several replicas train",
+            "have no BackupAndRestore if several replicas train",
             "one",
             "Save by ModelCheckpoint and give `initial_epoch`, or train by "
             "tools/train.py, which resumes.",
@@ -187,7 +187,7 @@ def _check(model, arguments):
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     if getattr(optimizer, "gradient_accumulation_steps", None):
         raise InputError(
-            "`gradient_accumulation_steps` of an optimizer must be None where "
+            "`gradient_accumulation_steps` of an optimizer must be None if "
             "several replicas train. Received: "
             f"{optimizer.gradient_accumulation_steps}. Use larger batches."
         )
@@ -196,8 +196,8 @@ def _check(model, arguments):
         limit = getattr(optimizer, name, None)
         if limit is not None:
             raise InputError(
-                f"`{name}` of an optimizer must be None where several replicas "
-                f"train. Received: {name}={limit}. Give `compile` a "
+                f"`{name}` of an optimizer must be None if several replicas "
+                f"train. Received: {name}={limit}. Pass `compile` a "
                 "gradient_clip_norm, which clips the gradient of the whole "
                 "batch."
             )

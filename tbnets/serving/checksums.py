@@ -66,7 +66,7 @@ def differences(folder, wanted):
         elif not file.is_file():
             yield f"{name} is missing"
         elif file_sha256(file) != digits:
-            yield f"{name} was changed: its sha256 is another"
+            yield f"{name} was changed: its sha256 differs"
 
 
 def check_files(path: Path) -> None:

@@ -170,8 +170,8 @@ def check_model_name(name):
     if not _NAME.fullmatch(name):
         raise InputError(
             "output",
-            "be a folder called as the model shall be: a letter, then "
-            "letters, digits and _.- between them, 63 at most",
+            "be a folder named like the model: a letter, then letters, "
+            "digits and _.- between them, at most 63",
             f"output={name}",
             "Choose another name.",
         )

@@ -108,9 +108,9 @@ class Features:
         if not failed:
             return "Extract their features too, or write the ids alike."
         return (
-            f"Of these, {len(failed)} failed when features were extracted, "
-            f"first {failed[0]!r}: {self.failed[failed[0]]}. Mend these photos "
-            "and extract again, or take them out of the captions."
+            f"The feature extraction of {len(failed)} failed, first "
+            f"{failed[0]!r}: {self.failed[failed[0]]}. Repair these photos "
+            "and extract again, or remove them from the captions."
         )
 
     def take(self, rows: Integers) -> np.ndarray:
@@ -190,7 +190,7 @@ class FeatureArray(Features):
                 raise InputError(
                     f"{self.path}: expected equal rows of one id; found rows "
                     f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
-                    "Give what differs an id of its own."
+                    "Use a different id for each of them."
                 )
 
 

@@ -163,7 +163,7 @@ def _made_store(path):
     they must be equal in all shares. Hidden files are ignored.
     """
     if not os.path.isdir(path):
-        _refuse(path, "is a file beside stores", "Join them one by one.")
+        _refuse(path, "is a file next to stores", "Join them one by one.")
     store = open_store(path)
     own = {os.path.basename(file) for file in store.files}
     others = (name for name in os.listdir(path) if name not in own)
@@ -179,7 +179,7 @@ def _made_file(path):
     """Returns the extraction of a share that is a file; checks its hash."""
     place = f"{path}{SUFFIX}"
     if not os.path.exists(place):
-        _refuse(path, f"has no {place} beside it", "Copy that too.")
+        _refuse(path, f"has no {place} next to it", "Copy that too.")
     made_by = _with_share(place, CheckedFile(place).json())
     found = manifest.file_sha256(path)
     if made_by.pop("sha256", None) != found:

@@ -249,7 +249,7 @@ def check_same(path, stored, wanted):
             "path",
             "be a new folder, or a store extracted with equal settings",
             f"path={path}, which differs: {'; '.join(lines)}",
-            "Use the settings it was made with, or another folder.",
+            "Use the settings of the store, or another folder.",
         )
 
 

@@ -223,7 +223,7 @@ def new_manifest(extraction, dim, dtype, kind):
             "dim",
             "be at least 1, or 0 for a store of boxes alone",
             f"dim={dim}, kind={kind!r}",
-            "Give the size of a row.",
+            "Pass the size of a row.",
         )
     try:
         value = json.loads(json.dumps(extraction, allow_nan=False))

@@ -75,8 +75,8 @@ def find_preset(name, known):
         return known[name]["kaggle_handle"]
     if pathlib.Path(name).name != name or not name:
         raise MissingFileError(
-            "`preset` must be a folder that save_to_preset made. Received: "
-            f"preset={name!r}, which is not there. Check the path."
+            "`preset` must be a folder written by save_to_preset. Received: "
+            f"preset={name!r}, which does not exist. Check the path."
         )
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     advice = f"Did you mean {', '.join(near)}? " if near else ""
@@ -126,10 +126,10 @@ def fetch(source, file, name):
                 "to a folder of another disk",
             ) from error
         raise UnreachableError(
-            f"`preset` must be one that can be fetched. Received: preset="
-            f"{name}, whose {file} {scheme} does not give "
+            "`preset` must be available for download. Received: "
+            f"preset={name}, whose {file} {scheme} does not provide "
             f"({' '.join(str(error).split())[:300]}). Check the name and the "
-            "connection, or name a folder that holds it."
+            "connection, or name a local folder."
         ) from error
 
 

@@ -81,7 +81,7 @@ class HubFeatures(CaptionEncoder):
             raise InputError(
                 "preset",
                 "be the one that made the features",
-                f"preset={name}, whose weights or words are others now",
+                f"preset={name}, whose weights or words have changed",
                 "Put the right one back, or extract the features again.",
             )
         return opened

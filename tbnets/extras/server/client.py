@@ -389,9 +389,11 @@ class Client(Served):
         words = " ".join(words.split())[:400].rstrip(".")
         at = f"Received: server={self.server}"
         tells = {
-            "UNAVAILABLE": f"`server` must be one that runs. {at}, which is "
-            f"not available ({words}). Start it (python tools/serve.py), or "
-            "mend the address.",
+            "UNAVAILABLE": (
+                f"`server` must be a running server. {at}, which "
+                f"is not available ({words}). Start it (python "
+                "tools/serve.py), or correct the address."
+            ),
             OTHER_PROTOCOL: "`server` must be http:// of a REST API, or "
             f"grpc:// of gRPC. {at}, where something else answers ({words}). "
             "By default TensorFlow Serving has gRPC at port 8500 and REST at "
@@ -400,12 +402,15 @@ class Client(Served):
             f"takes. Received: timeout={self.timeout:g} seconds, batch_size="
             f"{self.batch_size}, and {self.server} did not answer. Raise it, "
             "or ask in smaller batches.",
-            "NOT_FOUND": f"`model` must be one that is served. Received: model="
-            f"{self.model} at {self.server} ({words}). Ask for another.",
+            "NOT_FOUND": (
+                "`model` must be a served model. Received: "
+                f"model={self.model} at {self.server} ({words}). "
+                "Name another model."
+            ),
         }
         usual = (
-            f"{self.model} at {self.server} does not answer: {words} "
-            f"({failure.code}). Change what is asked, or see the server's log."
+            f"{self.model} at {self.server} failed: {words} ({failure.code}). "
+            "Change the request, or see the server's log."
         )
         kind = UnreachableError if failure.code in _AWAY else InputError
         return kind(tells.get(failure.code, usual))

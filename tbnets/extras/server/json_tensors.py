@@ -132,8 +132,9 @@ def write_outputs(outputs, by_rows):
         lengths = {one.shape[:1] for one in outputs.values()}
         if len(lengths) > 1 or () in lengths:
             raise invalid(
-                f"`{_ROWS}` must be used where all outputs have a row each. "
-                f"Received: outputs of {sorted(lengths)}. Send `{_COLUMNS}`."
+                f"`{_ROWS}` must be used only if all outputs have equally "
+                f"many rows. Received: outputs of {sorted(lengths)}. Send "
+                f"`{_COLUMNS}`."
             )
         rows = [dict(zip(values, row)) for row in zip(*values.values())]
         answer = {"predictions": values[only] if only else rows}
@@ -213,7 +214,7 @@ def _typed(name, leaves, kind):
 def _other_values(name, kind, given):
     return invalid(
         f"`{name}` must have values of {kind.name}. Received: {given}. Send "
-        "what the signature says."
+        "the type of the signature."
     )
 
 
