@@ -55,7 +55,7 @@ def start_at_photo(settings: Settings, cnn_weights):
     if settings.image_encoder != "features":
         raise InputError(
             "--cnn_weights",
-            "come with a run on features of images",
+            "be used with a run on features of images",
             f"--cnn_weights={cnn_weights} with "
             f"--image_encoder={settings.image_encoder}, which takes photos",
             "Leave it out.",
@@ -92,8 +92,8 @@ def photo_reader(made_by, weights):
         if "cnn" not in part or not is_plain:
             raise InputError(
                 "--cnn_weights",
-                "come with features that tools/extract_image_features.py "
-                "made, of whole photos or of regions by roi_average",
+                "be used with features of tools/extract_image_features.py, "
+                "of whole photos or of regions by roi_average",
                 f"{part.get('regions', 'some')}, which do not record their "
                 "settings, or are of regions of several stores",
                 "Extract them again, or leave --cnn_weights out.",

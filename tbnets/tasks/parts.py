@@ -271,8 +271,8 @@ def build_loss(settings: Settings):
     }
     if not any(weights.values()):
         raise InputError(
-            f"`--{TERMS[0]}_weight` or another must be above 0, or there is no "
-            f"loss. Received: {weights}. Raise one."
+            f"`--{TERMS[0]}_weight` or another weight must be above 0. "
+            f"Received: {weights}. Raise one."
         )
     if loss.kind == "infonce":
         return InfoNCELoss(loss.temperature, weights)

@@ -74,8 +74,8 @@ def check_run_folder(run_dir, resume):
     if resume and not is_run:
         raise InputError(
             "--resume",
-            "come with a run",
-            f"--run_dir={folder}, which holds none; leave --resume out to "
+            "be used with an existing run",
+            f"--run_dir={folder}, which has no run; leave --resume out to "
             "start a run there",
         )
     if folder.exists() and not folder.is_dir():
@@ -352,7 +352,7 @@ def open_run(
     if not path.exists():
         raise InputError(
             "run_dir",
-            "hold a finished epoch",
+            "have a finished epoch",
             f"run_dir={run_dir}, without {path}",
             "Let it train longer.",
         )

@@ -70,7 +70,7 @@ def check_same_words(fitted, before, path):
     if now != then:
         raise InputError(
             "--captions",
-            "give the vocabulary the run was started with",
+            "have the vocabulary that the run was started with",
             f"{len(now or [])} words, {path} has {len(then or [])}",
             "Restore the training captions, or start a new --run_dir.",
         )
@@ -91,8 +91,9 @@ def check_fitted_kinds(fitted, path, wanted):
             if name not in fitted:
                 what = f"without `{name}`"
             raise InputError(
-                f"{path} must be a checkpoint of tbnets. Received: one {what}. "
-                "Use the run's other checkpoint, best.npz or last.npz."
+                f"{path} must be a checkpoint of tbnets. Received: a "
+                f"checkpoint {what}. Use the run's other checkpoint, best.npz "
+                "or last.npz."
             )
 
 
@@ -151,7 +152,7 @@ class Scores:
         """
         raise InputError(
             "--query_bank",
-            "come with runs of images and captions",
+            "be used with runs of images and captions",
             f"scores of {self.what}",
             "Leave it out.",
         )
@@ -176,7 +177,7 @@ class Scores:
     def _do_not_add_up(self):
         return InputError(
             "--combine_with",
-            "come with runs whose scores add up",
+            "be used with runs whose scores can be added",
             f"scores of {self.what}",
             "Leave it out.",
         )

@@ -82,7 +82,7 @@ class Texts:
         if queries and "encoder_sha256" not in made_by:
             raise InputError(
                 "--example_query",
-                "come with a model that takes captions",
+                "be used with a model that takes captions",
                 f"--example_query={queries[0]} with --text_features of an "
                 "unknown encoder",
                 "Leave it out, or make them by tools/extract_text_features.py.",
@@ -112,8 +112,8 @@ class Texts:
         except InputError as error:
             raise InputError(
                 f"--{flag}",
-                "be a preset whose tokeniser TensorFlow Serving knows, as the "
-                "model is exported",
+                "be a preset whose tokeniser TensorFlow Serving supports, "
+                "because the model is exported",
                 f"--{flag}={value}: {error} Add --noexport",
             ) from error
 
@@ -223,7 +223,7 @@ class Texts:
         if fitted["text_encoder_made_by"] != self._reads_by:
             raise InputError(
                 "--text_encoder",
-                "be the preset that the run began with",
+                "be the preset that the run was started with",
                 f"--text_encoder={self.settings.texts.text_encoder}, which "
                 "reads words otherwise now",
                 "Put the right one back.",

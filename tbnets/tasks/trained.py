@@ -90,7 +90,7 @@ class Trained(NamedTuple):
                 found = "none" if array is None else f"one of {array.shape}"
                 raise InputError(
                     "--from",
-                    "be a model of such inputs as the run's",
+                    "be a model of the run's kind of inputs",
                     f"--from={self.name} with {found} where the run has "
                     f"{'/'.join(name)} of {shape}",
                     "Use features of the kind that it was trained on, or "
@@ -209,7 +209,7 @@ def _settings(name, record, path):
     if settings.optimizer is None:
         raise InputError(
             "--from",
-            "be a model that learns step by step",
+            "be a model that is trained by gradients",
             f"--from={name}, of --model={settings.run.model}, which is solved "
             "for at once",
             "Train it again.",

@@ -377,7 +377,7 @@ class CorrespondenceScores(Scores):
             )
             raise InputError(
                 f"--{asked}",
-                "come with a run that knows boxes of phrases",
+                "be used with a run that has boxes of phrases",
                 "one without",
                 "Train with --phrases.",
             )

@@ -135,7 +135,7 @@ def sentence_scores(scores, records):
     if lonely.size:
         raise InputError(
             "--regions",
-            "hold regions of every photo",
+            "have regions of every photo",
             f"no box of {records.image_ids[lonely[0]]!r}",
             "Propose some.",
         )
@@ -158,7 +158,7 @@ def _mean_of_phrases(distances, columns, captions, records):
     if not spoken.any():
         raise InputError(
             "--phrases",
-            "hold phrases of the captions",
+            "have phrases of the captions",
             f"no phrase of {records.path} with a box",
             "Name phrases of these photos.",
         )
@@ -189,7 +189,7 @@ def captions_of_phrases(phrases, records):
         image = int(phrases.images.caption_to_image[lost])
         raise InputError(
             "--captions",
-            "be those that phrases were marked in",
+            "be the captions in which the phrases were marked",
             f"photo {records.image_ids[image]!r} without "
             f"{phrases.images.captions[lost]!r}",
             "Name them.",
@@ -251,7 +251,7 @@ class LocalizationScores(Scores):
         if region_phrase_ranking and self.rank_true_regions is None:
             raise InputError(
                 "--region_phrase_ranking",
-                "come with one run",
+                "be used with one run",
                 "two that are combined",
                 "Leave it out, or --combine_with.",
             )

@@ -59,7 +59,7 @@ class LocalizationData(CaptionedData):
             if not phrases.num_phrases:
                 raise InputError(
                     "--phrases",
-                    "hold phrases of every split",
+                    "have phrases of every split",
                     f"--phrases={settings.regions.phrases}, of split {name} "
                     "none with a box",
                     "Name other phrases, or other splits.",

@@ -57,10 +57,10 @@ class OwnPhotos:
         if "cnn" not in made_by:
             raise InputError(
                 "--from",
-                "be a model on features that --images can be turned into",
+                "be a model on features that can be computed from --images",
                 f"--from={self.settings.run.from_}, which does not record the "
                 "network of its features, or has several networks",
-                "Give --image_features made alike.",
+                "Pass --image_features of the model's kind.",
             )
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 
@@ -90,10 +90,12 @@ class OwnPhotos:
             advice = "Name the folder that the names start from."
             if likely := likely_name(name, files):
                 there = shown(likely)
-                advice = f"{there} is there: write the names as they are there."
+                advice = (
+                    f"{there} exists: write the names as the files are named."
+                )
                 if likely.strip() == name:
                     advice = (
-                        f"{there} is there: a table's names are read without "
+                        f"{there} exists: a table's names are read without "
                         "outer blanks, so rename it."
                     )
         return (
@@ -156,10 +158,10 @@ class OwnPhotos:
         if problems and self.has_begun:
             name, reason = next(iter(problems.items()))
             raise MissingFileError(
-                "`--images` must hold the photos that the run began with. "
+                "`--images` must have the photos of the run's start. "
                 f"Received: {self.folder} without {len(problems)} of "
-                f"{len(names)}, first {shown(name)}, which {reason}. Put them "
-                "back, or take new ones out of the captions."
+                f"{len(names)}, first {shown(name)}, which {reason}. Restore "
+                "these photos, or remove new photos from the captions."
             )
         self.left_out |= {names[k]: reason for k, reason in problems.items()}
         if not self.has_begun and len(self.left_out) > self._num_told:
@@ -174,7 +176,7 @@ class OwnPhotos:
             say(line)
         first = next((key for key, why in reasons if why == ABSENT), "")
         if first and (likely := likely_name(first, list_files(self.folder))):
-            say(f"{shown(likely)} is there: is that {shown(first)}?")
+            say(f"{shown(likely)} exists: is it {shown(first)}?")
 
     def notes(self):
         """Returns where photos and features are, and the number left out."""

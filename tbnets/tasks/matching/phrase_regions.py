@@ -173,7 +173,7 @@ def _check_run(session, regions):
     if session.network.learned_similarity or not of_features:
         raise InputError(
             "--regions",
-            "come with a run that embeds features of photos and captions",
+            "be used with a run that embeds features of photos and captions",
             f"--regions={regions} with --model={settings.run.model}",
             "Choose another run, or leave it out.",
         )
@@ -181,7 +181,7 @@ def _check_run(session, regions):
     if reader is None or hasattr(reader, "read"):
         raise InputError(
             "--regions",
-            "come with a run that reads captions as they are",
+            "be used with a run that reads captions as words",
             f"--regions={regions} with "
             f"--text_encoder={settings.texts.text_encoder}",
             "Choose another run, or leave it out.",
@@ -237,7 +237,7 @@ def _check_seen_alike(fitted, store):
         lines = lines or [f"{fitted['image_dim']} numbers, and {dim}"]
         raise InputError(
             "--regions",
-            "name features of regions by the network of the run's photos",
+            "name features of regions by the image network of the run",
             f"--regions={store.path}, which differ: {'; '.join(lines)}",
             "Make them with its --cnn and --layers, by "
             "--region_features=roi_average or warp.",

@@ -138,9 +138,9 @@ class MatchingData(CaptionedData):
         parts = opened.parts("records", opened.check_splits()).values()
         keys = {key for records in parts for key in records.image_ids}
         return (
-            f"features of {len(keys)} photos by "
-            f"{self.settings.images.image_encoder}, but for those that are "
-            f"there, would be extracted into {own.cache}"
+            f"missing features of {len(keys)} photos by "
+            f"{self.settings.images.image_encoder} would be extracted into "
+            f"{own.cache}"
         )
 
     @property
@@ -247,8 +247,8 @@ class MatchingData(CaptionedData):
             notes |= self.own_photos.notes()
         if np.count_nonzero(self.train.records.captions_per_image) < 2:
             notes["warning"] = (
-                "the training split has one image with captions: without "
-                "others there is nothing to tell it from. Add images"
+                "the training split has one image with captions, so it has "
+                "no negatives. Add images"
             )
         return notes
 

@@ -28,8 +28,8 @@ def describe_plan(things):
         things: missing `Thing`s that have been checked, parts before the whole.
     """
     if not things:
-        return "nothing to make: all that flags name is there"
-    rows = [_COLUMNS.format("would be made", "of", "size", "about")]
+        return "all files that the flags name exist"
+    rows = [_COLUMNS.format("would be computed", "of", "size", "about")]
     total = np.zeros(2)
     for thing in things:
         with (

@@ -142,9 +142,9 @@ class Thing:
             if reason:
                 raise InputError(
                     f"--{name}",
-                    "name files that can be read",
+                    "name readable files",
                     f"{path}, which {reason}",
-                    "Mend it.",
+                    "Correct it.",
                 )
         return sums
 
@@ -366,7 +366,7 @@ def read_recipe(flag, item, kind, sources):
             f"name a recipe of tools/{kind.verb}.py, a flagfile whose name "
             "ends in .flags",
             f"--{flag}={item}",
-            "Write one.",
+            "Write a recipe.",
         )
     path = command_line.find_recipe(
         flag, item, kind.verb, sources.resolve(item)
