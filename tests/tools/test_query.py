@@ -190,7 +190,7 @@ def test_sentences_are_typed_where_none_are_given(folder, tmp_path):
     red, blue = answers_of(typed_out.getvalue())
     assert red[1] == [("1.000", "red.png"), ("0.000", "green.png")]
     assert blue[1] == [("0.728", "more/blue.png"), ("0.485", "green.png")]
-    assert "sought in 3 images; Ctrl-D" in typed_out.getvalue()
+    assert "query for 3 images; Ctrl-D" in typed_out.getvalue()
     assert picture.is_file()
 
 
