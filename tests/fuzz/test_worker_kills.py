@@ -70,6 +70,7 @@ class Training:
                     [
                         *(sys.executable, "tools/train.py", *FLAGS, *flags),
                         *(flag, f"--run_dir={run_dir}"),
+                        f"--scenes={run_dir.parent / 'scenes'}",
                     ],
                     cwd=ROOT,
                     env=os.environ | always | own,
@@ -126,7 +127,7 @@ def half_written(run_dir):
 def folder(tmp_path_factory):
     """Returns a folder with the run `truth`, which nobody disturbed."""
     folder = tmp_path_factory.mktemp("workers")
-    trained(folder / "truth", LOCAL, COUNT, f"--scenes={folder / 'scenes'}")
+    trained(folder / "truth", LOCAL, COUNT)
     return folder
 
 
@@ -136,7 +137,7 @@ def kill(folder, run_dir, how, index, is_saving):
     Returns:
         Whether it was killed at the moment that was asked for.
     """
-    training = Training(run_dir, how, COUNT, f"--scenes={folder / 'scenes'}")
+    training = Training(run_dir, how, COUNT)
     training.wait_until(lambda: "epoch   1/" in training.printed()[0], 0.05)
     numbers = training.workers()
     last = "checkpoints/last.npz"
