@@ -1,8 +1,8 @@
-"""The commands of tbnets: one module a verb, for the shell and for Python.
+"""The commands of tbnets: one module per verb, for the shell and for Python.
 
 A module has `Options`, a group of flags; `main(options)`, which runs the
-command and returns the exit code, or None; and a docstring, which is its help
-text. `tbnets VERB` and `python tools/VERB.py` are equivalent.
+command and returns the exit code, or None; and a docstring, which is the help
+text of the command. `tbnets VERB` and `python tools/VERB.py` are equivalent.
 
 ::
 
@@ -83,7 +83,7 @@ def overview():
 
 
 def verb_of(word):
-    """Returns the verb that a word is, or abbreviates.
+    """Returns the verb that a word names or abbreviates.
 
     Raises:
         ValueError: no verb starts with the word, or several do.

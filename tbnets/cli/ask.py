@@ -22,11 +22,11 @@ this machine and compared on the server.
 The address selects the protocol: http:// is REST, by default at port 8501;
 grpc:// is gRPC, at 8500, which needs an extra: pip install "tbnets[serving]".
 --model is the name of the model on the server. If --folder, or the zoo of this
-machine, has the model, unknown words are listed, and boxes are proposed as for
+machine, has the model, unknown words are listed, and boxes are proposed as in
 its training.
 
 A server that is not available is called again a few times within --timeout;
-errors of the server are printed. --json=- prints the results for programs.
+errors from the server are printed. --json=- prints the results for programs.
 tools/query.py can search with a server's model too:
 
   python tools/query.py --model=http://localhost:8501/flickr8k_photos \

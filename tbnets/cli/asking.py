@@ -180,7 +180,7 @@ def write_answers_json(path, record):
 
 
 def check_text(tool, texts):
-    """Raises an error if sentences have bytes that are no text."""
+    """Raises an error if sentences have bytes that are not text."""
     for text in texts:
         try:
             text.encode()

@@ -27,7 +27,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OfRun:
-    """Flags: an epoch of a run, and the folder of its data."""
+    """Flags: an epoch of a run, and the folder with the run's data."""
 
     checkpoint: str = flag(
         "best", "Epoch of the run.", choices=["best", "last"]
@@ -96,7 +96,8 @@ class CaptionFlags:
 
     @property
     def where(self):
-        """(format, path) of the captions, which exist unless it has {split}."""
+        """(format, path) of the captions, which exist unless the path has
+        {split}."""
         is_pattern = SPLIT_FIELD in self.captions
         if self.captions and not (is_pattern or os.path.isdir(self.captions)):
             require_file(self.captions, "--captions")
@@ -130,7 +131,7 @@ class Shared(CaptionFlags):
     )
 
     def next_line(self, line):
-        """Returns the next step; for a share, to join all shares."""
+        """Returns the next step; for a share, to merge all shares."""
         joined = "Next, join all shares with tools/join_store.py"
         return startup.spoken(joined) if self.shard else line
 

@@ -2,27 +2,27 @@ r"""Serve a page on this machine to try the networks.
 
   python tools/demo.py photos
 
-prints an address, http://127.0.0.1:8080, for the browser. Type a sentence to
-see the best photos of the folder. Open a photo, or drop your own, to see
-captions that fit, similar photos and, for phrases such as "a man, his dog", the
-boxes that they name.
+This command prints an address, http://127.0.0.1:8080, for the browser. Type a
+sentence to see the best photos of the folder. Open a photo, or drop your own,
+to see captions that fit, similar photos and, for phrases such as "a man, his
+dog", the boxes that they name.
 
   python tools/demo.py
 
-draws 250 scenes of the data set that comes with tbnets, which the scenes models
-of the zoo know, and removes them at the end.
+This command draws 250 scenes from the data set that comes with tbnets, which
+the scenes models of the zoo know, and removes them at the end.
 
 The folder is embedded as by tools/query.py, which shares the embeddings in
-photos.tbnets; the page can search the photos that are embedded so far. Use
-other networks, or your own captions (a text file with a caption a line, or a
-table of image and caption):
+photos.tbnets; the page can search the photos that have been embedded so far.
+Use other networks, or your own captions (a text file with one caption per line,
+or a table of image and caption):
 
   python tools/demo.py --model=runs/own --localizer=runs/boxes \
       --captions=captions.txt photos
 
 The server accepts only requests of this machine. It shows only photos of the
 folder, re-encoded; a photo that you drop is kept in memory and discarded.
-Ctrl-C ends it. Boxes need the extra: pip install "tbnets[regions]".
+Ctrl-C ends the server. Boxes need the extra: pip install "tbnets[regions]".
 """
 
 import contextlib
@@ -97,7 +97,7 @@ class Options(AskingFlags):
 
 @contextlib.contextmanager
 def open_folder(options):
-    """Yields (folder, captions, cache); draws scenes for no folder."""
+    """Yields (folder, captions, cache); draws scenes without a folder."""
     if len(options.folder) > 1:
         raise InputError(
             "tools/demo.py",

@@ -7,16 +7,16 @@ For example:
       --images=flickr8k/images \
       --image_features='flickr8k/precomp/{split}_ims.npy'
 
-For each split it prints images and captions, captions per image, words per
-caption, empty and repeated captions, and the share of words that the training
-split does not have. Then it prints every problem with its file and line: rows
-that cannot be read, images in two splits, missing or broken image files,
-features that are missing or not finite. The exit code is 1 if there is any
-problem, else 0.
+For each split, the command prints the numbers of images and captions, captions
+per image, words per caption, empty and repeated captions, and the share of
+words that the training split does not have. Then the command prints every
+problem with its file and line: rows that cannot be read, images in two splits,
+missing or broken image files, features that are missing or not finite. The exit
+code is 1 if there is any problem, else 0.
 
-With --phrases it also prints phrases and their boxes: how many have a box, why
-some have none, their types. Without --captions, it describes the phrases of
-every image:
+With --phrases, the command also prints how many phrases have a box, why other
+phrases have no box, and the types of phrases. Without --captions, it describes
+the phrases of every image:
 
   python tools/describe_data.py --phrases=flickr8k/entities
 
@@ -129,7 +129,8 @@ def _spread(values, middle):
 def _repeated_captions(images):
     """Returns (copies within an image, captions shared by several images).
 
-    Captions with equal words are one; empty captions are counted elsewhere.
+    Captions with equal words count as one; empty captions are counted
+    elsewhere.
     """
     said = [row for row, caption in enumerate(images.captions) if caption]
     texts = text_ids([images.captions[row] for row in said])
@@ -160,9 +161,9 @@ def check_images(images: CaptionedImages, folder, problems: list):
 
     Args:
         images: the split.
-        folder: folder from which its file names start.
-        problems: list to which a `Problem` is added for each image that is no
-            photo or is missing.
+        folder: folder to which the split's file names are relative.
+        problems: list to which a `Problem` is added for each image that is not
+            a photo or is missing.
     """
     paths = [os.path.join(folder, name) for name in images.names]
     for key, path, reason in zip(images.image_ids, paths, faults(paths)):
@@ -177,7 +178,7 @@ def check_images(images: CaptionedImages, folder, problems: list):
 def describe_features(
     images: CaptionedImages, patterns: list[str], problems: list
 ) -> dict:
-    """Joins a split with its features, by id, and checks their numbers.
+    """Matches a split with its features by id, and checks the features.
 
     Args:
         images: the split.
@@ -186,8 +187,8 @@ def describe_features(
         problems: list to which problems are added.
 
     Returns:
-        Counts: rows and numbers a row, images without features, how many of
-        these failed in extraction, and rows that are not finite.
+        Counts: rows and values per row, images without features, how many of
+        these images failed in extraction, and rows that are not finite.
     """
     path = ", ".join(patterns)
     try:
@@ -223,7 +224,7 @@ def describe_features(
 
 
 def format_counts(splits: dict[str, dict]) -> str:
-    """Returns the counts of the splits side by side, one count a line."""
+    """Returns the counts of the splits side by side, one count per line."""
     rows = [["", *splits]]
     for name in dict.fromkeys(key for one in splits.values() for key in one):
         values = [counts.get(name) for counts in splits.values()]

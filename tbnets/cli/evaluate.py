@@ -22,8 +22,8 @@ the queries of a second split (docs/evaluation.md):
 
   python tools/evaluate.py --run_dir=runs/quickstart --query_bank=train
 
-Draw a map of the space with photos, sentences and noun phrases of some of the
-images (needs the extra: pip install "tbnets[map]"):
+Draw a map of the space with photos, sentences and noun phrases from some images
+(needs the extra: pip install "tbnets[map]"):
 
   python tools/evaluate.py --run_dir=runs/quickstart --map=map.png
 
@@ -39,7 +39,7 @@ their ids, and divided by their lengths:
   python tools/evaluate.py --captions=flickr8k/dataset_flickr8k.json \
       --image_features=clip_images.npy --text_features=clip_texts.npy
 
-Measure embeddings of any model, from files alone:
+Measure embeddings of any model, from files only:
 
   python tools/evaluate.py \
       --image_embeddings=images.npy \
@@ -48,10 +48,10 @@ Measure embeddings of any model, from files alone:
       --json=metrics.json
 
 images.npy is [num_images, dim] and captions.npy [num_captions, dim]. Inner
-products are the scores, so rows should have length 1; --normalize divides them
-by their lengths. caption_to_image.npy holds, for each caption, the row of its
-image, from 0; it may also be a text file with one number a line. Rows may have
-any order, and images any number of captions.
+products are the scores, so rows should have length 1; --normalize divides the
+rows by their lengths. caption_to_image.npy holds, for each caption, the row of
+its image, from 0; it may also be a text file with one number per line. Rows may
+have any order, and images any number of captions.
 
 The command prints recall at 1, 5 and 10, and median and mean rank, in both
 directions and from captions to captions (docs/evaluation.md); for phrases,

@@ -8,7 +8,7 @@ features of tools/extract_image_features.py:
       --cnn_weights=imagenet
 
 The next version is written to RUN/saved_model, or below --output. With
---half_precision it takes half the space. With --max_pixels it only takes
+--half_precision it takes half the space. With --max_pixels it accepts only
 smaller photos, which limits the memory of a server.
 
 A network of photos and captions can also find what phrases name, although it
@@ -19,9 +19,10 @@ was not trained on boxes:
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
-exports a model for tools/localize.py, with this choice as its default.
+This command exports a model for tools/localize.py, with this choice as the
+default.
 
-Export a SavedModel again, for example of the zoo:
+Export a SavedModel again, for example one from the zoo:
 
   python tools/export.py --model=flickr8k_photos --output=served/flickr8k \
       --serving
@@ -36,8 +37,8 @@ do.
   python tools/export.py --model=flickr8k_photos --output=served/search \
       --index=photos.index
 
-puts an index of tools/index.py into the model, which then has the signature
-search. docs/serving.md has more.
+This command puts an index from tools/index.py into the model, which then has
+the signature search. docs/serving.md has more.
 """
 
 import dataclasses

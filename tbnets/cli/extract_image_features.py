@@ -26,13 +26,14 @@ of one pass over the photo:
       --cnn=EfficientNetLite2 --image_size=448 --layers=last,block14_add \
       --dtype=float16 --output=features/regions
 
-Then train with --image_features=features/lite0. If the command is stopped, run
-it again: it continues and writes identical bytes. Photos that do not decode are
-listed and left out; repair them and run the command again.
+Then train with --image_features=features/lite0. If the command is interrupted,
+run it again: it resumes, and the output is byte-identical to that of an
+uninterrupted run. Photos that do not decode are listed and left out; repair
+them and run the command again.
 
 Several machines can extract a share each, with --shard=1/4 to --shard=4/4 and
-separate --output folders; tools/join_store.py joins the shares into the store
-of a single run.
+separate --output folders; tools/join_store.py merges the shares into a store
+byte-identical to that of a single run.
 
 docs/image_features.md has more; docs/feature_stores.md describes the store.
 """

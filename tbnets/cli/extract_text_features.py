@@ -16,10 +16,11 @@ Or Fisher vectors of word vectors (word2vec or GloVe), or their means:
 
 Then train with --text_encoder=features --text_features=features/flickr8k_tfidf.
 The store also has the fitted encoder, encoder.npz, with which the exported
-model takes raw captions. If the command is stopped, run it again: it continues.
+model takes raw captions. If the command is interrupted, run it again: it
+resumes.
 
 With --shard=1/4 to --shard=4/4 several machines encode a share each, and
-tools/join_store.py joins the shares. Each machine fits on the whole training
+tools/join_store.py merges the shares. Each machine fits on the whole training
 split, so shares pay only if encoding is slow, as with hub:PRESET.
 
 docs/text_features.md has more.

@@ -1,4 +1,4 @@
-"""Formats --help: a line of name and default for each flag, then its help."""
+"""Formats --help: one line with name and default per flag, then its help."""
 
 import shutil
 import textwrap
@@ -17,7 +17,7 @@ def format_help(text, sections, width=None):
     Args:
         text: description of the program, which is not reformatted.
         sections: title -> list of `Flag`s.
-        width: columns to wrap flags to; None for the terminal's.
+        width: columns to wrap flags to; None for the terminal's width.
     """
     if width is None:
         width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)

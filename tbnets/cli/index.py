@@ -1,6 +1,6 @@
 r"""Make or update a search index of photos or features.
 
-For example, of a folder of photos:
+For example, index a folder of photos:
 
   python tools/index.py photos --output=photos.index
   python tools/query.py --index=photos.index "a dog in the snow"

@@ -1,4 +1,4 @@
-r"""Join the shares of an extraction, of proposals or of parsing.
+r"""Merge the shares of an extraction, of proposals or of parsing.
 
 For example, run on four machines with identical photos, with I from 1 to 4:
 
@@ -9,11 +9,11 @@ and then, once, where all four stores are:
 
   python tools/join_store.py shares/lite0.* --output=features/lite0
 
-The result equals, byte for byte, the store of one run without --shard,
-including the list of left-out photos, if the processors are of one kind; other
-kinds round differently. Shares of tools/extract_text_features.py,
+The command merges the shares into a store byte-identical to that of a single
+run, including the list of left-out photos, if all processors are of one kind.
+Other kinds round differently. Shares of tools/extract_text_features.py,
 tools/propose_regions.py and tools/parse_captions.py (files of trees, each with
-its .share.json) are joined in this way too. The command writes no store and
+its .share.json) are merged in this way too. The command writes no store and
 reports an error if a share is missing, repeated, incomplete or damaged, or was
 made with other flags, weights or inputs.
 
@@ -37,7 +37,7 @@ class Options:
 
 
 def main(options):
-    """Joins the shares that the flags name."""
+    """Merges the shares that the flags name."""
     items = join(options.shares, options.output)
     print(
         f"joined    {options.output}: {items} photos or texts of "

@@ -64,7 +64,8 @@ def run_workers(count, command=None):
 
     Raises:
         ValueError: this process is itself configured as a worker.
-        ConnectionError: a worker ended too early; names it and its exit.
+        ConnectionError: a worker ended too early; the message names the worker
+            and its exit.
     """
     if os.environ.get(CONFIG):
         raise InputError(
@@ -81,7 +82,7 @@ def run_workers(count, command=None):
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         for chief, _ in list(workers.values())[:1]:
-            chief.send_signal(signal.SIGINT)  # It prints how to resume.
+            chief.send_signal(signal.SIGINT)  # The chief prints how to resume.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 chief.wait(STOP_SECONDS)
         raise

@@ -2,27 +2,29 @@ r"""Find the boxes that phrases name in photos.
 
   python tools/localize.py photo.jpg "a brown dog" "the ball"
 
-proposes boxes in the way that the training did, compares each phrase with each
-box, and prints, for each phrase, the best box with its similarity. The
-similarity is the cosine (1 is identical). For a similarity network it is the
-log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
+This command proposes boxes in the same way as in training, compares each phrase
+with each box, and prints, for each phrase, the best box with its similarity.
+The similarity is the cosine (1 is identical). For a similarity network it is
+the log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
 only compares boxes of one phrase. The default model is entities_localization of
 the zoo, which learned from photos; --model=scenes_localization knows the
 rendered scenes.
 
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 
-searches several photos: the first word is a photo, and so is every word that
-ends like one, such as .jpg; all further words are phrases. The photos are drawn
-with their boxes, as PHOTO.localized.png in the folder drawn; --output=found.png
-draws a single photo to that file. Files are written only if a flag names them.
+This command searches several photos: the first word is a photo, and so is every
+word with a photo's suffix, such as .jpg; all further words are phrases. The
+photos are drawn with their boxes, as PHOTO.localized.png in the folder drawn;
+--output=found.png draws a single photo to that file. Files are written only if
+a flag names them.
 
   python tools/localize.py --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"
 
-uses the newest SavedModel of a run of tools/train.py --task=localization. The
-model must take photos: train with --cnn_weights=imagenet, or export the run
-again with tools/export.py --cnn_weights=imagenet.
+This command uses the newest SavedModel from a run of tools/train.py
+--task=localization. The model must take photos: train with
+--cnn_weights=imagenet, or export the run again with tools/export.py
+--cnn_weights=imagenet.
 
 A box is x_min, y_min, x_max, y_max in pixels of the upright photo, from its
 upper left corner. There is always a best box, even for a phrase that names no
@@ -125,7 +127,7 @@ def places_of_pictures(options, photos):
 
     Raises:
         ValueError: `--output` is neither a folder nor a PNG, or two photos have
-            one name.
+            equal names.
     """
     output, path = options.output, pathlib.Path(options.output)
     if not output:

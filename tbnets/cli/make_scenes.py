@@ -1,14 +1,14 @@
 r"""Draw the data set of scenes with captions, boxes and gold trees.
 
 The scenes need no download. They are written in the formats of the public
-image-text data sets, so programs that read those can read them:
+image-text data sets, so programs that read these formats can read the scenes:
 
   python tools/make_scenes.py --folder=/tmp/scenes
 
-writes 2000 training, 250 dev and 250 test scenes with about five captions each,
-in about twenty seconds. Equal flags give the same bytes. If the folder already
-holds these scenes, it is not changed; if it holds other files, the command
-reports an error.
+This command writes 2000 training, 250 dev and 250 test scenes with about five
+captions each, in about twenty seconds. Equal flags give the same bytes. If the
+folder already holds these scenes, it is not changed; if it holds other files,
+the command reports an error.
 
 Draw some of the scenes, with the boxes of the objects:
 

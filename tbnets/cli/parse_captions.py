@@ -15,10 +15,10 @@ Or with a running CoreNLP server:
 Then train with --text_encoder=h_lstm --trees=trees/flickr8k.jsonl.
 
 Several processes parse each distinct caption once. Parsed captions are saved in
-OUTPUT.cache at once; if the command is stopped, run it again: it continues. A
+OUTPUT.cache at once. If the command is interrupted, run it again: it resumes. A
 caption that the parser cannot parse gets a right-branching tree and is counted.
 With --shard=1/4 to --shard=4/4 several machines parse a share each, and
-tools/join_store.py joins the shares. docs/trees.md shows the files and the
+tools/join_store.py merges the shares. docs/trees.md shows the files and the
 quality of the trees.
 """
 

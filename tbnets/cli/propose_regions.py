@@ -1,16 +1,18 @@
 r"""Propose boxes that may hold an object, for all photos of a folder.
 
-For example, 200 boxes of EdgeBoxes a photo, as in Wang et al. 2018:
+For example, 200 boxes per photo from EdgeBoxes, as in Wang et al. 2018:
 
   python tools/propose_regions.py --images=flickr30k/images \
       --output=proposals/edge_boxes
 
-If the command is stopped, run it again: it continues and writes identical
-bytes. Photos that do not decode are listed and left out; repair them and run
-the command again. With --shard=1/4 to --shard=4/4 several machines make a share
-each, and tools/join_store.py joins the shares.
+If the command is interrupted, run it again: it resumes, and the output is
+byte-identical to that of an uninterrupted run. Photos that do not decode are
+listed and left out; repair them and run the command again. With --shard=1/4 to
+--shard=4/4 several machines make a share each, and tools/join_store.py merges
+the shares into a store byte-identical to that of a single run.
 
-With boxes that people drew, it also prints how many of them were found:
+With boxes that people drew, the command also prints how many of these boxes
+were found:
 
   python tools/make_scenes.py --folder=/tmp/scenes
   python tools/propose_regions.py --images=/tmp/scenes/images \

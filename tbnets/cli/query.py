@@ -47,7 +47,7 @@ The similarity is the cosine (1 is identical). For a similarity network it is
 the log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
 only compares results of one query. Words that the network does not know are
 listed; they do not count. --json=- prints the results for programs. A file that
-is no photo is listed with the reason, left out and counted.
+is not a photo is listed with the reason, left out and counted.
 """
 
 import contextlib
@@ -282,7 +282,7 @@ def with_folder(options):
 
 
 def check_query_flags(options, is_typed=False):
-    """Raises an error if the flags are no query, unless it is typed later."""
+    """Raises an error if the flags have no query, unless one is typed later."""
     by_image = bool(options.image)
     asked = len(options.queries) + len(options.like) + is_typed
     if by_image == bool(asked) or by_image != bool(options.captions):

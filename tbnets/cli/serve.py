@@ -2,10 +2,10 @@ r"""Serve exported models like TensorFlow Serving, to try them.
 
   python tools/serve.py --model=flickr8k_photos
 
-listens on the ports 8500 (gRPC) and 8501 (REST) of this machine, and prints
-commands that call it, such as tools/ask.py. Serve several models; your own are
-named by the folder of a run or of versions, NAME/1 and NAME/2, and may get any
-name:
+This command listens on the ports 8500 (gRPC) and 8501 (REST) of this machine,
+and prints commands that call it, such as tools/ask.py. Serve several models;
+your own models are named by the folder of a run or of versions, NAME/1 and
+NAME/2, and may get any name:
 
   python tools/serve.py --model=flickr8k_photos,own=runs/own
 
@@ -21,10 +21,10 @@ load, an error is printed and the old version continues. With --enable_batching,
 requests that embed are batched; requests that compare are run one by one.
 Ctrl-C ends the server after the current requests.
 
-It is meant for trials: one process in Python, without encryption and passwords.
-For production use TensorFlow Serving, which can serve these folders
-(docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]"; --port=0
-turns it off.
+The server is meant for trials: it is one process in Python, without encryption
+and passwords. For production use TensorFlow Serving, which can serve these
+folders (docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]";
+--port=0 turns gRPC off.
 """
 
 import dataclasses
@@ -124,7 +124,7 @@ def read_config(path):
         selects the versions to serve; label -> version.
 
     Raises:
-        ValueError: it is invalid, or has a model of a different platform.
+        ValueError: the file is invalid, or has a model of a different platform.
     """
     file = CheckedFile(path)
     protos = import_extra(

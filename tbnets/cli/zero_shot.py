@@ -34,7 +34,8 @@ def read_array(path) -> np.ndarray:
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It is no complete `.npy` file of numbers, or is empty.
+        ValueError: The file is not a complete `.npy` file of numbers, or is
+            empty.
     """
     check_numbers(
         path,
@@ -50,14 +51,15 @@ def read_caption_to_image(path) -> np.ndarray:
 
     Args:
         path: a `.npy` file of integers, or any other name for a text file with
-            one integer a line; blank lines at its end are ignored.
+            one integer per line; blank lines at the end are ignored.
 
     Returns:
         int64 `[num_captions]` from text, the unchanged array from `.npy`.
 
     Raises:
         OSError: The file cannot be opened.
-        ValueError: A line is not an integer; names file and line.
+        ValueError: A line is not an integer; the message names the file and the
+            line.
     """
     if pathlib.Path(path).suffix == ".npy":
         return read_array(path)

@@ -2,21 +2,21 @@ r"""List the models that come with tbnets, or export one for a server.
 
   python tools/zoo.py
 
-prints one line for each model: task, language, size and recalls. Pass a name as
---model=NAME to other commands.
+This command prints one line for each model: task, language, size and recalls.
+Pass a name as --model=NAME to other commands.
 
   python tools/zoo.py --export=flickr8k_photos served
 
-writes served/flickr8k_photos with all files that TensorFlow Serving needs: the
-SavedModel as version 1 (or the next one) with warm-up requests, models.config,
-docker-compose.yml and kubernetes.yaml. It needs pip install "tbnets[serving]".
-A model of which only the branches come with tbnets needs "tbnets[photos]" too.
-The command equals
+This command writes served/flickr8k_photos with all files that TensorFlow
+Serving needs: the SavedModel as version 1 (or the next one) with warm-up
+requests, models.config, docker-compose.yml and kubernetes.yaml. It needs pip
+install "tbnets[serving]". A model with only its branches in tbnets needs
+"tbnets[photos]" too. The command is equivalent to
 
   python tools/export.py --model=flickr8k_photos \
       --output=served/flickr8k_photos --serving
 
-which also selects signatures and adds an index. docs/zoo.md has more.
+tools/export.py also selects signatures and adds an index. docs/zoo.md has more.
 """
 
 import dataclasses

@@ -1,9 +1,9 @@
 """Draws and reads the mini-batches of a network.
 
-Neighbourhood sampling of Wang et al. 2018, Algorithm 1: a batch holds distinct
-images with several captions each, so that the within-text term has positives. A
-batch depends only on (seed, epoch, number), never on the state of a random
-generator, so that a resumed run sees identical batches.
+Implements the neighbourhood sampling of Wang et al. 2018, Algorithm 1: a batch
+holds distinct images with several captions each, so that the within-text term
+has positives. A batch depends only on (seed, epoch, number), never on the state
+of a random generator, so that a resumed run sees identical batches.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from tbnets.seeds import generator_of
 
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns a dataset, the last of its pipeline, without autotuning.
+    """Returns the last dataset of a pipeline, without autotuning.
 
     The tuning thread doubles its sleep each time and is not always woken at the
     end of a dataset. The reader then waits for it, which may double the time of
@@ -53,7 +53,7 @@ SAMPLED_PHOTOS = 1000
 
 
 def sampled(count):
-    """Returns at most `SAMPLED_PHOTOS` evenly spaced rows, ascending."""
+    """Returns at most `SAMPLED_PHOTOS` evenly spaced rows below `count`."""
     some = np.linspace(0, count - 1, min(count, SAMPLED_PHOTOS))
     return np.unique(some.astype(int))
 
@@ -135,7 +135,7 @@ class Examples:
 
 
 def _checked_numbers(name, values):
-    """Returns finite numbers as an array, a row each; raises for others."""
+    """Returns values as an array of rows; raises unless all are finite."""
     array = checked_array(name, values)
     if array.ndim < 1 or array.dtype.kind in "OSU":
         raise InputTypeError(
@@ -254,9 +254,10 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
 
     Args:
         records: a `CaptionedImages`.
-        images_per_batch: images in a batch. Wang 2018: 500; Wang 2016: 1500.
-        captions_per_image: captions drawn for an image. Papers: 2; 1 gives
-            plain pairs without neighbours.
+        images_per_batch: number of images in a batch. Wang 2018: 500; Wang
+            2016: 1500.
+        captions_per_image: number of captions drawn for an image. Papers: 2; 1
+            gives plain pairs without neighbours.
         seed: integer of the run.
         epoch: integer from 0.
 
@@ -281,7 +282,7 @@ class Batches:
     Subclasses choose the rows of a batch (`_rows`) and read them (`batch`).
 
     Args:
-        examples: has `texts` and `text_ids` like `Examples`.
+        examples: object with `texts` and `text_ids`, like `Examples`.
         num_batches: number of batches in an epoch.
 
     Attributes:
@@ -304,7 +305,7 @@ class Batches:
     __repr__ = short_repr("num_batches", "epoch")
 
     def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
-        """Returns shares of every batch of `epoch`, one after the other.
+        """Returns a dataset of the given shares of each batch in `epoch`.
 
         Args:
             shares: the shares of this process's replicas, in order.
@@ -328,7 +329,7 @@ class Batches:
         return untuned(dataset.apply(counted).prefetch(2 * len(shares)))
 
     def _of_texts(self, rows, owners, share):
-        """Returns a share of the texts of a batch and their ids."""
+        """Returns a share of a batch's texts, and their ids."""
         own, ids = share.of(len(rows)), self.examples.text_ids
         batch = {
             "captions": share.read(self.examples.texts, rows),
@@ -351,8 +352,8 @@ class EpochBatches(Batches):
 
     Args:
         examples: an `Examples`.
-        images_per_batch: images in a batch.
-        captions_per_image: captions drawn for each image.
+        images_per_batch: number of images in a batch.
+        captions_per_image: number of captions drawn for each image.
         seed: integer of the run.
         image_size: side of the decoded images in pixels, if `examples.images`
             are file names.

@@ -67,7 +67,7 @@ def read_table(file, _):
 
 
 def _is_spelled(file, line, name, spelled):
-    """Returns whether an image has one name in all rows; reports if not."""
+    """Returns whether an image has one name in all rows; reports others."""
     before = spelled.setdefault(posixpath.normpath(name), name)
     if name != before:
         advice = "They are one file: write its name alike in all rows."
@@ -195,8 +195,8 @@ def _captions(file, said):
 def read_karpathy(file, _):
     """Reads all splits of Karpathy's `dataset_*.json`.
 
-    The image id is `filename`. `filepath`, which MSCOCO has, is only put before
-    the file name.
+    The image id is `filename`. `filepath`, a folder that MSCOCO's entries have,
+    only precedes the file name.
     """
     records = {}
     for place, image in _entries(file, file.json(), "images"):
@@ -262,7 +262,7 @@ def read_flickr30k_json(file, _):
 
 
 def flickr_splits(path):
-    """Returns the splits for which a token file's folder has lists."""
+    """Returns the splits for which a token file's folder has split lists."""
     require_file(path)
     return split_names.ordered_splits(_split_lists(path)) or (WHOLE_FILE,)
 
@@ -372,10 +372,11 @@ def read_precomputed(folder, split):
     """Reads one split of a folder of features with captions (VSE++).
 
     `<split>_ims.npy` has one row for each image, and block i of
-    `<split>_caps.txt` has the captions of image i. Or it has one row for each
-    caption. Then rows with equal ids are one image; without `<split>_ids.txt`,
-    consecutive rows that are equal in every bit are. The image id is the id, or
-    the number of its first row.
+    `<split>_caps.txt` has the captions of image i. Alternatively,
+    `<split>_ims.npy` has one row for each caption. Then rows with equal ids are
+    one image; without `<split>_ids.txt`, consecutive rows that are equal in
+    every bit are one image. The image id is the row's id; without ids, it is
+    the number of the image's first row.
     """
     path = folder.path
     name = split_names.choose_split(split, precomputed_splits(path), path)

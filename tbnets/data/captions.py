@@ -42,7 +42,7 @@ def same_captions(marked, own, photos):
 
     Captions of one photo match if they have equal letters. The remaining
     captions match by similarity, the most similar first. Each caption is
-    matched once at most.
+    matched at most once.
 
     Args:
         marked: `CaptionedImages` whose captions are looked for.
@@ -91,7 +91,7 @@ def caption_key(caption):
 
 @dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
 class CaptionedImages:
-    """Images with their captions; an image may have any number, even 0.
+    """Images with their captions; an image may have 0 or more captions.
 
     Args:
         image_ids: num_images unique strings, as in the source.

@@ -1,7 +1,7 @@
 """Reads Flickr30K Entities: `Annotations/<id>.xml` with `Sentences/<id>.txt`.
 
 Annotations count pixels from 1 and include the last one; the returned boxes
-follow `tbnets.evaluation.boxes`. Documents with a DTD are refused, so that no
+follow `tbnets.evaluation.boxes`. Documents with a DTD are rejected, so that no
 entity is expanded.
 """
 
@@ -32,13 +32,13 @@ class AnnotatedBoxes(NamedTuple):
     """The annotated boxes of one photo.
 
     Args:
-        file_name: of the photo, from the annotation.
-        width: of the photo in pixels.
-        height: of the photo in pixels.
+        file_name: name of the photo's file, from the annotation.
+        width: width of the photo in pixels.
+        height: height of the photo in pixels.
         boxes: coreference chain -> list of boxes. A box may belong to several
             phrases, a chain may have several boxes.
-        without: chain -> why it has no box: `scene` (it is the whole photo) or
-            `nobndbox` (it is not visible).
+        without: chain -> reason why it has no box: `scene` (it is the whole
+            photo) or `nobndbox` (it is not visible).
     """
 
     file_name: str
@@ -58,8 +58,9 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ProblemError: the file is not such XML, whatever `problems` is, or an
-            object is wrong; names the file and the line.
+        ProblemError: the file is not an Entities annotation, whatever
+            `problems` is, or an object is invalid; the message names the file
+            and the line.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -222,7 +223,7 @@ def _number(file, element, path):
 
 
 def _box(file, element, width, height):
-    """Returns a box in continuous coordinates; None if it is wrong."""
+    """Returns a box in continuous coordinates; None if it is invalid."""
     texts = [element.findtext(edge) for edge in EDGES]
     with contextlib.suppress(TypeError, ValueError):
         x_min, y_min, x_max, y_max = edges = [float(text) for text in texts]

@@ -1,11 +1,12 @@
 """Decodes photos, and defines which files are valid photos.
 
-A photo is a JPEG or PNG file, by content and not by name, of at most
-`photo_kinds.MAX_PIXELS` pixels, that decodes completely. `decode_photo`
+A photo is a JPEG or PNG file (by content, not by name) that has at most
+`photo_kinds.MAX_PIXELS` pixels and decodes completely. `decode_photo`
 implements this definition in the graph, so that exported models decode photos
-exactly as in training. On the host, `read_photo` uses it for a file, and
-`faults` checks files with it. Photos of other kinds become PNG on the host
-first: `read_content` and `read_file` read them, `photo_kinds` converts them.
+exactly as in training. On the host, `read_photo` decodes a file and `faults`
+checks files, both with `decode_photo`. Photos of other kinds are first
+converted to PNG on the host: `read_content` and `read_file` read them,
+`photo_kinds` converts them.
 """
 
 import concurrent.futures
@@ -36,7 +37,7 @@ class BrokenImageError(InputError):
 
     Args:
         path: the file, or another argument of `read_content`.
-        reason: the fault, a few words after "which".
+        reason: the fault, phrased to follow "which".
     """
 
     def __init__(self, path, reason):
@@ -58,15 +59,16 @@ def decode_photo(image_bytes, side=None):
     Greyscale is repeated over the three channels, an alpha channel is dropped,
     CMYK becomes RGB, and the upper 8 of 16 bits are kept. A JPEG is rotated by
     its EXIF orientation. Files of another kind or with too many pixels are
-    refused by their first bytes, before memory is allocated.
+    rejected by their first bytes, before memory is allocated.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
         side: None to decode at full size; or the number of pixels to which the
             photo is scaled afterwards. Then a JPEG whose shorter side is at
-            least 16 times as long is decoded at the smallest of 1/2, 1/4 and
-            1/8 that leaves it `ROOM` times as long, which takes at most a
-            fourth of the memory. Other photos are decoded at full size.
+            least 16 times as long as `side` is decoded at the smallest scale
+            (1/2, 1/4 or 1/8) that leaves its shorter side `ROOM` times as long
+            as `side`. This takes at most a quarter of the memory. Other photos
+            are decoded at full size.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
@@ -97,8 +99,8 @@ def decode_image(image_bytes, image_size):
 
     The whole photo is squeezed into the square, so that its borders are kept;
     its aspect ratio changes. The resize is bilinear with antialiasing. A photo
-    of this size already is not resized. A much larger JPEG is decoded at a part
-    of its size, see `decode_photo`.
+    of this size already is not resized. A much larger JPEG is decoded at a
+    fraction of its size, see `decode_photo`.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
@@ -261,7 +263,7 @@ def _read_size(path):
 
 
 def fault_of(photo):
-    """Returns why `read_photo` refuses a photo; None for a good one."""
+    """Returns why `read_photo` rejects a photo; None for a good one."""
     try:
         read_photo(photo)
     except BrokenImageError as error:
@@ -279,7 +281,7 @@ def _judged(photo, read):
 
 
 def _reason(content, error):
-    """Returns in words why the content of a file was refused."""
+    """Returns in words why the content of a file was rejected."""
     if not content:
         return "is empty"
     if photo_kinds.NO_PHOTO in error.message:
@@ -297,7 +299,7 @@ def _reason(content, error):
 def faults(paths):
     """Yields the fault of every file, checking several in parallel.
 
-    A fault is a few words after "which"; None for a photo.
+    A fault is phrased to follow "which"; it is None for a photo.
     """
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         yield from pool.map(fault_of, paths)

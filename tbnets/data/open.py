@@ -317,9 +317,10 @@ class Data:
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
-        """Raises ValueError, with the differences, for other extractions.
+        """Raises ValueError with the differences if extractions differ.
 
-        Features that a recipe has not made yet are checked after it made them.
+        Features that a recipe has not made yet are checked after the recipe
+        makes them.
 
         Args:
             flag: flag that names the features.
@@ -386,7 +387,8 @@ class Data:
         Raises:
             ValueError, FileNotFoundError: features are missing, not finite,
                 damaged, made in another way than the training features, or not
-                as wide as the features opened before. The message names them.
+                as wide as the features opened before. The message names the
+                features.
         """
         self.make(flag)
         paths = self._paths_there(flag, split)

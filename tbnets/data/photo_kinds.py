@@ -1,8 +1,8 @@
 """Checks the kind of photos and converts other kinds to PNG.
 
-An exported network decodes JPEG and PNG. Pillow reads other kinds of files,
-pictures and pixels on the host, and they are encoded as PNG with equal pixels.
-JPEG and PNG files are not changed.
+An exported network decodes JPEG and PNG. Pillow reads files of other kinds,
+pictures and pixels on the host, and encodes them as PNG with equal pixels. JPEG
+and PNG files are not changed.
 """
 
 import contextlib
@@ -220,7 +220,7 @@ def as_decodable(content: bytes) -> bytes:
 
 
 def fault_of_kind(content: bytes) -> str:
-    """Returns why `as_decodable` has no PNG, a few words after "which"."""
+    """Returns why `as_decodable` makes no PNG, phrased to follow "which"."""
     return _converted(content)[1]
 
 
@@ -281,8 +281,9 @@ def png_of(picture) -> tuple[bytes, str]:
         picture: a `PIL.Image.Image`; it is not changed.
 
     Returns:
-        (content, reason): b"" and a few words after "which" if the picture has
-        no pixels, too many, or pixels of unknown colour.
+        (content, reason): the PNG and ""; or b"" and the reason, phrased to
+        follow "which", if the picture has no pixels, too many, or pixels of
+        unknown colour.
     """
     width, height = picture.size
     most = MAX_PIXELS

@@ -92,7 +92,7 @@ def left_out_lines(broken, others, count):
     """Returns lines that list the files that are not photos, and why.
 
     Args:
-        broken: dict, path -> its fault, a few words after "which".
+        broken: dict, path -> its fault, phrased to follow "which".
         others: paths or `os.DirEntry` of files without a photo's suffix.
         count: number of files, including photos.
     """
@@ -158,7 +158,7 @@ def find_photo(folder, image_id):
     """Returns the path of an image's photo inside a folder, or None.
 
     The id must not lead out of the folder, but the photo may be a link that
-    does.
+    leads outside.
     """
     root = pathlib.Path(os.path.abspath(folder))
     for suffix in ("", *PHOTO_SUFFIXES):
@@ -184,7 +184,7 @@ def likely_name(name, files):
     """Returns the path in `files` that a misspelled name probably means.
 
     Folders, suffix, slashes, case, Unicode form and outer blanks may differ.
-    None if there is no such file.
+    None if no file fits.
     """
     wanted = _bare(name)
     return next((path for path in files if _bare(path) == wanted), None)
@@ -204,14 +204,14 @@ def listed_rows(image_ids, path) -> np.ndarray:
 
     Args:
         image_ids: n strings.
-        path: text file, one photo a line; blank lines are ignored.
+        path: text file with one photo per line; blank lines are ignored.
 
     Returns:
         int64 `[m]`, ascending rows of `image_ids`.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: it names no photo, or a line may mean several.
+        ValueError: the list names no photo, or a line may mean several photos.
     """
     file = CheckedFile(path)
     lines = enumerate(file.lines()[0], 1)
@@ -249,7 +249,7 @@ def read_listed(format, path, lists, split):
     Args:
         format: key of `captions.READERS`.
         path: the captions.
-        lists: path of the lists, with `{split}` in it.
+        lists: path of the lists; contains `{split}`.
         split: name of the list; "val", "dev" and "validation" are equivalent.
 
     Returns:

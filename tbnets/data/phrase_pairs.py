@@ -106,7 +106,7 @@ def ranges(starts, ends):
         ends: int64 `[n]`, exclusive, not below the starts.
 
     Returns:
-        (places, numbers): every number's range, and the numbers.
+        (places, numbers): the index of every number's range, and the numbers.
     """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
@@ -129,8 +129,8 @@ class PhotoRegions:
         store: `data.store.shards.FeatureStore` of regions.
         rows: int `[num_images]`, each photo's row in the store.
         limit: maximum number of regions of a photo. Niu et al. 2017: 19.
-        most_overlap: regions that overlap an earlier one by more (IoU) are
-            skipped; 1 skips none.
+        most_overlap: maximum IoU with an earlier region; regions that overlap
+            more are skipped. 1 skips none.
     """
 
     def __init__(self, store, rows, limit, most_overlap=1.0):
@@ -226,7 +226,7 @@ class PairExamples(Examples):
 
 
 MOST_PAIRS = 512
-"""Maximum number of pairs in a batch; of more pairs, some are drawn."""
+"""Maximum number of pairs in a batch; if there are more, some are drawn."""
 
 
 class PairOptions(NamedTuple):
@@ -234,7 +234,8 @@ class PairOptions(NamedTuple):
 
     Attributes:
         contrast: `others`, to contrast a pair with the phrases and regions of
-            other photos; `batch`, to also use further ones of its own photo.
+            other photos; `batch`, to also contrast it with others of its own
+            photo.
         every_region: whether the batch has all regions of its photos, not only
             the assigned ones.
     """

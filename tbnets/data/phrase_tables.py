@@ -15,8 +15,8 @@ from tbnets.checks import letters
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, shown
 
-# Captions of Flickr30K Entities, `Sentences/<id>.txt`: one caption a line. Its
-# phrases are tags with a coreference chain and one or more types:
+# Captions of Flickr30K Entities, `Sentences/<id>.txt`, with one caption per
+# line. Its phrases are tags with a coreference chain and one or more types:
 #
 #     [/EN#283585/people/clothing A man in uniform] likes [/EN#0/notvisual it] .
 #
@@ -31,7 +31,7 @@ class MarkedPhrase(NamedTuple):
     """A phrase of a caption.
 
     Args:
-        text: its words with single blanks between.
+        text: words of the phrase with single blanks between.
         first: number of its first word in the caption, from 0.
         end: number of the word after its last.
         chain: the digits as written, so that 007 and 7 are different chains;
@@ -50,7 +50,7 @@ class MarkedCaption(NamedTuple):
     """A caption without its tags, and its phrases.
 
     Args:
-        number: of the caption in its file, from 0.
+        number: number of the caption in its file, from 0.
         text: the words with single blanks between.
         phrases: tuple of `MarkedPhrase`, from left to right.
     """
@@ -65,8 +65,9 @@ class ImagePhrases(NamedTuple):
 
     Args:
         image_id: str.
-        file_name: of the photo, relative to an images folder.
-        size: (width, height) of the annotated image; (0, 0) for the photo's.
+        file_name: name of the photo's file, relative to an images folder.
+        size: (width, height) of the annotated image; (0, 0) for the size of the
+            photo.
         captions: list of `MarkedCaption`.
         boxes: chain -> list of (x_min, y_min, x_max, y_max).
         left_out: reason -> number of phrases without a box.
@@ -85,7 +86,7 @@ def parse_caption(line, number=0) -> MarkedCaption:
 
     Args:
         line: str without a line end.
-        number: of the caption in its file, from 0.
+        number: number of the caption in its file, from 0.
 
     Raises:
         ValueError: a tag is not closed, not opened or nested, or has no chain,
@@ -105,7 +106,7 @@ def parse_caption(line, number=0) -> MarkedCaption:
         own = tag[3].split() if tag else []
         if not own:
             found = line[start : _BRACKET.search(line, start + 1).end()]
-            if line[start] == "]":  # The text before it was no tag.
+            if line[start] == "]":  # The text before it was not a tag.
                 found = line[: start + 1][-60:]
             raise InputError(
                 f"expected [/EN#<chain>/<type> <words>]; found {shown(found)}."
@@ -130,7 +131,7 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: a line is wrong; names the file and the line.
+        ValueError: a line is invalid; the message names the file and the line.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -158,9 +159,9 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
 
     Optional keys are `caption` (the sentence; by default the phrase), `type` (a
     name or a list of names), `chain` (the object that the phrase names),
-    `width` and `height`. Rows of an image with one chain share one box, around
-    all their boxes. Without `chain`, phrases of an image name one object if
-    their boxes are equal.
+    `width` and `height`. Rows of an image with equal chains share the box
+    around all their boxes. Without `chain`, phrases of an image name one object
+    if their boxes are equal.
     """
     file = CheckedFile(path, problems)
     found = {}

@@ -31,8 +31,8 @@ class PhraseRegions:
     """Phrases of captions and the box that each one names.
 
     Args:
-        images: `CaptionedImages` of the captions that contain the phrases, with
-            captions without phrases.
+        images: `CaptionedImages` of the captions that contain the phrases,
+            including captions without phrases.
         image_sizes: int `[num_images, 2]`, width and height of the annotated
             images; 0, 0 for the size of the photo on disk.
         phrases: num_phrases strings, words with single blanks between.
@@ -115,7 +115,7 @@ class PhraseRegions:
     def phrase_to_chain(self) -> np.ndarray:
         """Numbers the objects that phrases name: int64 `[num_phrases]` from 0.
 
-        Equal for two phrases of one image and one chain.
+        The number is equal for phrases of one image with equal chains.
         """
         keys = zip(self.phrase_to_image.tolist(), self.chains)
         return _frozen(numbered(keys))
@@ -124,7 +124,7 @@ class PhraseRegions:
     def phrase_to_text(self) -> np.ndarray:
         """Numbers the distinct phrases: int64 `[num_phrases]` from 0.
 
-        Equal for phrases with equal words; case is ignored.
+        The number is equal for phrases with equal words; case is ignored.
         """
         return _frozen(text_ids(self.phrases))
 
@@ -242,8 +242,8 @@ def read_phrases(
             captions are ignored: phrases are in the captions of their own file,
             which may have another order.
         problems: None to raise at the first problem; or a list that collects a
-            `Problem` for each, while the good captions, boxes and images are
-            read.
+            `Problem` for each problem, while the good captions, boxes and
+            images are read.
 
     Returns:
         PhraseRegions with the phrases that have a box. Phrases without a box
@@ -251,15 +251,15 @@ def read_phrases(
 
     Raises:
         FileNotFoundError: the file or folder does not exist.
-        ValueError: the data are wrong and `problems` is None; names file and
-            line.
+        ValueError: the data are wrong and `problems` is None; the message names
+            the file and the line.
 
     Example:
         images = tbnets.read_captions("karpathy", "scenes/dataset.json", "test")
         phrases = tbnets.read_phrases("scenes", images)
         phrases.boxes.shape  # (num_phrases, 4)
 
-    Source: Plummer et al. 2015, "Flickr30k Entities"; one box a phrase as in
+    Source: Plummer et al. 2015, "Flickr30k Entities"; one box per phrase as in
     Wang et al. 2018, Sec. 4, note 2.
     """
     check_kind("path", path, (str, os.PathLike), "Give a file or folder.")

@@ -37,7 +37,7 @@ _UNSET = {
     "regions": ("features of regions", _REGIONS),
     "trees": ("a file of trees", _TREES),
 }
-"""Flag -> what it must name, what to do."""
+"""Flag -> (what the flag must name, what to do otherwise)."""
 MADE = "made"
 """Folder below the data root for the results of recipes."""
 
@@ -49,7 +49,7 @@ def is_recipe(item):
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """The files that the flags of these names name.
+    """The values of the data flags, which name files and folders.
 
     Relative paths are below `data_root`. A relative `data_root` is below
     `started_in`, the folder in which the run was started.
@@ -101,7 +101,7 @@ class Sources:
 
     @property
     def starts(self):
-        """The folders to look up relative paths in: data root, start."""
+        """The folders for relative paths: the data root, the start folder."""
         return self.from_start(self.data_root), self.from_start("")
 
     def resolve(self, path, split=None):

@@ -18,8 +18,8 @@ import numpy as np
 
 from tbnets.errors import InputError
 
-# The shares of a batch for replicas. A batch is divided evenly: of its images,
-# of its captions, and of its other contents, the first part is for the first
+# The shares of a batch for replicas. The images, the captions and the other
+# contents of a batch are each divided evenly; the first part is for the first
 # replica. Every worker draws all batches, which is cheap, and reads only the
 # parts of its replicas.
 
@@ -66,7 +66,7 @@ def distributed(strategy, batches):
             network that reads pixels needs a photo for each replica.
 
     Returns:
-        `tf.distribute.DistributedDataset` of `num_batches`.
+        `tf.distribute.DistributedDataset` with `num_batches` batches.
 
     Raises:
         ValueError: a batch has fewer photos than there are replicas.
@@ -95,7 +95,7 @@ SPLIT_ORDER = ("train", "restval", *SAME_SPLIT, "test")
 SHARE = 0.1
 """Fraction of the images for dev and for test."""
 ENOUGH = 10
-"""Minimum number of images in dev and in test, if a fifth of all is as many."""
+"""Minimum number of images in dev and in test, if 20 % of all are as many."""
 FEWEST = 5
 """Minimum number of images to draw splits from: 3, 1 and 1."""
 DRAWN = ("train", "dev", "test")
@@ -170,7 +170,8 @@ def fill_split(pattern, split):
     `{split}` is returned unchanged.
 
     Raises:
-        NoSuchSplit: no file of this split exists; lists the existing splits.
+        NoSuchSplit: no file of this split exists; the message lists the
+            existing splits.
     """
     pattern = os.fspath(pattern)
     if SPLIT_FIELD not in pattern:
@@ -188,17 +189,17 @@ def place_of(image_id):
 def draw_cuts(image_ids, path):
     """Draws the two cuts for images without splits.
 
-    Dev and test get a random tenth of the images each, at least `ENOUGH` or a
-    fifth, whichever is less, and at most a fifth. From about 150 images on
-    these bounds hardly ever apply, so that an image keeps its split when images
-    are added.
+    Dev and test each get a random 10 % of the images: at least `ENOUGH` images
+    or 20 %, whichever is less, and at most 20 %. From about 150 images on these
+    bounds hardly ever apply, so that an image keeps its split when images are
+    added.
 
     Args:
         image_ids: n unique strings.
         path: the file of the captions, for the message.
 
     Returns:
-        list of two floats: test is below the first, dev between them.
+        list of two floats: test is below the first, dev is between the two.
 
     Raises:
         ValueError: there are fewer than `FEWEST` images.

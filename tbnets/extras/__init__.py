@@ -1,1 +1,1 @@
-"""Optional parts: presets of Keras Hub, trial servers and the demo page."""
+"""Optional parts: Keras Hub presets, trial servers and the demo page."""

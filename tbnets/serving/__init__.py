@@ -1,1 +1,1 @@
-"""Exports networks as SavedModels, and calls their endpoints."""
+"""Exports networks as SavedModels, and calls the endpoints."""

@@ -1,7 +1,7 @@
 """Assembles a zoo model from its own part and networks that pip installs.
 
-A model on features of photos is far smaller than the networks that make them,
-which are published. So a folder of the zoo may hold only a SavedModel of
+A model on features of photos is far smaller than the published networks that
+make the features. So a folder of the zoo may hold only a SavedModel of
 features, with `answers.json`: the whole model's embeddings of some photos and
 sentences. The first use adds the networks of the extra `photos`, compares the
 embeddings and keeps the whole::
@@ -50,14 +50,14 @@ from tbnets.serving.served import load_saved_model
 TOLERANCE = 1e-3
 """Allowed difference of a number in an embedding from the recorded one."""
 _NUMBERS = 32
-"""How many numbers of an embedding are compared."""
+"""Number of values compared in each embedding."""
 _SIZES = ((500, 375), (320, 480), (90, 60))
 _CAPTIONS = ("a dog runs through the snow", "two children on a beach")
 _making = threading.Lock()
 
 
 def put_together(source, path):
-    """Writes a model of photos: networks joined with a model of their features.
+    """Writes a model of photos: networks and the model of their features.
 
     Args:
         source: a SavedModel of features that networks made of photos, as in
@@ -153,7 +153,7 @@ def assembled(folder):
 
     Raises:
         ValueError: as in `put_together` and `check_answers`.
-        OSError: it cannot be kept.
+        OSError: the assembled model cannot be kept.
     """
     folder = folder.absolute()
     told = (folder / CHECKSUMS).read_bytes(), *_versions()
@@ -165,7 +165,7 @@ def assembled(folder):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _making:
             lock = FolderLock.wait(path.parent, ".lock", _tell)
-            if not _is_whole(path):  # A second process may have.
+            if not _is_whole(path):  # Another process may have made it.
                 _make(folder, path)
             del lock
     except PermissionError as error:
@@ -205,7 +205,7 @@ def _make(folder, path):
     """Assembles a model in a folder, which appears once it is whole."""
     say(f"putting {folder.name} together, once; it is kept in {path}")
     start = time.monotonic()
-    shutil.rmtree(path, ignore_errors=True)  # It is damaged.
+    shutil.rmtree(path, ignore_errors=True)  # The folder is damaged.
     with new_folder(path) as partial:
         put_together(folder, partial / "1")
         write_text(partial / IDENTITY, f"{_identity(folder)}\n")

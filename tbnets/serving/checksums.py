@@ -36,7 +36,7 @@ def read_checksums(path: Path) -> dict[str, str]:
     """Reads the list of checksums of a folder: file -> SHA-256.
 
     Raises:
-        ValueError: a line is no checksum with a file, or repeats a file.
+        ValueError: a line is not a checksum with a file, or repeats a file.
     """
     file = CheckedFile(pathlib.Path(path, CHECKSUMS))
     wanted = {}

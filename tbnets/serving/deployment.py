@@ -1,7 +1,7 @@
 """Files with which TensorFlow Serving serves an exported model.
 
-They are next to the versions of the model, in the folder that is mounted: a
-server treats only numbered folders as versions.
+The files are next to the versions of the model, in the folder that is mounted:
+a server treats only numbered folders as versions.
 """
 
 import math
@@ -23,14 +23,15 @@ from tbnets.text.vocabulary import Vocabulary
 
 # Warm-up requests. The first call of a graph is slow, so TensorFlow Serving
 # runs the requests in a version's `assets.extra/tf_serving_warmup_requests`,
-# TFRecords of `PredictionLog`, before those of clients. A failing request makes
-# the version fail, so each is run once before it is written.
+# TFRecords of `PredictionLog`, before the requests of clients. A failing
+# request makes the version fail, so each request is run once before it is
+# written.
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 SIZES = (1, 8, 32)
 """Numbers of rows of the requests for a signature."""
 MOST_BYTES = 4 << 20
-"""Largest size of an input; a request with wide rows has fewer of them."""
+"""Maximum size of an input; a request with wide rows has fewer rows."""
 _TEXTS = (
     "a dog in the snow",
     "two children are playing with a red ball on the beach",
@@ -83,7 +84,7 @@ def read_requests(folder):
     """Reads the warm-up requests of a SavedModel.
 
     Returns:
-        list of `PredictRequest`; [] if it has none.
+        list of `PredictRequest`; [] if the SavedModel has none.
 
     Raises:
         ImportError: the extra `serving` is not installed.
@@ -158,7 +159,7 @@ def _photo():
 IMAGE = "tensorflow/serving:2.20.0"
 """The newest image of TensorFlow Serving, as of 2026-11-26."""
 MOST_ROWS = 32
-"""Rows that a server batches; larger batches give no more photos a second."""
+"""Rows that a server batches; larger batches give no more photos per second."""
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _BYTES_A_PIXEL = 6
 _GIB = 2**30
@@ -232,7 +233,7 @@ def _gibibytes(version, said):
     """Returns the memory that a server requests, and its limit, in GiB.
 
     A version is loaded while its predecessor still serves. Decoding takes some
-    bytes a pixel, for several photos at once.
+    bytes per pixel, for several photos at once.
     """
     size = sum((version / name).stat().st_size for name in said["sha256"])
     request = math.ceil(0.5 + 2 * size / _GIB)

@@ -54,20 +54,20 @@ def two_branch_endpoints(
       `image_features` float32 `[n, feature_dim]` -> `embeddings`.
 
     Args:
-        model: has `embed_images(images, training)` and
+        model: object with `embed_images(images, training)` and
             `embed_text(texts, training)`, which return float32 unit vectors
             `[n, embedding_dim]`. A model that learns to compare also has
             `learned_similarity`, True, and `similarities(image_embeddings,
             text_embeddings)`.
         tokenizer: turns string `[m]` into the input of `embed_text`: a
-            `Tokenizer`, which gets `inputs.MOST_WORDS` if it has no
-            `max_tokens`, or a `features.fisher_vectors.CaptionReader`; a
+            `Tokenizer`, whose `max_tokens` becomes `inputs.MOST_WORDS` if
+            unset, or a `features.fisher_vectors.CaptionReader`; a
             `serving.inputs.TreeReader` for trees; None for feature vectors.
         image_shape: shape of one image as the model takes it: `(feature_dim,)`
             or `(size, size, 3)`.
-        read_photos: None to serve such arrays; to serve JPEG and PNG files, a
-            function of TensorFlow operations, string `[n]` ->
-            `[n, *image_shape]`, such as `images.decode_images` or a
+        read_photos: None to serve arrays of `image_shape`; to serve JPEG and
+            PNG files, a function of TensorFlow operations, string `[n]` -> `[n,
+            *image_shape]`, such as `images.decode_images` or a
             `features.photo_features.PhotoFeatures`.
         text_dim: dimension of text features; None with a tokenizer.
 
@@ -194,7 +194,7 @@ def region_endpoints(
     - `localize_strict`: without `status`; a broken photo fails the call.
 
     Args:
-        model: has `embed_images`, `embed_text` and `similarities`, like
+        model: object with `embed_images`, `embed_text` and `similarities`, like
             `models.two_branch.TwoBranchModel`.
         tokenizer: turns strings into the input of `embed_text`; a
             `serving.inputs.TreeReader` for trees; None for feature vectors.
@@ -294,8 +294,9 @@ def _localization(reader, phrases, regions, similarities):
 
 
 # The endpoint `search`: a model with an index in its graph. Embeddings are
-# variables, one a shard, and so are the ids. Queries are embedded and compared
-# tile by tile; the results are those of `search_index.SearchIndex.search`.
+# variables, one per shard, and so are the ids. Queries are embedded and
+# compared tile by tile; the results are those of
+# `search_index.SearchIndex.search`.
 
 
 def add_search(index):
@@ -406,9 +407,9 @@ class Endpoints:
             a dict of tensors. The names become the signatures' and attributes
             of a loaded SavedModel: `loaded.embed_text(captions)`.
         default: name of the default signature.
-        tokenizer: `Tokenizer` that they use, or None.
-        photos: `PhotoReader` that they use, or None; its `max_pixels` at the
-            time of the export applies.
+        tokenizer: `Tokenizer` that the endpoints use, or None.
+        photos: `PhotoReader` that the endpoints use, or None; its `max_pixels`
+            at the time of the export applies.
     """
 
     functions: dict
@@ -421,10 +422,11 @@ class EndpointSide:
     """One kind of input that a network compares.
 
     Args:
-        name: name of the endpoint that embeds them, for example `embed_text`.
-        embeddings: name of their embeddings in `compare`.
+        name: name of the endpoint that embeds the inputs, for example
+            `embed_text`.
+        embeddings: name of the inputs' embeddings in `compare`.
         spec: `tf.TensorSpec` of `n` inputs.
-        embed: function of such a tensor -> float32 `[n, embedding_dim]`.
+        embed: function of a tensor of inputs -> float32 `[n, embedding_dim]`.
     """
 
     def __init__(self, name, embeddings, spec, embed):
@@ -508,12 +510,13 @@ def text_spec(tokenizer, text_dim, name="captions"):
 
     Args:
         tokenizer: turns strings into the network's input; if it has a `spec`,
-            like a `TreeReader`, that is returned. None if texts are features.
+            like a `TreeReader`, this `spec` is returned. None if texts are
+            features.
         text_dim: dimension of text features; None with a tokenizer.
         name: name of an input of strings.
 
     Raises:
-        ValueError: neither or both of them are given.
+        ValueError: neither or both of `tokenizer` and `text_dim` are given.
     """
     if (tokenizer is None) == (text_dim is None):
         raise InputError(

@@ -40,7 +40,7 @@ from tbnets.text.vocabulary import Tokenizer, Vocabulary
 def reexport(  # noqa: PLR0913  (all but the first two by name)
     source, path, *, keep=(), add=None, extra=None, told=None, trust=False
 ):
-    """Copies a SavedModel with signatures added or left out.
+    """Copies a SavedModel, with signatures added or left out.
 
     The kept signatures return identical bits, and keep their names, dtypes and
     shapes. Weights that no kept signature reads are left out.
@@ -53,9 +53,9 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
             otherwise it is the first of `keep`.
         add: function of the source's `Served`, whose `signatures` may be called
             in a graph; returns a dict, name -> `tf.function` with an input
-            signature that returns a dict of tensors. Variables that they read
-            are kept. An added signature replaces a signature of its name. None
-            to add none.
+            signature that returns a dict of tensors. Variables that the added
+            signatures read are kept. An added signature replaces a signature of
+            its name. None to add none.
         extra: as in `export.write_saved_model`.
         told: further metadata, dict of JSON values; or None.
         trust: as in `saved_files.load_graph`.
@@ -153,7 +153,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
         image_shape: as in `endpoints.two_branch_endpoints`, which lists the
             signatures.
         read_photos: as in `endpoints.two_branch_endpoints`: function that turns
-            image files into such arrays; None for arrays.
+            image files into arrays of `image_shape`; None for arrays.
         text_dim: dimension of text features; None if the network reads words.
         metadata: as in `write_saved_model`.
         half_precision: as in `write_saved_model`.
@@ -237,7 +237,7 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
         half_precision: whether to store weights as float16, in half the space;
             computation remains float32.
         max_pixels: photos with more pixels are rejected by their first bytes;
-            None for `photo_kinds.MAX_PIXELS`. Decoding takes some 6 bytes a
+            None for `photo_kinds.MAX_PIXELS`. Decoding takes some 6 bytes per
             pixel.
         extra: function of the folder that writes more files into its
             `assets.extra`, called when the graph is written; or None.
@@ -247,7 +247,7 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
 
     Raises:
         FileExistsError: If `path` exists.
-        OSError: If it cannot be written; no partial files remain.
+        OSError: If the folder cannot be written; no partial files remain.
         ValueError: If the graph has an op that TensorFlow Serving lacks, or a
             weight exceeds the range of float16.
     """
@@ -293,9 +293,9 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
         root: object that tracks all variables of the signatures.
         signatures: name -> concrete function, whose ops `check_ops` checks.
         path: folder to write, which does not exist.
-        description: JSON-ready dict for `assets.extra/tbnets.json`; the SHA-256
-            of all further files is added.
-        vocabulary: `Vocabulary` of its texts, or None.
+        description: JSON-ready dict for `assets.extra/tbnets.json`, to which
+            the SHA-256 of all other files is added.
+        vocabulary: `Vocabulary` of the model's texts, or None.
         extra: as in `write_saved_model`.
 
     Returns:
@@ -355,10 +355,10 @@ def next_version(folder):
 
     Args:
         folder: the model's folder, `<name>/`, whose numbered subfolders are
-            versions; it need not exist.
+            versions; the folder need not exist.
 
     Returns:
-        One more than the largest number there; at least 1.
+        One more than the largest number of a version; at least 1.
     """
     names = [one.name for one in pathlib.Path(folder).glob("[0-9]*")]
     numbers = [int(n) for n in names if n.isascii() and n.isdigit()]
@@ -399,9 +399,9 @@ def describe_signature(function):
 def is_batchable(described):
     """Returns whether a server may batch the rows of several requests.
 
-    TensorFlow Serving joins the inputs of requests along their first axis and
-    splits the outputs again. This requires one input, whose other axes are
-    known, and outputs with a row for each of its rows.
+    TensorFlow Serving concatenates the inputs of requests along their first
+    axis and splits the outputs again. This requires one input, whose other axes
+    are known, and outputs with one row for each row of the input.
 
     Args:
         described: result of `describe_signature` for the signature.

@@ -40,7 +40,7 @@ from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import SearchIndex
 
 SUPPRESSION = 0.5
-"""Overlap above which a region counts as a duplicate of a better one."""
+"""Overlap above which a region is a duplicate of a better region."""
 
 
 def search(
@@ -85,7 +85,7 @@ def search(
         model.search(images="photos", like=["dog.jpg"])
     """
     top = checked_number("top", top, 1, whole=True)
-    # A model exported with `search` alone has no `embed_image`.
+    # A model exported with only `search` has no `embed_image`.
     needed = (
         "search" if images is None and model.has("search") else "embed_image"
     )
@@ -191,7 +191,7 @@ def _gallery(model, images, cache):
 
 
 def propose(model: Any, photo: Photo) -> np.ndarray:
-    """Proposes boxes in the way that the model's training did.
+    """Proposes boxes in the same way as in the model's training.
 
     Args:
         model: the `Served`.
@@ -199,8 +199,8 @@ def propose(model: Any, photo: Photo) -> np.ndarray:
 
     Returns:
         float32 NumPy array `[n, 4]` in pixels of the upright photo, best first;
-        n may be 0. If the model was exported so, the last box is the photo
-        itself.
+        n may be 0. If the model was exported with the whole photo as a region,
+        the last box is the photo itself.
 
     Raises:
         BrokenImageError: the photo is broken.
@@ -244,25 +244,25 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
 ) -> list[list[tuple[np.ndarray, float]]]:
     """Finds the regions of a photo that phrases name.
 
-    Of regions that overlap by more than half, only the best is returned.
+    If regions overlap by more than half, only the best region is returned.
 
     Args:
         model: the `Served`.
         phrases: as in `embed_phrases`.
         photo: as in `localize`.
-        top: largest number of regions for each phrase.
+        top: maximum number of regions for each phrase.
         boxes: candidates, float `[n, 4]` in pixels of the upright photo; None
             for the boxes of `propose`, which needs OpenCV (the extra
             `regions`).
-        choice: `most_similar`; `expected_overlap`: the region on which many
-            similar regions agree; or `mean_box`: the mean of the regions around
-            the most similar one. `correspondences.Choice` has the formulas.
-            None for the choice with which the model was exported, else
-            `most_similar`.
+        choice: rule for choosing a region: `most_similar`; `expected_overlap`:
+            the region on which many similar regions agree; or `mean_box`: the
+            mean of the regions around the most similar one.
+            `correspondences.Choice` has the formulas. None for the choice with
+            which the model was exported, else `most_similar`.
         choice_temperature: temperature of the last two choices, in the unit of
             the similarities; None for the default.
-        choice_area_exponent: for the last two choices, weights are multiplied
-            by this power of the region's area; at least 0, the default.
+        choice_area_exponent: power of the region's area by which the last two
+            choices multiply weights; at least 0, the default.
 
     Returns:
         list with a list for each phrase, best first, of `(box, similarity)`:

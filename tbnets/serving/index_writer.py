@@ -39,14 +39,14 @@ from tbnets.serving.search_index import (
 )
 
 SHARD_ROWS = 32768
-"""Largest number of rows of a shard, which is rewritten if a row is removed."""
+"""Maximum number of rows in a shard, rewritten whenever a row is removed."""
 _LOCK = ".writer"
 _OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
 
 
 @dataclasses.dataclass
 class _Part:
-    """Kept rows of one shard; `left` has their numbers, ascending."""
+    """Kept rows of one shard; `left` has the row numbers, ascending."""
 
     shard: Shard
     ids: list
@@ -70,13 +70,13 @@ class IndexWriter:
     Args:
         path: the folder, which is made if missing.
         model: JSON value that identifies the model, from `photo_index.about`.
-        dim: numbers in an embedding.
+        dim: number of values in an embedding.
         dtype: "float32", or "bfloat16", which takes half the space; None for
             the dtype of the index, float32 for a new one.
         notes: dict of strings, which replaces the notes of the index.
 
     Raises:
-        FileExistsError: a different process writes it.
+        FileExistsError: a different process writes the index.
         ValueError: the folder holds no index, or embeddings of a different
             model.
 
@@ -168,7 +168,7 @@ class IndexWriter:
         return len(self._gone) - self.removed + self.added
 
     def put(self, ids: Sequence[str], rows: Array) -> None:
-        """Adds rows, or replaces the rows that have their ids.
+        """Adds rows, or replaces rows with equal ids.
 
         Rows that are unchanged are not written again.
 
@@ -177,8 +177,8 @@ class IndexWriter:
             rows: `[n, dim]` finite numbers.
 
         Raises:
-            ValueError: an id is put twice or is no line of text, or a number is
-                not finite; then no row is put.
+            ValueError: an id is put twice or is not a line of text, or a number
+                is not finite; then no row is put.
         """
         ids = _listed(ids)
         check_ids(ids, self._seen, f"what is put into {self.path}")

@@ -110,15 +110,16 @@ class PhotoReader:
     Args:
         read: for photos, a function of TensorFlow operations, string `[n]` ->
             `[n, ...]`. If it has methods `decode`, string `[]` -> `[...]` or a
-            tuple, and `forward`, of a batch of these, they are called instead,
-            which separates decoding from a network that follows. For regions, a
-            `features.regions.AveragedFeatures`, or an object with its methods
-            `decode`, string `[]` -> `(pixels, sides)`, and `of_decoded`, of
-            these and float32 boxes `[n, 4]` -> `[n, dim]`.
+            tuple, and `forward`, of a batch of decoded photos, these methods
+            are called instead, which separates decoding from a network that
+            follows. For regions, a `features.regions.AveragedFeatures`, or an
+            object with its methods `decode`, string `[]` -> `(pixels, sides)`,
+            and `of_decoded`, of the pixels and sides and float32 boxes `[n, 4]`
+            -> `[n, dim]`.
 
     Attributes:
-        max_pixels: largest number of pixels of a photo.
-        is_traced: whether it is part of a graph, and so cannot change.
+        max_pixels: maximum number of pixels in a photo. is_traced: whether the
+            reader is part of a graph, and so cannot change.
     """
 
     def __init__(self, read):
@@ -143,8 +144,8 @@ class PhotoReader:
 
         Returns:
             (rows, status): the network's input, `[n, ...]`; and string `[n]`,
-            "" for a photo, otherwise its fault, a few words that follow
-            "which". The row of a broken photo has no meaning.
+            "" for a photo, otherwise its fault, phrased to follow "which". The
+            row of a broken photo has no meaning.
         """
         decode = tf.function(
             self._decode, input_signature=[tf.TensorSpec([], tf.string)]
@@ -181,11 +182,11 @@ def status_of(image_bytes, decoded, max_pixels):
     Args:
         image_bytes: string `[n]`.
         decoded: bool `[n]`, whether they were decoded.
-        max_pixels: largest number of pixels of a photo.
+        max_pixels: maximum number of pixels in a photo.
 
     Returns:
-        string `[n]`, "" for a decoded photo, otherwise a few words that follow
-        "which".
+        string `[n]`, "" for a decoded photo, otherwise the fault, phrased to
+        follow "which".
     """
 
     def is_small(one):
@@ -214,11 +215,11 @@ def limit_pixels(endpoints, max_pixels):
 
     Args:
         endpoints: `Endpoints`.
-        max_pixels: largest number of pixels of a photo.
+        max_pixels: maximum number of pixels in a photo.
 
     Raises:
-        ValueError: they take no photos or have been traced, or the number is
-            invalid.
+        ValueError: the endpoints take no photos or have been traced, or the
+            number is invalid.
     """
     most = photo_kinds.MAX_PIXELS
     checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
@@ -243,7 +244,7 @@ def require_photos(value, status):
 
     Raises:
         tf.errors.InvalidArgumentError: when the graph runs, a photo is broken;
-            names the first.
+            the message names the first.
     """
     return require_rows(
         value,
@@ -261,8 +262,8 @@ longer."""
 def guarded(function):
     """Returns a function that rejects inputs outside its signature.
 
-    When the graph runs it checks rank and known dimensions, and that floats are
-    finite; it names the row with NaN or infinity.
+    When the graph runs, the function checks rank and known dimensions, and that
+    floats are finite; the error names the row with NaN or infinity.
 
     Args:
         function: `tf.function` with an input signature.
@@ -302,8 +303,8 @@ def require_rows(value, good, expectation):
         expectation: message for a bad row, before its number.
 
     Raises:
-        tf.errors.InvalidArgumentError: when the graph runs, a row is bad; names
-            the row.
+        tf.errors.InvalidArgumentError: when the graph runs, a row is bad; the
+            message names the row.
     """
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))
@@ -340,8 +341,8 @@ def as_input(argument, spec, values):
     """Converts one input to a tensor; checks its shape and type.
 
     Args:
-        argument: its name in messages.
-        spec: its `tf.TensorSpec`.
+        argument: name of the input in messages.
+        spec: `tf.TensorSpec` of the input.
         values: list of strings, or float array; for `IMAGE_BYTES` photos, as
             `images.read_content` takes them.
 
@@ -350,7 +351,8 @@ def as_input(argument, spec, values):
 
     Raises:
         TypeError: a string or photo has the wrong type.
-        ValueError: it is no list, holds no numbers, or has the wrong shape.
+        ValueError: the input is not a list, holds no numbers, or has the wrong
+            shape.
     """
     if spec.dtype == tf.string and spec.shape.rank == 0:
         value = read_content(values) if spec.name == IMAGE_BYTES else values
@@ -375,7 +377,7 @@ def as_input(argument, spec, values):
 
 
 def _encoded(argument, values):
-    """Returns strings as bytes; an error names the first that is no string."""
+    """Returns strings as bytes; an error names the first non-string."""
     advice = "Leave it out, or write it as text."
     encoded = []
     for row, value in enumerate(values):
@@ -424,8 +426,8 @@ class TreeReader:
             rows: int32 `[n, nodes, 6]`.
 
         Raises:
-            tf.errors.InvalidArgumentError: when the graph runs, a row is no
-                tree or there are too many nodes; names them.
+            tf.errors.InvalidArgumentError: when the graph runs, a row is not a
+                tree or there are too many nodes; the message names the rows.
         """
         if self.max_tokens is not None:
             most = most_nodes(self.max_tokens)

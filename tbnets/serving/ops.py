@@ -1,7 +1,7 @@
 """The ops that an exported graph may have; conversion of weights to float16.
 
-TensorFlow Serving rejects a graph with an unknown op. And an op may write or
-read files, or call other machines. So a graph that is exported or loaded may
+TensorFlow Serving rejects a graph with an unknown op. Moreover, an op may write
+or read files, or call other machines. So a graph that is exported or loaded may
 only have ops that compute.
 """
 
@@ -66,7 +66,7 @@ def with_halves(function, halves):
 
     Args:
         function: concrete function whose arguments are tensors.
-        halves: copies that `copy_halved` returned for its variables.
+        halves: copies that `copy_halved` returned for the function's variables.
 
     Returns:
         A concrete function to be saved, which reads the copies only.
@@ -269,10 +269,10 @@ def check_ops(name, graph_def):
 def foreign_ops(graphs):
     """Finds the ops of a SavedModel that `check_ops` does not allow.
 
-    No part of it is executed.
+    No part of the SavedModel is executed.
 
     Args:
-        graphs: its `MetaGraphDef`s.
+        graphs: `MetaGraphDef`s of the SavedModel.
 
     Returns:
         Sorted list of names.

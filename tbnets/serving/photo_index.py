@@ -62,8 +62,8 @@ class Entry(NamedTuple):
             that was read. An unchanged stamp means an unchanged file, unless a
             file of equal size replaced it and its time was set back. None if
             the file could not be read; such entries are not kept.
-        embedding: float32 `[embedding_dim]`; None if the file is no photo.
-        reason: "", or the fault of the file, a few words that follow "which".
+        embedding: float32 `[embedding_dim]`; None if the file is not a photo.
+        reason: "", or the fault of the file, phrased to follow "which".
     """
 
     stamp: tuple | None
@@ -74,9 +74,9 @@ class Entry(NamedTuple):
 def about(model):
     """Returns the header that identifies a model in each file of its cache.
 
-    It has the SHA-256 of names and content of the SavedModel's graph, variables
-    and assets, without files that are only for people; for an assembled model,
-    the SHA-256 of the identity of its parts.
+    The header has the SHA-256 of the SavedModel's graph, variables and assets
+    (names and content), without files that are only for people. For an
+    assembled model, it has the SHA-256 of the identity of its parts.
 
     Raises:
         ValueError: the model is on a server, so its files cannot be read.
@@ -132,7 +132,7 @@ def parse_index(content, about):
         dict, name of a photo -> `Entry`.
 
     Raises:
-        ValueError: it is damaged, or of a different kind or model.
+        ValueError: the content is damaged, or of a different kind or model.
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
     start = content.find(b"\n") + 1
@@ -164,7 +164,7 @@ SUFFIX = ".photos1"
 PHOTOS_PER_FILE = 256
 """Photos embedded between two writes, which a kill may lose."""
 HELD_BYTES = 2**28
-"""Bytes of photos held at once; a photo that is no JPEG is large as PNG."""
+"""Bytes of photos held at once; a photo other than a JPEG is large as PNG."""
 AT_ONCE = 2
 """Batches in work at once, so that one uses cores that the other leaves
 idle."""
@@ -175,18 +175,18 @@ def embed_folder(
 ):
     """Embeds the photos of a folder that are new or changed.
 
-    Files that are no photos are reported on standard error, with the reason and
-    their number, at each call; a broken file is not decoded again. If the cache
-    cannot be written, this is reported once.
+    Files that are not photos are reported on standard error, with the reason
+    and the number of files, at each call; a broken file is not decoded again.
+    If the cache cannot be written, this is reported once.
 
     Args:
         model: a `Served` that takes photos.
         folder: folder of photos, including subfolders.
         place: folder of the cache, which must be unique to the folder of
             photos; None for the folder next to `folder`, False for no cache.
-        batch_size: photos embedded at once; None for a fast size.
+        batch_size: number of photos embedded at once; None for a fast size.
         fault_of_name: function of a photo's path in the folder -> why its name
-            excludes it, a few words that follow "which"; "" to include it.
+            excludes it, phrased to follow "which"; "" to include it.
 
     Returns:
         `(ids, embeddings)`: paths relative to the folder, and float32
@@ -212,7 +212,7 @@ def embed_photos(
     batch_size=None,
     fault_of_name=lambda name: "",
 ):
-    """Embeds some photos of a folder, leaving out files that are no photos.
+    """Embeds some photos of a folder, leaving out files that are not photos.
 
     Args:
         model: as in `embed_folder`.

@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from tbnets.errors import UserError, import_extra
 
 MOST_BYTES = 32 * 2**20
-"""Largest size of a request, and of each tensor in it."""
+"""Maximum size of a request, and of each tensor in it."""
 MOST_SIDES = 8
 HTTP_STATUS = {
     "OK": 200,
@@ -73,7 +73,7 @@ def api(module):
     """Returns a module of tensorflow-serving-api.
 
     Args:
-        module: its name, for example `predict_pb2`.
+        module: name of the module, for example `predict_pb2`.
 
     Raises:
         ImportError: the extra `serving` is not installed.
@@ -123,8 +123,8 @@ def to_array(name, proto):
         proto: a `TensorProto` from any client.
 
     Raises:
-        RequestError: no signature takes its type, its shape is invalid or too
-            large, or the number of its values does not fit the shape.
+        RequestError: no signature takes the tensor's type, the shape is invalid
+            or too large, or the number of values does not fit the shape.
     """
     kinds = {kind.as_datatype_enum: kind for kind in _FIELDS}
     if proto.dtype not in kinds:

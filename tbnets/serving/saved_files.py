@@ -1,7 +1,7 @@
 """The files of a SavedModel: graph, metadata, vocabulary, and their checks.
 
 `assets.extra/tbnets.json` has the SHA-256 of the other files. Models exported
-before it did are not checked.
+before this file had checksums are not checked.
 """
 
 import os
@@ -75,7 +75,7 @@ def load_graph(path, trust=False):
 
     Args:
         path: as in `newest_version`.
-        trust: whether its graph may have any ops.
+        trust: whether the model's graph may have any ops.
 
     Returns:
         (path, root, metadata): the folder; the object that TensorFlow loads,
@@ -84,7 +84,8 @@ def load_graph(path, trust=False):
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it is damaged, or has no signatures or foreign ops.
+        ValueError: If the SavedModel is damaged, has no signatures, or has
+            foreign ops.
     """
     path = newest_version(path)
     metadata = read_metadata(path)
@@ -139,8 +140,8 @@ def hash_files(path):
     """Returns the SHA-256 of the files of a SavedModel: name -> digits.
 
     Args:
-        path: its folder; `METADATA_FILE` and `fingerprint.pb`, which is never
-            read, are left out.
+        path: folder of the SavedModel; `METADATA_FILE` and `fingerprint.pb`,
+            which is never read, are left out.
     """
     left_out = (METADATA_FILE, "fingerprint.pb")
     return {
@@ -154,10 +155,11 @@ def read_metadata(path):
     """Reads the metadata of a SavedModel.
 
     Returns:
-        dict; {} if it has no metadata.
+        dict; {} if the SavedModel has no metadata.
 
     Raises:
-        ValueError: the file is damaged; names it and the place.
+        ValueError: the file is damaged; the message names the file and the
+            place.
     """
     file = CheckedFile(pathlib.Path(path, METADATA_FILE))
     if not pathlib.Path(file.path).is_file():
@@ -200,7 +202,7 @@ def read_weights(path):
         list of (name, array), in no particular order.
 
     Raises:
-        ValueError: it is damaged, or was not written by tbnets.
+        ValueError: the SavedModel is damaged, or was not written by tbnets.
     """
     _check_files(path, read_metadata(path))
     try:

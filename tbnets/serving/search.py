@@ -1,6 +1,7 @@
 """Search with an exported network: ranks images for sentences or images.
 
-It uses a `served.Served`, so that it gets the results of TensorFlow Serving.
+The search uses a `served.Served`, so that its results are equal to those from
+TensorFlow Serving.
 """
 
 import numpy as np
@@ -27,7 +28,7 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
             is also called for empty rows.
         rows: list or array.
         what: unit for the bar, for example "image".
-        batch_size: rows embedded at once.
+        batch_size: number of rows embedded at once.
 
     Returns:
         float32 `[len(rows), embedding_dim]`.
@@ -69,7 +70,7 @@ def notes_on(model, queries):
 
     Returns:
         list with `(words, note)` for each query: the unknown words, and a note
-        on them, "" or a few words; `NO_WORD` if all words are unknown.
+        on the words, which may be ""; `NO_WORD` if all words are unknown.
     """
     if model.vocabulary is None:
         return [([], "")] * len(queries)
@@ -147,7 +148,7 @@ def embed_examples(model, images):
         images: as in `Served.embed_images`.
 
     Raises:
-        BrokenImageError: an image is no photo; names it.
+        BrokenImageError: an image is not a photo; the message names the image.
     """
     if model.takes_photos:
         refuse_single("like", images)

@@ -74,10 +74,10 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
         queries: float32 `[m, dim]`.
         shards: list of `[n_i, dim]`, arrays or variables; rows are numbered
             through all shards.
-        k: results for each query, at least 1; an int, or int32 `[]`.
+        k: number of results for each query, at least 1; an int, or int32 `[]`.
         similarities: function of queries and some rows -> float32 `[m, n]`,
             larger is closer.
-        rows_at_once: largest number of rows of a tile.
+        rows_at_once: maximum number of rows in a tile.
 
     Returns:
         `(rows, similarities)`: int32 and float32 `[m, min(k, n)]`, best first;
@@ -131,7 +131,7 @@ class SearchIndex:
 
     Attributes:
         ids: tuple of n strings.
-        dim: numbers in an embedding.
+        dim: number of values in an embedding.
         dtype: "float32", or "bfloat16".
         shards: list of mapped arrays `[n_i, dim]`.
         embedded_by: JSON value that identifies the model.
@@ -185,7 +185,7 @@ class SearchIndex:
 
         Args:
             queries: float array `[m, dim]`.
-            k: results for each query, at least 1.
+            k: number of results for each query, at least 1.
 
         Returns:
             `(queries, k)`: float32, and an int of at most n.
@@ -217,7 +217,7 @@ class SearchIndex:
 
         Args:
             queries: float array `[m, dim]`, m may be 0.
-            k: results for each query, at least 1.
+            k: number of results for each query, at least 1.
             similarities: for a model that learned to compare, function of rows
                 `[n, dim]` and queries `[m, dim]` -> `[n, m]`; None for the dot
                 product, which is the cosine of unit vectors.
@@ -227,7 +227,7 @@ class SearchIndex:
             first; the first of equally similar rows comes first.
 
         Raises:
-            ValueError: the queries are no embeddings, or the index is damaged.
+            ValueError: the queries are not embeddings, or the index is damaged.
         """
         queries, k = self.checked(queries, k)
 
@@ -265,13 +265,13 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
     Later writes to the index do not affect the open one.
 
     Args:
-        path: its folder.
+        path: folder of the index.
         model: JSON value that identifies the model of the queries; None for
             any.
 
     Raises:
         FileNotFoundError: there is no index.
-        ValueError: it is damaged, or of a different model.
+        ValueError: the index is damaged, or of a different model.
 
     Example:
         index = tbnets.open_index("photos.index")
@@ -304,7 +304,7 @@ def _open_unchanged(place):
 
 
 def check_is_index(store):
-    """Raises an error if a feature store is no index."""
+    """Raises an error if a feature store is not an index."""
     notes = store.extraction.get(NOTES)
     is_index = EMBEDDED_BY in store.extraction and store.kind == "images"
     if not is_index or not is_kind(notes, dict[str, str]):
@@ -321,11 +321,11 @@ def check_is_index(store):
 # the rows found there are compared again with the embeddings themselves, so
 # similarities and order are exact. Only rows in other cells are missed. The
 # file of cells is named after the shards that it was made from, so a changed
-# index has none.
+# index has no cells.
 
 CELLS_LOOKED_INTO = 64
 CANDIDATES = 4
-"""Times k rows of the cells are compared with the query again."""
+"""Factor: this times k rows of the cells are compared with the query again."""
 _ROWS_A_CELL = 1000
 _LEARNED_FROM = 64
 """Rows for each cell from which the cells are learned."""
@@ -426,7 +426,7 @@ def open_approximate(path):
     """Opens an index with cells, like `search_index.open_index`.
 
     Raises:
-        FileNotFoundError, ValueError: as in `open_index`; or its cells are
+        FileNotFoundError, ValueError: as in `open_index`; or the cells are
             missing, damaged or of different rows.
         ImportError: FAISS is not installed.
     """

@@ -54,7 +54,7 @@ class Served:
         path: folder of the SavedModel.
         signatures: name -> concrete function.
         metadata: content of `assets.extra/tbnets.json`, {} if absent.
-        vocabulary: `Vocabulary` of its texts, or None.
+        vocabulary: `Vocabulary` of the model's texts, or None.
         root: object that TensorFlow loaded. It holds the variables, which a
             graph only refers to weakly; None for a model on a server.
     """
@@ -101,7 +101,7 @@ class Served:
 
     @property
     def takes_photos(self) -> bool:
-        """Whether it takes photos (otherwise features)."""
+        """Whether the model takes photos (otherwise features)."""
         return any(IMAGE_BYTES in self.inputs(name) for name in self.signatures)
 
     @property
@@ -113,7 +113,7 @@ class Served:
 
     @property
     def embedding_dim(self) -> int | None:
-        """The number of features of an embedding; None if there is none."""
+        """The number of values in an embedding; None without embeddings."""
         made = [one.structured_outputs for one in self.signatures.values()]
         sizes = [x["embeddings"].shape[-1] for x in made if "embeddings" in x]
         return next((size for size in sizes if size is not None), None)
@@ -122,7 +122,7 @@ class Served:
         """Calls any signature.
 
         Args:
-            signature: its name.
+            signature: name of the signature.
             **inputs: name -> list or array.
 
         Returns:
@@ -206,7 +206,8 @@ class Served:
             float32 NumPy array `[n, embedding_dim]`, unit vectors.
 
         Raises:
-            ValueError: an item is no photo; names it and its fault.
+            ValueError: an item is not a photo; the message names the item and
+                its fault.
         """
         embeddings, reasons = self.try_images(images)
         for row, reason in enumerate(reasons):
@@ -227,8 +228,8 @@ class Served:
 
         Returns:
             (embeddings, reasons): float32 `[n, embedding_dim]`, and for each
-            photo "", or its fault, a few words that follow "which"; its row is
-            then 0.
+            photo "", or its fault, phrased to follow "which"; the photo's row
+            is then 0.
         """
         inputs = self._input("embed_image", images)
         answers = self._ask("embed_image", inputs)
@@ -279,14 +280,15 @@ class Served:
             float32 NumPy array `[n, m]`, as in `similarity`.
 
         Raises:
-            ValueError: they are no embeddings of this model.
+            ValueError: the arrays are not embeddings of this model.
         """
         wanted = "embeddings", (None, self.embedding_dim)
         advice = "Give what this model embeds."
         first = as_numbers("first", first, *wanted, advice)
         second = as_numbers("second", second, *wanted, advice)
         found = None if self.has("compare") else first @ second.T
-        # A non-finite input makes the sum so; the sum is cheaper to check.
+        # A non-finite input makes the sum non-finite, which is cheaper to
+        # check.
         if found is None or not np.isfinite(found.sum(dtype=np.float64)):
             check_finite("first", first)
             check_finite("second", second)
@@ -320,16 +322,17 @@ def load_saved_model(path: Path, trust: bool = False) -> Served:
     any op is executed.
 
     Args:
-        path: its folder, with `saved_model.pb`; or a parent of numbered
-            versions, whose newest is loaded.
-        trust: whether its graph may have any ops.
+        path: folder of the SavedModel, with `saved_model.pb`; or a parent of
+            numbered versions, whose newest is loaded.
+        trust: whether the model's graph may have any ops.
 
     Returns:
         A `Served`.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it is damaged, or has no signatures or foreign ops.
+        ValueError: If the SavedModel is damaged, has no signatures, or has
+            foreign ops.
 
     Example:
         served = tbnets.load_saved_model("served/1")

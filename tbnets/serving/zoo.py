@@ -147,7 +147,7 @@ def load(name: str) -> "Served":
 
 
 def check_name(name: str, argument: str = "name") -> None:
-    """Raises an error if `name` is no model; names `argument` as the cause."""
+    """Raises an error that names `argument` if `name` is not a model."""
     if name not in names():
         raise InputError(
             argument,
@@ -182,13 +182,13 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
 def locate(name_or_path: Path) -> pathlib.Path:
     """Returns the folder of a model, named as in `open_model`.
 
-    The files of a zoo model are checked first. If it needs networks of the
-    extra `photos`, the folder of the assembled model is returned, which is made
-    if needed.
+    The files of a zoo model are checked first. If the model needs networks from
+    the extra `photos`, the folder of the assembled model is returned. The
+    folder is made if needed.
     """
     advice = "Give a name of the zoo, or a folder."
     check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
-    # Paths are no names, since pathlib turns ./NAME into NAME.
+    # Paths are not names, since pathlib turns ./NAME into NAME.
     is_name = isinstance(name_or_path, str) and name_or_path in names()
     path = pathlib.Path(folder() if is_name else "", name_or_path)
     if not (os.fspath(name_or_path) and path.is_dir()):

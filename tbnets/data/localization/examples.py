@@ -33,13 +33,15 @@ class ProposalRoles(NamedTuple):
 
     Attributes:
         roles: int8 `[num_phrases, width]`: 1 positive, -1 negative, 0 neither;
-            width is the largest number of proposals of a photo, padded with 0.
+            width is the maximum number of proposals of a photo. Shorter rows
+            are padded with 0.
         first_rows: int64 `[num_phrases]`, row of the photo's first proposal in
             all proposals: column c of `roles` is row `first_rows + c`. If the
             features have another order, use `roles._replace(first_rows=...)`.
-        best: int64 `[num_phrases]`, column of the largest overlap, the first of
-            equal overlaps; -1 without any overlap.
-        best_iou: float32 `[num_phrases]`, this overlap; 0 for -1.
+        best: int64 `[num_phrases]`, column of the proposal with the largest
+            overlap, the first of equal overlaps; -1 without any overlap.
+        best_iou: float32 `[num_phrases]`, overlap of the best proposal; 0 if
+            `best` is -1.
     """
 
     roles: np.ndarray
@@ -58,11 +60,11 @@ class ProposalRoles(NamedTuple):
         return starts, self.first_rows[phrases] + columns
 
     def with_common_negatives(self, groups):
-        """Keeps only negatives that all phrases of a group have.
+        """Keeps only negatives that all phrases of a group share.
 
         Phrases with equal text cannot be distinguished. A region that one of
-        them names, or half names, is no negative of another; nor is it a
-        positive, as it shows another object.
+        them names, or half names, is not a negative of another phrase. It is
+        not a positive either, as it shows another object.
 
         `groups` is int `[num_phrases]`, equal for phrases of one photo with
         equal text.
@@ -155,7 +157,7 @@ class PhraseExamples:
         features: a `data.store.shards.FeatureStore` of regions.
         image_rows: int `[num_images]`, each photo's row in the store.
         text_ids: int64 `[num_phrases]`, equal for equal phrases, whose regions
-            then are no negatives for one another in a photo; None if equal
+            are then not negatives for one another in a photo; None if equal
             phrases of different objects do not match.
         role_options: keyword arguments of `proposal_roles`.
     """

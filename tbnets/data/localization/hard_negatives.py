@@ -27,13 +27,15 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
     """Finds the negatives per phrase that rank before a positive.
 
     A negative is hard if it is more similar to the phrase than the phrase's
-    least similar positive. The most similar negatives are kept, of equally
-    similar ones the first. A phrase without positives has no hard negatives.
+    least similar positive. The most similar negatives are kept, and the first
+    among equally similar ones. A phrase without positives has no hard
+    negatives.
 
     Args:
         similarities: float `[num_phrases, width]`; larger is closer.
-        roles: int8 `[num_phrases, width]`, of `proposal_roles`.
-        limit: negatives kept for a phrase, at least 1. Wang 2016: 50.
+        roles: int8 `[num_phrases, width]`, from `proposal_roles`.
+        limit: maximum number of negatives kept for a phrase, at least 1. Wang
+            2016: 50.
 
     Returns:
         int16 `[num_phrases, limit]`, columns of `roles`, padded with -1.
@@ -44,7 +46,7 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
     Source: Wang et al. 2016, Sec. 3.3, "Fine-tuned with negative mining".
     Departures: a phrase of several photos has a list for each photo, with its
     regions; lists have the hardest negatives, whereas the paper samples;
-    regions that overlap the truth by more than a negative may are left out,
+    regions that overlap the true box too much to be negatives are left out,
     which the paper does not mention; positives are proposals, not the true
     boxes.
     """
@@ -84,7 +86,7 @@ def recorded(held, first, examples, score):
         score: function (examples, progress) -> object with `similarities`.
 
     Raises:
-        ValueError: the table of the run is of other phrases.
+        ValueError: the run's table belongs to other phrases.
     """
     roles, count = examples.roles.roles, len(examples.image_rows)
     if held.get(RECORDED) != first:

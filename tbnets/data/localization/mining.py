@@ -24,10 +24,10 @@ from tbnets.losses.replicas import gather
 # Mining the candidates of a batch.
 #
 # In phrase localization an "image" is a region and a "caption" a phrase. The
-# negatives of a phrase are other regions of its photo, which are many. Such a
-# batch has three further keys: `drawn_for` int32 `[n]`, the row of the caption
-# that each image was drawn for; `candidates` `[c, feature_dim]`; and
-# `is_negative` bool `[m, c]`, which candidates do not match a caption.
+# negatives of a phrase are the many other regions of its photo. A batch of
+# phrase localization has three further keys: `drawn_for` int32 `[n]`, the row
+# of the caption that each image was drawn for; `candidates` `[c, feature_dim]`;
+# and `is_negative` bool `[m, c]`, which candidates do not match a caption.
 #
 # Candidates are embedded twice. First all of them are embedded as at inference,
 # without dropout and gradient, to find the hardest. Then the union of the
@@ -58,8 +58,8 @@ def hardest_candidates(similarities, is_negative, num_negatives):
         similarities: float32 `[anchors, candidates]`; larger is closer.
         is_negative: bool `[anchors, candidates]`, which candidates each anchor
             may take as a negative.
-        num_negatives: negatives K kept for an anchor, at least 1; None for all.
-            Wang 2018, phrase localization: 30.
+        num_negatives: number K of negatives kept for an anchor, at least 1;
+            None for all. Wang 2018, phrase localization: 30.
 
     Returns:
         (columns, valid) of shape `[anchors, min(K, candidates)]`, see
@@ -130,7 +130,7 @@ def embed_picked(network, batch, columns, valid, training):
 
     Args:
         network: a two-branch model.
-        batch: as above.
+        batch: dict of tensors, see `CandidateMining`.
         columns: int32 `[m, k]`, rows of the candidates.
         valid: bool `[m, k]`, which columns count.
         training: whether dropout is on.
@@ -138,8 +138,8 @@ def embed_picked(network, batch, columns, valid, training):
     Returns:
         (images, candidates, places): float32 `[n, embedding_dim]`; float32 `[u,
         embedding_dim]`, each picked candidate once; and int32 `[m, k]`, the
-        index of every pick in these. Images and candidates are from all
-        replicas.
+        index of every pick in the candidates. Images and candidates are from
+        all replicas.
     """
     images = batch["images"]
     picked, places = picked_rows(batch["candidates"], columns, valid)
@@ -156,9 +156,10 @@ def candidate_view(anchors, images, candidates, matches, places, valid):
     Args:
         anchors: float32 `[anchors, embedding_dim]`.
         images: float32 `[images, embedding_dim]`, including the matches.
-        candidates: float32 `[n, embedding_dim]`, those in `used_columns`.
+        candidates: float32 `[n, embedding_dim]`, the candidates in
+            `used_columns`.
         matches: bool `[anchors, images]`.
-        places: int32 `[anchors, k]`, of `used_columns`.
+        places: int32 `[anchors, k]`, from `used_columns`.
         valid: bool `[anchors, k]`.
 
     Returns:
@@ -215,7 +216,7 @@ class CandidateMining:
 
         Args:
             network: the compiled network.
-            batch: dict of tensors, see above.
+            batch: dict of tensors, see `CandidateMining`.
             training: whether dropout is on.
         """
         batch = checked_dict("batch", batch, KEYS)
@@ -253,7 +254,7 @@ class CandidateMining:
 
         Args:
             network: the compiled network.
-            batch: dict of tensors, see above.
+            batch: dict of tensors, see `CandidateMining`.
             training: whether dropout is on.
         """
         batch = checked_dict("batch", batch, KEYS)
@@ -283,7 +284,7 @@ class CandidateMining:
 
         Args:
             network: the compiled network.
-            batch: dict of tensors, see above.
+            batch: dict of tensors, see `CandidateMining`.
             training: whether dropout is on.
         """
         batch = checked_dict("batch", batch, KEYS)

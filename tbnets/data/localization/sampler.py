@@ -24,9 +24,9 @@ from tbnets.seeds import generator_of
 class PhraseBatches(Batches):
     """The batches of successive epochs, see `data.EpochBatches`.
 
-    `images` are the drawn regions, `captions` the phrases, ids the objects that
-    they name (`phrase_to_chain`). `data.localization.mining` describes the
-    further keys.
+    `images` are the drawn regions, `captions` the phrases, and ids the objects
+    that the phrases name (`phrase_to_chain`). `data.localization.mining`
+    describes the further keys.
 
     Args:
         examples: `PhraseExamples`.
@@ -72,22 +72,23 @@ NEGATIVE_REGIONS = ("photo", "batch")
 
 
 class Sampling(NamedTuple):
-    """How batches are drawn; by default Algorithm 1 without options.
+    """Settings for drawing batches; by default Algorithm 1 without options.
 
     Attributes:
-        pairs_per_batch: phrases drawn for a batch. Wang 2018: 100.
-        phrases_per_image: phrases of one photo that are drawn together. More
+        pairs_per_batch: number of phrases drawn for a batch. Wang 2018: 100.
+        phrases_per_image: number of phrases drawn together from one photo. More
             phrases share the photo's regions, which makes a step cheaper. Wang
             2018: 1.
-        regions_per_phrase: positives drawn for a phrase, 0 for all. Wang 2018:
-            1; 2 with neighbourhood sampling, step 3 (c) ii; all for the
-            similarity network.
-        phrases_per_region: different phrases of an object in a batch, if it has
-            as many. Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) i.
-        candidates_per_image: regions of a photo drawn as candidates for its
-            phrases' negatives, 0 for all. Wang 2018: all.
-        negative_regions: "photo" for regions of the photo; or "batch" for
-            regions drawn for other phrases, as in Wang 2016.
+        regions_per_phrase: number of positives drawn for a phrase, 0 for all.
+            Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) ii; all for
+            the similarity network.
+        phrases_per_region: number of different phrases of an object in a batch,
+            if the object has as many. Wang 2018: 1; 2 with neighbourhood
+            sampling, step 3 (c) i.
+        candidates_per_image: number of regions of a photo drawn as candidates
+            for its phrases' negatives, 0 for all. Wang 2018: all.
+        negative_regions: "photo" for regions of the phrase's photo; or "batch"
+            for regions drawn for other phrases, as in Wang 2016.
     """
 
     pairs_per_batch: int = 100
@@ -127,8 +128,8 @@ class PhraseSampler:
     Attributes:
         hard_negatives: int `[num_phrases, n]` of `hard_negatives`, or None. A
             phrase with hard negatives uses them instead of its photo's other
-            negatives; a phrase without any keeps those. Negatives from the
-            batch are used in addition.
+            negatives; a phrase without hard negatives uses its photo's
+            negatives. Negatives from the batch are used in addition.
         num_batches: number of batches in every epoch.
         num_drawable: number of phrases with a positive.
         num_positives: number of positives in total.
@@ -259,9 +260,9 @@ class PhraseSampler:
     def _of_batch(self, phrases, drawn_for, regions):
         """Returns `candidates` and `is_negative` from the whole batch.
 
-        A region of another photo is no negative if a phrase of the batch with
-        equal words names its object, as in `losses.positives`. The phrases'
-        hard negatives follow the drawn regions.
+        A region of another photo is not a negative if a phrase of the batch
+        with equal words names its object, as in `losses.positives`. The
+        phrases' hard negatives follow the drawn regions.
         """
         images = self._images[phrases]
         here, there = images[:, None], images[drawn_for]

@@ -38,8 +38,9 @@ from tbnets.files import new_folder, parse_json
 # open box `[x_min, y_min, x_max, y_max]` with origin 0 becomes
 # `x_min + 1, y_min + 1, x_max, y_max`.
 #
-# Coreference chains are numbered over the whole data set, as there: one hundred
-# times the scene's id is added to its chain numbers; 0 remains 0.
+# Coreference chains are numbered over the whole data set, as in Flickr30K
+# Entities: one hundred times the scene's id is added to its chain numbers; 0
+# remains 0.
 
 CHAINS_PER_SCENE = 100
 DATASET = "dataset.json"
@@ -76,7 +77,7 @@ def karpathy_entry(described, image_row, first_sentence):
 
 
 def sentences_text(described):
-    """Returns the captions with marked phrases, one a line."""
+    """Returns the captions with marked phrases, one per line."""
     lines = [
         _marked(one.tree, described.scene_id) for one in described.captions
     ]

@@ -55,8 +55,8 @@ def _rounded(pixels):
 def draw_background(scene):
     """Returns the empty background, float64 `[size, size, 3]`.
 
-    The colour brightens by a tenth towards the light, and darkens by a tenth
-    away from it.
+    The colour brightens by 10 % towards the light, and darkens by 10 % away
+    from it.
     """
     size = scene.image_size
     steps = (np.arange(size) + 0.5) / size - 0.5

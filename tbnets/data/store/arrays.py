@@ -1,9 +1,9 @@
 """Features whose rows are found by id, never by position.
 
 `Features` is the interface to feature files. This module has plain arrays:
-`X_ims.npy` with `X_ids.txt`, one id a line (`feats.npy` with `feats_ids.txt`).
-`shards` has sharded stores, and `opening` opens and joins all kinds. Only the
-requested rows are read.
+`X_ims.npy` with `X_ids.txt`, one id per line (`feats.npy` with
+`feats_ids.txt`). `shards` has sharded stores, and `opening` opens and joins all
+kinds. Only the requested rows are read.
 """
 
 import functools
@@ -205,7 +205,7 @@ def open_array(path) -> FeatureArray:
 
     Args:
         path: a `.npy` file of shape `[n, dim]`. `X_ids.txt` next to `X_ims.npy`
-            or `X.npy` has one id a line; without it, the ids are the row
+            or `X.npy` has one id per line; without it, the ids are the row
             numbers "0", "1", ...
 
     Returns:

@@ -1,9 +1,9 @@
-"""Splits an extraction into shares and joins their results.
+"""Splits an extraction into shares and merges their results.
 
-The joined store or file is byte for byte equal to the result of a single run.
-Shares are runs of whole shards, so that joining only renames their files. A
-photo that was repaired after its share was complete is at the end of its share;
-the joined rows are then in another order.
+The merged store or file is byte-identical to that of a single run. A share
+consists of consecutive whole shards, so that merging only renames their files.
+A photo that was repaired after its share was complete is at the end of its
+share; the merged rows are then in another order.
 """
 
 import dataclasses
@@ -37,14 +37,14 @@ def take_share(shard, keys, step=1, **decides):
     """Returns the items of a share, and its description for the store.
 
     Shares start at multiples of `step`, where a single run starts a shard:
-    batches and shards have the contents, and so the bytes, of a single run.
-    Numbers of shards differ by one at most; if there are more shares than
-    shards, some shares are empty.
+    batches and shards are byte-identical to those of a single run. Two shares
+    differ by at most one shard; if there are more shares than shards, some
+    shares are empty.
 
     Args:
         shard: "I/N", share I of N, from 1; "" for all items.
         keys: list of JSON values, the item names in order.
-        step: items of a shard.
+        step: number of items in a shard.
         **decides: JSON values of flags that affect the bytes of the store and
             are not in its `extraction`.
 
@@ -98,14 +98,14 @@ BESIDE = "files"
 
 
 def join(shares, output):
-    """Joins all shares of an extraction into one store or file.
+    """Merges all shares of an extraction into one store or file.
 
     All shares are checked first. `output` is created only when it is complete.
     Memory does not grow with the number of rows.
 
     Args:
         shares: paths of the shares in any order: feature stores, or files with
-            the description of `tell_file`.
+            the description written by `tell_file`.
         output: the new store or file.
 
     Returns:

@@ -47,10 +47,11 @@ class FolderLock:
     Args:
         folder: the folder, which must exist.
         name: name of the lock file.
-        argument: name of the folder's argument, for the error.
+        argument: name of the folder's argument, for the error message.
 
     Raises:
-        FileExistsError: another process holds the lock; names the process.
+        FileExistsError: another process holds the lock; the message names the
+            process.
     """
 
     _held = weakref.WeakValueDictionary()

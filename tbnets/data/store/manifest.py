@@ -40,7 +40,7 @@ _PARTS = {
     ("regions", False): (("boxes", "counts", "scores"), ("sizes",)),
 }
 """(kind, whether `dim` is above 0) -> the arrays that every shard has, and the
-arrays that either every shard has or no shard."""
+arrays that either every shard or no shard has."""
 _HASH_CHUNK = 2**20
 
 
@@ -79,9 +79,9 @@ class Manifest:
     """The checked content of `manifest.json`.
 
     Args:
-        kind: element of KINDS: a row an image, or any number of regions.
+        kind: element of KINDS: one row per image, or any number of regions.
         extraction: JSON value of all settings that affect the features.
-        dim: features in a row; 0 for boxes without features.
+        dim: number of features in a row; 0 for boxes without features.
         dtype: element of DTYPES, or BFLOAT16.
         complete: whether the extraction finished.
         shards: tuple of `Shard`.

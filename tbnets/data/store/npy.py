@@ -39,7 +39,7 @@ class RowFile:
 
     Args:
         path: the file.
-        shape: of the array, rows first.
+        shape: shape of the array, rows first.
         dtype: `numpy.dtype` of the numbers in the file.
         start: offset of the first row in bytes.
     """
@@ -126,12 +126,12 @@ def copy_rows(files, starts, rows, out):
 
 
 MOST_HEADER_BYTES = 10_000
-"""NumPy refuses longer headers in untrusted files."""
+"""NumPy rejects longer headers in untrusted files."""
 ERRORS = (
     *(LookupError, TypeError, ValueError, OverflowError, AttributeError),
     RecursionError,
 )
-"""Errors of interpreting the arrays of such a file."""
+"""Errors raised when the arrays of an `.npz` are interpreted."""
 _DAMAGES = (
     *(*ERRORS, EOFError, struct.error, zipfile.BadZipFile, zlib.error),
     OSError,  # An offset before the start of the file.
@@ -152,7 +152,7 @@ class Header(NamedTuple):
     Args:
         shape: tuple of int from 0.
         dtype: `numpy.dtype`.
-        size: the size of such a file in bytes.
+        size: size in bytes of a file with this header.
         by_columns: whether the array is in Fortran's order.
     """
 
@@ -182,7 +182,7 @@ def parse_header(stream):
     stream.seek(start)
     try:
         shape, by_columns, dtype = read(stream)
-    except Exception as error:  # It is parsed as Python, so any type.
+    except Exception as error:  # Parsed as Python: any error type.
         raise InputError(f"a broken header ({error})") from error
     if not all(0 <= length <= sys.maxsize for length in shape):
         raise InputError(f"the shape {shape}")
@@ -200,7 +200,8 @@ def check_numbers(path, expected, advice, fits) -> Header:
         fits: function of a `Header` that returns whether it is as expected.
 
     Raises:
-        ValueError: names the file and the expected and received content.
+        ValueError: the message names the file and the expected and received
+            content.
         FileNotFoundError, IsADirectoryError: the file does not exist.
     """
     expected = f"{path}: expected {expected}; found"

@@ -1,7 +1,7 @@
 """Opens features from paths.
 
 `open_features` opens all kinds of files without reading features.
-`load_features` also finds the rows of images, and refuses changed files and
+`load_features` also finds the rows of images, and rejects changed files and
 numbers that are not finite; use it before computing.
 """
 
@@ -35,7 +35,7 @@ class SideBySide(Features):
         parts: `Features` to concatenate, in order.
 
     Raises:
-        ValueError: a part has no ids, or they share no id.
+        ValueError: a part has no ids, or the parts share no id.
     """
 
     parts: tuple = ()
@@ -111,7 +111,7 @@ def open_features(*paths: Path) -> Features:
         FileNotFoundError: a path does not exist, or is a folder without
             manifest.
         ValueError: the features are damaged, the store is incomplete, or
-            several cannot be joined.
+            several paths cannot be joined.
 
     Example:
         features = tbnets.open_features("features/vgg19")
@@ -137,7 +137,8 @@ def load_features(paths, image_ids=None):
     """Opens features for computing: checks that they are complete and finite.
 
     Files that this process has checked, and that have not changed since, are
-    not read again. So opening all splits of a store costs as much as one.
+    not read again. So opening all splits of a store costs as much as opening
+    one.
 
     Args:
         paths: list of paths, see `open_features`.

@@ -218,7 +218,8 @@ class FeatureStore(Features):
         """Compares each file with its checksum; reads all files once.
 
         Raises:
-            ValueError: a file has changed; names the file and its shard.
+            ValueError: a file has changed; the message names the file and its
+                shard.
         """
         for shard in self.manifest.shards:
             for name, expected in sorted(shard.sha256.items()):

@@ -1,4 +1,4 @@
-"""Writes a feature store shard by shard, so that a kill loses one at most.
+"""Writes a feature store shard by shard; a kill loses at most one shard.
 
 A shard's files are written, each atomically, before the manifest names them. So
 if the process dies at any time, the folder is a valid store of the finished
@@ -40,13 +40,14 @@ class FeatureWriter:
         extraction: dict of JSON values: all settings that affect a photo's
             features (model, sha256 of its weights, layers, crops, image size,
             preprocessing, thresholds, ...).
-        dim: features in a row; 0 for a store of only boxes and scores.
+        dim: number of features in a row; 0 for a store of only boxes and
+            scores.
         dtype: "float32" or "float16".
-        kind: "images" (a row an image) or "regions" (any number).
+        kind: "images" (one row per image) or "regions" (any number per image).
 
     Raises:
         ValueError: the folder has other files, or a store of another
-            extraction; lists the differences.
+            extraction; the message lists the differences.
 
     Example:
         >>> writer = FeatureWriter("features", {"model": "VGG19"}, dim=4096)
@@ -129,7 +130,7 @@ class FeatureWriter:
         self.done.update(ids)
 
     def finish(self):
-        """Marks the store complete and removes files that a kill left."""
+        """Marks the store complete and removes a killed process's files."""
         self._check_alone()
         named = {name for one in self._manifest.shards for name in one.sha256}
         for name in os.listdir(self.path):
@@ -184,7 +185,7 @@ def _write_part(folder, name, part, content):
 
 
 def fault_of_name(name):
-    """Returns why a name cannot be an id, after "which"; "" if it can."""
+    """Returns why a name cannot be an id (follows "which"); "" if it can."""
     if _ID.fullmatch(name):
         return ""
     return "has a name that is no line of Unicode text: rename it"
@@ -293,7 +294,7 @@ def checked_rows(manifest, ids, given):
 
 
 def _converted(part, array, shape, dtype, owners):
-    """Returns an array in the store's type; refuses wrong values."""
+    """Returns an array in the store's type; rejects wrong values."""
     wanted, allowed = "finite numbers", "fiu"
     if part in _LEAST:
         wanted, allowed = f"whole numbers from {_LEAST[part]}", "iu"

@@ -41,7 +41,7 @@ from tbnets.startup import usable_cores
 from tbnets.visualization.boxes import COLOURS
 from tbnets.visualization.page import jpeg
 
-# The photos of the page: the folder's, and uploaded ones. A photo is selected
+# The page shows photos of the folder, and uploaded photos. A photo is selected
 # by its key, which is looked up in a list, so a request never contains a path.
 # Photos are re-encoded, so no other file can be sent.
 
@@ -136,13 +136,13 @@ class Photos:
         """Stores an uploaded photo; drops the oldest beyond `MOST_GIVEN`.
 
         Args:
-            content: bytes of its file.
+            content: bytes of the photo's file.
 
         Returns:
-            Its key.
+            The photo's key.
 
         Raises:
-            BrokenImageError: it is no photo.
+            BrokenImageError: the content is not a photo.
         """
         with self.decoding:
             read_photo(content)
@@ -177,7 +177,8 @@ class Photos:
 
         Args:
             key: key of the photo.
-            side: largest length of its longer side in pixels, in `SIDES`.
+            side: maximum length of the photo's longer side in pixels, in
+                `SIDES`.
 
         Raises:
             FileNotFoundError, BrokenImageError: there is no such photo, or it
@@ -216,9 +217,9 @@ PAGE = {
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 MOST_BYTES = 32 * 2**20
-"""Largest size of an uploaded photo's file."""
+"""Maximum size of an uploaded photo's file."""
 MOST_LETTERS, MOST_TEXTS = 500, 50
-"""Largest length of a sentence; largest number of sentences of a query."""
+"""Maximum length of a sentence; maximum number of sentences in a query."""
 MOST_ANSWERS, CAPTIONS_SHOWN = 240, 8
 COSINE = "A score is a cosine: 1 is identical, 0 is unrelated."
 LEARNED = "A score compares answers to one question: more is better."
@@ -263,8 +264,8 @@ class Demo:
         """Returns the `Response` to a request.
 
         Raises:
-            UserError: the request has no result; gives the reason.
-            HTTPException: the path is unknown, or the request is no GET.
+            UserError: the request has no result; the message gives the reason.
+            HTTPException: the path is unknown, or the request is not a GET.
         """
         if request.path == "/photos":
             return self._give(request)

@@ -68,7 +68,7 @@ class LocalApp:
             may raise an `HTTPException` or a `UserError`, whose text the page
             shows.
         host: address that the server listens at.
-        most_bytes: largest size of a request.
+        most_bytes: maximum size of a request.
     """
 
     def __init__(self, answer, host=HOST, most_bytes=0):
@@ -212,7 +212,7 @@ class Server(ThreadedWSGIServer):
     """A server that finishes all clients connected before its end.
 
     Attributes:
-        port: port that it listens at.
+        port: port that the server listens at.
         is_ending: whether `end` was called.
     """
 

@@ -1,4 +1,4 @@
-"""Presets of Keras Hub as networks of images and of texts."""
+"""Keras Hub presets as networks for images and for texts."""
 
 from tbnets.extras.hub.presets import (
     PresetEncoder,

@@ -1,7 +1,7 @@
-"""Files of presets of Keras Hub: finds, fetches, reads and checks them.
+"""Finds, fetches, reads and checks the files of Keras Hub presets.
 
-Their JSON files may come from a stranger: before a class is made, every class
-that a file names must be Keras Hub's own.
+The JSON files may be untrusted: before a class is instantiated, the module
+checks that every class that a file names is Keras Hub's own.
 """
 
 import concurrent.futures
@@ -59,10 +59,10 @@ def find_preset(name, known):
     Args:
         name: a folder, which takes precedence if it exists, a handle, or a name
             of Keras Hub.
-        known: dict of these names; values have their `kaggle_handle`.
+        known: dict of Keras Hub's names; values have a `kaggle_handle`.
 
     Raises:
-        FileNotFoundError: it is a path, but not of a folder.
+        FileNotFoundError: the name is a path, but not of a folder.
         ValueError: there is no such name.
     """
     if pathlib.Path(name).is_dir():
@@ -99,9 +99,9 @@ def fetch(source, file, name):
 
     Raises:
         FileNotFoundError: the folder has no such file.
-        ConnectionError: the hub does not deliver it, or not in time.
-        OSError: it cannot be written into the cache, for example because the
-            disk is full.
+        ConnectionError: the hub does not deliver the file, or not in time.
+        OSError: the file cannot be written into the cache, for example because
+            the disk is full.
     """
     scheme, is_handle, handle = source.partition("://")
     if not is_handle:

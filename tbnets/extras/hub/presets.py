@@ -1,13 +1,13 @@
-"""Presets of Keras Hub: finds, fetches, checks and opens them.
+"""Finds, fetches, checks and opens Keras Hub presets.
 
 A preset is a folder with JSON files, which describe its classes, its weights
-and the words of a tokenizer. It is given by a name of Keras Hub
+and the words of a tokenizer. It is given by a Keras Hub name
 (`clip_vit_base_patch16`), by a handle (`kaggle://...`, `hf://...`), or by the
 folder itself, such as `save_to_preset` writes.
 
-Its JSON files may come from a stranger: before a class is made, every class
-that a file names must be Keras Hub's own. Files of `transformers` and `timm`
-name no classes; Keras Hub converts them with its own code.
+The JSON files of a preset may be untrusted: before a class is instantiated,
+every class that a file names must be Keras Hub's own. Files of `transformers`
+and `timm` name no classes; Keras Hub converts them with its own code.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ def keras_hub():
     """Returns the module `keras_hub`.
 
     Raises:
-        ImportError: it is not installed, or Keras is too old for it.
+        ImportError: Keras Hub is not installed, or Keras is too old for it.
     """
     if keras.__version__.startswith("2."):
         raise MissingPackageError(
@@ -102,7 +102,7 @@ class Preset:
 
     Attributes:
         kind: name of the backbone's class.
-        sides: the values in `SIDES` that it turns into vectors.
+        sides: the values in `SIDES` that the preset turns into vectors.
     """
 
     def __init__(self, name, source, backbone, image_converter=None):
@@ -141,8 +141,8 @@ class Preset:
         Args:
             file: JSON file that describes the part, which is checked.
             kind: the class.
-            **given: parts of the part; Keras Hub may read the files of the
-                remaining ones, which must have been checked before.
+            ***given: components of the part; Keras Hub may read the files of
+                the remaining components, which must have been checked before.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
@@ -172,7 +172,7 @@ class Preset:
         return {k: preset_files.bare(told(part)) for k, part in parts.items()}
 
     def description(self):
-        """Returns its description for manifests: class and digest, no path."""
+        """Returns the description for manifests: class and digest, no path."""
         text = json.dumps(self.config(), sort_keys=True).encode()
         digest = hashlib.sha256(text).hexdigest()
         return {"preset": self.kind, "config_sha256": digest}
@@ -182,10 +182,10 @@ def open_preset(name, side=None, image_size=None, weights=True):
     """Opens a preset.
 
     Args:
-        name: a name of Keras Hub, a handle or a folder, with or without
-            `PREFIX`. An existing folder takes precedence.
+        name: a Keras Hub name, a handle or a folder, with or without `PREFIX`.
+            An existing folder takes precedence.
         side: required side, a value in `SIDES`; None for any.
-        image_size: side of the images in pixels; None for its own.
+        image_size: side of the images in pixels; None for the preset's own.
         weights: whether to load the backbone's weights; otherwise they are
             random, from the global seed.
 
@@ -194,10 +194,10 @@ def open_preset(name, side=None, image_size=None, weights=True):
 
     Raises:
         ImportError: Keras Hub is not installed.
-        FileNotFoundError: it is a folder without a preset.
-        ConnectionError: it cannot be fetched.
-        ValueError: there is no such name, it is damaged, it names classes that
-            are not Keras Hub's own, or it lacks the side.
+        FileNotFoundError: the name is a folder without a preset.
+        ConnectionError: the preset cannot be fetched.
+        ValueError: no preset has this name; or the preset is damaged, names
+            classes that are not Keras Hub's own, or lacks the side.
     """
     hub, name = keras_hub(), name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, hub.models.Backbone.presets)
@@ -230,14 +230,14 @@ def rebuild(config):
     """Rebuilds a preset from its configuration.
 
     Args:
-        config: result of `Preset.config`; it may come from a stranger.
+        config: result of `Preset.config`; it may be untrusted.
 
     Returns:
         A `Preset` with random weights, without words.
 
     Raises:
-        ValueError: it names classes that are not Keras Hub's own, or is
-            invalid.
+        ValueError: the configuration names classes that are not Keras Hub's
+            own, or is invalid.
     """
     kind, name = keras_hub().models.Backbone, "that of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
@@ -388,14 +388,14 @@ def build_hub_cnn(name, random=False, image_size=None):
     Args:
         name: as in `hub.open_preset`.
         random: whether weights are random, from the global seed.
-        image_size: side of the photos in pixels; None for its own.
+        image_size: side of the photos in pixels; None for the preset's own.
 
     Returns:
         A `HubCnn`.
 
     Raises:
-        ValueError: it has no vision side, or does not support this size; or as
-            in `hub.open_preset`.
+        ValueError: the preset has no vision side, or does not support this
+            size; or as in `hub.open_preset`.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)
@@ -451,13 +451,14 @@ def _scaling(converter):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class PresetEncoder(PooledEncoder):
-    """The vision side of a preset of Keras Hub.
+    """The vision side of a Keras Hub preset.
 
     Args:
         preset: an opened `Preset`; or its `config` as JSON text, from which the
             layer is rebuilt with random weights, without the preset's files.
-        image_size: side of the square input in pixels; None for its own.
-        fine_tune: whether its weights are trained. If False, its batch
+        image_size: side of the square input in pixels; None for the preset's
+            own.
+        fine_tune: whether the preset's weights are trained. If False, batch
             normalisation and dropout also remain in inference mode.
 
     Returns from a call on float `[n, image_size, image_size, 3]` RGB in [0,

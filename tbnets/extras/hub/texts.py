@@ -1,4 +1,4 @@
-"""The text side of presets of Keras Hub: captions -> ids -> vectors.
+"""The text side of Keras Hub presets: captions -> ids -> vectors.
 
 Texts are pooled as in the preset's training:
 
@@ -6,7 +6,7 @@ Texts are pooled as in the preset's training:
 - SigLIP: the output of its head for the last position;
 - a preset of a `TextEmbedder`: the mean, the maximum or the first state, as
   configured;
-- models with a `pooled_output`, such as BERT and ALBERT: that output;
+- models with a `pooled_output`, such as BERT and ALBERT: this output;
 - all others, such as DistilBERT, RoBERTa, DeBERTa, T5's encoder: the mean over
   the ids of a text.
 """
@@ -42,8 +42,8 @@ BATCH = 64
 class HubFeatures(CaptionEncoder):
     """The vectors of captions by a preset, pooled as in its training.
 
-    It needs no fitting on captions: `of` returns a fitted encoder. Its file has
-    digests of the preset and its name, not its weights.
+    It needs no fitting on captions: `of` returns a fitted encoder. The
+    encoder's file has the name and digests of the preset, but not the weights.
 
     Args:
         preset: description that identifies the preset; `of` computes it.
@@ -72,7 +72,7 @@ class HubFeatures(CaptionEncoder):
         """The preset, opened by its name and compared with its description.
 
         Raises:
-            ValueError: a different preset has its name now; or as in
+            ValueError: a different preset has this name now; or as in
                 `open_preset`.
         """
         name = self.notes_.get("name", "")
@@ -139,7 +139,7 @@ class _Opened:
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class HubTextEncoder(ConfiguredLayer):
-    """Reads captions like a preset of Keras Hub, with random initial weights.
+    """Reads captions like a Keras Hub preset, with random initial weights.
 
     `of` takes the weights of the preset. Dropout is off even in training, since
     no checkpoint would hold its state.
@@ -147,7 +147,7 @@ class HubTextEncoder(ConfiguredLayer):
     Args:
         preset: result of `Preset.config`.
         pooling: a value in `texts.POOLINGS`.
-        padding_id: the preset's id of padding.
+        padding_id: the preset's padding id.
 
     Returns from a call on int `[n, ids]` of a `HubTokenizer`: float
     `[n, output_dim]`, pooled as in the preset's training (`extras.hub.texts`
@@ -207,17 +207,18 @@ _LOOKS_BACK = "CLIPBackbone", "MetaCLIP2Backbone"
 class HubTokenizer(tf.Module):
     """Maps captions to the ids of a preset, plus 1.
 
-    So 0 is padding, whatever the preset's own id of padding. It replaces a
+    So 0 is padding, whatever the preset's own padding id. It replaces a
     `text.vocabulary.Tokenizer`.
 
     Args:
         preset: a `Preset` that turns texts into vectors.
         max_tokens: number of ids after which a caption is cut, including start
-            and end; the preset's own limit if None, or if that is smaller.
+            and end; the preset's own limit if None, or if the preset's limit is
+            smaller.
 
     Attributes:
-        vocabulary: None, because its words are not a run's.
-        padding_id: the preset's id of padding.
+        vocabulary: None, because the words are not from a run.
+        padding_id: the preset's padding id.
     """
 
     vocabulary = None
@@ -425,10 +426,10 @@ class TextSide:
     Args:
         backbone: backbone of a `Preset` that turns texts into vectors.
         pooling: a value in `POOLINGS`.
-        padding_id: the preset's id of padding.
+        padding_id: the preset's padding id.
 
     Attributes:
-        network: its Keras model.
+        network: Keras model of the text side.
         dim: size of the vectors.
     """
 

@@ -58,7 +58,7 @@ def open_channel(server, model, version=None):
     Args:
         server: `grpc://HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
         model: name of the model.
-        version: its number; None for the newest.
+        version: number of the version; None for the newest.
 
     Raises:
         ValueError: the address is invalid.
@@ -129,7 +129,7 @@ class GrpcChannel:
         """Calls a signature.
 
         Args:
-            signature: its name.
+            signature: name of the signature.
             inputs: name -> array; strings are bytes.
             outputs: name -> `tf.TensorSpec` of the outputs.
             timeout: seconds.
@@ -256,7 +256,7 @@ def _to_bytes(value):
 BATCH_SIZE = 32
 """Rows of a request that TensorFlow Serving takes as configured here."""
 MOST_BYTES = 2**24
-"""Largest size of a request's rows, unless a single row is larger."""
+"""Maximum size of a request's rows, unless a single row is larger."""
 PAUSE = 0.2
 """Seconds before the first retry; each further pause is twice as long."""
 _AWAY = ("UNAVAILABLE", OTHER_PROTOCOL, "DEADLINE_EXCEEDED")
@@ -271,18 +271,19 @@ class Client(Served):
     Args:
         server: `grpc://HOST:PORT`, which needs the extra `serving`, or
             `http://HOST:PORT`.
-        model: its name on the server.
-        version: its number; None for the newest at the time of a request.
+        model: name of the model on the server.
+        version: number of the version; None for the newest at the time of a
+            request.
         folder: folder of this SavedModel, or its parent; None for the zoo model
             of this name, if there is one.
         timeout: seconds for a result, including retries.
         retries: number of retries if the server is not available; errors of the
             server are not retried.
-        batch_size: largest number of rows of a request; more rows are split.
+        batch_size: maximum number of rows in a request; more rows are split.
 
     Raises:
         ConnectionError: the server does not respond.
-        ValueError: it has no such model, or an argument is invalid.
+        ValueError: the server has no such model, or an argument is invalid.
 
     Example:
         with tbnets.Client("grpc://localhost:8500", "flickr8k_photos") as model:
@@ -366,7 +367,8 @@ class Client(Served):
 
         Returns:
             list of dicts with "version", "state" (START, LOADING, AVAILABLE,
-            UNLOADING or END) and "status", with the reason if it is not served.
+            UNLOADING or END) and "status", with the reason if the version is
+            not served.
         """
         return self._patiently(self._channel.states)
 
@@ -424,8 +426,8 @@ class Signature:
     Args:
         ask: function (name -> array of the inputs, name -> spec of the outputs)
             -> name -> array.
-        told: its `SignatureDef`.
-        batch_size: largest number of rows of a request.
+        told: `SignatureDef` of the signature.
+        batch_size: maximum number of rows in a request.
     """
 
     def __init__(self, ask, told, batch_size):
@@ -471,8 +473,8 @@ def parts_of(rows, most, most_bytes=MOST_BYTES):
 
     Args:
         rows: array; strings are bytes.
-        most: largest number of rows of a part.
-        most_bytes: largest size of a part with more than one row.
+        most: maximum number of rows in a part.
+        most_bytes: maximum size of a part with more than one row.
     """
     start = size = 0
     for stop, row in enumerate(rows):

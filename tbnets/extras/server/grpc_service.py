@@ -1,8 +1,9 @@
 """TensorFlow Serving's gRPC services for the models of a server.
 
-It implements PredictionService.Predict and GetModelMetadata, and
-ModelService.GetModelStatus; errors have the status of TensorFlow Serving's. The
-messages and stubs come from tensorflow-serving-api, the extra `serving`.
+The server implements PredictionService.Predict and GetModelMetadata, and
+ModelService.GetModelStatus; errors have the status that TensorFlow Serving
+gives them. The messages and stubs come from tensorflow-serving-api, the extra
+`serving`.
 """
 
 import os
@@ -24,7 +25,7 @@ _PAUSE, _MOST_PAUSES = 0.1, 10
 this number of pauses."""
 _SIGNATURES = "signature_def"
 _MOST_LETTERS = 1000
-"""Largest length of an error; more than some 8 KB would not reach the
+"""Maximum length of an error; more than some 8 KB would not reach the
 client."""
 
 

@@ -1,10 +1,10 @@
 """Conversion of TensorFlow Serving's REST: JSON -> arrays -> JSON.
 
 A request has its inputs by rows (`instances`) or by columns (`inputs`), and its
-response has the same form (`predictions` or `outputs`). Bytes are
-`{"b64": ...}`. The rules follow TensorFlow Serving's `json_tensor.cc`. Where
-that is lenient (a surplus input in columns, text that is not UTF-8), this
-module is strict: TensorFlow Serving accepts every request accepted here.
+response has the same form (`predictions` or `outputs`). Bytes are `{"b64":
+...}`. The rules follow TensorFlow Serving's `json_tensor.cc`. Where this file
+is lenient (a surplus input in columns, text that is not UTF-8), this module is
+strict: TensorFlow Serving accepts every request accepted here.
 """
 
 import base64
@@ -19,8 +19,8 @@ from tbnets.files import parse_json
 from tbnets.serving.protocol import MOST_SIDES, invalid
 
 MOST_VALUES = 2**20
-"""Largest number of values of a request, estimated by its commas: Python makes
-an object of each value."""
+"""Maximum number of values in a request, estimated by its commas: Python makes
+an object for each value."""
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
 _TOO_LARGE = {int: 2**24, float: 2.0**128 - 2.0**103}
@@ -39,7 +39,8 @@ def parse(body):
     """Returns the JSON object in the body of a request.
 
     Raises:
-        RequestError: it is no JSON object in UTF-8, or is nested too deeply.
+        RequestError: the body is not a JSON object in UTF-8, or is nested too
+            deeply.
     """
     if body.count(b",") > MOST_VALUES:
         raise invalid(
@@ -65,7 +66,7 @@ def signature_of(document):
     """Returns the name of the signature in a request.
 
     Raises:
-        RequestError: the name is no string.
+        RequestError: the name is not a string.
     """
     name = document.get("signature_name", "")
     if not isinstance(name, str):
@@ -86,10 +87,10 @@ def read_inputs(document, specs):
 
     Returns:
         Tuple of dict, name -> array (strings as objects, bytes), and whether
-        they are by rows, which the response then is too.
+        the inputs are by rows; the response then is by rows too.
 
     Raises:
-        RequestError: they do not match `specs`.
+        RequestError: the inputs do not match `specs`.
     """
     given = [key for key in (_ROWS, _COLUMNS) if key in document]
     if len(given) != 1:

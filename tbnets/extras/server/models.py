@@ -47,15 +47,16 @@ from tbnets.startup import usable_cores
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How requests are batched; the names are TensorFlow Serving's.
+    """Settings for batching requests; the names are TensorFlow Serving's.
 
     Args:
-        max_batch_size: largest number of rows of a batch; a request with more
+        max_batch_size: maximum number of rows in a batch; a request with more
             rows is run alone.
         batch_timeout_micros: microseconds that a batch waits to be filled.
         max_enqueued_batches: number of waiting batches beyond which requests
             are rejected.
-        num_batch_threads: batches in work at once, for all models together.
+        num_batch_threads: number of batches in work at once, for all models
+            together.
         allowed_batch_sizes: sizes to which batches are padded; () for any.
     """
 
@@ -80,7 +81,8 @@ def read_parameters(path):
         A `Batching` with defaults for missing entries.
 
     Raises:
-        ValueError: an entry is invalid; names the file and the entry.
+        ValueError: an entry is invalid; the message names the file and the
+            entry.
     """
     file = CheckedFile(path)
     text = "\n".join(line.partition("#")[0] for line in file.lines()[0])
@@ -156,8 +158,9 @@ class Batched:
             inputs: name -> tensor, the only input.
 
         Returns:
-            dict, name of an output -> tensor; None if it must be run alone: it
-            has no row or too many, or the batch has failed.
+            dict, name of an output -> tensor; None if the input must be run in
+            a call of its own: it has no rows or too many, or the batch has
+            failed.
 
         Raises:
             tf.errors.UnavailableError: too many batches wait.
@@ -177,18 +180,18 @@ class Batched:
 # with the messages of TensorFlow Serving.
 
 MOST_ROWS = 4096
-"""Largest number of rows of an input: a million empty captions are few bytes,
+"""Maximum number of rows in an input: a million empty captions are few bytes,
 but much work."""
 MOST_PAIRS = 2**18
-"""Largest number of pairs of two inputs: learned comparisons run a network for
-each pair."""
+"""Maximum number of pairs from two inputs: learned comparisons run a network
+for each pair."""
 
 
 class Version:
     """A loaded version of a model.
 
     Args:
-        number: its number.
+        number: number of the version.
         path: folder of the SavedModel.
         trust: as in `load_saved_model`.
         slots: semaphore that limits concurrent calls; None for no limit.
@@ -221,7 +224,7 @@ class Version:
         """Returns the inputs of a signature: name -> `tf.TensorSpec`.
 
         Args:
-            signature: its name; "" for the default.
+            signature: name of the signature; "" for the default.
 
         Raises:
             RequestError: there is no such signature.
@@ -302,7 +305,8 @@ def _check_names(specs, inputs):
 
 
 def _check_pairs(outputs, tensors):
-    """Raises an error for too many pairs, if outputs have a value a pair."""
+    """Raises an error for too many pairs, if outputs have one value per
+    pair."""
     shapes = [spec.shape.as_list() for spec in outputs.values()]
     rows = {n: one.shape[0] for n, one in tensors.items() if one.shape.rank}
     if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:
@@ -356,7 +360,7 @@ def _braced(names):
 MOST_REQUESTS = 64
 """Number of running and waiting requests beyond which clients are rejected."""
 MOST_FAILURES = 20
-"""Largest number of failed requests printed in a minute."""
+"""Maximum number of failed requests printed per minute."""
 
 
 class Models:
@@ -364,7 +368,7 @@ class Models:
 
     Args:
         folders: name -> folder, as in `Versions`.
-        trust: whether their graphs may have any ops.
+        trust: whether the models' graphs may have any ops.
         batching: `Batching`; None for no batching.
         policies: name -> function of existing versions -> versions to serve;
             the default is the newest.
@@ -405,7 +409,7 @@ class Models:
         return list(self._versions)
 
     def start(self):
-        """Loads each model, then watches their folders.
+        """Loads all models, then watches their folders.
 
         Raises:
             ValueError: a model has no version, or a version does not load.
@@ -427,12 +431,12 @@ class Models:
         """Yields the `Version` of a request, until the context ends.
 
         Args:
-            model: its name.
-            version: its number; None for the newest.
-            label: its label, instead of a number.
+            model: name of the model.
+            version: number of the version; None for the newest.
+            label: label of the version, instead of a number.
 
         Raises:
-            RequestError: it does not exist, or too many requests run.
+            RequestError: the version does not exist, or too many requests run.
         """
         try:
             versions = self._of(model)

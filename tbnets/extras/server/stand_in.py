@@ -5,7 +5,7 @@
     with StandIn(Models({"own": "runs/own"}), port=0, rest_port=0) as server:
         print(server.port, server.rest_port)
 
-It is for trials and tests. Use TensorFlow Serving in production.
+`StandIn` is for trials and tests. Use TensorFlow Serving in production.
 """
 
 import json

@@ -22,9 +22,9 @@ class State(NamedTuple):
     """The state of a version, for GetModelStatus.
 
     Args:
-        version: its number.
+        version: number of the version.
         state: name of a `ModelVersionStatus.State`.
-        code: "OK", or the name of the gRPC status with which it ended.
+        code: "OK", or the name of the gRPC status with which the version ended.
         message: reason for the code, in words.
     """
 
@@ -94,10 +94,10 @@ class Versions:
         """Yields a version, which is not ended before the context.
 
         Args:
-            version: its number; None for the newest that serves.
+            version: number of the version; None for the newest that serves.
 
         Raises:
-            RequestError: it does not serve.
+            RequestError: the version does not serve.
         """
         with self._lock:
             number, asked = version, f"Specific({self.name}, {version})"
