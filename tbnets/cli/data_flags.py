@@ -96,8 +96,7 @@ class CaptionFlags:
 
     @property
     def where(self):
-        """(format, path) of the captions, which exist unless the path has
-        {split}."""
+        """The (format, path) of the captions; a path without {split} exists."""
         is_pattern = SPLIT_FIELD in self.captions
         if self.captions and not (is_pattern or os.path.isdir(self.captions)):
             require_file(self.captions, "--captions")

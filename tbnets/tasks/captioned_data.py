@@ -24,8 +24,8 @@ WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 def weights_of_run(settings: Settings, sources):
     """Returns the weights of the network that reads photos.
 
-    They are a word such as `imagenet`, a file, or a preset of Keras Hub; None
-    if the run names none.
+    The weights are a word such as `imagenet`, a file, or a Keras Hub preset;
+    None if the run names no weights.
     """
     weights = settings.features.cnn_weights
     if settings.reads_photo_folder and hub.is_hub(
@@ -45,7 +45,8 @@ def start_at_photo(settings: Settings, cnn_weights):
     Args:
         settings: settings of a run.
         cnn_weights: `imagenet`, or the weights file that made the features,
-            searched first in the current folder; empty for the run's own flag.
+            searched first in the current folder; empty for the value of the
+            run's own flag.
 
     Raises:
         ValueError: the run's network already reads photos.
@@ -160,7 +161,7 @@ class CaptionedData(TaskData):
         """Returns the values fitted on texts, and how splits were drawn.
 
         Returns:
-            dict of `Texts.fit`; with `split_cuts` if splits were drawn, and
+            dict from `Texts.fit`; with `split_cuts` if splits were drawn, and
             `recipes` (the flags in recipes) if the run names recipes.
         """
         opened = self.opened

@@ -1,8 +1,8 @@
 """Builds networks, losses and optimizers from settings.
 
 Most functions take the run's `Settings` and return one part. An entry of
-`BUILDERS` is a model: its functions that build and compile it, and the flags
-that these read.
+`BUILDERS` is a model: the functions that build and compile the model, and the
+flags that these functions read.
 """
 
 import json
@@ -99,7 +99,7 @@ def build_text_encoder(settings: Settings, fitted):
 
 
 class Builder(NamedTuple):
-    """How a model is built and compiled from settings.
+    """The functions and flags with which a model is built and compiled.
 
     Args:
         build: (settings, fitted) -> a built Keras model with initial weights
@@ -297,7 +297,8 @@ def first_hard_epoch(settings: Settings):
     Returns None if no epoch does.
 
     Raises:
-        ValueError: every epoch would, before the network has learned.
+        ValueError: every epoch would use hard negatives, before the network has
+            learned.
     """
     phrases, epochs = settings.phrases, settings.epochs
     last = phrases.hard_negative_epochs if phrases else 0

@@ -26,7 +26,8 @@ def settings_of(record) -> Settings:
         record: dict, flag -> value, of all flags, including task and model.
 
     Raises:
-        ValueError: --task or --model is unknown; lists the known ones.
+        ValueError: --task or --model is unknown; the message lists the known
+            ones.
     """
     for name, known in (("task", TASKS), ("model", BUILDERS)):
         check_choice(f"--{name}", record[name], known)

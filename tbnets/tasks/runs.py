@@ -4,8 +4,8 @@
 
     RUN/settings.json        the flags, as numbers and strings
         run.flags            the same as a flagfile
-        vocabulary.txt       a word a line
-        left_out.txt         images that are no photos, with the reason
+        vocabulary.txt       one word per line
+        left_out.txt         images that are not photos, with the reason
         training.lock        the process that trains; locked while it does
         checkpoints/         best.npz and last.npz
         tensorboard/         event files, and points for the projector
@@ -56,7 +56,7 @@ def check_run_folder(run_dir, resume):
 
     Args:
         run_dir: folder, as the user names it.
-        resume: whether it must hold a run.
+        resume: whether the folder must hold a run.
 
     Raises:
         ValueError: the folder is not usable.
@@ -124,7 +124,7 @@ def lock_run(folder):
         The `FolderLock`, which is held as long as the object exists.
 
     Raises:
-        FileExistsError: a different process trains there; names it.
+        FileExistsError: a different process trains there; the message names it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return FolderLock.take(folder, LOCK, "--run_dir")
@@ -136,7 +136,7 @@ def check_same_run(workers, settings: Settings, last):
     Args:
         workers: `Workers` that train.
         settings: `Settings` of this worker.
-        last: path of its last checkpoint, which need not exist.
+        last: path of the worker's last checkpoint, which need not exist.
     """
     advice = "Start all workers by the same command."
     flags = records.without_places(settings)
@@ -176,7 +176,8 @@ def start(settings: Settings, resume):
 def record_before(run_dir):
     """Returns the record with which a run resumes if no flag is given.
 
-    Its relative paths start from the folder in which the run was started.
+    Relative paths in the record start from the folder in which the run was
+    started.
 
     Raises:
         ValueError: the folder holds no run, is damaged, or cannot be resumed.
@@ -203,7 +204,7 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
         settings: the run's settings.
         folder: folder that `start` returned.
         queries: example queries for the exported model.
-        workers: `Workers` that train; None for this process alone.
+        workers: `Workers` that train; None for only this process.
 
     Returns:
         (session, train): the `Session`, restored if the folder has a
@@ -338,14 +339,14 @@ def open_run(
             the folder in which the run was started.
         more_splits: further splits, unknown to the run, whose data are needed.
         adjust: function from the run's settings to the settings to open it
-            with; None for the run's own.
+            with; None for the run's own settings.
 
     Returns:
         A `Session` without `dev`.
 
     Raises:
-        ValueError: the folder is no run, the checkpoint is damaged, or the data
-            of the run have since been made in a different way.
+        ValueError: the folder is not a run, the checkpoint is damaged, or the
+            data of the run have since been made in a different way.
     """
     places = records.read_record(run_dir)
     path = checkpoint_path(run_dir, checkpoint)
@@ -417,8 +418,8 @@ def export(
         Path of the version, `run_dir/saved_model/<n>`.
 
     Raises:
-        ValueError: photos cannot be turned into the features of the run; gives
-            the reason.
+        ValueError: photos cannot be turned into the features of the run; the
+            message gives the reason.
     """
     fitted = fitted or session.state.fitted
     exporter = exporter or session.task.exporter

@@ -21,7 +21,7 @@ from tbnets.tasks.settings.settings import Settings
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.visualization.plots import joined
 
-# Checks of the fitted values in a checkpoint, which may come from a stranger.
+# Checks of the fitted values in a checkpoint, which may be untrusted.
 
 SIDES = ("words", "image_dim", "text_dim")
 """Fitted values of texts and images; [] or None if the run has no such side."""
@@ -63,7 +63,7 @@ def check_same_words(fitted, before, path):
 
     Args:
         fitted: dict that `TaskData.fit` returned now.
-        before: dict that it returned when the run started.
+        before: dict that `TaskData.fit` returned when the run started.
         path: checkpoint that holds `before`.
     """
     now, then = fitted.get("words"), before.get("words")
@@ -100,7 +100,7 @@ def check_fitted_kinds(fitted, path, wanted):
 # Scores of a network on a split: measured, drawn and combined.
 
 FEW_POINTS = (250, 3)
-"""Number of images, and of captions an image, that keeps the projector
+"""Numbers of images, and of captions per image, that keep the projector
 fluent."""
 _SAME = ("image_ids", "captions", "caption_to_image")
 
@@ -125,7 +125,7 @@ class Scores:
     arrays = {}
 
     def metrics(self, **options):
-        """Returns a flat dict of metrics, computed with NumPy alone."""
+        """Returns a flat dict of metrics, computed only with NumPy."""
         raise NotImplementedError
 
     def combine(self, other, weight):
@@ -185,8 +185,8 @@ class Scores:
     def pictures(self):
         """Returns pictures that illustrate the scores, for TensorBoard.
 
-        They are drawn whenever the best epoch improves, so they must be few and
-        always show equal examples.
+        The pictures are drawn whenever the best epoch improves, so they must be
+        few and always show equal examples.
 
         Returns:
             dict, name -> uint8 `[height, width, 3]`.
@@ -197,7 +197,7 @@ class Scores:
         """Returns embeddings for TensorBoard's projector or a map.
 
         Args:
-            most: (images, captions an image), the largest numbers to return.
+            most: maximum numbers (images, captions per image) to return.
 
         Returns:
             A `visualization.plots.Points`; None if the embeddings share no
@@ -225,7 +225,7 @@ class Together(Scores):
         self.sides, self.arrays = first.sides, first.arrays
 
     def combine(self, other, weight):
-        """Returns the first scores combined with a second network's."""
+        """Returns the first scores combined with another network's scores."""
         return self.parts[0].combine(other, weight)
 
     def pair_scores(self, records):
@@ -297,7 +297,7 @@ class TaskData:
             batches.epoch = epoch
             steps on batches.dataset, batches.num_batches of them
 
-    Only the task looks inside the examples that `load` returns. Everyone may
+    Only the task looks inside the examples that `load` returns. Other code may
     use two of their members: `counts` (name -> int, numbers of examples) and
     `samples()` (name of a layer -> arrays, from which layers that need
     statistics of the training split compute them).
@@ -306,8 +306,8 @@ class TaskData:
         fits: names that `fit` always returns.
         extracts: the features that the run extracts without a recipe, in words;
             or "".
-        mining: the miner of its batches, as in `EmbeddingNetwork.compile`; None
-            for images and captions alone.
+        mining: miner of the batches, as in `EmbeddingNetwork.compile`; None for
+            only images and captions.
         held: state kept from epoch to epoch, name -> JSON value or NumPy array.
             A checkpoint saves it and a resumed run starts with it.
         encoders: the encoders of images and texts in a few words; "" if they
@@ -372,7 +372,7 @@ class TaskData:
     def check(self, queries=()):
         """Raises an error if the run lacks an input.
 
-        It is called before the run computes or writes.
+        This method is called before the run computes or writes.
 
         Args:
             queries: example queries for the exported model.
@@ -387,7 +387,7 @@ class TaskData:
 
         Returns:
             dict, name -> JSON value or NumPy array, which checkpoints keep: all
-            facts of the data that the network, `load` and endpoints need.
+            facts about the data that the network, `load` and endpoints need.
         """
         raise NotImplementedError
 
@@ -396,7 +396,7 @@ class TaskData:
         raise NotImplementedError
 
     def notes(self, fitted):
-        """Returns facts of the data to print: title -> text.
+        """Returns facts about the data to print: title -> text.
 
         Args:
             fitted: dict that `fit` returned when the run started.
@@ -479,10 +479,10 @@ class Task:
 
     Args:
         settings: the run's `Settings`.
-        model: `Builder` of its model.
-        data: its `TaskData`.
+        model: `Builder` of the model.
+        data: `TaskData` of the task.
         evaluators: tuple of `Evaluator`; the first chooses the best epoch.
-        exporter: its `Exporter`.
+        exporter: `Exporter` of the task.
     """
 
     settings: Settings
@@ -534,7 +534,7 @@ class Task:
 
 
 class TaskSpec(NamedTuple):
-    """How a task is composed from settings: an entry of `registry.TASKS`.
+    """The composition of a task from settings: an entry of `registry.TASKS`.
 
     Args:
         compose: (settings, model) -> `Task`; the model is its `Builder`.

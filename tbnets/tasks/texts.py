@@ -181,7 +181,7 @@ class Texts:
     def reader(self, fitted):
         """Returns the reader that turns raw captions into a network's input.
 
-        It cuts a caption after `most_words`.
+        The reader cuts a caption after `most_words`.
 
         Args:
             fitted: dict with `words` and `text_features_made_by`.
@@ -248,7 +248,7 @@ def most_words(fitted):
 
 
 def notes(fitted):
-    """Returns facts of the words to print: title -> text.
+    """Returns facts about the words to print: title -> text.
 
     Args:
         fitted: dict that `Texts.fit` returned.

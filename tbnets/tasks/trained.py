@@ -1,8 +1,8 @@
 """A trained model from which a run starts: its settings, words and weights.
 
-A run has them in its best checkpoint. A SavedModel exported from a run, such as
-a model of the zoo, has them too: settings and words in files, weights in
-variables, by name. Its graph is never run.
+A run has its settings, words and weights in its best checkpoint. A SavedModel
+exported from a run, such as a model of the zoo, has them too: settings and
+words in files, weights in variables, by name. Its graph is never run.
 """
 
 import contextlib
@@ -48,10 +48,10 @@ class Trained(NamedTuple):
 
     Args:
         name: name that the user gave.
-        path: its checkpoint, or the folder of its SavedModel.
-        settings: its `Settings`, without files and folders.
-        fitted: dict that `TaskData.fit` returned when it was trained; from a
-            SavedModel only `words` and the descriptions of features.
+        path: path of the checkpoint, or folder of the SavedModel.
+        settings: `Settings` of the model, without files and folders.
+        fitted: dict that `TaskData.fit` returned when the model was trained;
+            from a SavedModel only `words` and the descriptions of features.
         weights: list of (name, array); from a checkpoint in the order of the
             network's weights.
         sha256: SHA-256 of the file of weights.
@@ -65,7 +65,7 @@ class Trained(NamedTuple):
     sha256: str
 
     def values(self):
-        """Returns the flags that a run takes from it: name -> value."""
+        """Returns the flags that a run takes from the model: name -> value."""
         values = self.settings.values()
         own = {name for name in ALL.keys() - _OWN if not ALL[name].is_place}
         return {name: values[name] for name in values if name in own}
@@ -127,8 +127,10 @@ def open_trained(name, start=""):
         A `Trained`.
 
     Raises:
-        FileNotFoundError: there is no such model; names similar ones.
-        ValueError: it is damaged, has no settings, or is not trained by steps.
+        FileNotFoundError: there is no such model; the message names similar
+            ones.
+        ValueError: the model is damaged, has no settings, or is not trained by
+            steps.
     """
     path = _find(name, start)
     if path.suffix == ".npz":

@@ -141,7 +141,7 @@ class Preset:
         Args:
             file: JSON file that describes the part, which is checked.
             kind: the class.
-            ***given: components of the part; Keras Hub may read the files of
+            **given: components of the part; Keras Hub may read the files of
                 the remaining components, which must have been checked before.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):

@@ -305,8 +305,7 @@ def _check_names(specs, inputs):
 
 
 def _check_pairs(outputs, tensors):
-    """Raises an error for too many pairs, if outputs have one value per
-    pair."""
+    """Raises an error for too many pairs if outputs have one value per pair."""
     shapes = [spec.shape.as_list() for spec in outputs.values()]
     rows = {n: one.shape[0] for n, one in tensors.items() if one.shape.rank}
     if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:

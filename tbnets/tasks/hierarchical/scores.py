@@ -189,7 +189,7 @@ class Matcher:
 
         Args:
             examples: `PairExamples`.
-            links: its `evaluation.correspondences.Links`.
+            links: `evaluation.correspondences.Links` of the split.
 
         Returns:
             The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
@@ -293,7 +293,7 @@ def find_links(known, records, phrases):
         known: `data.phrases.PhraseRegions` of photos of the records, in pixels
             of the photos.
         records: `CaptionedImages` of a split.
-        phrases: `NounPhrases` of their captions.
+        phrases: `NounPhrases` of the records' captions.
 
     Returns:
         `Links`.

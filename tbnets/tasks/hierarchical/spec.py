@@ -22,8 +22,8 @@ from tbnets.tasks.task import Task
 class HierarchicalData(MatchingData):
     """Photos with sentences, regions and noun phrases: `PairExamples`.
 
-    For the first `correspondence_epochs` the network learns from photos and
-    sentences alone. Later, each epoch first assigns to every noun phrase of the
+    For the first `correspondence_epochs` the network learns only from photos
+    and sentences. Later, each epoch first assigns to every noun phrase of the
     training split the most similar candidate of its photo: a region, or the
     photo. The network then also learns from these pairs, weighted by their
     similarity. `held` keeps the pairs.
@@ -71,7 +71,7 @@ class HierarchicalData(MatchingData):
         """Returns the values of `MatchingData.fit`, and those for regions.
 
         Raises:
-            ValueError: regions and photos shall share a branch but have
+            ValueError: regions and photos must share a branch but have
                 different features.
         """
         fitted = super().fit()

@@ -107,7 +107,7 @@ def sentence_scores(scores, records):
 
     Args:
         scores: `LocalizationScores` of a split.
-        records: `CaptionedImages` of these photos in this order.
+        records: `CaptionedImages` of the same photos in the same order.
 
     Returns:
         `PairScores`, minus d_rp. A sentence without phrases gets the mean of
@@ -172,7 +172,7 @@ def captions_of_phrases(phrases, records):
 
     Args:
         phrases: `PhraseRegions`, which have their own captions.
-        records: `CaptionedImages` of these photos in this order.
+        records: `CaptionedImages` of the same photos in the same order.
 
     Returns:
         int64 `[num_phrases]`, rows of the captions of `records`.
@@ -207,8 +207,8 @@ class LocalizationScores(Scores):
     Args:
         similarities: float32 `[num_phrases, width]`; the first columns of a row
             are the regions of the phrase's photo, the rest is 0.
-        phrases: `PhraseRegions` of the split, in pixels of its photos.
-        proposals: list of boxes `[k, 4]`, the regions of a photo.
+        phrases: `PhraseRegions` of the split, in pixels of the photos.
+        proposals: list of boxes `[k, 4]`, the regions of each photo.
         learned_similarity: whether the network learned to compare.
         sides: embeddings of the phrases, and of the regions of some photos; {}
             if an exported model made the scores.
@@ -415,7 +415,7 @@ class RegionScorer:
 
         Args:
             examples: `PhraseExamples`.
-            embeddings: float32 `[num_phrases, dim]`, of its phrases.
+            embeddings: float32 `[num_phrases, dim]`, of the split's phrases.
 
         Returns:
             The metrics of `pair_ranks.evaluate_region_phrase_ranking`.

@@ -27,8 +27,8 @@ class OwnPhotos:
     """The photos of a run and their features.
 
     Attributes:
-        left_out: id of an image -> why the run leaves it out, in a few words
-            that follow "which".
+        left_out: id of an image -> reason why the run leaves it out, phrased to
+            follow "which".
         has_begun: whether `left_out` is final.
     """
 
@@ -52,7 +52,7 @@ class OwnPhotos:
         """Sets how features are made: like the features of a trained model.
 
         Raises:
-            ValueError: photos alone cannot be turned into such features.
+            ValueError: such features cannot be made from only photos.
         """
         if "cnn" not in made_by:
             raise InputError(
@@ -138,7 +138,7 @@ class OwnPhotos:
     def extract(self, splits):
         """Extracts the features of splits that are not in the cache.
 
-        In a new run, files that are no photos are reported once and left out.
+        In a new run, files that are not photos are reported once and left out.
 
         Args:
             splits: list of `CaptionedImages` that `kept` returned.

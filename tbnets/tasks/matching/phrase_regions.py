@@ -1,6 +1,6 @@
 """Finds the region that a phrase names, with a network of whole photos.
 
-A network that was trained on photos and captions alone compares phrases with
+A network that was trained only on photos and captions compares phrases with
 regions, whose features the photos' own convolutional network made: from crops,
 or by averaging its maps of the whole photo.
 """
@@ -115,14 +115,16 @@ def phrase_region_scores(session, split, phrases, regions):
         phrases: file or folder of phrases with boxes, in a format of
             `data.phrases`.
         regions: recipe or store of features of regions, made by the network
-            that made the photos' features. A recipe makes only this split's.
+            that made the photos' features. A recipe makes only the features of
+            this split.
 
     Returns:
         `PhraseRegionScores`.
 
     Raises:
         ValueError: the network compares no embeddings, or reads pixels or no
-            captions; or regions and photos had different networks.
+            captions; or the features of regions and photos are from different
+            networks.
     """
     data, network = session.task.data, session.network
     reader = _check_run(session, regions)
@@ -147,8 +149,8 @@ def with_regions(session, regions):
     Args:
         session: as in `phrase_region_scores`; its settings name `cnn_weights`.
         regions: store of features of regions by `roi_average`; or a recipe,
-            which is made for the test split. If its boxes include the photo
-            itself (`--whole_photo`), so do the results.
+            which is made for the test split. If the boxes include the photo
+            itself (`--whole_photo`), the results include it too.
 
     Returns:
         The session's `fitted` with the regions' description, without positions,
@@ -219,7 +221,7 @@ def _from_here(path):
 
 
 def _check_seen_alike(fitted, store):
-    """Raises an error if regions and photos had different networks."""
+    """Raises an error if the networks for regions and photos differ."""
     known, made_by, lines = fitted["image_features_made_by"], store.made_by, []
     dim = store.dim - GEOMETRY_DIM * made_by.get("geometry", False)
     if known:  # Arrays have no description.
@@ -257,7 +259,7 @@ def _embed_candidates(network, photos, asked, rows):
     regions, wholes = asked.regions, photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)
-    # Photos have no position, so that of regions is dropped.
+    # Photos have no position, so the position of regions is dropped.
     seen = np.concatenate([seen[:, : wholes.shape[1]], wholes])
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
     ends = np.cumsum(regions.counts[rows])

@@ -55,8 +55,8 @@ def draw_answered_captions(scores):
 
     Returns:
         dict, number of the picture -> uint8 `[height, width, 3]`. The caption's
-        own image has a green frame, others a red one. If its own image is not
-        among the first, it is drawn apart, with its rank.
+        own image has a green frame, others a red one. If the caption's own
+        image is not among the first, this image is drawn apart, with its rank.
     """
     records, pictures = scores.records, {}
     rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
@@ -82,7 +82,7 @@ def shown_captions(records, most):
 
     Args:
         records: `CaptionedImages` of the split.
-        most: (images, captions an image), the largest numbers.
+        most: maximum numbers (images, captions per image).
 
     Returns:
         int64 rows of images, evenly spread, and int64 rows of their captions,
@@ -99,7 +99,7 @@ def image_and_caption_points(scores, most):
 
     Args:
         scores: `RetrievalScores` of a split.
-        most: (images, captions an image), as in `shown_captions`.
+        most: (images, captions per image), as in `shown_captions`.
 
     Returns:
         `Points`. A caption's thumbnail shows its words; an image's text is its
@@ -126,7 +126,7 @@ def points_of(kind, vectors, texts, images, records, folder):
         texts: list of n strings.
         images: int `[n]`, row of the image of a point.
         records: `CaptionedImages` with these images.
-        folder: folder of their photos, for thumbnails; points that are no
+        folder: folder of the images' photos, for thumbnails; points other than
             images show their words. None for no thumbnails.
     """
     names, thumbnails = [records.file_name(image) for image in images], None
@@ -294,7 +294,7 @@ class RetrievalScores(Scores):
         likelihood of a match, at a scale that the loss chooses. Minus p then
         replaces the distance, and each side is divided by its standard
         deviation over 65536 fixed random pairs of the split, so that `weight`
-        is a share of their spread. The paper combines no logits. A sum is no
+        is a share of their spread. The paper combines no logits. A sum is not a
         distance either, so a third model is added with this scaling and counts
         slightly differently than the second.
 

@@ -103,7 +103,7 @@ class MatchingData(CaptionedData):
 
     Attributes:
         own_photos: the `OwnPhotos`; None unless the run extracts features.
-        images: attribute of `SplitData` that examples use: `images`, their
+        images: attribute of `SplitData` that examples use: `images` for
             features, or `photos`.
     """
 
@@ -192,12 +192,12 @@ class MatchingData(CaptionedData):
             self.photo_reader(self.train.images.features.made_by)
 
     def fit(self):
-        """Returns the values fitted on texts, and facts of the features.
+        """Returns the values fitted on texts, and facts about the features.
 
         Returns:
             dict of `CaptionedData.fit`, with `image_dim`, the size of features,
             or None; `image_features_made_by`, their description, {} if unknown;
-            for own photos, those `left_out`; and the `image_preset` that
+            for own photos, the photos `left_out`; and the `image_preset` that
             encodes pixels, as `presets.rebuild` takes it.
         """
         fitted = {"image_dim": None, "image_features_made_by": {}}
@@ -226,7 +226,7 @@ class MatchingData(CaptionedData):
         self.opened.check_splits()
 
     def resume(self, state, splits, where):
-        """Restores which photos are left out, too."""
+        """Also restores which photos are left out."""
         if self.own_photos:
             check_fitted_kinds(state.fitted, where, self.fits)
             self.own_photos.remember(state.fitted)
@@ -234,7 +234,7 @@ class MatchingData(CaptionedData):
         self._preset = state.fitted.get("image_preset", {})
 
     def begin_with(self, trained, splits):
-        """Takes over how features of own photos are made, too."""
+        """Also takes over how features of own photos are made."""
         super().begin_with(trained, splits)
         if self.own_photos:
             made_by = trained.fitted.get("image_features_made_by", {})
@@ -376,6 +376,6 @@ def compose_matching(settings: Settings, model):
 SPEC = TaskSpec(
     compose_matching,
     ("images", "batches"),
-    # Hard negatives are regions, which this task has not.
+    # Hard negatives are regions, which this task lacks.
     fixed=(("hard_negative_epochs", 0),),
 )

@@ -84,7 +84,7 @@ class OfPhotos(Thing):
     """A store that a recipe makes from all photos that the captions name.
 
     Args:
-        recipe: its `Recipe`.
+        recipe: `Recipe` of the store.
         data: the run's `data.open.Data`.
         parts: as in `Thing`.
 
@@ -109,7 +109,7 @@ class OfPhotos(Thing):
         return [(key, path) for key, path, *_ in self._photos]
 
     def estimate(self, scratch):
-        """Estimates the total (bytes, seconds) by making a few.
+        """Estimates the total (bytes, seconds) from a few photos.
 
         The first step is not counted, because it compiles the network.
         """
@@ -187,7 +187,7 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
         photos: list of (id, path).
         values: `Proposals`.
         folder: folder of the store.
-        workers: number of photos processed at once; None for one a core.
+        workers: number of photos processed at once; None for one per core.
         share: description of the share from `take_share`, if `photos` are only
             a share; else None.
         **how: `shard_images` and `progress`, as in `extraction.extract_photos`.
@@ -330,10 +330,10 @@ def make_image_features(
 
     Args:
         photos: list of (id, path).
-        values: `ImageFeatures`; its `regions` is the store of boxes.
+        values: `ImageFeatures`, whose `regions` is the store of boxes.
         folder: folder of the store.
         features: result of `build_features`; None to build it.
-        batch_size: photos in a step.
+        batch_size: number of photos in a step.
         share: description of the share from `take_share`, if `photos` are only
             a share; else None.
         **how: `shard_images` and `progress`, as in `extraction.extract_photos`.

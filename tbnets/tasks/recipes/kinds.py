@@ -22,7 +22,7 @@ _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
 def describe_plan(things):
     """Returns a table of size and time of the results that are to be made.
 
-    It estimates each by making a few rows of it.
+    The table estimates each result by making a few of its rows.
 
     Args:
         things: missing `Thing`s that have been checked, parts before the whole.
@@ -112,7 +112,7 @@ def missing(data):
 
 
 def recipe_values(data):
-    """Returns the values in recipes: flag -> recipe -> flag of it -> value.
+    """Returns the values in recipes: flag -> recipe -> recipe's flag -> value.
 
     A flag whose photos, captions or files are missing is left out.
     """

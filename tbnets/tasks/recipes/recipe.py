@@ -1,7 +1,8 @@
 """Recipes: flag files that describe how to make features, boxes or trees.
 
-A recipe has the flags of the command that makes them, without the flags that
-name photos, captions or folders: the run that names the recipe supplies these.
+A recipe has the flags of the command that makes the result, without the flags
+that name photos, captions or folders: the run that names the recipe supplies
+these.
 """
 
 import contextlib
@@ -35,28 +36,28 @@ FORM = 1
 DIGITS = 8
 SUMS = "sums.json"
 PRESETS = {"cnn": "image", "features": "text"}
-"""Flag of a recipe that may name a preset of Keras Hub -> side of the
-preset."""
+"""Flag of a recipe that may name a Keras Hub preset -> side of the preset."""
 
 
 class Thing:
     """The result of a recipe for the data of a run.
 
     Args:
-        recipe: its `Recipe`.
+        recipe: `Recipe` that makes the result.
         data: the run's `data.open.Data`.
-        parts: `Thing`s that it is made from.
+        parts: `Thing`s that the result is made from.
 
     Attributes:
         verb: name of the command whose flags the recipe has.
         group: dataclass of these flags.
-        preset: flag whose value, if it is a preset of Keras Hub, can replace a
+        preset: flag whose value, if it is a Keras Hub preset, can replace a
             recipe; or "".
         roots: folders that hold results of recipes; a missing result is written
             to the first that is writable.
-        count: number of photos or texts that it is made from.
+        count: number of photos or texts that the result is made from.
         unit: "photo" or "text".
-        num_bytes: its size once made; 0 where `check` cannot compute it.
+        num_bytes: size of the complete result; 0 where `check` cannot compute
+            it.
     """
 
     verb, group, preset = "", None, ""
@@ -68,18 +69,18 @@ class Thing:
         self.parts = tuple(parts)
 
     def inputs(self):
-        """Returns its inputs as a JSON value."""
+        """Returns the inputs as a JSON value."""
         raise NotImplementedError
 
     def make(self, folder):
-        """Makes it in a folder that may hold a part of it; shows a bar."""
+        """Makes the result in a folder that may hold a part; shows a bar."""
         raise NotImplementedError
 
     def estimate(self, scratch):
-        """Estimates the total (bytes, seconds) by making a few.
+        """Estimates the total (bytes, seconds) from a few photos or texts.
 
         Args:
-            scratch: folder for these few.
+            scratch: folder for the results from the few photos or texts.
         """
         raise NotImplementedError
 
@@ -89,7 +90,7 @@ class Thing:
     def files(self):
         """Returns the files that determine the result: name -> path.
 
-        They are the files named by flags of the recipe, and the files of a
+        These are the files that the recipe's flags name, and the files of a
         preset. The preset's `config.json` has the name of the flag; its other
         files have names that no flag has.
         """
@@ -108,12 +109,12 @@ class Thing:
 
     @property
     def path(self):
-        """The path that readers open: its folder, or a file there."""
+        """The path that readers open: the result's folder, or a file in it."""
         return self.folder
 
     @property
     def said(self):
-        """The flags that a run records, without files; also of its parts."""
+        """The flags that a run records, without files; also of the parts."""
         parts = [part.said for part in self.parts]
         return {**self.recipe.words, "parts": parts}
 
@@ -169,23 +170,23 @@ class Thing:
         return next((place for place in can if place.exists()), can[0])
 
     def missing(self):
-        """Returns the missing `Thing`s: its parts, then itself."""
+        """Returns the missing `Thing`s: the parts, then the whole."""
         if self.is_made(self.folder):
             return []
         return [*(one for part in self.parts for one in part.missing()), self]
 
     def make_if_missing(self):
-        """Makes the missing parts and then itself; one process at a time.
+        """Makes the missing parts, then the whole; one process at a time.
 
         Raises:
             ValueError, OSError: the recipe cannot be made, or a folder is
-                damaged; names it and the remedy.
+                damaged; the message names the recipe or folder, and the remedy.
         """
         for one in self.missing():
             one._make_alone()
 
     def _make_alone(self):
-        """Makes it under a lock on its folder."""
+        """Makes the result under a lock on its folder."""
         place = self.folder
 
         def wait(who):
@@ -274,7 +275,7 @@ def _can_be_written(folder):
 
 
 WORDS = ("", "imagenet", "random")
-"""Values of a file flag that are no file."""
+"""Values of a file flag that are not files."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,7 +292,7 @@ class Recipe:
 
     @property
     def name(self):
-        """The first part of the names of its folders."""
+        """The first part of the names of the result folders."""
         return self.path.stem
 
     @property
@@ -350,11 +351,11 @@ def read_recipe(flag, item, kind, sources):
         flag: name of the flag.
         item: value of the flag.
         kind: subclass of `Thing` that the recipe makes.
-        sources: the run's `Sources`, which find its files.
+        sources: the run's `Sources`, which find the recipe's files.
 
     Raises:
         ValueError, FileNotFoundError: the recipe is missing, or has flags of a
-            different command; names the file and the flag.
+            different command; the message names the file and the flag.
     """
     if kind.preset and hub.is_hub(item):
         name = re.sub(r"\W+", "_", hub.unplaced(item))
@@ -396,7 +397,7 @@ def _file(flag, value, sources):
 
 
 def _check_known(word, kind, known):
-    """Raises an error if a line is no flag of the recipe's command."""
+    """Raises an error if a line is not a flag of the recipe's command."""
     name = word.lstrip("-").partition("=")[0]
     if word.startswith("-") and (known & {name, name.removeprefix("no")}):
         return

@@ -24,7 +24,7 @@ class FileWord(str):
     """A word of a command line that was read from a flag file.
 
     Attributes:
-        place: its place, `FILE:LINE: `.
+        place: place of the word, `FILE:LINE: `.
     """
 
     place = ""
@@ -46,7 +46,8 @@ def find_flagfile(name, place=""):
         place: place of the name, for the message.
 
     Raises:
-        FileNotFoundError: it is neither; names the nearest configurations.
+        FileNotFoundError: the name is neither; the message names the nearest
+            configurations.
     """
     path = pathlib.Path(name).expanduser()
     if path.is_file():
@@ -72,7 +73,8 @@ def find_recipe(flag, name, verb, place):
         place: path of the recipe if `name` is a file.
 
     Raises:
-        FileNotFoundError: it is neither; names the nearest recipes.
+        FileNotFoundError: the name is neither; the message names the nearest
+            recipes.
     """
     if place.is_file():
         return place
@@ -118,7 +120,7 @@ def expand(words, within=()):
         list of strings; words from flag files are `FileWord`s.
 
     Raises:
-        ValueError, FileNotFoundError: a flag file is missing, is no text, or
+        ValueError, FileNotFoundError: a flag file is missing, is not text, or
             names itself.
     """
     words, found = list(words), []
@@ -173,12 +175,12 @@ _DEFINE = {
 
 
 class CommandLine:
-    """The values of flags on a command line, and its words that are no flags.
+    """The values of flags on a command line, and its words that are not flags.
 
     Args:
         words: words after the program's name.
         flags: the known `Flag`s; a flag of kind words gets the words that are
-            no flags.
+            not flags.
 
     Attributes:
         values: name -> value of every flag; the default if it is not given.
@@ -187,7 +189,7 @@ class CommandLine:
 
     Raises:
         ValueError, FileNotFoundError: a flag is unknown, has an invalid value
-            or is required; or there are words that are no flags.
+            or is required; or there are words that are not flags.
     """
 
     def __init__(self, words, flags):

@@ -38,7 +38,7 @@ KINDS = {
 
 
 PRESET = "hub:PRESET"
-"""A value of `OneOf` that accepts any preset of Keras Hub."""
+"""A value of `OneOf` that accepts any Keras Hub preset."""
 
 
 class OneOf(tuple):
@@ -58,8 +58,8 @@ class Limits(NamedTuple):
     """The range of the numbers of a flag, also within a list.
 
     Args:
-        least: smallest number.
-        most: largest number.
+        least: minimum.
+        most: maximum.
         above: whether `least` itself is excluded.
         below: whether `most` itself is excluded.
         length: required length of a list; None for any.
@@ -90,14 +90,14 @@ class Flag(NamedTuple):
         name: name without dashes.
         kind: string, integer, float, bool; list (of strings), integers, floats;
             repeated (strings of a flag given several times); words (the words
-            of a command line that are no flags).
+            of a command line that are not flags).
         default: value if the flag is not given; `REQUIRED` if it must be given;
             None for no value, or for the value of the preset of --loss.
-        help: its meaning, its unit and the papers' value.
+        help: meaning, unit and papers' value of the flag.
         choices: allowed values, for kind string; () for any.
-        is_place: whether it names a file or folder of this machine.
-        free: whether it may change when a run is resumed.
-        limits: range of its numbers; every number of a run has one.
+        is_place: whether the flag names a file or folder of this machine.
+        free: whether the flag may change when a run is resumed.
+        limits: range of the flag's numbers; every number in a run has a range.
     """
 
     name: str
@@ -158,7 +158,8 @@ def check_limits(group):
         group: an instance of a dataclass of flags.
 
     Raises:
-        ValueError: a number is outside its `Limits`; names the first such flag.
+        ValueError: a number is outside its `Limits`; the message names the
+            first such flag.
     """
     for flag in flags_of(group):
         value = getattr(group, flag.name, None)
@@ -303,7 +304,7 @@ def check_place(name, path, ending=""):
 
     Args:
         name: name of the flag.
-        path: its value; "" is not checked.
+        path: value of the flag; "" is not checked.
         ending: required ending, such as ".png"; "" for any.
     """
     check_ending(name, path, ending)
@@ -321,7 +322,7 @@ def check_ending(name, path, ending):
 
     Args:
         name: name of the flag.
-        path: its value; "" is not checked.
+        path: value of the flag; "" is not checked.
         ending: required ending, such as ".png".
     """
     if path and not path.lower().endswith(ending):

@@ -80,10 +80,11 @@ def completed(record, path):
 
     Args:
         record: dict, flag -> value.
-        path: file of the record, for the error.
+        path: file of the record, for the error message.
 
     Raises:
-        ValueError: it is no dict, or a flag has a value of a wrong type.
+        ValueError: the record is not a dict, or a flag has a value of a wrong
+            type.
     """
     _check_kinds(record, path)
     record = complete(record)
@@ -118,7 +119,7 @@ def _check_kinds(record, path):
 _KEPT = {**ALL, "started_in": ALL["run_dir"]}
 _TYPES = {kind: type for type, kind in KINDS.items()}
 _IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
-"""Characters that no file name has; bytes of names that are no text are
+"""Characters that no file name has; bytes of names that are not text are
 allowed."""
 
 
@@ -139,8 +140,8 @@ def check_resumable(record, settings, place):
 
     Args:
         record: record with which the run was started.
-        settings: settings with which it is resumed.
-        place: file or folder of the record, for the error.
+        settings: settings with which the run is resumed.
+        place: file or folder of the record, for the error message.
     """
     free = {name for name, flag in ALL.items() if flag.free}
     if settings.optimizer and settings.optimizer.schedule == "cosine":

@@ -128,7 +128,7 @@ class Settings:
 
     @property
     def reads_captions_by_preset(self) -> bool:
-        """Whether a preset of Keras Hub reads the captions."""
+        """Whether a Keras Hub preset reads the captions."""
         return self.texts.text_encoder.startswith("hub:")
 
     @property
@@ -168,8 +168,8 @@ class Settings:
         """Checks that all numbers are within the limits of their flags.
 
         Raises:
-            ValueError: a value is outside its limits; names the first such
-                flag.
+            ValueError: a value is outside its limits; the message names the
+                first such flag.
         """
         for group in self.groups().values():
             check_limits(group)
@@ -255,7 +255,7 @@ def make_settings(record, groups) -> Settings:
 
 
 def complete(values) -> dict:
-    """Fills in the defaults of missing flags; the loss has its preset's.
+    """Fills in the defaults of missing flags; --loss sets those of the loss.
 
     Args:
         values: dict of some flags; None counts as missing.
