@@ -1,4 +1,4 @@
-"""Measures a split by given embeddings, or by a preset of Keras Hub."""
+"""Measures a split by given embeddings, or by a Keras Hub preset."""
 
 import dataclasses
 import os

@@ -115,7 +115,7 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
         captions_format: key of `captions.READERS`.
         captions_path: captions that name the images and their ids; "" for all
             photos below the folder, with their relative paths as ids.
-        splits: names of splits of the captions; None for all.
+        splits: names of caption splits; None for all.
 
     Returns:
         list of (id, `pathlib.Path`), each id once. A photo that the captions

@@ -49,7 +49,7 @@ class NounPhrases(NamedTuple):
 
         Args:
             captions: int `[m]`, rows of captions.
-            lengths: int `[m]`, number of nodes of their trees.
+            lengths: int `[m]`, number of nodes in their trees.
 
         Returns:
             (rows, places, nodes), int64 `[p]` each: the phrase rows, the index
@@ -128,7 +128,7 @@ class PhotoRegions:
     Args:
         store: `data.store.shards.FeatureStore` of regions.
         rows: int `[num_images]`, each photo's row in the store.
-        limit: maximum number of regions of a photo. Niu et al. 2017: 19.
+        limit: maximum number of regions per photo. Niu et al. 2017: 19.
         most_overlap: maximum IoU with an earlier region; regions that overlap
             more are skipped. 1 skips none.
     """

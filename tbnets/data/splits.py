@@ -1,6 +1,6 @@
 """Names of splits, and splits drawn at random by image id.
 
-If captions have no splits, an image's split is drawn from its id alone. The id
+If captions have no splits, an image's split is drawn only from its id. The id
 is hashed to a number in [0, 1). Images below a first cut are the test split,
 below a second cut dev, above it train. The order of the file does not matter,
 all captions of an image are in one split, and the two cuts determine the split

@@ -33,7 +33,7 @@ def model_files(path: Path) -> dict[str, pathlib.Path]:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Reads the list of checksums of a folder: file -> SHA-256.
+    """Reads a folder's list of checksums: file -> SHA-256.
 
     Raises:
         ValueError: a line is not a checksum with a file, or repeats a file.

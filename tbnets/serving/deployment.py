@@ -29,7 +29,7 @@ from tbnets.text.vocabulary import Vocabulary
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 SIZES = (1, 8, 32)
-"""Numbers of rows of the requests for a signature."""
+"""Numbers of rows in the requests for a signature."""
 MOST_BYTES = 4 << 20
 """Maximum size of an input; a request with wide rows has fewer rows."""
 _TEXTS = (

@@ -198,8 +198,8 @@ def region_endpoints(
             `models.two_branch.TwoBranchModel`.
         tokenizer: turns strings into the input of `embed_text`; a
             `serving.inputs.TreeReader` for trees; None for feature vectors.
-        region_dim: number of features of a region.
-        text_dim: number of features of a phrase; None with a tokenizer.
+        region_dim: number of features per region.
+        text_dim: number of features per phrase; None with a tokenizer.
         read_regions: reader of regions for `serving.inputs.PhotoReader`; None
             for no `localize`.
     """
@@ -236,7 +236,7 @@ def node_endpoints(model, reader, region_dim):
     Args:
         model: a `models.hm_lstm.HMLSTM`.
         reader: `serving.inputs.TreeReader`.
-        region_dim: number of features of a region.
+        region_dim: number of features per region.
 
     Returns:
         dict, name -> `tf.function`.

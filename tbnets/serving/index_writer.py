@@ -164,7 +164,7 @@ class IndexWriter:
 
     @property
     def size(self) -> int:
-        """Number of rows of the index after `finish`."""
+        """Number of rows in the index after `finish`."""
         return len(self._gone) - self.removed + self.added
 
     def put(self, ids: Sequence[str], rows: Array) -> None:

@@ -118,8 +118,8 @@ class PhotoReader:
             -> `[n, dim]`.
 
     Attributes:
-        max_pixels: maximum number of pixels in a photo. is_traced: whether the
-            reader is part of a graph, and so cannot change.
+        max_pixels: maximum number of pixels in a photo.
+        is_traced: whether the reader is part of a graph, and so cannot change.
     """
 
     def __init__(self, read):

@@ -152,7 +152,7 @@ def to_array(name, proto):
 
 
 def _size_of(name, shape, kind):
-    """Returns the number of values of a shape, after checking its limits."""
+    """Returns the number of values in a shape, after checking its limits."""
     sides = [dim.size for dim in shape.dim]
     good = not shape.unknown_rank and min(sides, default=0) >= 0
     most = math.prod(max(1, size) for size in (kind.size, *sides))

@@ -16,7 +16,7 @@ from tbnets.text.vocabulary import split_words
 
 BATCH_SIZE = 256
 PHOTO_BATCH_SIZE = 32
-"""Larger batches are no faster on a CPU, and each photo takes memory."""
+"""Larger batches are not faster on a CPU, and each photo takes memory."""
 NO_WORD = "no word of this is known"
 
 

@@ -15,7 +15,7 @@
         metrics.json         dev and test metrics of the best epoch
         saved_model/1/       the exported model
 
-A network is rebuilt from its checkpoint alone. `settings.json` is a copy for
+A network is rebuilt only from its checkpoint. `settings.json` is a copy for
 people and programs; only files and folders are read back from it, because they
 may have moved.
 """

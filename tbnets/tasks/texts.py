@@ -122,7 +122,7 @@ class Texts:
 
         Returns:
             dict of `words`, [] with features; if words are read,
-            `longest_text`, the number of words of the longest text;
+            `longest_text`, the number of words in the longest text;
             `word_vectors` and their coverage, if words start with pretrained
             vectors; `text_dim`, the size of features, or None;
             `text_features_made_by`, {} if unknown; and `begun_with`, if the run
@@ -241,7 +241,7 @@ def most_words(fitted):
     """Returns the number of words after which a served model cuts a caption.
 
     Args:
-        fitted: dict; `longest_text` is the number of words of the longest
+        fitted: dict; `longest_text` is the number of words in the longest
             training caption, if known.
     """
     return max(MOST_WORDS, fitted.get("longest_text") or 0)

@@ -33,8 +33,8 @@ class ProposalRoles(NamedTuple):
 
     Attributes:
         roles: int8 `[num_phrases, width]`: 1 positive, -1 negative, 0 neither;
-            width is the maximum number of proposals of a photo. Shorter rows
-            are padded with 0.
+            width is the maximum number of proposals per photo. Shorter rows are
+            padded with 0.
         first_rows: int64 `[num_phrases]`, row of the photo's first proposal in
             all proposals: column c of `roles` is row `first_rows + c`. If the
             features have another order, use `roles._replace(first_rows=...)`.

@@ -85,7 +85,7 @@ class Sampling(NamedTuple):
         phrases_per_region: number of different phrases of an object in a batch,
             if the object has as many. Wang 2018: 1; 2 with neighbourhood
             sampling, step 3 (c) i.
-        candidates_per_image: number of regions of a photo drawn as candidates
+        candidates_per_image: number of regions drawn from a photo as candidates
             for its phrases' negatives, 0 for all. Wang 2018: all.
         negative_regions: "photo" for regions of the phrase's photo; or "batch"
             for regions drawn for other phrases, as in Wang 2016.

@@ -51,7 +51,7 @@ class Shard:
     Args:
         name: prefix of its files.
         images: number of images.
-        rows: number of rows of features, or boxes.
+        rows: number of feature rows, or boxes.
         sha256: file name -> checksum.
     """
 

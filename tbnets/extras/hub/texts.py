@@ -382,7 +382,7 @@ def pooling_of(preset):
 
 
 def most_ids(backbone):
-    """Returns the number of positions of a backbone; None for any number."""
+    """Returns the number of positions in a backbone; None for any number."""
     reader = getattr(backbone, "text_encoder", backbone)
     return getattr(reader, "max_sequence_length", None)
 

@@ -1,10 +1,10 @@
 """Conversion of TensorFlow Serving's REST: JSON -> arrays -> JSON.
 
 A request has its inputs by rows (`instances`) or by columns (`inputs`), and its
-response has the same form (`predictions` or `outputs`). Bytes are `{"b64":
-...}`. The rules follow TensorFlow Serving's `json_tensor.cc`. Where this file
-is lenient (a surplus input in columns, text that is not UTF-8), this module is
-strict: TensorFlow Serving accepts every request accepted here.
+response has the same form (`predictions` or `outputs`). Bytes are written as
+`{"b64": ...}`. The rules follow TensorFlow Serving's `json_tensor.cc`. Where
+this file is lenient (a surplus input in columns, text that is not UTF-8), this
+module is strict: TensorFlow Serving accepts every request accepted here.
 """
 
 import base64

@@ -39,7 +39,7 @@ from tbnets.serving.saved_files import read_graphs
 from tbnets.serving.served import load_saved_model
 from tbnets.startup import usable_cores
 
-# Batching of requests of several clients, by TensorFlow's own op, as in
+# Batching of requests from several clients, by TensorFlow's own op, as in
 # TensorFlow Serving. TensorFlow Serving batches every signature of a model;
 # here only signatures that embed row by row are batched. If a batch fails, its
 # requests are run one by one, so that only the bad request gets the error.
@@ -505,7 +505,7 @@ class Models:
 
 
 class _Failures:
-    """Prints failed requests: some in a minute, the rest counted."""
+    """Prints some failed requests per minute, and counts the rest."""
 
     def __init__(self, tell):
         self._tell = tell

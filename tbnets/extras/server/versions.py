@@ -136,7 +136,7 @@ class Versions:
     def look(self):
         """Loads new versions, and retires the versions that they replace.
 
-        A thread calls this once a second; calls do not overlap.
+        A thread calls this method once per second; calls do not overlap.
         """
         found = saved_files.find_versions(self._folder)
         wanted = self._wanted(found)

@@ -224,7 +224,7 @@ class Matcher:
         return found
 
     def embed_phrases(self, examples, rows):
-        """Returns embeddings float32 `[n, dim]` of phrases of a split.
+        """Returns embeddings float32 `[n, dim]` of a split's phrases.
 
         Args:
             examples: `PairExamples`.
@@ -290,8 +290,8 @@ def find_links(known, records, phrases):
     different order and different blanks.
 
     Args:
-        known: `data.phrases.PhraseRegions` of photos of the records, in pixels
-            of the photos.
+        known: `data.phrases.PhraseRegions` of the records' photos, in pixels of
+            the photos.
         records: `CaptionedImages` of a split.
         phrases: `NounPhrases` of the records' captions.
 

@@ -114,9 +114,9 @@ def phrase_region_scores(session, split, phrases, regions):
         split: name of the split.
         phrases: file or folder of phrases with boxes, in a format of
             `data.phrases`.
-        regions: recipe or store of features of regions, made by the network
-            that made the photos' features. A recipe makes only the features of
-            this split.
+        regions: recipe or store of region features, made by the network that
+            made the photos' features. A recipe makes only the features of this
+            split.
 
     Returns:
         `PhraseRegionScores`.
@@ -148,9 +148,9 @@ def with_regions(session, regions):
 
     Args:
         session: as in `phrase_region_scores`; its settings name `cnn_weights`.
-        regions: store of features of regions by `roi_average`; or a recipe,
-            which is made for the test split. If the boxes include the photo
-            itself (`--whole_photo`), the results include it too.
+        regions: store of region features by `roi_average`; or a recipe, which
+            is made for the test split. If the boxes include the photo itself
+            (`--whole_photo`), the results include it too.
 
     Returns:
         The session's `fitted` with the regions' description, without positions,
@@ -169,7 +169,7 @@ def with_regions(session, regions):
 
 
 def _check_run(session, regions):
-    """Returns the reader of captions of a run that can compare regions."""
+    """Returns the caption reader of a run that can compare regions."""
     settings, data = session.task.settings, session.task.data
     of_features = getattr(data, "images", "") == "images"
     if session.network.learned_similarity or not of_features:

@@ -326,7 +326,7 @@ def make_image_features(
     share=None,
     **how,
 ):
-    """Makes or completes a store of features of photos or of their boxes.
+    """Makes or completes a store of features for photos or for their boxes.
 
     Args:
         photos: list of (id, path).
@@ -339,7 +339,7 @@ def make_image_features(
         **how: `shard_images` and `progress`, as in `extraction.extract_photos`.
 
     Returns:
-        The number of features of a photo or box.
+        The number of features per photo or box.
     """
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"

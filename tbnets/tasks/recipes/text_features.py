@@ -247,7 +247,7 @@ def check_text_features(values):
 
 
 def make_text_features(values, texts, folder, shard=""):
-    """Makes or completes a store of features of texts.
+    """Makes or completes a store of text features.
 
     Args:
         values: `TextFeatures`.
