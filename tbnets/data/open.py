@@ -181,9 +181,9 @@ class Data:
 
     Attributes:
         given: the `Sources`, unchanged.
-        cuts: how splits were drawn from captions without splits, the result of
-            `draw_cuts`; None if the captions have splits or before drawing. A
-            resumed run sets it.
+        cuts: result of `draw_cuts`, by which splits were drawn from captions
+            without splits; None if the captions have splits or before drawing.
+            A resumed run sets it.
     """
 
     def __init__(

@@ -230,7 +230,7 @@ MOST_PAIRS = 512
 
 
 class PairOptions(NamedTuple):
-    """How pairs are contrasted in a batch.
+    """Settings for contrasting pairs in a batch.
 
     Attributes:
         contrast: `others`, to contrast a pair with the phrases and regions of

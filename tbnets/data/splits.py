@@ -44,8 +44,8 @@ class Share(NamedTuple):
         """Reads this share of the rows of a batch.
 
         Args:
-            source: has `batch(rows)`. If it has `lengths`, its rows are padded
-                to the width of the whole batch.
+            source: object with `batch(rows)`. If the object has `lengths`, its
+                rows are padded to the width of the whole batch.
             rows: int64 `[n]`, rows of the whole batch.
         """
         if hasattr(source, "lengths"):

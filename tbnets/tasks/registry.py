@@ -27,7 +27,7 @@ def settings_of(record) -> Settings:
 
     Raises:
         ValueError: --task or --model is unknown; the message lists the known
-            ones.
+            names.
     """
     for name, known in (("task", TASKS), ("model", BUILDERS)):
         check_choice(f"--{name}", record[name], known)

@@ -30,7 +30,7 @@ class PhraseBatches(Batches):
 
     Args:
         examples: `PhraseExamples`.
-        sampler: its `PhraseSampler`.
+        sampler: `PhraseSampler` of the examples.
     """
 
     def __init__(self, examples, sampler):

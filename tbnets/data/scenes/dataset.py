@@ -1,7 +1,7 @@
 """A rendered data set: scenes with captions, boxes, chains and gold trees.
 
 Scenes are written in public formats of image-text matching, so that the readers
-of those formats read them:
+of these formats read them:
 
     images/<id>.jpg         pictures
     dataset.json            captions and splits, as Karpathy's json

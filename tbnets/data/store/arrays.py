@@ -38,7 +38,7 @@ class Features:
     """id -> reason, for images whose extraction failed."""
 
     made_by: dict[str, Any] = {}
-    """How the features were extracted; {} if unknown."""
+    """Description of the features' extraction; {} if unknown."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class FeatureStore(Features):
 
     Args:
         path: the folder.
-        manifest: its `manifest.Manifest`.
+        manifest: `manifest.Manifest` of the folder.
     """
 
     def __init__(self, path, manifest):

@@ -187,7 +187,7 @@ def must_come_with(options, name, needed, advice="Leave it out."):
         options: a group of flags, for example a command's `Options`.
         name: name of the flag.
         needed: the missing flag or value.
-        advice: how to fix it.
+        advice: advice on how to fix the error.
     """
     given = written(getattr(options, name))
     return InputError(

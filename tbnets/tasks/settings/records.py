@@ -94,7 +94,7 @@ def completed(record, path):
 
 
 def _check_kinds(record, path):
-    """Raises an error if a record is invalid; names the first wrong flag."""
+    """Raises an error that names the first wrong flag in an invalid record."""
     expected, found = "the flags of a run", record
     if isinstance(record, dict):
         wrong = [name for name in record if not _fits(name, record[name])]
