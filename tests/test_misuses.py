@@ -112,7 +112,7 @@ TRAIN = [
     ("--image_features={{split}}_other.npy", "image_ids"),
     (TEXTS, "--text_features"),
     (PIXELS, "--images"),
-    (PIXELS + "--images=nowhere", "`--images` must name what"),
+    (PIXELS + "--images=nowhere", "`--images` must name an"),
     (PIXELS + "--images={root}/photos", "12 of 12 are missing"),
     (OWN + "--image_encoder=VGG61 --fine_tune", "--image_encoder"),
     (

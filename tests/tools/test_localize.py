@@ -52,7 +52,7 @@ def test_each_phrase_has_its_box(localize_by, folder, tmp_path):
         *(MODEL, f"--json={path}", "--top=2", f"--output={drawn}"),
         *(PHOTO, "red", "blue", "a thing, red"),
     )
-    assert (err, failure) == ("", "") and f"drawn: {drawn}" in out
+    assert (err, failure) == ("", "") and f"{drawn}" in out
     titles = [line for line in out.splitlines() if line.startswith('"')]
     assert titles[:2] == ['"red"', '"blue"']
     found = json.loads(path.read_text())["phrases"]
