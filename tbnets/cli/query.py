@@ -47,7 +47,7 @@ The similarity is the cosine (1 is identical). For a similarity network it is
 the log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
 only compares results of one query. Words that the network does not know are
 listed; they do not count. --json=- prints the results for programs. A file that
-is not a photo is listed with the reason, left out and counted.
+is not a photo is reported with the reason, left out and counted.
 """
 
 import contextlib

@@ -305,7 +305,8 @@ class Batches:
     __repr__ = short_repr("num_batches", "epoch")
 
     def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
-        """Returns a dataset of the given shares of each batch in `epoch`.
+        """Returns the given shares of each batch in `epoch`, one after the
+        other.
 
         Args:
             shares: the shares of this process's replicas, in order.

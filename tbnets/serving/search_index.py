@@ -325,7 +325,7 @@ def check_is_index(store):
 
 CELLS_LOOKED_INTO = 64
 CANDIDATES = 4
-"""Factor: this times k rows of the cells are compared with the query again."""
+"""Number of cell rows per result that are compared with the query again."""
 _ROWS_A_CELL = 1000
 _LEARNED_FROM = 64
 """Rows for each cell from which the cells are learned."""

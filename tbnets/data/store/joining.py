@@ -37,9 +37,9 @@ def take_share(shard, keys, step=1, **decides):
     """Returns the items of a share, and its description for the store.
 
     Shares start at multiples of `step`, where a single run starts a shard:
-    batches and shards are byte-identical to those of a single run. Two shares
-    differ by at most one shard; if there are more shares than shards, some
-    shares are empty.
+    batches and shards are byte-identical to those of a single run. The numbers
+    of shards in two shares differ by at most one; if there are more shares than
+    shards, some shares are empty.
 
     Args:
         shard: "I/N", share I of N, from 1; "" for all items.
