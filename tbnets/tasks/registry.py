@@ -5,7 +5,7 @@ model to its `Builder`. To add a task or a model, add an entry.
 """
 
 from tbnets.errors import InputError, check_choice
-from tbnets.tasks.hierarchical.spec import (
+from tbnets.tasks.hierarchical import (
     compose_hierarchical as compose_hierarchical,
 )
 from tbnets.tasks.localization.spec import SPEC as LOCALIZATION

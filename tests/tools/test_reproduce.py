@@ -384,4 +384,6 @@ def test_a_flagfile_that_expects_something_else_is_found(results, pages):
     path = pages / "configs" / "scenes_fne.flags"
     path.write_text(path.read_text("utf-8").replace("70.8", "70.9"), "utf-8")
     (found,) = checks.findings(results, pages)
-    assert found.startswith("configs/scenes_fne.flags: expected the text generated")
+    assert found.startswith(
+        "configs/scenes_fne.flags: expected the text generated"
+    )

@@ -5,7 +5,7 @@ import numpy as np
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.phrase_pairs import noun_phrases
 from tbnets.data.phrases import PhraseRegions
-from tbnets.tasks.hierarchical.scores import find_links
+from tbnets.tasks.hierarchical import find_links
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation.correspondences import Choice
+from tbnets.tasks import hierarchical as matcher
 from tbnets.tasks import runs
-from tbnets.tasks.hierarchical import scores as matcher
 from tbnets.text import trees as tree_files
 from tests import lifecycle, reference, tiny_scenes
 from tests.refusals import refused

@@ -1,1 +1,0 @@
-"""The parts that HM-LSTM adds to matching; `spec` composes its task."""
