@@ -30,7 +30,7 @@ Path = TypeAliasType("Path", "str | os.PathLike[str]")
 Strings = TypeAliasType(
     "Strings", "list[str] | tuple[str, ...] | np.ndarray | tf.Tensor"
 )
-"""Not `Sequence[str]`, since a string alone is a sequence of strings too."""
+"""Not `Sequence[str]`, since a single string is a sequence of strings too."""
 Photo = TypeAliasType(
     "Photo", "str | os.PathLike[str] | bytes | PIL.Image.Image | np.ndarray"
 )
@@ -120,7 +120,7 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
 def refuse_single(name, values):
     """Raises ValueError unless the argument `name` is a list or an array.
 
-    A string, a path, bytes, a photo, a dict, a set or a generator is refused.
+    A string, a path, bytes, a photo, a dict, a set or a generator is rejected.
     """
     single = str | bytes | os.PathLike | PIL.Image.Image | Mapping
     is_one = isinstance(values, np.ndarray) and values.ndim in (0, 2, 3)

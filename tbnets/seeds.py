@@ -35,8 +35,8 @@ PER_RUN = 1000
 def seed_of(run_seed, stream, num_layers=1):
     """Returns the first seed of a part of the network.
 
-    This integer and the next `PER_STREAM - 1` belong to this stream and run
-    alone. Raises ValueError for an unknown stream or too many layers.
+    This integer and the next `PER_STREAM - 1` belong only to this stream and
+    run. Raises ValueError for an unknown stream or too many layers.
 
     Args:
         run_seed: integer of the run, not negative.

@@ -1,1 +1,1 @@
-"""Metrics of retrieval and localization, with NumPy alone."""
+"""Metrics of retrieval and localization, with only NumPy."""

@@ -1,4 +1,4 @@
-"""Boxes: coordinates, overlap and suppression, with NumPy alone.
+"""Boxes: coordinates, overlap and suppression, with only NumPy.
 
 A box is `x_min, y_min, x_max, y_max` in pixels, x to the right and y down, with
 the origin at the top left corner of the top left pixel. Edges are continuous

@@ -1,4 +1,4 @@
-"""Checks chosen regions of phrases against annotations, with NumPy alone."""
+"""Checks chosen regions of phrases against annotations, with only NumPy."""
 
 from typing import NamedTuple
 

@@ -157,7 +157,7 @@ def evaluate_localization(
         recall_at: the cut-offs k.
 
     Returns:
-        Flat dict of floats. Without any phrase, `/num_queries` alone.
+        Flat dict of floats. Without any phrase, only `/num_queries`.
 
     Raises:
         ValueError: If a shape or box is invalid, a row is out of range, or a

@@ -92,7 +92,7 @@ def pairs_of(name, pairs, shape, least=0):
         name: name of the pairs in the error.
         pairs: bool of `shape`, or int `[n, 2]`; pairs may repeat.
         shape: numbers of rows of both sides.
-        least: smallest number of pairs.
+        least: minimum number of pairs.
 
     Raises:
         ValueError: If pairs are neither, too few, or out of range.
@@ -452,7 +452,7 @@ def count_better(sides, queries, memory_limit_mb):
     left = iter(blocks)
 
     def count(_):
-        # For this thread alone. If NumPy's buffer holds a row or more, it is
+        # Only for this thread. If NumPy's buffer holds a row or more, it is
         # filled with the row's threshold before each comparison, which then
         # takes twice as long.
         np.setbufsize(1024)

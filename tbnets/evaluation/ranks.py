@@ -138,7 +138,7 @@ class Queries:
     Args:
       best: float32 [n], each query's best positive score; +inf for no query,
         which no candidate reaches.
-      low: float32 [n], the least score that may beat or tie `best`.
+      low: float32 [n], the minimum score that may beat or tie `best`.
       high: float32 [n], the score above which a candidate beats `best`.
     """
 

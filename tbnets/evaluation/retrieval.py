@@ -1,4 +1,4 @@
-"""Recall and ranks of image-text retrieval, from embeddings alone."""
+"""Recall and ranks of image-text retrieval, from only embeddings."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

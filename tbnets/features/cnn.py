@@ -31,7 +31,7 @@ def SqueezeNet(input_shape):  # noqa: N802 - named as in Keras
     (3x3, stride 2) have no padding.
 
     Args:
-        input_shape: `(height, width, 3)`; at least 47 pixels a side.
+        input_shape: `(height, width, 3)`; at least 47 pixels per side.
 
     Returns:
         A functional Keras model, float `[n, height, width, 3]` -> `[n, height',
@@ -208,7 +208,7 @@ KERAS_SIZES = {
     528: ("EfficientNetB6",),
     600: ("EfficientNetB7",),
 }
-"""Input sizes of Keras' networks, in pixels a side, other than 224."""
+"""Input sizes of Keras' networks, in pixels per side, other than 224."""
 CONVOLUTIONS = (
     keras.layers.Conv2D,
     keras.layers.DepthwiseConv2D,

@@ -56,7 +56,7 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
         number: key of `SCALES`.
         include_top: whether the average over positions and ImageNet's
             classifier follow the last convolution.
-        input_shape: `(height, width, 3)`. Published: 224, 240 and 260 a side.
+        input_shape: `(height, width, 3)`. Published: 224, 240 and 260 per side.
 
     Returns:
         A functional Keras model on pixels from `preprocess_input`, float `[n,

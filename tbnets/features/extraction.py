@@ -249,7 +249,7 @@ def add_regions(writer, found, failed):
 
     Args:
         writer: a `FeatureWriter` of kind "regions".
-        found: list of (id, features, boxes, scores, size), one a photo;
+        found: list of (id, features, boxes, scores, size), one per photo;
             features None for a store of only boxes, scores None if unknown.
         failed: list of (id, path, reason).
 

@@ -1,7 +1,7 @@
 """Proposals: boxes of a photo that may contain an object, whatever its class.
 
 EdgeBoxes scores windows by the contours that are wholly inside them. Selective
-search joins similar neighbouring segments, and each join is a box. Both are
+search merges similar neighbouring segments, and each merge is a box. Both are
 from OpenCV's `ximgproc` (the extra `regions`). Boxes follow
 `tbnets.evaluation.boxes`, in pixels of the upright photo.
 """

@@ -5,7 +5,8 @@ $$L = \sum_t \lambda_t \frac{1}{|A_t|} \sum_{a \in A_t}
     {\sum_{c \in P_a \cup N_a} \exp(a^\top c / \tau)}$$
 
 over the terms t of a `RankingLoss`. Weights of anchors multiply the losses, not
-|A_t|. Every candidate contributes, the closest most, so no mining is needed.
+|A_t|. Every candidate contributes, and the closest candidate contributes more
+than any other, so no mining is needed.
 """
 
 import copy

@@ -265,7 +265,7 @@ def first_positives(positive_mask, limit):
 
     Args:
         positive_mask: bool `[rows, columns]`.
-        limit: Largest number of columns to return, at least 1.
+        limit: Maximum number of columns to return, at least 1.
 
     Returns:
         A pair `(indices, valid)` of shape `[rows, min(limit, columns)]`: int32

@@ -58,9 +58,9 @@ def positive_masks(
 
     Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: ids of images
     and texts decide, where the papers treat each row of the batch as a
-    different image. As in Eq. 5, all other captions of its image are positives
-    of a caption; the authors' released code keeps only the farthest. With two
-    captions for each image the two rules agree.
+    different image. As in Eq. 5, a caption's positives are all other
+    captions of its image; the authors' released code keeps only the
+    farthest caption. With two captions for each image the two rules agree.
     """
     image_ids = checked_row("image_ids", image_ids)
     caption_ids = checked_row("caption_image_ids", caption_image_ids)

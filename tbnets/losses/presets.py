@@ -67,7 +67,7 @@ PRESETS |= {
         "num_negatives": 30,
         "term_weights": _weights(1.0, 4.0, 0.1, 0.1),
     },
-    # Faghri 2018 (VSE++): the hardest negative alone, summed.
+    # Faghri 2018 (VSE++): only the hardest negative, summed.
     "vse++": _KIROS_2014 | {"negatives": "hardest"},
     # Kiros 2014: every negative of the batch, summed.
     "kiros2014": _KIROS_2014,

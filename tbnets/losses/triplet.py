@@ -65,7 +65,7 @@ class TripletLoss(RankingLoss):
         distance: A key of `distances.DISTANCES`.
         reduction: "mean_active", over triplets with a loss above 0; "mean",
             over all kept triplets; or "sum".
-        negatives: "top_k"; "hardest", one negative an anchor (VSE++);
+        negatives: "top_k"; "hardest", one negative per anchor (VSE++);
             or "all" (Kiros 2014).
         gradient: "dense" sums the gradient in a matrix `[num_anchors,
             num_candidates]` and runs everywhere. "sparse" uses only the kept

@@ -93,7 +93,7 @@ def solve_cca(left, right, between, dim):
     Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, whose constant on the
     diagonal is not relative to the features' scale.
     """
-    # Solving first for the larger factor, of the texts, needs least memory.
+    # Solving first for the larger factor, of the texts, needs less memory.
     whitened = np.linalg.solve(left, np.linalg.solve(right, between.T).T)
     turned = len(left) > len(right)
     inner = whitened.T if turned else whitened

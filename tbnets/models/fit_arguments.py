@@ -20,7 +20,7 @@ from tbnets.training.retrieval_metrics import RetrievalMetrics
 class CheckedModel(keras.Model):
     """A `keras.Model` that rejects input that is not finite.
 
-    A kernel may turn a NaN into 0, so the output alone would not show it.
+    A kernel may turn a NaN into 0, so the output would not show the NaN.
     """
 
     text_encoder: keras.layers.Layer | None

@@ -40,7 +40,7 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
     Args:
         path: a `.keras` file.
         **options: options of `keras.models.load_model`, for example
-            `compile=False` for inference alone, or `custom_objects` for your
+            `compile=False` for inference only, or `custom_objects` for your
             own layers that are not registered with Keras.
 
     Returns:

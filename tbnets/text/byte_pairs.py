@@ -83,7 +83,7 @@ class BytePairs(tf.Module):
 
         Args:
             captions: string `[num_captions]`, UTF-8.
-            most: largest number of ids of a caption.
+            most: maximum number of ids per caption.
 
         Returns:
             int32 `tf.RaggedTensor` `[num_captions, (pieces)]`.

@@ -101,7 +101,7 @@ XLA_REFUSED = "trees_cannot_be_compiled_by_XLA_use_jit_compile_False"
 class PackedTrees(NamedTuple):
     """The nodes of a batch of trees, ordered level by level.
 
-    Words come first, then the phrases over words alone, and so on: a node
+    Words come first, then the phrases over only words, and so on: a node
     follows its children. A *row* is a position in this order; a network's
     values for nodes are `[num_nodes, ...]`. All tensors are int32.
 

@@ -122,7 +122,7 @@ class EmbeddedParser:
         ]
 
     def _rooted(self, tree):
-        """Returns the phrase alone if the caption is one phrase."""
+        """Returns only the phrase if the caption is one phrase."""
         inner = [
             place
             for place, child in enumerate(tree)

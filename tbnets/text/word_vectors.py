@@ -111,7 +111,7 @@ def embedding_table(vectors, vocabulary, seed=0):
     """Returns the initial table of a vocabulary's word vectors.
 
     A word without a vector, such as the unknown word, gets normal random
-    numbers with the mean and deviation of the known vectors in each dimension.
+    numbers with the known vectors' mean and deviation in each dimension.
 
     Args:
         vectors: `WordVectors`, at least one.

@@ -63,7 +63,7 @@ def diagnose(history, margin, reduction):
     """Returns a plain warning when training has collapsed, else None.
 
     A network that judges pairs is checked only for equal scores; its embeddings
-    are not used alone. A loss at the margin is no proof of a collapse: the mean
+    are not used alone. A loss at the margin does not prove a collapse: the mean
     of the hinges above 0 is also there while only the hardest negatives are as
     close as the positives.
 
