@@ -96,9 +96,9 @@ def non_maximum_suppression(
     Args:
         boxes: `[n, 4]`.
         scores: `[n]` finite numbers, larger is better.
-        iou_threshold: boxes that overlap a kept one by more are dropped; from 0
-            to 1. At 1 no box is dropped.
-        limit: largest number of boxes to keep; None for all.
+        iou_threshold: boxes that overlap a kept box by a larger IoU are
+            dropped; from 0 to 1. At 1 no box is dropped.
+        limit: maximum number of boxes to keep; None for all.
 
     Returns:
         int64 `[k]`: rows of `boxes`, best first.

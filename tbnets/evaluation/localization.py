@@ -98,12 +98,12 @@ class Localized(NamedTuple):
         ranks: int64 `[num_phrases]`, 1-based rank of the best matching
             proposal; a wrong proposal with an equal score ranks before it.
             `MISSED` without a match.
-        tied: bool `[num_phrases]`, whether there is such a wrong proposal.
+        tied: bool `[num_phrases]`, whether a wrong proposal has an equal score.
         suppressed_ranks: int64 `[num_phrases]`, ranks after non-maximum
             suppression.
         scores: float32 `[num_detections]`, scores after suppression.
-        hits: bool `[num_detections]`, whether it is the best match of its
-            phrase.
+        hits: bool `[num_detections]`, whether the detection is the best match
+            of its phrase.
         phrases: int64 `[num_detections]`, row of the phrase.
     """
 

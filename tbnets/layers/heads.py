@@ -77,8 +77,8 @@ LARGEST = 100.0
 class LogitScale(ConfiguredLayer):
     """Divides similarities by a learned temperature.
 
-    Its weight is the log of the factor of the similarities, so that a step
-    changes the factor by a share of itself. Factors above 100 (temperatures
+    Its weight is the log of the similarities' factor, so that a step
+    changes the factor by a share of its value. Factors above 100 (temperatures
     below 0.01) count as 100 and get no gradient that increases them.
 
     Args:

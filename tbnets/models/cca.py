@@ -30,7 +30,7 @@ def cholesky_factor(covariance, regularization, name):
 
     Args:
         covariance: float64 `[n, n]`; overwritten to save memory.
-        regularization: share of the mean variance that is added to each
+        regularization: factor of the mean variance that is added to each
             variance; larger is smoother.
         name: side of the features, for the error.
 

@@ -87,7 +87,7 @@ class EmbeddingNetwork(TwoBranchModel):
             optimizer: a Keras optimizer or its name.
             ranking_loss: a `RankingLoss`, such as a `TripletLoss`; an
                 `InfoNCELoss` if the network has a `logit_scale`.
-            gradient_clip_norm: largest global norm of a step's gradient; None
+            gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping. Vilalta et al. 2017 use 2.
             structure_steps: number of steps before the terms within a view
                 count; until then they are not computed, and reported as 0. Wang
@@ -168,7 +168,7 @@ class EmbeddingNetwork(TwoBranchModel):
     def idle_terms(self) -> tuple[tuple[str, ...], Any]:
         """Returns the terms that may be idle, and whether they are idle now.
 
-        An idle term is not computed, and reported as 0.
+        An idle term is not computed, and is reported as 0.
         """
         if not self.structure_steps and self.structure_end is None:
             return (), False

@@ -42,7 +42,7 @@ class RunState:
             before the first step: name -> JSON value or NumPy array.
         held: values that `TaskData.start_epoch` keeps between epochs: name ->
             JSON value or NumPy array.
-        devices: devices of the last epoch's steps, in words; "" for one.
+        devices: devices of the last epoch's steps, in words; "" for one device.
     """
 
     epoch: int = 0

@@ -48,7 +48,7 @@ class WorkerTask(NamedTuple):
     """The task of a process in `TF_CONFIG`.
 
     Args:
-        name: such as "worker 1".
+        name: name of the task, such as "worker 1".
         is_chief: whether this process writes.
         addresses: name -> "host:port" for every task, the chief first.
     """
@@ -62,7 +62,8 @@ def read_task(text):
     """Parses the value of `TF_CONFIG`.
 
     Raises:
-        ValueError: If workers cannot find each other by it; names the problem.
+        ValueError: If workers cannot find each other by the value; the message
+            names the problem.
     """
     try:
         config = json.loads(text)

@@ -257,7 +257,7 @@ def build_optimizer(
         weight_decay: weight decay of optimizers other than adam.
 
     Raises:
-        ValueError: If the name is unknown; lists the known names.
+        ValueError: If the name is unknown; the message lists the known names.
     """
     if name not in OPTIMIZERS:
         return _addons_optimizer(name, rate, weight_decay)

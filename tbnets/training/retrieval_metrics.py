@@ -188,7 +188,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
     __repr__ = short_repr("data")
 
     def set_model(self, model: keras.Model) -> None:
-        """Stores the network that is trained."""
+        """Stores the network that is being trained."""
         super().set_model(model)
         self._embedder = Embedder(model, self._image_size)
 

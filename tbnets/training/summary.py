@@ -72,7 +72,7 @@ def diagnose(history, margin, reduction):
             `train/..._loss`, `train/..._active`, `health/.../mean_cosine` and
             `dev/...` metrics, or with `train/pair_accuracy` or
             `train/ranked_first`.
-        margin: margin of the loss; None for a loss without.
+        margin: margin of the loss; None for a loss without a margin.
         reduction: reduction of the loss; only means show the plateau.
     """
     logs = history[-1]

@@ -26,7 +26,7 @@ class Tile(NamedTuple):
     """An image of a card.
 
     Args:
-        image_id: its name inside the folder of photos.
+        image_id: the image's name inside the folder of photos.
         label: text below the image.
         is_hit: True for a green frame, False for a red one, None for no frame.
         apart: whether to leave a wider gap before the image.
