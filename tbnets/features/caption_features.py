@@ -61,7 +61,7 @@ def open_writer(folder, encoder, dtype="float32", share=None):
     """Opens a store to write, and saves its encoder in it.
 
     Args:
-        folder: of the store.
+        folder: folder of the store.
         encoder: the fitted `CaptionEncoder`.
         dtype: see `FeatureWriter`.
         share: the description from `take_share`; None for all texts.

@@ -421,7 +421,7 @@ def call_with_any_batch(function, photos):
     """Calls a convolutional function on a batch that may be empty.
 
     oneDNN's convolution of an empty batch returns the channels of its input,
-    which the next layer refuses; oneDNN is on by default on CPUs with AVX512.
+    which the next layer rejects; oneDNN is on by default on CPUs with AVX512.
     So an empty batch gets one picture, whose row is removed afterwards. Other
     batches have no cost: an empty padding and a full slice return their tensor.
 

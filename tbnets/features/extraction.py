@@ -48,7 +48,7 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     Args:
         shards: list of lists of (id, path).
         decode: function of a photo's content, as `PhotoFeatures.decode`.
-        batch_size: photos a batch; a shard's last batch may be smaller.
+        batch_size: photos per batch; a shard's last batch may be smaller.
 
     Returns:
         Its elements are (shard int64 `[]`, positions int64 `[b]` in the shard,

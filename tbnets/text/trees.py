@@ -283,7 +283,7 @@ def trees_of(path, captions) -> list[Tree]:
     Raises:
         FileNotFoundError: If the file, or a file in the folder, is missing.
         ValueError: If a caption has no tree or two different trees, or a row is
-            invalid; names file and line.
+            invalid; the message names the file and line.
     """
     path, known, wanted = pathlib.Path(path), {}, set(captions)
     rows = gold_rows(path) if path.is_dir() else _parsed_rows(path)

@@ -282,7 +282,7 @@ class Vocabulary:
         return len(self.words)
 
     def save(self, path: Path) -> None:
-        """Writes one word a line, UTF-8; the line number is the id + 1.
+        """Writes one word per line, UTF-8; the line number is the id + 1.
 
         The file is written completely or not at all.
 
