@@ -16,6 +16,7 @@ from tests.tiny_runs import TREES, prepared
         "--rnn_units=5 --text_encoder=mean",
         "--image_size=96",
         "--nofine_tune --image_features=x.npy",
+        "--fine_tune --image_encoder=small",
         "--captions=c.json --scenes=s",
         "--num_scenes=1,1,1",
         "--num_negatives=5 --negatives=all",

@@ -319,7 +319,12 @@ def _of_data(settings):
         (
             not images.image_features,
             "without --image_features",
-            ("image_encoder", "fine_tune"),
+            ("image_encoder",),
+        ),
+        (
+            not images.image_features and images.image_encoder != "small",
+            "with --image_encoder other than small, without --image_features",
+            ("fine_tune",),
         ),
         (
             settings.reads_photo_folder,
