@@ -296,10 +296,9 @@ def conditions(settings: Settings) -> list:
 
 
 def _of_data(settings):
-    images, regions = (
-        settings.images or ImageSettings(),
-        settings.regions or RegionSettings(),
-    )
+    images = settings.images or ImageSettings()
+    regions = settings.regions or RegionSettings()
+    captions = ("captions_format", "captions", "split_lists")
     encoder, scenes = settings.image_encoder, settings.captions.scenes
     features = encoder == "features"
     named = f"{images.image_features},{regions.regions}"
@@ -310,11 +309,7 @@ def _of_data(settings):
     )
     of_photo = settings.phrases and settings.phrases.negative_regions == "photo"
     return [
-        (
-            not scenes,
-            "without --scenes",
-            ("captions_format", "captions", "split_lists"),
-        ),
+        (not scenes, "without --scenes", captions),
         (scenes != "", "with --scenes", ("num_scenes",)),
         (
             not images.image_features,
