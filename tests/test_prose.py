@@ -1,0 +1,19 @@
+"""Holds the rates of prose habits at the numbers that were reached."""
+
+import pathlib
+
+import prose_check
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIMITS = {"docstrings": 2.5, "messages": 5.1, "pages": 5.4}
+
+
+@pytest.fixture(scope="module")
+def rates():
+    return prose_check.rates(prose_check.files_in([ROOT]))
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_habits_per_1000_words_are_rare(rates, kind):
+    assert rates[kind] <= LIMITS[kind]
