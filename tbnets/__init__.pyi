@@ -24,7 +24,6 @@ from .features.fisher_vectors import MeanVectors as MeanVectors
 from .features.fisher_vectors import FisherVectors as FisherVectors
 from .features.fisher_vectors import CaptionReader as CaptionReader
 from .layers.heads import PairHead as PairHead
-from .layers.heads import LogitScale as LogitScale
 from .layers.branch import SeededDropout as SeededDropout
 
 # Losses and miners.

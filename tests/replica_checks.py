@@ -9,7 +9,6 @@ import contextlib
 import functools
 import itertools
 import json
-import math
 import sys
 import traceback
 
@@ -21,9 +20,7 @@ from tbnets.data.localization.mining import CandidateMining
 from tbnets.data.splits import Share, distributed
 from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.heads import (
-    LARGEST,
     CanonicalProjection,
-    LogitScale,
     PairHead,
 )
 from tbnets.layers.tree_lstm import TreeEncoder
@@ -212,7 +209,7 @@ def embedding_network(optimizer=None, norm="none", mining=None, **loss):
 @check()
 def softmax():
     def make():
-        network = EmbeddingNetwork(*branches(), logit_scale=LogitScale(0.2))
+        network = EmbeddingNetwork(*branches())
         network.build({"images": (None, 6), **VECTORS})
         loss = InfoNCELoss(0.2, BETWEEN)
         network.compile(FusedSGD(0.1, 0.9), loss, gradient_clip_norm=0.5)
@@ -300,34 +297,6 @@ def correlations():
     strategy = strategy_of_all()
     shared = fitted(strategy.scope(), distributed(strategy, whole))
     close(shared.correlations, alone.correlations, "correlations")
-
-
-@check()
-def a_temperature_goes_where_all_replicas_lead():
-    strategy = strategy_of_all()
-    with strategy.scope():
-        scale = LogitScale(0.01)
-        scale.build()
-    scale.logit_scale.assign(math.log(2 * LARGEST))
-
-    @tf.function(autograph=False)
-    def run(slopes):
-        def step():
-            place = tf.distribute.get_replica_context()
-            place = place.replica_id_in_sync_group
-            with tf.GradientTape() as tape:
-                slope = tf.gather(slopes, place)
-                total = slope / scale.learned_temperature()
-            weight = scale.trainable_variables[0]
-            return replicas.summed(tape.gradient(total, weight))
-
-        return strategy.experimental_local_results(strategy.run(step))[0]
-
-    # A negative slope leads on, beyond the bound: that of all replicas counts.
-    first = [4.0] + [-1.0] * (NUM_DEVICES - 1)
-    for slopes in first, [-one for one in first]:
-        wanted = max(0.0, LARGEST * sum(slopes))
-        assert abs(float(run(slopes)) - wanted) < 1e-3, slopes
 
 
 @check()

@@ -29,7 +29,7 @@ from tbnets.features.fisher_vectors import (
 from tbnets.features.image_encoders import ApplicationEncoder, SmallConvNet
 from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.heads import CanonicalProjection, LogitScale, PairHead
+from tbnets.layers.heads import CanonicalProjection, PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses import ranking
@@ -128,7 +128,6 @@ OF_FEATURES = {
     "released_branch": lambda: Branch((5, 4), batch_normalization="first"),
     "pair_head": lambda: PairHead((5, 4), dropout=0.3),
     "linear_pair_head": lambda: PairHead((), scale=1),
-    "logit_scale": LogitScale,
 }
 OF_PIXELS = {
     "small_conv_net": lambda: SmallConvNet((2, 3)),

@@ -190,10 +190,6 @@ def solve(dim=2, background=0.0, regularization=0.5, **changes):
     made.fit(dataset(batch), shuffle=False, verbose=0)
 
 
-def scaled(logit_scale):
-    return tbnets.EmbeddingNetwork(*branches(), logit_scale=logit_scale)
-
-
 def unequal(text_branch=None):
     text_branch = text_branch or tbnets.Branch((5,))
     return tbnets.EmbeddingNetwork(tbnets.Branch((4,)), text_branch)
@@ -219,8 +215,6 @@ MODELS = [
     ("ranking_loss", lambda: network().compile("adam", "mse")),
     ("ranking_loss", lambda: network().compile("adam", tbnets.TripletLoss)),
     ("ranking_loss", lambda: network().compile("adam", {"margin": 0.2})),
-    ("ranking_loss", lambda: scaled(tbnets.LogitScale()).compile("sgd", LOSS)),
-    ("logit_scale", lambda: scaled(0.07)),
     ("metrics", lambda: compiled(metrics=["mae"])),
     ("loss", lambda: compiled(loss="mse")),
     ("image_branch", lambda: tbnets.EmbeddingNetwork(512, 512)),
@@ -259,7 +253,6 @@ MODELS = [
     ("data", lambda: tbnets.RetrievalMetrics([]).on_epoch_end(0)),
     ("image_branch", lambda: tbnets.CCA(1, 2)),
     ("image_branch", lambda: tbnets.CCA(*branches()).build(SHAPES)),
-    ("logit_scale", lambda: tbnets.CCA(*sides(), logit_scale=0.07)),
     ("background", lambda: tbnets.CCA(*sides(has_bias=True), background=-1)),
     ("text_branch", lambda: tbnets.CCA(*sides(), background=1.0)),
     ("text_encoder", lambda: tbnets.CCA(*sides(), None, WORDS).build(SHAPES)),
@@ -435,7 +428,6 @@ VALUES = [
     (tbnets.InfoNCELoss, "temperature", (0.0, -1.0, NAN, "0.1")),
     (tbnets.InfoNCELoss, "term_weights", ({"i2t": 1},)),
     (MINED, "num_negatives", (0, "2")),
-    (tbnets.LogitScale, "temperature", (0.0, 0.001, NAN, "0.1")),
     (tbnets.Branch, "units", (512, (4.5,), (4, 0))),
     (FOUR, "batch_normalization", ("both",)),
     (tbnets.PairHead, "units", ("512", (512, 0))),

@@ -57,7 +57,6 @@ def networks() -> tbnets.EmbeddingNetwork:
     scaled = tbnets.EmbeddingNetwork(
         tbnets.Branch((3,)),
         tbnets.Branch((3,)),
-        logit_scale=tbnets.LogitScale(temperature=0.07),
     )
     scaled.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
     loss = tbnets.TripletLoss(**tbnets.PRESETS["niu2017"])

@@ -1,6 +1,5 @@
-"""Layers after the branches: CCA projections, temperature, pair scores."""
+"""Layers after the branches: CCA projections and pair scores."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,7 @@ import tensorflow as tf
 from tbnets.checks import Array, checked_number
 from tbnets.layers import configured
 from tbnets.layers.branch import SeededDropout
-from tbnets.layers.configured import ConfiguredLayer, FittedLayer
-from tbnets.losses import replicas
+from tbnets.layers.configured import FittedLayer
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -67,78 +65,6 @@ class CanonicalProjection(FittedLayer):
         if self.bias is not None:
             outputs += tf.convert_to_tensor(self.bias)
         return tf.math.l2_normalize(outputs, axis=-1)
-
-
-LARGEST = 100.0
-"""Largest factor of the similarities. CLIP: 100."""
-
-
-@keras.saving.register_keras_serializable(package="tbnets")
-class LogitScale(ConfiguredLayer):
-    """Divides similarities by a learned temperature.
-
-    Its weight is the log of the similarities' factor, so that a step
-    changes the factor by a share of its value. Factors above 100 (temperatures
-    below 0.01) count as 100 and get no gradient that increases them.
-
-    Args:
-        temperature: initial temperature, from 0.01. CLIP: 0.07.
-
-    Returns from a call: float32, shaped like the similarities, under every
-    mixed-precision policy.
-
-    Example:
-        network = tbnets.EmbeddingNetwork(
-            tbnets.Branch((512,)), tbnets.Branch((512,)),
-            logit_scale=tbnets.LogitScale(0.07))
-        network.compile("adam", tbnets.InfoNCELoss())
-
-    The optimizer of `tools/train.py` does not decay the weight. Exclude it from
-    other optimizers:
-    `optimizer.exclude_from_weight_decay(var_names=["logit_scale"])`.
-
-    Source: Radford et al. 2021 (CLIP), Sec. 2.4 and 2.5; departures: an
-    optimizer's momentum may carry the weight past the bound, where it counts as
-    the bound until it returns; CLIP clips it.
-    """
-
-    def __init__(self, temperature: float = 0.07, **kwargs: Any) -> None:
-        kwargs.setdefault("dtype", "float32")
-        super().__init__(**kwargs)
-        self.temperature = checked_number(
-            "temperature", temperature, 1 / LARGEST
-        )
-
-    def build(self, input_shape: Sequence[int | None] | None = None) -> None:
-        """Creates the weight, a scalar."""
-        initial = keras.initializers.Constant(-math.log(self.temperature))
-        self.logit_scale = self.add_weight(
-            name="logit_scale", shape=(), initializer=initial
-        )
-        super().build(input_shape)
-
-    def learned_temperature(self) -> tf.Tensor:
-        """Returns the current temperature, a float32 scalar."""
-        scale = tf.convert_to_tensor(self.logit_scale)
-        return tf.exp(-_at_most_largest(scale))
-
-    def call(self, inputs: Array) -> tf.Tensor:
-        """Returns the logits of similarities."""
-        return tf.cast(inputs, tf.float32) / self.learned_temperature()
-
-
-@tf.custom_gradient
-def _at_most_largest(scale):
-    """Bounds a log; beyond the bound only decreasing gradients pass."""
-    limit = math.log(LARGEST)
-
-    def gradient(upstream):
-        # The sign of the gradient depends on all replicas' parts.
-        whole = replicas.summed(upstream)
-        leads_away = (scale > limit) & (whole < 0.0)
-        return replicas.part_of(tf.where(leads_away, 0.0, whole))
-
-    return tf.minimum(scale, limit), gradient
 
 
 @keras.saving.register_keras_serializable(package="tbnets")

@@ -9,13 +9,11 @@ over the terms t of a `RankingLoss`. Weights of anchors multiply the losses, not
 than any other, so no mining is needed.
 """
 
-import copy
 import dataclasses
 from collections.abc import Mapping
 
 import keras
 import tensorflow as tf
-from typing_extensions import Self
 
 from tbnets.checks import checked_number
 from tbnets.losses import distances, presets
@@ -50,8 +48,7 @@ class InfoNCELoss(RankingLoss):
 
     Args:
         temperature: Divisor of similarities, at least 1e-6 (0.07 in Wu 2018,
-            and CLIP's initial value). A network with a `LogitScale` learns its
-            own.
+            and CLIP's initial value).
         term_weights: Mapping of a term in `TERMS` to its weight, not
             negative; a term left out has weight 0 and is not computed. 0.5
             each for `image_to_text` and `text_to_image` is CLIP's loss.
@@ -71,16 +68,6 @@ class InfoNCELoss(RankingLoss):
             "temperature", self.temperature, SMALLEST
         )
         self._check_terms()
-
-    def at_temperature(self, temperature: tf.Tensor) -> Self:
-        """Returns a copy of the loss that uses a learned temperature.
-
-        Args:
-            temperature: float32 scalar above 0, with a gradient.
-        """
-        other = copy.copy(self)
-        other.temperature = temperature
-        return other
 
     def _sums(self, views):
         """Returns, by term, `[losses, counted anchors, wrong anchors]`."""

@@ -312,13 +312,6 @@ class CCA(EmbeddingNetwork):
     ) -> None:
         sides = image_branch, text_branch, image_encoder, text_encoder
         super().__init__(*sides, **kwargs)
-        if self.logit_scale is not None:
-            raise InputError(
-                "logit_scale",
-                "be None for CCA, which has no loss",
-                "a LogitScale",
-                "Leave it out.",
-            )
         checked_number("regularization", regularization, 0)
         checked_number("power", power, 0)
         checked_number("background", background, 0)

@@ -1,6 +1,5 @@
 """The embedding network: two branches into one space, trained by ranking."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -8,8 +7,6 @@ import tensorflow as tf
 
 from tbnets.checks import Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import InputError, check_kind
-from tbnets.layers.heads import LogitScale
-from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
 from tbnets.losses.replicas import gather
@@ -39,8 +36,6 @@ class EmbeddingNetwork(TwoBranchModel):
         text_branch: `Branch` of the texts, with the same last size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
-        logit_scale: `LogitScale`, a learned temperature for `InfoNCELoss`; None
-            for the loss' fixed temperature.
 
     Example:
         network = tbnets.EmbeddingNetwork(
@@ -54,22 +49,6 @@ class EmbeddingNetwork(TwoBranchModel):
 
     loss_kind: type = RankingLoss
     ranking_loss: RankingLoss | None = None
-
-    def __init__(
-        self,
-        image_branch: keras.layers.Layer,
-        text_branch: keras.layers.Layer,
-        image_encoder: keras.layers.Layer | None = None,
-        text_encoder: keras.layers.Layer | None = None,
-        logit_scale: LogitScale | None = None,
-        **kwargs: Any,
-    ) -> None:
-        sides = image_branch, text_branch, image_encoder, text_encoder
-        super().__init__(*sides, **kwargs)
-        if logit_scale is not None:
-            advice = "Give for example tbnets.LogitScale(0.07)."
-            check_kind("logit_scale", logit_scale, LogitScale, advice)
-        self.logit_scale = logit_scale
 
     def compile(
         self,
@@ -85,8 +64,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: a `RankingLoss`, such as a `TripletLoss`; an
-                `InfoNCELoss` if the network has a `logit_scale`.
+            ranking_loss: a `RankingLoss`, such as a `TripletLoss`.
             gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping. Vilalta et al. 2017 use 2.
             structure_steps: number of steps before the terms within a view
@@ -103,9 +81,6 @@ class EmbeddingNetwork(TwoBranchModel):
         """
         advice = "Give for example tbnets.TripletLoss(margin=0.2)."
         check_kind("ranking_loss", ranking_loss, self.loss_kind, advice)
-        if self.logit_scale is not None:
-            advice = "Give that, or a network without a `logit_scale`."
-            check_kind("ranking_loss", ranking_loss, InfoNCELoss, advice)
         is_sparse = getattr(ranking_loss, "gradient", "dense") == "sparse"
         if is_sparse and kwargs.get("jit_compile"):
             raise InputError(
@@ -124,18 +99,7 @@ class EmbeddingNetwork(TwoBranchModel):
     @staticmethod
     def reported_names() -> list[str]:
         """Returns the names of a loss and an active share for each term."""
-        names = [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
-        return [*names, "temperature"]
-
-    def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides and the learned temperature.
-
-        Args:
-            input_shape: dict of shapes, as in `TwoBranchModel.build`.
-        """
-        super().build(input_shape)
-        if self.logit_scale is not None and not self.logit_scale.built:
-            self.logit_scale.build()
+        return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
         """Returns the dict of `image_embeddings` and `text_embeddings`."""
@@ -151,19 +115,8 @@ class EmbeddingNetwork(TwoBranchModel):
         sides = (outputs[f"{side}_embeddings"] for side in ("image", "text"))
         images, texts, *ids = gather(*sides, *ids_of(batch))
         masks = positive_masks(*ids)
-        loss, idle = self.current_loss(), self.idle_terms()
-        return loss.with_masks(images, texts, masks, idle)
-
-    def current_loss(self) -> RankingLoss:
-        """Returns the loss at the current temperature.
-
-        Call it once per step: the temperature's bound depends on the sign of
-        the whole gradient.
-        """
-        if self.logit_scale is None:
-            return self.ranking_loss
-        temperature = self.logit_scale.learned_temperature()
-        return self.ranking_loss.at_temperature(temperature)
+        idle = self.idle_terms()
+        return self.ranking_loss.with_masks(images, texts, masks, idle)
 
     def idle_terms(self) -> tuple[tuple[str, ...], Any]:
         """Returns the terms that may be idle, and whether they are idle now.
@@ -180,10 +133,8 @@ class EmbeddingNetwork(TwoBranchModel):
         return WITHIN_VIEWS, off
 
     def report(self, output: LossOutput) -> Tensors:
-        """Returns each term's loss and active share, and the temperature."""
+        """Returns each term's loss and active share."""
         scalars = {}
-        if self.logit_scale is not None:
-            scalars["temperature"] = self.logit_scale.learned_temperature()
         for term, value in output.terms.items():
             scalars[f"{term}_loss"] = value
             scalars[f"{term}_active"] = output.active_fraction[term]

@@ -235,7 +235,7 @@ class HMLSTM(EmbeddingNetwork):
         of_pairs = gather(*(batch[name] for name in _TOLD))
         region_images, region_of, is_contrast, weights = of_pairs
         masks = positive_masks(*gather(*ids_of(batch)))
-        loss, idle = self.current_loss(), self.idle_terms()
+        loss, idle = self.ranking_loss, self.idle_terms()
         at_root = loss.with_masks(images, sentences, masks, idle)
         seen = tf.concat([regions, images], axis=0)
         is_contrast = tf.transpose(is_contrast)

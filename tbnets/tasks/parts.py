@@ -19,12 +19,7 @@ from tbnets.features.photo_features import RANDOM
 from tbnets.layers import text_encoders
 from tbnets.layers.branch import Branch
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.heads import (
-    LARGEST,
-    CanonicalProjection,
-    LogitScale,
-    PairHead,
-)
+from tbnets.layers.heads import CanonicalProjection, PairHead
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import TERMS
@@ -35,7 +30,7 @@ from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
 from tbnets.startup import no_accelerator
-from tbnets.tasks.settings.settings import Settings, unused_flags
+from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.texts import text_preset
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer, build_schedule
@@ -177,34 +172,21 @@ def build_embedding_network(settings: Settings, fitted):
             `word_vectors` if words start with pretrained vectors.
     """
     layers = _two_branches(settings, fitted)
-    layers["logit_scale"] = _build_logit_scale(settings)
     return _built(EmbeddingNetwork(**layers), settings, fitted)
-
-
-def _build_logit_scale(settings: Settings):
-    """Returns the layer that learns the temperature, or None."""
-    if settings.loss.kind != "infonce" or not settings.loss.learn_temperature:
-        return None
-    checked_number("--temperature", settings.loss.temperature, 1 / LARGEST)
-    return LogitScale(settings.loss.temperature)
 
 
 def build_similarity_network(settings: Settings, fitted):
     """Returns a built `SimilarityNetwork`, like `build_embedding_network`."""
     branches = _two_branches(settings, fitted)
-    units, scale = (
-        settings.pairs.head_units,
-        settings.pairs.product_scale or None,
-    )
+    units = settings.pairs.head_units
     seed = seed_of(settings.run.seed, "head", len(units))
-    head = PairHead(units, settings.pairs.head_dropout, scale, seed=seed)
+    head = PairHead(units, settings.pairs.head_dropout, seed=seed)
     return _built(SimilarityNetwork(**branches, head=head), settings, fitted)
 
 
 def build_hm_lstm(settings: Settings, fitted):
     """Returns a built `HMLSTM`, like `build_embedding_network`."""
     layers = _two_branches(settings, fitted)
-    layers["logit_scale"] = _build_logit_scale(settings)
     if settings.correspondences.region_branch == "own":
         layers |= {
             "region_branch": _build_branch(settings, "region_branch"),
@@ -213,6 +195,10 @@ def build_hm_lstm(settings: Settings, fitted):
             ),
         }
     return _built(HMLSTM(**layers), settings, fitted)
+
+
+BACKGROUND = 0.5
+"""Weight of regions without words in CCA, relative to the pairs."""
 
 
 def build_cca(settings: Settings, fitted):
@@ -237,9 +223,10 @@ def build_cca(settings: Settings, fitted):
         )
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy("float32")
-    unused = unused_flags(settings)
-    background = settings.cca.cca_background
-    background = 0.0 if "cca_background" in unused else background
+    regions, phrases = settings.regions, settings.phrases
+    has_candidates = regions and regions.regions and phrases
+    has_candidates = has_candidates and phrases.negative_regions == "photo"
+    background = BACKGROUND if has_candidates else 0.0
     encoder = build_text_encoder(settings, fitted)
     text_dim = encoder.output_dim if encoder else fitted["text_dim"]
     known = filter(None, (fitted["image_dim"], text_dim))

@@ -32,15 +32,14 @@ OF_NETWORK = (
     *("image_transform", "text_encoder", "fine_tune_text"),
     *("word_dim", "rnn_units", "mean_beside"),
     *("image_units", "text_units", "batch_normalization", "head_units"),
-    *("product_scale", "region_branch"),
+    "region_branch",
 )
 """Flags that determine the weights of a network."""
 _OWN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
 _OWN = _OWN - {"task", "model"}
 """Flags that a run never takes from the model it starts from."""
-_NEW = ("draws", "total", "count", "logit_scale")
-"""Weights that start afresh: dropout counters, sums of Keras' metrics, and the
-temperature of a loss, since the losses may differ."""
+_NEW = ("draws", "total", "count")
+"""Weights that start afresh: dropout counters and sums of Keras' metrics."""
 
 
 class Trained(NamedTuple):

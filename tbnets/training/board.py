@@ -118,7 +118,6 @@ DESCRIPTIONS = {
     "active": "Share of the triplets with a loss above 0: wrong, or right by "
     "less than the margin. Of infonce, share of the anchors whose closest "
     "candidate does not match.",
-    "temperature": "What similarities are divided by, as it is learned.",
     "positive_loss": "Loss of the pairs that match; log 2 = 0.69 is guessing.",
     "negative_loss": "Loss of those that do not; log 2 = 0.69 is guessing.",
     "pair_accuracy": "Share of the pairs judged right; half of them match.",

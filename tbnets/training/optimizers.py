@@ -186,7 +186,7 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
 
 
 OPTIMIZERS = {"sgd": FusedSGD, "adam": FusedAdam, "adamw": FusedAdam}
-NOT_DECAYED = ["bias", "gamma", "beta", "logit_scale"]
+NOT_DECAYED = ["bias", "gamma", "beta"]
 
 
 def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
@@ -247,8 +247,7 @@ def build_optimizer(
     """Returns an optimizer by its name.
 
     Weight decay is decoupled from the gradient (as in AdamW) and scaled by the
-    learning rate. Biases, batch normalisation and a learned temperature do not
-    decay.
+    learning rate. Biases and batch normalisation do not decay.
 
     Args:
         name: a key of `OPTIMIZERS`, or a class of tensorflow-addons.

@@ -71,8 +71,8 @@ def test_means_of_words_that_stay_have_nothing_to_train(tiny_run, tmp_path):
 
 
 def test_it_compares_texts_with_regions_and_a_background(tiny_run):
-    run = tiny_run("localization", "cca", cca_background=2)
-    assert run.session.network.background == 2
+    run = tiny_run("localization", "cca")
+    assert run.session.network.background == 0.5
     assert run.report["test"]["phrase_to_region/recall_at_1"] > 0.6
     texts, regions = np.eye(6, dtype="f4")[:2], np.eye(9, dtype="f4")[:3]
     assert run.model.similarity(texts, regions).shape == (2, 3)

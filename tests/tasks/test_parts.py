@@ -13,7 +13,6 @@ from tbnets.losses.hinges import TERMS
 from tbnets.tasks import captioned_data, parts
 from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny
-from tests.refusals import refused
 
 
 @pytest.mark.parametrize("given", ["imagenet", "./imagenet", ""])
@@ -84,15 +83,6 @@ def test_a_softmax_loss_follows_its_flags():
     unread = ("margin", "negatives", "num_negatives", "distance", "reduction")
     assert {*unread} <= unused_flags(found).keys()
     assert "temperature" in unused_flags(tiny.settings("data", "run"))
-
-
-def test_a_temperature_is_learned_from_where_it_may_be():
-    given = {"loss": "infonce", "temperature": 0.002, "learn_temperature": True}
-    found = tiny.settings("data", "run", text_encoder="features", **given)
-    with refused("--temperature"):
-        parts.build_embedding_network(
-            found, {"words": [], "image_dim": 8, "text_dim": 7}
-        )
 
 
 @pytest.mark.parametrize("given", ["trained", "frozen"])

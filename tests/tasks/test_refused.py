@@ -34,9 +34,6 @@ from tests.tiny_runs import TREES, prepared
         "--learning_rate=0.1 --model=cca",
         "--margin=1 --model=cca",
         "--cca_dim=3",
-        "--cca_background=2 --model=cca",
-        "--cca_background=2 --model=cca --task=localization "
-        "--negative_regions=batch",
         "--margin=1 --model=similarity",
         "--loss=wang2018 --model=similarity",
         "--cca_dim=3 --model=similarity",

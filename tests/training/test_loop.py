@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from tbnets import startup
 from tbnets.errors import FileError, InputError
-from tbnets.layers.heads import LogitScale
 from tbnets.tasks import runs
 from tbnets.training import checkpoints, loop, optimizers
 from tbnets.training.optimizers import FusedAdam, FusedSGD
@@ -85,7 +84,6 @@ def test_resumed_run_equals_the_straight_one_in_a_graph(finished):
         {
             "optimizer": "adamw",
             "loss": "infonce",
-            "learn_temperature": True,
             "text_encoder": "lstm",
             "equal_texts_match": True,
         },
@@ -183,28 +181,6 @@ def test_tensorboard_shows_every_scalar(finished):
     assert max(best["6_best/dev_recall_sum"]) == last.best_epoch
 
 
-def test_a_learned_temperature_is_kept_shown_and_exported(
-    folder, tmp_path, eagerly
-):
-    run = tmp_path / "run"
-    changes = {"loss": "infonce", "learn_temperature": True, "export": True}
-    changes["images_per_batch"] = 12
-    session = train(tiny.settings(folder, run, epochs=2, **changes))
-    history = session.state.history
-    last = history[-1]["train/temperature"]
-    assert last != history[0]["train/temperature"] != 0.07
-    assert "4_train/temperature" in tiny.events(run / "tensorboard")
-    opened = runs.open_run(run, "last").network
-    wanted = session.network.logit_scale.learned_temperature()
-    assert opened.logit_scale.learned_temperature() == wanted
-    served = runs.export(runs.open_run(run), tmp_path / "served")
-    assert served
-    # Another run takes its branches; its own loss may be any.
-    for loss in ("infonce", "wang2018"):
-        more = {**changes, "loss": loss, "from": run, "export": False}
-        train(tiny.settings(folder, tmp_path / loss, epochs=1, **more))
-
-
 @pytest.mark.parametrize(
     "schedule, wanted",
     [
@@ -222,18 +198,16 @@ def test_schedules_fall_as_named(schedule, wanted):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_weight_decay_leaves_biases_and_a_temperature_alone():
+def test_weight_decay_skips_biases():
     optimizer = optimizers.build_optimizer("sgd", 1.0, weight_decay=0.1)
     layer = keras.layers.Dense(2, bias_initializer="ones")
     layer.build((None, 2))
     kernel, bias = layer.trainable_variables
-    before, scale = kernel.numpy(), LogitScale(0.1)
-    scale.build()
-    weights = kernel, bias, scale.trainable_variables[0]
+    before = kernel.numpy()
+    weights = kernel, bias
     optimizer.apply_gradients([(tf.zeros(w.shape), w) for w in weights])
     np.testing.assert_allclose(kernel.numpy(), 0.9 * before, rtol=1e-5)
     np.testing.assert_array_equal(bias.numpy(), [1, 1])
-    assert float(scale.learned_temperature()) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(

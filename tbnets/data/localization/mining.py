@@ -241,8 +241,8 @@ class CandidateMining:
         views["text_to_image"] = candidate_view(
             texts, images, picked, matches, places, valid
         )
-        loss, idle = network.current_loss(), network.idle_terms()
-        return loss.of_views(views, idle=idle)
+        idle = network.idle_terms()
+        return network.ranking_loss.of_views(views, idle=idle)
 
     def logistic_output(
         self, network: Any, batch: Batch, training: bool

@@ -221,7 +221,6 @@ def changed(options):
 
 
 FLAGS_OF_ARGUMENTS = {
-    "background": ("cca_background",),
     "format": ("captions_format",),
     "gradient_clip_norm": ("clip_norm",),
     "image_branch": ("image_units",),

@@ -135,10 +135,6 @@ class LossSettings:
         INFONCE["temperature"],
         "Temperature: the divisor of similarities. CLIP: initially 0.07.",
     )
-    learn_temperature: bool = flag(
-        False,
-        "Learn the temperature from this value, down to 0.01, as CLIP does.",
-    )
     margin: Amount | None = flag(
         None, "Margin of the hinge, in units of the distance."
     )
@@ -179,7 +175,7 @@ class LossSettings:
 
 LOSS_FLAGS = {
     "triplet": ("margin", "negatives", "distance", "reduction"),
-    "infonce": ("temperature", "learn_temperature"),
+    "infonce": ("temperature",),
 }
 """`LossSettings.kind` -> flags that only this kind reads."""
 
@@ -195,11 +191,6 @@ class PairSettings:
         "layers; empty: one.",
     )
     head_dropout: Rate = flag(0.0, "Dropout rate after each of their ReLUs.")
-    product_scale: Amount = flag(
-        0.0,
-        "Factor of the product; 0: its size, so that its entries are about "
-        "1. Wang 2018: 1.",
-    )
     pair_loss: str = flag(
         "logistic",
         "Loss of pairs. logistic: each pair alone, with as many wrong as "
@@ -233,12 +224,6 @@ class CcaSettings:
         4.0,
         "Each direction is weighted by (1 + its correlation) to this power. "
         "Gong 2014: 4.",
-    )
-    cca_background: Amount = flag(
-        0.0,
-        "Weight of regions without words, --candidates_per_image of a photo, "
-        "relative to the pairs of phrase and region. 1: as much as all "
-        "pairs; 0: not used. The papers do not use such regions.",
     )
 
 

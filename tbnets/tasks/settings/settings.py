@@ -307,7 +307,6 @@ def _of_data(settings):
         or settings.features.cnn_weights != ""
         or any(is_recipe(item.strip()) for item in named.split(","))
     )
-    of_photo = settings.phrases and settings.phrases.negative_regions == "photo"
     return [
         (not scenes, "without --scenes", captions),
         (scenes != "", "with --scenes", ("num_scenes",)),
@@ -346,11 +345,6 @@ def _of_data(settings):
             "without --scenes, and without --image_features or with "
             "--cnn_weights or a recipe",
             ("images",),
-        ),
-        (
-            bool(regions.regions and of_photo),
-            "with --regions and --negative_regions=photo",
-            ("cca_background",),
         ),
     ]
 
