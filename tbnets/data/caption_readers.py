@@ -1,9 +1,8 @@
-"""Readers of caption files: each returns one record per image.
+"""Readers of caption files.
 
-A reader takes (file, split), a `CheckedFile`, and returns `ImageRecord`s in the
-order of the file. Readers of single files return all splits;
-`captions.read_captions` selects one. Readers of folders read only `split`.
-docs/data_formats.md shows the formats.
+A reader takes (`CheckedFile`, split) and returns one `ImageRecord` per image,
+in the order of the file. Only readers of folders use `split`;
+`captions.read_captions` selects it from files with all splits.
 """
 
 import contextlib
@@ -28,10 +27,10 @@ _READ = {*_NEEDED, "split"}
 
 
 def read_table(file, _):
-    """Reads the CSV, TSV or JSONL table `image,caption[,split]`.
+    """Reads a CSV, TSV or JSONL table with `image,caption[,split]`.
 
-    Rows of one image and split are joined; other columns are ignored. A file
-    without a split column is the split "all".
+    Rows with equal image and split become one record. A table without a split
+    column is the split "all".
     """
     extension = os.path.splitext(file.path)[1].lower()
     if extension not in _TABLES:
@@ -67,7 +66,7 @@ def read_table(file, _):
 
 
 def _is_spelled(file, line, name, spelled):
-    """Returns whether an image has one name in all rows; reports others."""
+    """Reports a second spelling of an image's path; returns False for it."""
     before = spelled.setdefault(posixpath.normpath(name), name)
     if name != before:
         advice = "They are one file: write its name alike in all rows."
@@ -113,9 +112,9 @@ def _columns(row):
 
 
 def _delimiter(header, usual):
-    """Returns the delimiter of a header: the usual one, semicolon or tab."""
+    """Returns the delimiter of a header: `usual`, semicolon or tab."""
     for mark in (usual, ";", "\t"):
-        with contextlib.suppress(csv.Error):  # Reported later, with its row.
+        with contextlib.suppress(csv.Error):  # Reported later, with its line.
             names = next(csv.reader([header], delimiter=mark))
             if _NEEDED <= {*_columns(names)}:
                 return mark
@@ -123,7 +122,7 @@ def _delimiter(header, usual):
 
 
 def _numbered(file, reader):
-    """Yields (first line, row) of a csv reader; reports bad rows."""
+    """Yields (first line, row) from a csv reader; reports bad rows."""
     while True:
         first = reader.line_num + 1
         try:
@@ -156,7 +155,7 @@ _TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)
 class ImageRecord(NamedTuple):
     """An image and its captions, as returned by a reader.
 
-    `has_id` is False if the id is only a row number in its split.
+    `has_id` is False if the id is only a row number within the split.
     """
 
     image_id: str
@@ -167,8 +166,8 @@ class ImageRecord(NamedTuple):
 
 
 def _entries(file, parent, key, place=""):
-    """Yields (place, dict) for each good entry of a list in parsed JSON."""
-    if parent is None:  # Reported already.
+    """Yields (place, entry) for each object in a list in parsed JSON."""
+    if parent is None:  # The problem was reported before.
         return
     entries = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(entries, list):
@@ -187,7 +186,6 @@ def _entries(file, parent, key, place=""):
 
 
 def _captions(file, said):
-    """Returns the good captions from (place, caption) pairs."""
     found = [file.caption(text, place) for place, text in said]
     return [text for text in found if text is not None]
 
@@ -195,8 +193,8 @@ def _captions(file, said):
 def read_karpathy(file, _):
     """Reads all splits of Karpathy's `dataset_*.json`.
 
-    The image id is `filename`. `filepath`, a folder that MSCOCO's entries have,
-    only precedes the file name.
+    The image id is `filename`; MSCOCO's entries also have its folder,
+    `filepath`.
     """
     records = {}
     for place, image in _entries(file, file.json(), "images"):
@@ -262,7 +260,7 @@ def read_flickr30k_json(file, _):
 
 
 def flickr_splits(path):
-    """Returns the splits for which a token file's folder has split lists."""
+    """Returns the splits of a token file, from the lists in its folder."""
     require_file(path)
     return split_names.ordered_splits(_split_lists(path)) or (WHOLE_FILE,)
 
@@ -270,9 +268,9 @@ def flickr_splits(path):
 def read_flickr(file, split):
     """Reads `<image>#<number><TAB><caption>` lines and one split list.
 
-    The lists are `*.<split>Images.txt` or `<split>.txt` in the folder of the
-    token file; their ids may lack the extension. A file without lists is the
-    split "all".
+    The lists are `*.<split>Images.txt` or `<split>.txt` next to the token file.
+    Their ids may lack the extension. Without lists, the file is the split
+    "all".
     """
     captions, lists = _token_captions(file), _split_lists(file.path)
     part, names = WHOLE_FILE, captions
@@ -287,7 +285,7 @@ def read_flickr(file, split):
 
 
 def _token_captions(file):
-    """Returns {image: {caption number: caption}} of a token file."""
+    """Returns {image: {caption number: caption}}."""
     rows, ends_well = file.lines()
     captions = {}
     for line, row in enumerate(rows, 1):
@@ -295,7 +293,7 @@ def _token_captions(file):
         match = _TOKEN_ROW.fullmatch(row)
         if row.strip() and (cut or not match):
             advice = ""
-            if cut and captions:  # It may be another format.
+            if cut and captions:  # Else the file may have another format.
                 advice = "The file looks truncated: copy it, or end the line."
             file.refuse("'<image>#<number><TAB><caption>'", row, line, advice)
         elif match and file.file_name(match[1], line):
@@ -310,7 +308,7 @@ def _token_captions(file):
 
 
 def _split_lists(path):
-    """Returns {split: list file} for the folder of a token file."""
+    """Returns {split: list file} for a token file."""
     folder = os.path.dirname(os.fspath(path))
     lists = {}
     pattern = os.path.join(glob.escape(folder), "*.txt")
@@ -371,12 +369,10 @@ def precomputed_splits(path):
 def read_precomputed(folder, split):
     """Reads one split of a folder of features with captions (VSE++).
 
-    `<split>_ims.npy` has one row for each image, and block i of
-    `<split>_caps.txt` has the captions of image i. Alternatively,
-    `<split>_ims.npy` has one row for each caption. Then rows with equal ids are
-    one image; without `<split>_ids.txt`, consecutive rows that are equal in
-    every bit are one image. The image id is the row's id; without ids, it is
-    the number of the image's first row.
+    `<split>_ims.npy` has one row per image, and block i of `<split>_caps.txt`
+    has the captions of image i. If the array has one row per caption, rows with
+    equal ids are one image; without `<split>_ids.txt`, consecutive rows with
+    equal bits are one image, and the image id is the number of its first row.
     """
     path = folder.path
     name = split_names.choose_split(split, precomputed_splits(path), path)

@@ -3,8 +3,7 @@
     images = read_captions("karpathy", "dataset_flickr8k.json", "train")
     images.captions[0], images.image_ids[images.caption_to_image[0]]
 
-docs/data_formats.md shows the formats. `tools/describe_data.py` prints the
-contents of a file and its problems.
+docs/data_formats.md describes the formats.
 """
 
 import dataclasses
@@ -32,27 +31,26 @@ from tbnets.data import splits as split_names
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
 from tbnets.files import CheckedFile, ProblemError, shown
 
-# Matching the captions of two sources. Annotators of phrases change captions:
-# Flickr30K Entities has Flickr8k's captions in another order, with other
-# blanks, and `gray` for `grey`.
+# Matching the captions of two sources. Flickr30K Entities, for example, has the
+# captions of Flickr8k in another order, with different spaces, and with `gray`
+# instead of `grey`.
 
 
 def same_captions(marked, own, photos):
-    """Finds the captions of one source in another source.
+    """Matches each caption of `marked` to a caption of `own`.
 
-    Captions of one photo match if they have equal letters. The remaining
-    captions match by similarity, the most similar first. Each caption is
-    matched at most once.
+    Within a photo, captions with equal letters match first, then the remaining
+    captions in order of decreasing similarity. Each caption is matched at most
+    once.
 
     Args:
-        marked: `CaptionedImages` whose captions are looked for.
+        marked: `CaptionedImages` whose captions are looked up.
         own: `CaptionedImages` to search.
-        photos: int `[marked.num_images]`, each photo's row in `own`.
+        photos: int `[marked.num_images]`, the photos' rows in `own`.
 
     Returns:
-        (rows, is_exact): int64 `[marked.num_captions]`, each caption's row in
-        `own`, -1 without a match; bool `[marked.num_captions]`, whether the
-        letters are equal.
+        (rows, is_exact) per caption of `marked`: int64, the row in `own` or -1;
+        bool, whether the letters are equal.
     """
     rows = np.full(marked.num_captions, -1, np.int64)
     is_exact = np.zeros(marked.num_captions, bool)
@@ -81,28 +79,26 @@ EMPTY = "[EMPTY]"
 
 
 def caption_key(caption):
-    """Returns the id of a caption's features in a store.
+    """Returns the id of a caption in a store of text features.
 
-    The id is the caption with single spaces between its words, or `[EMPTY]` for
-    a caption without words.
+    It is the caption with single spaces, or `[EMPTY]` without words.
     """
     return spelling(caption) or EMPTY
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
 class CaptionedImages:
-    """Images with their captions; an image may have 0 or more captions.
+    """Images with their captions. An image may have no caption.
 
     Args:
         image_ids: num_images unique strings, as in the source.
-        captions: num_captions raw strings without outer blanks; "" is an empty
-            caption.
-        caption_to_image: `[num_captions]` int64, the row of the image.
+        captions: num_captions strings; may be "".
+        caption_to_image: int64 `[num_captions]`, row of the image.
         split: name of the split, as requested.
         path: the file or folder that was read.
         file_names: num_images file names relative to an images folder; () if
             the image ids are the file names.
-        has_ids: False if the ids are only row numbers, which are not comparable
+        has_ids: False if the ids are only row numbers, which cannot be compared
             between splits.
 
     Raises:
@@ -169,11 +165,11 @@ class CaptionedImages:
 
     @property
     def captions_per_image(self) -> np.ndarray:
-        """The number of captions per image, `[num_images]` int64."""
+        """The number of captions per image, int64 `[num_images]`."""
         return np.bincount(self.caption_to_image, minlength=self.num_images)
 
     def caption_rows(self) -> list[np.ndarray]:
-        """Returns the caption rows per image, int64 each."""
+        """Returns the caption rows per image, a list of int64 arrays."""
         return rows_by(self.caption_to_image, self.num_images)
 
     @property
@@ -182,17 +178,14 @@ class CaptionedImages:
         return tuple(self.file_names or self.image_ids)
 
     def file_name(self, row: int) -> str:
-        """Returns the file name of an image, relative to the images folder."""
+        """Returns the file name of the image in a row."""
         return self.names[row]
 
     def subset(self, image_rows: Integers) -> "CaptionedImages":
-        """Returns the given images, in this order, with their captions.
+        """Returns the images in the given unique rows, with their captions.
 
-        Args:
-            image_rows: `[n]` rows of images, each at most once.
-
-        Returns:
-            CaptionedImages; the captions of an image keep their order.
+        Images are in the order of the rows. The captions of an image keep their
+        order.
         """
         image_rows = checked_rows("image_rows", image_rows, self.num_images)
         groups = self.caption_rows()
@@ -208,16 +201,14 @@ class CaptionedImages:
 
 
 def _repeated(sizes):
-    """Repeats each index i `sizes[i]` times, int64."""
     sizes = np.fromiter(sizes, np.int64)
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def common_images(splits):
-    """Yields (name, other name, ids) for splits that share images.
+    """Yields (name, name, shared ids) for each pair of overlapping splits.
 
-    `splits` maps names to `CaptionedImages`. Splits without image ids cannot be
-    compared and are skipped.
+    Splits without image ids are skipped.
     """
     with_ids = [name for name, images in splits.items() if images.has_ids]
     for one, other in itertools.combinations(with_ids, 2):
@@ -239,8 +230,7 @@ _SPLITS = {
     "flickr": caption_readers.flickr_splits,
     "precomputed": caption_readers.precomputed_splits,
 }
-"""Format -> path -> names of its splits, for formats whose files are read per
-split."""
+"""Format -> function of the path that returns the splits."""
 _JSON_FORMATS = ("karpathy", "coco", "flickr30k_json")
 _TABLES = (".csv", ".tsv", ".jsonl")
 _NUM_CHARACTERS = 65536
@@ -253,20 +243,20 @@ def read_captions(
 
     Args:
         format: key of `READERS`.
-        path: the file, or the folder for "precomputed"; may contain `{split}`,
-            which is replaced by the name of the split.
-        split: name of the split. "val", "dev" and "validation" are equivalent;
-            names joined by "+" are read in turn ("train+restval").
-        problems: None to raise at the first bad row; or a list that collects a
-            `Problem` for each bad row, while the good rows are read.
+        path: the file, or the folder for "precomputed". `{split}` is replaced
+            by the name of the split.
+        split: name of the split. "val", "dev" and "validation" are equivalent.
+            "+" concatenates splits, as in "train+restval".
+        problems: None to raise at the first bad row; or a list, which receives
+            a `Problem` for each bad row while the good rows are read.
 
     Returns:
         CaptionedImages in the order of the file.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the split does not exist (the message lists the existing
-            splits), or a row is bad and `problems` is None.
+        ValueError: the split does not exist, or a row is bad and `problems` is
+            None.
 
     Example:
         images = tbnets.read_captions("table", "my_{split}.csv", "train")
@@ -301,12 +291,8 @@ def read_captions(
 def list_splits(format: str, path) -> tuple[str, ...]:
     """Returns the splits of a caption file, folder or `{split}` path.
 
-    The order is train, restval, val, test, others; ("all",) for a file without
-    splits. See `read_captions` for the arguments.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file cannot be read.
+    The order is as in `ordered_splits`. A file without splits has the split
+    "all".
     """
     check_choice("format", format, READERS)
     path = os.fspath(path)
@@ -330,7 +316,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
 
 
 def _records(format, file, split):
-    """Reads the records; caches all splits of the last good file."""
+    """Reads the records; caches a file without problems."""
     if format not in _SPLITS and os.path.isfile(file.path):
         state = os.stat(file.path)
         stamp = state.st_size, state.st_mtime_ns
@@ -342,13 +328,12 @@ def _records(format, file, split):
 
 @functools.lru_cache(maxsize=1)
 def _whole(format, path, stamp):
-    """Reads a file; `stamp` (size, time) invalidates the cache."""
+    """Reads a file. A new `stamp` (size, time) invalidates the cache."""
     problems = []
     return READERS[format](CheckedFile(path, problems), None), not problems
 
 
 def _read_split(format, path, split, problems):
-    """Returns the records of one split, with the split's name in the file."""
     file = CheckedFile(split_names.fill_split(path, split), problems)
     if _refuse_other_format(format, file):
         return []
@@ -370,7 +355,6 @@ def usual_format(path):
 
 
 def _first_characters(path):
-    """Returns the first characters of a file, stripped; "" for a folder."""
     try:
         with open(path, encoding="utf-8-sig", errors="replace") as file:
             return file.read(_NUM_CHARACTERS).lstrip()
@@ -379,7 +363,6 @@ def _first_characters(path):
 
 
 def _guess_formats(path, start):
-    """Returns the formats that fit the first characters of a path."""
     if os.path.isdir(path):
         has_captions = any(n.endswith("_caps.txt") for n in os.listdir(path))
         return ("precomputed",) if has_captions else ()
@@ -391,7 +374,7 @@ def _guess_formats(path, start):
 
 
 def _refuse_other_format(format, file):
-    """Reports a file of another format; returns whether it did."""
+    """Returns whether a file has another format, and reports it."""
     start = _first_characters(file.path)
     formats = _guess_formats(file.path, start)
     if format in formats:

@@ -1,12 +1,9 @@
 """Decodes photos, and defines which files are valid photos.
 
 A photo is a JPEG or PNG file (by content, not by name) that has at most
-`photo_kinds.MAX_PIXELS` pixels and decodes completely. `decode_photo`
-implements this definition in the graph, so that exported models decode photos
-exactly as in training. On the host, `read_photo` decodes a file and `faults`
-checks files, both with `decode_photo`. Photos of other kinds are first
-converted to PNG on the host: `read_content` and `read_file` read them,
-`photo_kinds` converts them.
+`photo_kinds.MAX_PIXELS` pixels and decodes completely. `decode_photo` checks
+this in the graph, so that exported models decode photos as in training.
+`read_content` and `read_file` first convert other formats to PNG on the host.
 """
 
 import concurrent.futures
@@ -25,19 +22,17 @@ from tbnets.errors import InputError, check_kind
 from tbnets.startup import usable_cores
 
 ROOM = 8
-"""A large JPEG is decoded at a half, a quarter or an eighth of its size, if the
-result is still at least this many times larger than requested."""
+"""A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if the result is at least
+this many times larger than requested."""
 _SCALES = (1, 2, 4, 8)
 KINDS = "JPEG, PNG, WebP, GIF, BMP or TIFF"
-"""Kinds of photos, for messages; `photo_kinds` describes other kinds."""
+"""Supported formats, for messages."""
 
 
 class BrokenImageError(InputError):
     """A file is not a photo, or does not exist.
 
-    Args:
-        path: the file, or another argument of `read_content`.
-        reason: the fault, phrased to follow "which".
+    `reason` is a clause to follow "which".
     """
 
     def __init__(self, path, reason):
@@ -51,34 +46,30 @@ class BrokenImageError(InputError):
         self.reason = reason
 
 
-# No branch depends on a tensor; converting would take half a second.
+# No Python branch depends on a tensor. The conversion would take half a second.
 @tf.autograph.experimental.do_not_convert
 def decode_photo(image_bytes, side=None):
     """Decodes one photo in its upright orientation, in the graph.
 
-    Greyscale is repeated over the three channels, an alpha channel is dropped,
-    CMYK becomes RGB, and the upper 8 of 16 bits are kept. A JPEG is rotated by
-    its EXIF orientation. Files of another kind or with too many pixels are
-    rejected by their first bytes, before memory is allocated.
+    Greyscale is repeated over the three channels, alpha is dropped, CMYK
+    becomes RGB, and the upper 8 of 16 bits are kept. Files of another format or
+    with too many pixels are rejected before memory is allocated.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        side: None to decode at full size; or the number of pixels to which the
-            photo is scaled afterwards. Then a JPEG whose shorter side is at
-            least 16 times as long as `side` is decoded at the smallest scale
-            (1/2, 1/4 or 1/8) that leaves its shorter side `ROOM` times as long
-            as `side`. This takes at most a quarter of the memory. Other photos
-            are decoded at full size.
+        side: number of pixels to which the photo is resized afterwards; None to
+            decode at full size. A JPEG is decoded at the smallest scale of 1/2,
+            1/4 and 1/8 at which its shorter side is at least `ROOM` times
+            `side`.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
 
     Raises:
-        tf.errors.InvalidArgumentError: the bytes are not a complete JPEG or PNG
-            file, or the photo is too large.
+        tf.errors.InvalidArgumentError: the photo is not complete or too large.
     """
     image_bytes, sides = photo_kinds.small_enough(image_bytes)
-    # This op reads PNG as well.
+    # This op also reads PNG.
     decode = functools.partial(tf.io.decode_jpeg, image_bytes, 3)
     if side is None:
         image = decode()
@@ -97,21 +88,16 @@ def decode_photo(image_bytes, side=None):
 def decode_image(image_bytes, image_size):
     """Decodes one photo and resizes it to a square, in the graph.
 
-    The whole photo is squeezed into the square, so that its borders are kept;
-    its aspect ratio changes. The resize is bilinear with antialiasing. A photo
-    of this size already is not resized. A much larger JPEG is decoded at a
-    fraction of its size, see `decode_photo`.
+    The resize is bilinear with antialiasing and does not keep the aspect ratio.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        image_size: side of the square, in pixels; or a function uint8 `[height,
-            width, 3]` -> float32 `[side, side, 3]` with an attribute `side`.
+        image_size: side of the square in pixels; or a function from uint8
+            `[height, width, 3]` to float32 `[side, side, 3]` with an attribute
+            `side`.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
-
-    Raises:
-        tf.errors.InvalidArgumentError: see `decode_photo`.
     """
     if callable(image_size):
         return image_size(decode_photo(image_bytes))
@@ -133,9 +119,9 @@ def decode_images(
 
     Args:
         image_bytes: string `[num_images]`, JPEG or PNG files; or a list of
-            photos as for `read_content`, or an array of pixels; `num_images`
+            photos as for `read_content`, or an array of pixels. `num_images`
             may be 0.
-        image_size: side of the square, in pixels; see `decode_image`.
+        image_size: side of the square in pixels. Aspect ratios are not kept.
 
     Returns:
         float32 `[num_images, image_size, image_size, 3]`, RGB in [0, 255].
@@ -168,20 +154,18 @@ def decode_images(
 
 
 def read_content(photo) -> bytes:
-    """Returns the bytes of a photo as a graph can decode them.
+    """Returns the bytes of a photo in a format that a graph can decode.
+
+    Formats other than JPEG and PNG are converted. The bytes of files that are
+    not photos are returned unchanged.
 
     Args:
         photo: a path, the content of a file (`bytes`), a `PIL.Image.Image`, or
             pixels as for `photo_kinds.picture_of`; or a tensor of these.
 
-    Returns:
-        The bytes of a JPEG or PNG file. Other kinds are converted; files that
-        are not photos are returned unchanged.
-
     Raises:
-        BrokenImageError: the file does not exist, or cannot be read.
-        TypeError: `photo` has another type.
-        ValueError: the array is not pixels.
+        BrokenImageError: the file does not exist or cannot be read.
+        ValueError, TypeError: `photo` has another type or is not pixels.
     """
     photo = photo.numpy() if tf.is_tensor(photo) else photo
     is_pixels = isinstance(photo, np.ndarray)
@@ -214,12 +198,12 @@ def _read_bytes(path):
 def read_file(path):
     """Reads a photo's file, string `[]`, in the graph of an input pipeline.
 
-    The content is converted as by `read_content`. The graph cannot be exported:
-    it calls Python for files that are neither JPEG nor PNG.
+    Converts the content like `read_content`. The graph calls Python for other
+    formats than JPEG and PNG, so it cannot be exported.
     """
     content = tf.io.read_file(path)
 
-    def as_decodable(one):  # `bytes` in a graph, else an array.
+    def as_decodable(one):  # `bytes` in a graph, otherwise an array.
         return photo_kinds.as_decodable(np.asarray(one, object).item())
 
     def convert():
@@ -230,26 +214,19 @@ def read_file(path):
 
 
 def read_photo(photo) -> np.ndarray:
-    """Reads a photo (see `read_content`) upright, at full size.
+    """Reads a photo as uint8 `[height, width, 3]`, upright, RGB.
 
-    Returns:
-        uint8 `[height, width, 3]`, RGB.
-
-    Raises:
-        BrokenImageError: the file is not a photo, or does not exist.
+    Accepts the inputs of `read_content`. Raises BrokenImageError if the file is
+    not a photo.
     """
     return _judged(photo, decode_photo)
 
 
 def read_photo_sizes(paths) -> np.ndarray:
-    """Reads the sizes of n upright photos without decoding them.
+    """Reads the width and height of upright photos, int64 `[n, 2]`.
 
-    Returns:
-        int64 `[n, 2]`, width and height in pixels.
-
-    Raises:
-        BrokenImageError: a file is not a photo by its first bytes, is too
-            large, or does not exist.
+    Does not decode the photos. Raises BrokenImageError if the header of a file
+    is not valid or the photo is too large.
     """
     sizes = [_read_size(path) for path in paths]
     return np.array(sizes, np.int64).reshape(-1, 2)
@@ -263,7 +240,7 @@ def _read_size(path):
 
 
 def fault_of(photo):
-    """Returns why `read_photo` rejects a photo; None for a good one."""
+    """Returns why `read_photo` rejects a photo; None for a valid photo."""
     try:
         read_photo(photo)
     except BrokenImageError as error:
@@ -272,7 +249,7 @@ def fault_of(photo):
 
 
 def _judged(photo, read):
-    """Calls a function of a photo's content; raises with the reason."""
+    """Applies `read` to a photo's content; raises BrokenImageError."""
     content = read_content(photo)
     try:
         return read(content).numpy()
@@ -281,13 +258,12 @@ def _judged(photo, read):
 
 
 def _reason(content, error):
-    """Returns in words why the content of a file was rejected."""
     if not content:
         return "is empty"
     if photo_kinds.NO_PHOTO in error.message:
         return photo_kinds.fault_of_kind(content)
     if photo_kinds.TOO_LARGE in error.message:
-        # The name of a function, with other numbers, may follow.
+        # The sizes come first; a function name with other numbers may follow.
         found = error.message.partition(photo_kinds.TOO_LARGE)[2]
         width, height = re.findall(r"\d+", found)[:2]
         most = photo_kinds.MAX_PIXELS
@@ -297,9 +273,6 @@ def _reason(content, error):
 
 
 def faults(paths):
-    """Yields the fault of every file, checking several in parallel.
-
-    A fault is phrased to follow "which"; it is None for a photo.
-    """
+    """Yields `fault_of` for each path, checking several in parallel."""
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         yield from pool.map(fault_of, paths)

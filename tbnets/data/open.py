@@ -1,10 +1,9 @@
-"""The data of a run, opened split by split.
+"""Opens the data of a run, split by split.
 
     data = Data(settings.sources())
     data.split("train").records, data.split("train").images.batch([0])
 
-`Data` resolves paths, finds splits and checks files. Each part of a split is
-opened on first use and cached.
+`Data` resolves paths, finds splits and checks files.
 """
 
 import contextlib
@@ -29,11 +28,9 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.files import shown
 from tbnets.text.trees import trees_of
 
-# A split of a run: records, images, texts, regions, phrases and trees.
-
 
 class SplitData:
-    """A split of a run; each part is opened on first use and cached."""
+    """A split of a run. Each part is opened on first use and cached."""
 
     def __init__(self, data, name):
         self._data = data
@@ -73,17 +70,16 @@ class SplitData:
 
     @functools.cached_property
     def said(self):
-        """The `CaptionedImages` of the texts: the captions or the phrases."""
+        """The texts as `CaptionedImages`: the captions or the phrases."""
         if self._data.of_phrases:
             return self.phrases.as_captions()
         return self.records
 
     @functools.cached_property
     def texts(self):
-        """The `FeatureRows` of the captions in `said`.
+        """The `FeatureRows` of the captions in `said`, looked up by text.
 
-        Features with ids are looked up by text. Features without ids must have
-        one row for each text, in order.
+        Features without ids must have one row per text, in order.
         """
         features = self._data.open_features("text_features", self.name)
         said = self.said
@@ -111,15 +107,15 @@ class SplitData:
         return FeatureRows(features, range(len(features)))
 
     def trees(self):
-        """Reads the `Tree`s of `said.captions`; does not cache them."""
+        """Reads the `Tree`s of the captions in `said`; does not cache them."""
         return trees_of(self._data.file("trees"), self.said.captions)
 
     @functools.cached_property
     def regions(self):
-        """The features of regions: (store, rows).
+        """The store of region features, and each photo's row in it.
 
-        The store is a `data.store.shards.FeatureStore` with sizes of photos;
-        the rows are int64 `[num_images]`, each photo's row.
+        The `data.store.shards.FeatureStore` has the sizes of the photos. The
+        rows are int64 `[num_images]`.
         """
         store = self._data.open_features("regions", self.name)
         found = ""
@@ -151,7 +147,7 @@ class SplitData:
 
     @property
     def photo_folder(self):
-        """The folder of the photos; None if the first photo is not in it."""
+        """The folder of the photos; None if it lacks the first photo."""
         sources, records = self._data.sources, self.records
         if not sources.images or not records.num_images:
             return None
@@ -160,7 +156,7 @@ class SplitData:
 
 
 class NoPhotos(MissingFileError):
-    """Every image of a split was left out."""
+    """All images of a split were left out."""
 
 
 class Data:
@@ -168,22 +164,18 @@ class Data:
 
     Args:
         sources: `Sources`.
-        own: None, or the extractor for a folder of photos: `own.kept(records)`
-            leaves out files that are not photos, `own.load(records)` returns
-            `FeatureRows`.
-        of_phrases: whether the texts of a split are its phrases instead of its
-            captions.
-        plan: function (flag, data) -> {recipe in the flag's value: the
-            `tasks.recipes.recipe.Thing` that it makes}; None if flags only name
-            files.
-        photos_of: splits whose photos the recipes use; () for all photos that
-            the captions name.
+        own: None, or the extractor for a folder of photos. `own.kept(records)`
+            leaves out files that are not photos, and `own.load(records)`
+            returns `FeatureRows`.
+        of_phrases: whether the texts are phrases instead of captions.
+        plan: function (flag, data) -> result of `things`; None if the flags
+            name only files.
+        photos_of: splits whose photos the recipes use; () for all.
 
     Attributes:
         given: the `Sources`, unchanged.
-        cuts: result of `draw_cuts`, by which splits were drawn from captions
-            without splits; None if the captions have splits or before drawing.
-            A resumed run sets it.
+        cuts: result of `draw_cuts` if splits were drawn, otherwise None. A
+            resumed run sets it.
     """
 
     def __init__(
@@ -211,21 +203,21 @@ class Data:
         return self._splits.setdefault(name, SplitData(self, name))
 
     def forget_splits(self):
-        """Forgets all opened parts, so that they are opened again."""
+        """Discards all opened parts, so that they are opened again."""
         self._splits.clear()
         self._things.clear()
 
     def has(self, name):
-        """Returns whether a split exists and has images and captions."""
+        """Returns whether a split exists and has captions."""
         try:
             return self.split(name).records.num_captions > 0
         except (NoSuchSplit, NoPhotos):
             return False
 
     def check_splits(self):
-        """Returns the names of the splits of the run.
+        """Returns the names of the run's splits.
 
-        Raises ValueError if a split does not exist, or has no captions.
+        Raises ValueError if a split does not exist or has no captions.
         """
         flags = ("train_split", "dev_split")
         names = [self.existing_split(flag) for flag in flags]
@@ -255,38 +247,31 @@ class Data:
         return split
 
     def things(self, flag):
-        """Returns recipe -> `Thing` for the recipes that a flag names.
-
-        Raises ValueError or FileNotFoundError if a recipe cannot be applied.
-        """
+        """Returns recipe -> `tasks.recipes.recipe.Thing` for a flag."""
         if flag not in self._things:
             self._things[flag] = self._plan(flag, self)
         return self._things[flag]
 
     def make(self, flag):
-        """Makes the missing results of the recipes that a flag names."""
+        """Runs the recipes of a flag whose results are missing."""
         for thing in self.things(flag).values():
             thing.make_if_missing()
         for wanted in self._to_agree.pop(flag, ()):
             self.check_made_by(flag, *wanted)
 
     def _is_made(self, flag):
-        """Returns whether all results of a flag's recipes exist."""
         with contextlib.suppress(MissingFileError):  # Photos may be gone.
             return not any(one.missing() for one in self.things(flag).values())
         return False
 
     def file(self, flag):
-        """Returns the file that a flag names, or the file its recipe makes."""
+        """Returns the file that a flag names or that its recipe makes."""
         self.make(flag)
         made = self.things(flag).get(getattr(self.given, flag).strip())
         return made.path if made else self.sources.file(flag)
 
     def paths(self, flag, split):
-        """Returns the paths of a split's features, which may not exist.
-
-        Raises NoSuchSplit if a path exists only for other splits.
-        """
+        """Returns the paths of a split's features, which may not exist."""
         things, found = self.things(flag), []
         for item in self.given.items(flag):
             made = things.get(item)
@@ -294,7 +279,6 @@ class Data:
         return tuple(map(os.fspath, found))
 
     def _paths_there(self, flag, split):
-        """Returns the paths of a split's features; raises if one is missing."""
         given = self.given
         given.value(flag)
         try:
@@ -317,18 +301,15 @@ class Data:
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
-        """Raises ValueError with the differences if extractions differ.
+        """Raises ValueError if features were extracted with other settings.
 
-        Features that a recipe has not made yet are checked after the recipe
-        makes them.
+        Features that a recipe makes later are checked then.
 
         Args:
             flag: flag that names the features.
-            splits: names of the splits to check; splits without features are
-                skipped.
+            splits: names of the splits to check, if they have features.
             made_by: the `Features.made_by` to compare with.
-            where: path of the features or the checkpoint that `made_by` is
-                from.
+            where: path of the features or the checkpoint with `made_by`.
             but: keys of `made_by` that may differ.
         """
         made_by = {key: made_by[key] for key in made_by.keys() - set(but)}
@@ -356,10 +337,10 @@ class Data:
 
     @functools.cached_property
     def photos(self):
-        """The existing photos that the captions name in any split.
+        """The existing photos of all splits, a list of (id, path, name, bytes).
 
-        A list of (id, path, name, bytes). All photos of the run's splits must
-        exist. With `photos_of`, only photos of its splits are returned.
+        `photos_of` limits the splits. All photos of the run's splits must
+        exist.
         """
         given, sources = self.given, self.sources
         splits = (given.train_split, given.dev_split, given.test_split)
@@ -374,7 +355,7 @@ class Data:
         return photos_there(photos, folder)
 
     def overlaps(self, names):
-        """Describes which of the splits `names` share images; "" if none do."""
+        """Describes which of the splits share images; "" if none do."""
         return "; ".join(
             f"{len(both)} images in {one} and in {other}, first "
             f"{shown(both[0])}"
@@ -384,11 +365,8 @@ class Data:
     def open_features(self, flag, split):
         """Opens and checks the `Features` of a split; caches them.
 
-        Raises:
-            ValueError, FileNotFoundError: features are missing, not finite,
-                damaged, made in another way than the training features, or not
-                as wide as the features opened before. The message names the
-                features.
+        Raises ValueError or FileNotFoundError if features are missing, damaged
+        or not finite, or differ in extraction or width from other splits.
         """
         self.make(flag)
         paths = self._paths_there(flag, split)
@@ -421,8 +399,8 @@ class Data:
         try:
             return self._kept(split)
         except NoSuchSplit as error:
-            # Splits are drawn if the captions have no splits, unless a flag
-            # names the split "all".
+            # Captions without splits are divided, unless a flag names the split
+            # "all".
             if error.names != (WHOLE_FILE,) or WHOLE_FILE in told:
                 raise
             if not split_names.can_be_drawn(split):
@@ -434,7 +412,6 @@ class Data:
         return split_names.drawn_split(records, split, self.cuts)
 
     def _kept(self, split):
-        """Returns the records of a split that the captions define."""
         sources = self.sources
         path, form = sources.file("captions"), sources.captions_format
         try:

@@ -1,8 +1,7 @@
-"""Checks the kind of photos and converts other kinds to PNG.
+"""Checks the format of photos, and converts other formats to PNG.
 
-An exported network decodes JPEG and PNG. Pillow reads files of other kinds,
-pictures and pixels on the host, and encodes them as PNG with equal pixels. JPEG
-and PNG files are not changed.
+An exported network decodes only JPEG and PNG. Other files, Pillow images and
+pixel arrays are encoded as PNG on the host, with equal pixels.
 """
 
 import contextlib
@@ -18,18 +17,17 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 
-# Reading the header of a photo before memory is allocated: its kind, its size,
-# and the EXIF orientation of a JPEG. Cameras store the sensor's image and note
-# how they were held; a network needs the upright picture. These functions run
-# in the graph.
+# These functions run in the graph. They read the header of a photo before
+# memory is allocated: its format, its size and the EXIF orientation of a JPEG,
+# which is the rotation that makes the stored image upright.
 
 MAX_PIXELS = 80_000_000
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
-_PNG_HEAD_BYTES = 24  # The start, then length, name and size of chunk IHDR.
+_PNG_HEAD_BYTES = 24  # The signature, and the start of the chunk IHDR.
 TOO_LARGE = "pixels; scale it down. Received width and height:"
 NO_PHOTO = "convert it. Received another kind, of so many bytes:"
-"""Parts of the two error messages, by which `images` recognises them."""
+"""Fragments of two error messages, which `images` searches for."""
 UPRIGHT = 1
 _ORIENTATION_TAG = 0x0112
 _EXIF_BYTES = 1 << 17
@@ -37,13 +35,9 @@ _MOST_ENTRIES = 1 << 10
 
 
 def require(value, condition, expectation, received):
-    """Returns a tensor after asserting a condition in the graph.
+    """Returns `value` after asserting a bool `[]` condition in the graph.
 
-    Args:
-        value: tensor.
-        condition: bool `[]`.
-        expectation: message of the tf.errors.InvalidArgumentError.
-        received: a tensor, added to the message.
+    If it is false, the error has `expectation` and the tensor `received`.
     """
     check = tf.raw_ops.Assert(condition=condition, data=[expectation, received])
     with tf.control_dependencies([] if check is None else [check]):
@@ -51,13 +45,13 @@ def require(value, condition, expectation, received):
 
 
 def is_jpeg(image_bytes):
-    """Returns whether contents start like JPEG files; any shape of string."""
+    """Returns whether each content of a file starts like a JPEG."""
     start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
     return tf.equal(start, _JPEG_START)
 
 
 def is_known(image_bytes):
-    """Returns whether contents of any shape start like JPEG or PNG."""
+    """Returns whether each content of a file starts like a JPEG or PNG."""
     start = tf.strings.substr(image_bytes, 0, len(_PNG_START))
     return is_jpeg(image_bytes) | tf.equal(start, _PNG_START)
 
@@ -65,15 +59,8 @@ def is_known(image_bytes):
 def read_sides(image_bytes, max_pixels=None):
     """Reads the stored width and height of a photo, int64 `[2]`.
 
-    Ops that use the result run after the check.
-
-    Args:
-        image_bytes: string `[]`, the content of a JPEG or PNG file.
-        max_pixels: maximum number of pixels; None for `MAX_PIXELS`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the first bytes are not a photo's, or
-            the photo is too large.
+    Raises tf.errors.InvalidArgumentError if `image_bytes`, string `[]`, is not
+    a photo or has more than `max_pixels` (by default `MAX_PIXELS`) pixels.
     """
     max_pixels = MAX_PIXELS if max_pixels is None else max_pixels
     sides = tf.cond(
@@ -90,21 +77,20 @@ def read_sides(image_bytes, max_pixels=None):
 
 
 def read_upright_sides(image_bytes):
-    """Reads width and height of a photo, rotated by its EXIF orientation."""
+    """Reads the width and height of a photo after its EXIF rotation."""
     sides = read_sides(image_bytes)
-    # Orientations from 5 on swap width and height.
+    # Orientations 5 to 8 swap width and height.
     return tf.where(orientation(image_bytes) > 4, sides[::-1], sides)
 
 
 def small_enough(image_bytes, max_pixels=None):
-    """Returns a photo's content and size; raises like `read_sides`."""
+    """Returns a photo's content and sides, with the checks of `read_sides`."""
     sides = read_sides(image_bytes, max_pixels)
     with tf.control_dependencies([sides]):
         return tf.identity(image_bytes), sides
 
 
 def _png_sides(image_bytes):
-    """Returns width and height of a PNG; raises for other content."""
     head = tf.strings.substr(image_bytes, 0, _PNG_HEAD_BYTES)
     head = tf.strings.join([head, bytes(_PNG_HEAD_BYTES)])
     start = tf.strings.substr(head, 0, len(_PNG_START))
@@ -122,12 +108,8 @@ def _png_sides(image_bytes):
 def orientation(image_bytes):
     """Reads the EXIF orientation from the first 128 KiB of a file.
 
-    Args:
-        image_bytes: string `[]`, the content of an image file.
-
-    Returns:
-        int32 `[]` in 1..8; 1 (upright) without a valid orientation and for
-        files other than JPEG.
+    Returns int32 `[]` in 1..8; 1 (upright) if the orientation is missing or
+    invalid, or the file is not a JPEG.
 
     Source: JEITA CP-3451, "Exif", Sec. 4.6.
     """
@@ -137,7 +119,7 @@ def orientation(image_bytes):
     found = split(input=[head], sep=b"Exif\x00\x00", maxsplit=1)
     parts = tf.concat([found.values, ["", ""]], axis=0)
     before, after = parts[0], parts[1]
-    # The marker and the length of the segment precede the name.
+    # The marker and the length of the segment precede its name.
     mark_at = tf.maximum(tf.strings.length(before) - 4, 0)
     is_exif = (
         (tf.strings.substr(head, 0, 2) == b"\xff\xd8")
@@ -150,19 +132,19 @@ def orientation(image_bytes):
 
 
 def _read_orientation(tiff):
-    """Reads the orientation tag from the first directory of a TIFF block."""
+    """Reads the orientation from the first directory of a TIFF block."""
     data = tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int32)
     data = tf.concat([data, [0]], axis=0)
     end = tf.size(data) - 1
-    little = data[0] == 0x49  # "I" of "II"; else "MM".
+    little = data[0] == 0x49  # "II" is little-endian, "MM" big-endian.
 
     def number(places):
-        """Reads a 16-bit number at each place; 0 beyond the end."""
+        """Reads a 16-bit number at each offset; 0 beyond the end."""
         first = tf.gather(data, tf.clip_by_value(places, 0, end))
         second = tf.gather(data, tf.clip_by_value(places + 1, 0, end))
         return tf.where(little, first + 256 * second, second + 256 * first)
 
-    # The lower half of a 32-bit offset suffices: the block is smaller.
+    # The lower half of the 32-bit offset suffices for a block of 64 KiB.
     directory = number(tf.where(little, 4, 6))
     count = tf.minimum(number(directory), _MOST_ENTRIES)
     entries = directory + 2 + 12 * tf.range(count)
@@ -173,15 +155,9 @@ def _read_orientation(tiff):
 
 
 def upright(pixels, value):
-    """Rotates a picture upright.
+    """Rotates pixels `[height, width, channels]` by an orientation in 1..8.
 
-    Args:
-        pixels: `[height, width, channels]` as stored.
-        value: int32 `[]`, the orientation in 1..8.
-
-    Returns:
-        `[height, width, channels]`; `[width, height, channels]` for
-        orientations from 5 on.
+    Orientations 5 to 8 swap height and width.
     """
 
     def turn(number):
@@ -202,7 +178,7 @@ _STARTS = {
     "HEIF": rb"....ftyp(?:he|mif1|msf1)",
     "PDF": rb"%PDF",
 }
-"""Other kinds of files -> their first bytes."""
+"""Format -> regular expression for the first bytes of a file."""
 _CURES = {
     "AVIF": 'convert it, or pip install "pillow>=11.3"',
     "HEIF": "convert it, or pip install pillow-heif",
@@ -212,20 +188,18 @@ _CURES = {
 def as_decodable(content: bytes) -> bytes:
     """Converts the content of a file to PNG if a graph cannot decode it.
 
-    Returns:
-        A PNG of the first picture if Pillow reads the file; else the content
-        unchanged, which is a JPEG, a PNG or not a photo.
+    The content is unchanged if it is a JPEG or PNG, or if Pillow cannot read
+    it.
     """
     return _converted(content)[0] or content
 
 
 def fault_of_kind(content: bytes) -> str:
-    """Returns why `as_decodable` makes no PNG, phrased to follow "which"."""
+    """Returns why `as_decodable` fails, as a clause to follow "which"."""
     return _converted(content)[1]
 
 
 def _converted(content):
-    """Returns `png_of` for a file other than JPEG and PNG."""
     starts = _STARTS.items()
     kinds = [k for k, start in starts if re.match(start, content, re.DOTALL)]
     if not kinds:
@@ -247,16 +221,14 @@ def _converted(content):
 def _is_too_short(content, width, height):
     """Returns whether a lossy WebP file has too few bytes for its size.
 
-    A key frame codes the prediction modes of every block of 16 x 16 pixels with
-    fixed probabilities (RFC 6386, Sec. 11), in more than 3 bits. Pillow would
-    allocate the whole picture first.
+    A key frame needs more than 3 bits per block of 16 x 16 pixels (RFC 6386,
+    Sec. 11). Without this check, Pillow allocates the whole picture.
     """
     num_bytes = int.from_bytes(content[16:20], "little")
     return 8 * num_bytes < 3 * (width // 16) * (height // 16)
 
 
 def _is_read(name):
-    """Returns whether Pillow reads a kind of file."""
     if name not in PIL.Image.OPEN:
         PIL.Image.init()
         if name == "HEIF":
@@ -266,24 +238,17 @@ def _is_read(name):
 
 
 def is_cured(reason: str) -> bool:
-    """Returns whether a fault was the file's kind, which Pillow now reads."""
+    """Returns whether Pillow can now read a format that caused a fault."""
     kind = re.match(r"is a (\w+) file: ", reason)
     return bool(kind) and _is_read(kind[1].upper())
 
 
 def png_of(picture) -> tuple[bytes, str]:
-    """Encodes a picture as PNG, rotated upright by its EXIF orientation.
+    """Encodes a `PIL.Image.Image` as PNG, rotated upright by its EXIF data.
 
-    As in decoding, alpha is dropped and the upper 8 of 16 bits are kept. Whole
-    numbers (mode I) count as 16 bits if one is above 255.
-
-    Args:
-        picture: a `PIL.Image.Image`; it is not changed.
-
-    Returns:
-        (content, reason): the PNG and ""; or b"" and the reason, phrased to
-        follow "which", if the picture has no pixels, too many, or pixels of
-        unknown colour.
+    Alpha is dropped and the upper 8 of 16 bits are kept, as in decoding.
+    Returns (content, reason): the PNG and "", or b"" and the reason as a clause
+    to follow "which".
     """
     width, height = picture.size
     most = MAX_PIXELS
@@ -295,7 +260,7 @@ def png_of(picture) -> tuple[bytes, str]:
         picture = PIL.ImageOps.exif_transpose(picture)
         if picture.mode.startswith("I"):
             pixels = np.clip(np.asarray(picture), 0, 2**16 - 1)
-            # Mode I has no fixed size: its maximum decides.
+            # The maximum shows whether mode I holds 8 or 16 bits.
             if picture.mode != "I" or pixels.max() > 2**8 - 1:
                 pixels >>= 8
             picture = PIL.Image.fromarray(pixels.astype(np.uint8))
@@ -303,21 +268,18 @@ def png_of(picture) -> tuple[bytes, str]:
             return b"", "has pixels of floating point, of an unknown range"
         picture.info = {}  # Avoids a warning about palettes.
         pixels = np.asarray(picture.convert("RGB"))
-        # The PNG is short-lived: compressing it would waste time.
+        # The PNG is decoded soon, so compression would waste time.
         return tf.io.encode_png(pixels, compression=0).numpy(), ""
-    except Exception as error:  # Includes damaged pixels.
+    except Exception as error:  # Pillow raises many types for damaged pixels.
         return b"", f"does not decode: {error}"
 
 
 def picture_of(pixels):
-    """Converts pixels to a `PIL.Image.Image`.
+    """Converts uint8 pixels to a `PIL.Image.Image`.
 
-    Args:
-        pixels: uint8 `[height, width, 3]`, RGB; or `[height, width]` or
-            `[height, width, 1]`, grey; a fourth channel is alpha.
-
-    Raises:
-        ValueError: the array has another type or shape.
+    Accepts grey `[height, width]` or `[height, width, 1]`, RGB
+    `[height, width, 3]` and RGBA `[height, width, 4]`; raises ValueError for
+    other arrays.
     """
     is_photo = pixels.ndim == 2 or pixels.shape[2:] in {(1,), (3,), (4,)}
     if pixels.dtype != np.uint8 or not is_photo or not pixels.size:

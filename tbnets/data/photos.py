@@ -1,4 +1,4 @@
-"""Finds photos: in a folder, by the ids of captions, by a list."""
+"""Finds photos: in a folder, by the ids of captions, or by a list."""
 
 import contextlib
 import dataclasses
@@ -24,11 +24,11 @@ _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
 
 
 def list_photos(folder):
-    """Returns the paths of the photos in a folder, sorted.
+    """Returns the sorted paths of the photos below a folder.
 
-    Photos are recognised by suffix. Folders are never photos. A broken link is
-    listed, so that it is reported as missing. Links to folders are not
-    followed, and the folders of `files.folder_beside` are skipped.
+    Photos are recognised by suffix. A broken link is listed, so that it is
+    reported as missing. Links to folders and the folders of
+    `files.folder_beside` are skipped.
     """
     return [pathlib.Path(entry) for entry in sort_files(folder)[0].values()]
 
@@ -43,20 +43,18 @@ def is_listed(path, folder):
 
 
 def sort_files(folder):
-    """Finds the photos and further files of a folder, see `list_photos`.
+    """Finds the photos and the other files below a folder.
 
-    Hidden files are left out, unless they have a photo's suffix.
+    Hidden files are left out, unless they have a photo's suffix. Raises
+    FileNotFoundError if there is no photo.
 
     Returns:
-        (photos, others): dict, relative path of a photo with slashes ->
-        `os.DirEntry`, sorted; and list of `os.DirEntry`.
-
-    Raises:
-        FileNotFoundError: the folder has no photos.
+        (photos, others): dict, relative path with slashes -> `os.DirEntry`,
+        sorted; and list of `os.DirEntry`.
     """
     photos, others = {}, []
     for name, entry in _walk(folder):
-        # Only links need a system call, which takes time.
+        # A system call takes time, and only links need it.
         is_link = entry.is_symlink()
         is_file = os.path.isfile(entry) if is_link else entry.is_file()
         if entry.name[1:].lower().endswith(PHOTO_SUFFIXES):
@@ -75,7 +73,6 @@ def sort_files(folder):
 
 
 def _walk(folder, before=""):
-    """Yields (relative path, `os.DirEntry`) of the files below a folder."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
@@ -91,10 +88,8 @@ def _walk(folder, before=""):
 def left_out_lines(broken, others, count):
     """Returns lines that list the files that are not photos, and why.
 
-    Args:
-        broken: dict, path -> its fault, phrased to follow "which".
-        others: paths or `os.DirEntry` of files without a photo's suffix.
-        count: number of files, including photos.
+    `broken` maps paths to faults, clauses to follow "which". `others` are paths
+    without a photo's suffix. `count` includes the photos.
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
     if more := lines[MOST_NAMED:]:
@@ -108,23 +103,16 @@ def left_out_lines(broken, others, count):
 
 
 def find_photos(folder, captions_format=None, captions_path="", splits=None):
-    """Finds photos and their ids.
+    """Finds photos; returns a list of (id, `pathlib.Path`) with unique ids.
+
+    A photo that the captions name may be missing.
 
     Args:
         folder: folder of the photos.
         captions_format: key of `captions.READERS`.
-        captions_path: captions that name the images and their ids; "" for all
-            photos below the folder, with their relative paths as ids.
+        captions_path: captions that name the images; "" for all photos below
+            the folder, with their relative paths as ids.
         splits: names of caption splits; None for all.
-
-    Returns:
-        list of (id, `pathlib.Path`), each id once. A photo that the captions
-        name may be missing.
-
-    Raises:
-        FileNotFoundError: the folder has no photos, or the captions do not
-            exist.
-        ValueError: the captions cannot be read.
     """
     folder = pathlib.Path(folder)
     if not captions_path:
@@ -139,10 +127,9 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
 
 
 def photos_there(photos, folder):
-    """Returns the (id, `pathlib.Path`) pairs that are regular files.
+    """Keeps the (id, `pathlib.Path`) pairs of regular files.
 
-    Returns:
-        list of (id, path, path from `folder`, bytes).
+    Returns a list of (id, path, path relative to `folder`, bytes).
     """
     there = []
     for key, path in photos:
@@ -157,8 +144,7 @@ def photos_there(photos, folder):
 def find_photo(folder, image_id):
     """Returns the path of an image's photo inside a folder, or None.
 
-    The id must not lead out of the folder, but the photo may be a link that
-    leads outside.
+    The id must not lead out of the folder, but a link may.
     """
     root = pathlib.Path(os.path.abspath(folder))
     for suffix in ("", *PHOTO_SUFFIXES):
@@ -174,7 +160,7 @@ def stem_of(name):
 
 
 def list_files(folder):
-    """Returns the relative paths of the files below a folder, sorted."""
+    """Returns the sorted relative paths of the files below a folder."""
     folder = pathlib.Path(folder)
     files = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path.relative_to(folder).as_posix() for path in files)
@@ -183,8 +169,8 @@ def list_files(folder):
 def likely_name(name, files):
     """Returns the path in `files` that a misspelled name probably means.
 
-    Folders, suffix, slashes, case, Unicode form and outer blanks may differ.
-    None if no file fits.
+    Folders, suffix, slashes, case, Unicode form and outer whitespace may
+    differ.
     """
     wanted = _bare(name)
     return next((path for path in files if _bare(path) == wanted), None)
@@ -196,22 +182,14 @@ def _bare(name):
 
 
 def listed_rows(image_ids, path) -> np.ndarray:
-    """Finds the photos that a list names.
+    """Finds the photos that a list names; returns ascending rows, int64 `[m]`.
 
     A line names a photo by its id, its file name without folder or suffix, or
-    its Flickr number: `1000268201` is `1000268201_693b08cb0e.jpg`, Flickr8k's
-    name for Flickr30K's `1000268201.jpg`. A list may name missing photos.
+    its Flickr number: `1000268201` is Flickr8k's `1000268201_693b08cb0e.jpg`
+    and Flickr30K's `1000268201.jpg`. Missing photos are ignored.
 
-    Args:
-        image_ids: n strings.
-        path: text file with one photo per line; blank lines are ignored.
-
-    Returns:
-        int64 `[m]`, ascending rows of `image_ids`.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the list names no photo, or a line may mean several photos.
+    Raises ValueError if the list names no photo, or a line may mean several
+    photos.
     """
     file = CheckedFile(path)
     lines = enumerate(file.lines()[0], 1)
@@ -246,18 +224,8 @@ def listed_rows(image_ids, path) -> np.ndarray:
 def read_listed(format, path, lists, split):
     """Reads the images that a list names, from all splits of the captions.
 
-    Args:
-        format: key of `captions.READERS`.
-        path: the captions.
-        lists: path of the lists; contains `{split}`.
-        split: name of the list; "val", "dev" and "validation" are equivalent.
-
-    Returns:
-        `CaptionedImages` in the order of the captions.
-
-    Raises:
-        FileNotFoundError, ValueError: see `read_captions`; or the list does not
-            exist, names no image, or `{split}` is missing.
+    `lists` is the path of the lists with `{split}`. "val", "dev" and
+    "validation" are equivalent splits.
     """
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(

@@ -37,22 +37,22 @@ _UNSET = {
     "regions": ("features of regions", _REGIONS),
     "trees": ("a file of trees", _TREES),
 }
-"""Flag -> (what the flag must name, what to do otherwise)."""
+"""Flag -> (expected value, advice), for messages about an unset flag."""
 MADE = "made"
-"""Folder below the data root for the results of recipes."""
+"""Name of the folder for the results of recipes."""
 
 
 def is_recipe(item):
-    """Returns whether an item of a flag is a recipe, not a file or store."""
+    """Returns whether an item of a flag names a recipe, not a file or store."""
     return item.endswith(".flags") or item.startswith("hub:")
 
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """The values of the data flags, which name files and folders.
+    """The values of the data flags.
 
     Relative paths are below `data_root`. A relative `data_root` is below
-    `started_in`, the folder in which the run was started.
+    `started_in`, the folder where the run was started.
     """
 
     data_root: str = "data"
@@ -74,9 +74,9 @@ class Sources:
     word_vectors: str = ""
 
     def rendered(self):
-        """Returns sources with the files of the rendered data set.
+        """Returns sources with the files of the rendered data set, if any.
 
-        The data set is rendered if it does not exist yet.
+        Renders the data set if it does not exist.
         """
         if not self.scenes:
             return self
@@ -96,22 +96,20 @@ class Sources:
         )
 
     def from_start(self, path):
-        """Returns a path relative to the folder of the start."""
+        """Returns a path relative to `started_in`."""
         return pathlib.Path(self.started_in) / path
 
     @property
     def starts(self):
-        """The folders for relative paths: the data root, the start folder."""
+        """The folders for relative paths: the data root, then `started_in`."""
         return self.from_start(self.data_root), self.from_start("")
 
     def resolve(self, path, split=None):
         """Returns `path` below the data root, with `{split}` filled in.
 
-        A feature store or file that is not there is looked up in the folder of
-        the start too, where the tools write their results.
-
-        Raises:
-            NoSuchSplit: neither folder has a file of this split.
+        A missing file or feature store is also looked up in `started_in`, where
+        the tools write their results. Raises NoSuchSplit if neither folder has
+        the split.
         """
         below = self.from_start(self.data_root) / path
         places = [below, self.from_start(path)]
@@ -124,7 +122,7 @@ class Sources:
                     return found
         if split is None:
             return below
-        # Neither has it: report the folder that has more splits.
+        # Neither folder has the split: report the folder with more splits.
         pattern = max(places, key=lambda place: len(splits_in_path(place)))
         return pathlib.Path(fill_split(pattern, split))
 
@@ -154,19 +152,14 @@ class Sources:
 
     @property
     def made_roots(self):
-        """The folders that may hold the results of recipes."""
-        # If `data` links to a read-only folder, the folder of the start is
-        # used.
+        """The folders that may have the results of recipes."""
+        # The last root is used if `data` links to a read-only folder.
         roots = map(self.from_start, (self.data_root, "data", ""))
         return tuple(dict.fromkeys(root / MADE for root in roots))
 
     @property
     def photo_folder(self):
-        """The folder that contains the photos' file names.
-
-        A folder that is not below the data root is looked up in the folder of
-        the start.
-        """
+        """The folder of the photos, below the data root or `started_in`."""
         here = self.from_start(self.images)
         below = self.resolve(self.images)
         return here if here.is_dir() and not below.exists() else below

@@ -1,10 +1,9 @@
 """Names of splits, and splits drawn at random by image id.
 
-If captions have no splits, an image's split is drawn only from its id. The id
-is hashed to a number in [0, 1). Images below a first cut are the test split,
-below a second cut dev, above it train. The order of the file does not matter,
-all captions of an image are in one split, and the two cuts determine the split
-of every image, including images added later.
+If captions have no splits, an image's id is hashed to a number in [0, 1).
+Images below a first cut are the test split, below a second cut dev, above it
+train. The order of the file does not matter, and an image keeps its split when
+images are added later.
 """
 
 import dataclasses
@@ -18,19 +17,13 @@ import numpy as np
 
 from tbnets.errors import InputError
 
-# The shares of a batch for replicas. The images, the captions and the other
-# contents of a batch are each divided evenly; the first part is for the first
-# replica. Every worker draws all batches, which is cheap, and reads only the
-# parts of its replicas.
+# The shares of a batch for replicas. Each array of a batch is divided evenly in
+# the order of the replicas. Every worker draws all batches, which is cheap, and
+# reads only the parts of its replicas.
 
 
 class Share(NamedTuple):
-    """A replica's part of the rows of a batch.
-
-    Attributes:
-        place: number of the replica, from 0.
-        count: number of replicas.
-    """
+    """The part of a batch for replica `place` (>= 0) of `count` replicas."""
 
     place: int = 0
     count: int = 1
@@ -41,12 +34,10 @@ class Share(NamedTuple):
         return slice(*(bound * num_rows // self.count for bound in bounds))
 
     def read(self, source, rows):
-        """Reads this share of the rows of a batch.
+        """Reads this share of the given rows from a source with `batch(rows)`.
 
-        Args:
-            source: object with `batch(rows)`. If the object has `lengths`, its
-                rows are padded to the width of the whole batch.
-            rows: int64 `[n]`, rows of the whole batch.
+        If the source has `lengths`, its rows are padded to the width of the
+        whole batch.
         """
         if hasattr(source, "lengths"):
             return source.batch(rows)[self.of(len(rows))]
@@ -59,17 +50,9 @@ WHOLE = Share()
 def distributed(strategy, batches):
     """Distributes the batches of an epoch to the replicas of a strategy.
 
-    Args:
-        strategy: a `tf.distribute.Strategy`.
-        batches: an epoch's batches with `dataset_of(shares)`. Its `smallest`,
-            if not None, is the number of photos in the smallest batch; a
-            network that reads pixels needs a photo for each replica.
-
-    Returns:
-        `tf.distribute.DistributedDataset` with `num_batches` batches.
-
-    Raises:
-        ValueError: a batch has fewer photos than there are replicas.
+    `batches.smallest` is the number of photos in the smallest batch, or None if
+    images are features. Raises ValueError if a batch has fewer photos than
+    there are replicas.
     """
     count = strategy.num_replicas_in_sync
     if batches.smallest is not None and batches.smallest < count:
@@ -95,9 +78,9 @@ SPLIT_ORDER = ("train", "restval", *SAME_SPLIT, "test")
 SHARE = 0.1
 """Fraction of the images for dev and for test."""
 ENOUGH = 10
-"""Minimum number of images in dev and in test, if 20 % of all are as many."""
+"""Minimum number of images in dev and in test, up to 20 % of the images."""
 FEWEST = 5
-"""Minimum number of images to draw splits from: 3, 1 and 1."""
+"""Minimum number of images to draw splits from: 3 train, 1 dev and 1 test."""
 DRAWN = ("train", "dev", "test")
 _NAMES = {"train": "train", "test": "test", **dict.fromkeys(SAME_SPLIT, "dev")}
 
@@ -105,11 +88,7 @@ _NAMES = {"train": "train", "test": "test", **dict.fromkeys(SAME_SPLIT, "dev")}
 class NoSuchSplit(InputError):
     """A source has no split of the requested name.
 
-    Args:
-        split: the requested name.
-        names: the existing splits.
-        path: the source.
-        argument: the argument or flag that named the split.
+    `names` are the existing splits of the source `path`.
     """
 
     def __init__(self, split, names, path, argument="split"):
@@ -132,10 +111,8 @@ class NoSuchSplit(InputError):
 def choose_split(split, names, path):
     """Returns the element of `names` that is the requested split.
 
-    "val", "dev" and "validation" are equivalent.
-
-    Raises:
-        NoSuchSplit: the message lists the existing splits of `path`.
+    "val", "dev" and "validation" are equivalent. Raises NoSuchSplit if `path`
+    has no such split.
     """
     if split in names:
         return split
@@ -146,7 +123,7 @@ def choose_split(split, names, path):
 
 
 def ordered_splits(names):
-    """Returns the unique names: train, restval, val, test, others."""
+    """Returns the unique names, ordered train, restval, val, test, others."""
     names = set(names)
     first = [name for name in SPLIT_ORDER if name in names]
     return (*first, *sorted(names.difference(first)))
@@ -164,14 +141,10 @@ def splits_in_path(pattern):
 
 
 def fill_split(pattern, split):
-    """Returns a path with `{split}` replaced by an existing split.
+    """Replaces `{split}` in a path by an existing split.
 
-    Equivalent names are tried too, so "val" finds `dev_ims.npy`. A path without
-    `{split}` is returned unchanged.
-
-    Raises:
-        NoSuchSplit: no file of this split exists; the message lists the
-            existing splits.
+    Equivalent names are tried too, so that "val" finds `dev_ims.npy`. Raises
+    NoSuchSplit.
     """
     pattern = os.fspath(pattern)
     if SPLIT_FIELD not in pattern:
@@ -187,22 +160,12 @@ def place_of(image_id):
 
 
 def draw_cuts(image_ids, path):
-    """Draws the two cuts for images without splits.
+    """Draws two cuts for images without splits: test below the first, then dev.
 
-    Dev and test each get a random 10 % of the images: at least `ENOUGH` images
-    or 20 %, whichever is less, and at most 20 %. From about 150 images on these
-    bounds hardly ever apply, so that an image keeps its split when images are
-    added.
-
-    Args:
-        image_ids: n unique strings.
-        path: the file of the captions, for the message.
-
-    Returns:
-        list of two floats: test is below the first, dev is between the two.
-
-    Raises:
-        ValueError: there are fewer than `FEWEST` images.
+    Dev and test each get a random 10 % of the images: at least the smaller of
+    `ENOUGH` images and 20 %, and at most 20 %. With more than about 150 images,
+    these bounds hardly ever apply. Raises ValueError if there are fewer than
+    `FEWEST` images. `path` names the captions in the message.
     """
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:
@@ -239,13 +202,7 @@ def can_be_drawn(split):
 
 
 def drawn_split(records, split, cuts):
-    """Returns the images of a drawn split, in the order of the file.
-
-    Args:
-        records: `CaptionedImages` of the whole file.
-        split: name for which `can_be_drawn` is true.
-        cuts: from `draw_cuts`.
-    """
+    """Returns the images of a drawn split of `records`, in their order."""
     wanted = {_NAMES[name] for name in split.split("+")}
     splits = [split_of(image_id, cuts) for image_id in records.image_ids]
     rows = [row for row, name in enumerate(splits) if name in wanted]
