@@ -1,9 +1,8 @@
 """Draws and reads the mini-batches of a network.
 
-Implements the neighbourhood sampling of Wang et al. 2018, Algorithm 1: a batch
-holds distinct images with several captions each, so that the within-text term
-has positives. A batch depends only on (seed, epoch, number), never on the state
-of a random generator, so that a resumed run sees identical batches.
+A batch has distinct images with several captions each, so that the within-text
+term has positives (Wang et al. 2018, Algorithm 1). It depends only on (seed,
+epoch, number), so that a resumed run sees identical batches.
 """
 
 import dataclasses
@@ -30,26 +29,21 @@ from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.files import listed
 from tbnets.seeds import generator_of
 
-# `tf.data` without autotuning.
-
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns the last dataset of a pipeline, without autotuning.
+    """Disables the autotuning of a `tf.data` pipeline.
 
-    The tuning thread doubles its sleep each time and is not always woken at the
-    end of a dataset. The reader then waits for it, which may double the time of
-    an epoch or an extraction. Here all buffer sizes and parallel calls are
-    fixed numbers, so that there is no value to tune.
+    Its thread may sleep while the reader waits for the end of the dataset,
+    which can double the time of an epoch. All buffer sizes and parallel calls
+    are fixed here.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
 
 
-# The examples of a split.
-
 SAMPLED_PHOTOS = 1000
-"""Number of photos whose regions are used to measure feature statistics."""
+"""Maximum number of photos whose regions determine feature statistics."""
 
 
 def sampled(count):
@@ -63,11 +57,11 @@ class Rows(Protocol):
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The shape of one row; None for sizes that a batch decides."""
+        """The shape of one row; None for sizes that vary between batches."""
 
     @property
     def dtype(self) -> tf.DType:
-        """The type of a batch."""
+        """The dtype of a batch."""
 
     def batch(self, rows: np.ndarray) -> np.ndarray:
         """Returns the given rows, `[len(rows), ...]`."""
@@ -99,7 +93,7 @@ class Examples:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers of images and captions: name -> int."""
+        """The number of images and of captions: name -> int."""
         records = self.records
         return {"images": records.num_images, "captions": records.num_captions}
 
@@ -111,16 +105,12 @@ class Examples:
     def from_arrays(
         cls, images: Array, captions: Array, caption_to_image: Integers
     ) -> Self:
-        """Makes examples from arrays in memory.
+        """Creates examples from arrays in memory.
 
         Args:
             images: `[num_images, ...]`, features or pixels.
             captions: `[num_captions, ...]`, word ids or features.
             caption_to_image: int `[num_captions]`, row of the caption's image.
-
-        Returns:
-            `Examples`; the image ids are the row numbers, the captions of
-            `records` are empty strings.
         """
         images = ArrayRows(_checked_numbers("images", images))
         texts = ArrayRows(_checked_numbers("captions", captions))
@@ -135,7 +125,6 @@ class Examples:
 
 
 def _checked_numbers(name, values):
-    """Returns values as an array of rows; raises unless all are finite."""
     array = checked_array(name, values)
     if array.ndim < 1 or array.dtype.kind in "OSU":
         raise InputTypeError(
@@ -149,11 +138,7 @@ def _checked_numbers(name, values):
 
 
 class ArrayRows:
-    """Rows of an array in memory.
-
-    Args:
-        array: `[n, ...]`; float64 becomes float32.
-    """
+    """Rows of an array `[n, ...]` in memory; float64 becomes float32."""
 
     def __init__(self, array):
         self.array = np.asarray(array)
@@ -168,11 +153,9 @@ class ArrayRows:
 
 
 class FeatureRows:
-    """Rows of features on the disk, read on demand.
+    """Rows of features on disk, read on demand.
 
-    Args:
-        features: a `data.store.arrays.Features`.
-        rows: int `[n]`; the row in `features` for every row of the records.
+    `rows`, int `[n]`, maps rows of the records to rows of `features`.
     """
 
     dtype = tf.float32
@@ -187,17 +170,13 @@ class FeatureRows:
         return self.features.take(self.rows[rows])
 
     def chunks(self, size=4096):
-        """Yields all rows once, `size` at a time, in order."""
+        """Yields all rows in order, `size` at a time."""
         for start in range(0, len(self.rows), size):
             yield self.features.take(self.rows[start : start + size])
 
 
 class FileNames:
-    """Paths of image files, which the `tf.data` pipeline decodes.
-
-    Args:
-        paths: list of paths, one for each row of the records.
-    """
+    """Paths of image files, one per row, which `tf.data` decodes."""
 
     dtype = tf.string
     shape = ()
@@ -211,10 +190,9 @@ class FileNames:
 
 
 def refuse_broken_images(images):
-    """Raises ValueError naming the first files that are not photos.
+    """Raises ValueError that names the first files that are not photos.
 
-    `tf.data` reports a decoding error without the file name, so this function
-    checks every file of the `images` of `Examples`.
+    Decoding errors of `tf.data` lack the file name.
     """
     paths = getattr(images, "paths", ())
     judged = zip(paths, faults(paths))
@@ -229,15 +207,11 @@ def refuse_broken_images(images):
 
 
 def batch_bounds(count, per_batch):
-    """Returns the (start, stop) of every batch of an epoch.
+    """Returns the (start, stop) of every batch in an epoch with `count` items.
 
-    The last batch may be smaller. A last batch of one item is joined to the
+    The last batch may be smaller. A last batch of one item is merged with the
     batch before it: one item has no negatives, and batch normalisation would
-    use it as the mean, just before the network is measured.
-
-    Args:
-        count: number of items in an epoch.
-        per_batch: number of items in a batch, at least 1.
+    use it as the mean.
     """
     starts = list(range(0, count, per_batch))
     if 1 < per_batch < count and count % per_batch == 1:
@@ -246,27 +220,14 @@ def batch_bounds(count, per_batch):
 
 
 def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
-    """Yields the image and caption rows of every batch of an epoch.
+    """Yields (image_rows, caption_rows), int64, for each batch of an epoch.
 
-    Every image with captions is drawn once, with `captions_per_image` of its
-    captions drawn without replacement (all captions, if it has fewer). The last
-    batch may have another size, see `batch_bounds`.
-
-    Args:
-        records: a `CaptionedImages`.
-        images_per_batch: number of images in a batch. Wang 2018: 500; Wang
-            2016: 1500.
-        captions_per_image: number of captions drawn for an image. Papers: 2; 1
-            gives plain pairs without neighbours.
-        seed: integer of the run.
-        epoch: integer from 0.
-
-    Yields:
-        (image_rows int64 `[n]`, caption_rows int64 `[m]`).
+    Each image with captions is drawn once, with up to `captions_per_image` of
+    its captions, drawn without replacement.
 
     Source: Wang et al. 2018, Algorithm 1 (c) and Sec. 5.1. Departures: each
-    image is in a batch once, with all its drawn captions, whereas the paper
-    draws pairs and adds neighbours to them.
+    image is in one batch with all its drawn captions; the paper draws pairs and
+    adds neighbours.
     """
     permuted = generator_of(seed, "epoch", epoch).permutation
     rows_of, most = records.caption_rows(), captions_per_image
@@ -286,10 +247,9 @@ class Batches:
         num_batches: number of batches in an epoch.
 
     Attributes:
-        epoch: integer from 0; set it, then iterate over `dataset`.
+        epoch: integer >= 0; set it, then iterate over `dataset`.
         dataset: `tf.data.Dataset` of the batches of `epoch`.
-        smallest: number of photos in the smallest batch; None if images are
-            features.
+        smallest: number of photos in the smallest batch; None for features.
         image_size: side of the decoded photos in pixels.
     """
 
@@ -305,12 +265,7 @@ class Batches:
     __repr__ = short_repr("num_batches", "epoch")
 
     def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
-        """Returns the given shares of each batch in `epoch`, one after the
-        other.
-
-        Args:
-            shares: the shares of this process's replicas, in order.
-        """
+        """Returns the batches of `epoch`, each divided into its `shares`."""
 
         def read():
             for rows in self._rows():
@@ -323,14 +278,13 @@ class Batches:
             dataset = dataset.map(
                 lambda one: one | {"images": read_images(one["images"], size)}
             )
-        # Without a known cardinality, Keras warns at the end of the first
-        # epoch.
+        # Keras warns after the first epoch if the cardinality is unknown.
         count = self.num_batches * len(shares)
         counted = tf.data.experimental.assert_cardinality(count)
         return untuned(dataset.apply(counted).prefetch(2 * len(shares)))
 
     def _of_texts(self, rows, owners, share):
-        """Returns a share of a batch's texts, and their ids."""
+        """Returns a share of a batch's texts and their ids."""
         own, ids = share.of(len(rows)), self.examples.text_ids
         batch = {
             "captions": share.read(self.examples.texts, rows),
@@ -353,20 +307,20 @@ class EpochBatches(Batches):
 
     Args:
         examples: an `Examples`.
-        images_per_batch: number of images in a batch.
-        captions_per_image: number of captions drawn for each image.
-        seed: integer of the run.
-        image_size: side of the decoded images in pixels, if `examples.images`
+        images_per_batch: number of images per batch. Wang 2018: 500; Wang 2016:
+            1500. A last batch of one image is merged with the batch before it.
+        captions_per_image: number of captions drawn per image. Papers: 2; 1
+            gives pairs without neighbours.
+        seed: integer >= 0.
+        image_size: side of the decoded photos in pixels, if `examples.images`
             are file names.
 
     Attributes:
-        epoch: integer from 0, which `fit` increments. In your own loop, set it,
-            then iterate over `dataset`.
+        epoch: integer >= 0. `fit` increments it; in your own loop, set it, then
+            iterate over `dataset`.
         dataset: `tf.data.Dataset` of the batches of `epoch`, each the dict that
             `EmbeddingNetwork.train_step` takes.
         num_batches: number of batches in an epoch.
-        smallest: number of photos in the smallest batch; None if images are
-            features.
 
     Example:
         batches = tbnets.EpochBatches(
@@ -409,7 +363,6 @@ class EpochBatches(Batches):
         super().__init__(examples, len(bounds))
 
     def _rows(self):
-        """Yields the arguments of `batch` for each batch of `epoch`."""
         records, seed = self.examples.records, self._seed
         drawn = sample_epoch(records, *self._sizes, seed, self.epoch)
         return ((*rows, number) for number, rows in enumerate(drawn))
@@ -421,14 +374,7 @@ class EpochBatches(Batches):
         number: int,
         share: Share = WHOLE,
     ) -> dict[str, np.ndarray]:
-        """Reads the given rows; photos are not decoded.
-
-        Args:
-            image_rows: int64 `[n]`.
-            caption_rows: int64 `[m]`.
-            number: number of the batch in its epoch, from 0.
-            share: the part of the batch to read.
-        """
+        """Reads a share of a batch; photos are not decoded."""
         examples = self.examples
         owners = examples.records.caption_to_image[caption_rows]
         return self._of_texts(caption_rows, owners, share) | {
@@ -437,20 +383,12 @@ class EpochBatches(Batches):
         }
 
     def signature(self) -> dict[str, tf.TensorSpec]:
-        """Returns the `tf.TensorSpec`s of a batch, with photos not decoded."""
+        """Returns the `tf.TensorSpec`s of a batch before photos are decoded."""
         images = self.examples.images
         spec = tf.TensorSpec((None, *images.shape), images.dtype)
         return super().signature() | {"images": spec}
 
 
 def read_images(paths, image_size):
-    """Reads and decodes photos in the graph.
-
-    Args:
-        paths: string `[n]`.
-        image_size: side in pixels.
-
-    Returns:
-        float32 `[n, image_size, image_size, 3]` RGB in [0, 255].
-    """
+    """Reads and decodes photos in the graph, like `decode_images`."""
     return decode_images(tf.map_fn(read_file, paths), image_size)

@@ -1,8 +1,8 @@
 """Reads Flickr30K Entities: `Annotations/<id>.xml` with `Sentences/<id>.txt`.
 
-Annotations count pixels from 1 and include the last one; the returned boxes
-follow `tbnets.evaluation.boxes`. Documents with a DTD are rejected, so that no
-entity is expanded.
+Annotated boxes count pixels from 1 and include the last pixel. The returned
+boxes follow `tbnets.evaluation.boxes`. Documents with a DTD are rejected, so
+that no XML entity is expanded.
 """
 
 import collections
@@ -29,14 +29,10 @@ _ADVICE = "Name a file of the folder Annotations of Flickr30K Entities."
 
 
 class AnnotatedBoxes(NamedTuple):
-    """The annotated boxes of one photo.
+    """The annotated boxes of one photo; `width` and `height` are in pixels.
 
     Args:
-        file_name: name of the photo's file, from the annotation.
-        width: width of the photo in pixels.
-        height: height of the photo in pixels.
-        boxes: coreference chain -> list of boxes. A box may belong to several
-            phrases, a chain may have several boxes.
+        boxes: coreference chain -> list of boxes.
         without: chain -> reason why it has no box: `scene` (it is the whole
             photo) or `nobndbox` (it is not visible).
     """
@@ -49,18 +45,11 @@ class AnnotatedBoxes(NamedTuple):
 
 
 def read_annotations(path, problems=None) -> AnnotatedBoxes:
-    """Reads the boxes of one photo.
+    """Reads the boxes of one photo from an XML file.
 
-    Args:
-        path: XML file.
-        problems: list that collects the problems of single objects, which are
-            then left out; None raises at the first problem.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ProblemError: the file is not an Entities annotation, whatever
-            `problems` is, or an object is invalid; the message names the file
-            and the line.
+    `problems` is a list that receives the problems of single objects, which are
+    left out; None raises at the first problem. Raises ProblemError if the file
+    is not an Entities annotation.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -91,16 +80,13 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
 
 
 def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
-    """Reads the boxes of a photo from a folder of annotations.
+    """Reads the unique boxes of a photo, float64 `[n, 4]`.
 
     Args:
         folder: `Annotations` of Flickr30K Entities.
         image_id: the photo's id or file name: `36979` or `36979.jpg`.
-        photo_size: width and height in pixels of the photo on disk, to which
-            boxes are scaled from the annotated size; None does not scale.
-
-    Returns:
-        float64 `[n, 4]`, each box once.
+        photo_size: width and height in pixels to which boxes are scaled, or
+            None.
     """
     name = CheckedFile(folder).file_name(image_id)
     stem = name.rsplit(".", 1)[0]
@@ -114,12 +100,10 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
 
 
 def read_entities(path, images, problems) -> list[ImagePhrases]:
-    """Reads a folder of Flickr30K Entities: `Sentences` and `Annotations`.
+    """Reads a folder with `Sentences` and `Annotations`.
 
-    Args:
-        path: the folder.
-        images: wanted ids -> file names; None for all images, by name.
-        problems: see `phrases.read_phrases`.
+    `images` maps image ids to file names, or is None for all images by name.
+    `problems` is as in `phrases.read_phrases`.
     """
     root = pathlib.Path(path)
     for folder in FOLDERS:
@@ -163,7 +147,7 @@ def _read_image(root, stem, key, name, problems):
     captions = read_sentences(sentences, problems)
     found = read_annotations(path, problems)
     if key is None:
-        # The annotated file name, if its stem fits.
+        # Prefer the annotated file name, which has the extension.
         named = found.file_name
         name = named if stem_of(named) == stem else stem
         key = name = CheckedFile(path).file_name(name)
@@ -182,7 +166,7 @@ class _LineElement(ElementTree.Element):
 
 
 def _parse(file):
-    """Parses a file into `_LineElement`s, without expanding entities."""
+    """Parses a file without expanding entities."""
     content = file.read_bytes()
     if len(content) > MOST_BYTES:
         file.refuse(f"XML of at most {MOST_BYTES} bytes", len(content))
@@ -205,14 +189,13 @@ def _parse(file):
         return builder.close()
     except ProblemError:
         raise
-    # Python's codecs raise the last two for the file's encoding.
+    # Python's codecs raise LookupError and ValueError for a bad encoding.
     except (xml.parsers.expat.ExpatError, LookupError, ValueError) as error:
         text = f"expected XML in UTF-8; found {error}. Copy it again."
         return file.report(text, parser.CurrentLineNumber)
 
 
 def _number(file, element, path):
-    """Returns a positive whole number from below an element."""
     text = element.findtext(path)
     if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
         place = element.find(path)
@@ -223,11 +206,11 @@ def _number(file, element, path):
 
 
 def _box(file, element, width, height):
-    """Returns a box in continuous coordinates; None if it is invalid."""
+    """Returns a box in continuous coordinates, or None."""
     texts = [element.findtext(edge) for edge in EDGES]
     with contextlib.suppress(TypeError, ValueError):
         x_min, y_min, x_max, y_max = edges = [float(text) for text in texts]
-        # The first pixel is 1 and the box includes the last pixel; some files
+        # The first pixel is 1 and the box includes the last pixel. Some files
         # count from 0.
         low = [max(x_min - 1, 0.0), max(y_min - 1, 0.0)]
         high = [min(x_max, float(width)), min(y_max, float(height))]

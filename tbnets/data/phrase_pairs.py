@@ -1,9 +1,8 @@
 """Mini-batches of captions with pairs of a noun phrase and a region.
 
-Photos and captions are drawn as in `data.batches`. A batch adds the noun
-phrases of its captions, each paired with the candidate region that the model
-currently assigns to it. A batch depends only on (seed, epoch, number) and on
-these assignments.
+Photos and captions are drawn as in `data.batches`. A batch also has the noun
+phrases of its captions, each with the candidate region that the model currently
+assigns to it.
 """
 
 import dataclasses
@@ -20,17 +19,15 @@ from tbnets.evaluation import boxes
 from tbnets.seeds import generator_of
 from tbnets.text.packed_trees import END, NOUN_PHRASE, START, WORD
 
-# Noun phrases as nodes of the captions' trees.
-
 
 class NounPhrases(NamedTuple):
-    """Noun phrases, in the order of their captions.
+    """Noun phrases as nodes of parse trees, sorted by caption.
 
     Attributes:
-        captions: int64 `[num_phrases]`, row of the caption, ascending.
+        captions: int64 `[num_phrases]`, row of the caption.
         nodes: int64 `[num_phrases]`, index of the node in its tree.
-        spans: int64 `[num_phrases, 2]`, first word and end in the tree's words.
-        texts: int64 `[num_phrases]` from 0, equal for equal words.
+        spans: int64 `[num_phrases, 2]`, first word and end in the tree.
+        texts: int64 `[num_phrases]`, equal for equal words.
         starts: int64 `[num_captions + 1]`, each caption's first phrase.
     """
 
@@ -41,20 +38,15 @@ class NounPhrases(NamedTuple):
     starts: np.ndarray
 
     def rows_of(self, captions):
-        """Returns the phrase rows of caption rows, int `[n]`, in order."""
+        """Returns the phrase rows of caption rows `[n]`, in order."""
         return ranges(self.starts[captions], self.starts[captions + 1])[1]
 
     def in_batch(self, captions, lengths):
-        """Locates the phrases of captions in a batch of these captions.
+        """Locates the phrases of caption rows `[m]` in a batch of the captions.
 
-        Args:
-            captions: int `[m]`, rows of captions.
-            lengths: int `[m]`, number of nodes in their trees.
-
-        Returns:
-            (rows, places, nodes), int64 `[p]` each: the phrase rows, the index
-            of their caption in `captions`, and their nodes, numbered through
-            all trees of the batch.
+        `lengths` has the number of nodes per caption. Returns (rows, places,
+        nodes), int64 `[p]` each: the phrase rows, the index of the caption in
+        `captions`, and the node, numbered through all trees of the batch.
         """
         places, rows = ranges(self.starts[captions], self.starts[captions + 1])
         firsts = np.cumsum(lengths) - lengths
@@ -62,13 +54,10 @@ class NounPhrases(NamedTuple):
 
 
 def noun_phrases(trees) -> NounPhrases:
-    """Finds the noun phrases of captions.
+    """Finds the noun phrases in `text.packed_trees.TreeRows`.
 
-    A node that spans its whole caption is the sentence, not a phrase. Among
-    nodes with equal spans, the highest is the phrase.
-
-    Args:
-        trees: `text.packed_trees.TreeRows`.
+    A node that spans its whole caption is not a phrase. Among nodes with equal
+    spans, the highest is the phrase.
 
     Source: Niu et al. 2017, Sec. 3.3. Departures: none; the paper does not
     define noun phrases at the root.
@@ -80,7 +69,7 @@ def noun_phrases(trees) -> NounPhrases:
     whole = spans[first + lengths - 1][captions] if len(nodes) else spans
     is_phrase = nodes[:, NOUN_PHRASE] > 0
     is_phrase &= (spans != whole).any(axis=1)
-    # The highest node of equal spans is last, and is kept.
+    # The highest node of equal spans is the last, so it is found first.
     rows = np.flatnonzero(is_phrase)[::-1]
     keys = np.column_stack([captions, spans])[rows]
     rows = np.sort(rows[np.unique(keys, axis=0, return_index=True)[1]])
@@ -92,21 +81,16 @@ def noun_phrases(trees) -> NounPhrases:
         found,
         rows - first[found],
         spans[rows],
-        # Phrases are equal if their word ids are.
+        # Phrases are equal if their word ids are equal.
         numbered(words[a:b].tobytes() for a, b in zip(starts, ends)),
         np.searchsorted(found, np.arange(len(lengths) + 1)),
     )
 
 
 def ranges(starts, ends):
-    """Concatenates the integer ranges from each start to its end.
+    """Concatenates the integer ranges from starts to ends, exclusive.
 
-    Args:
-        starts: int64 `[n]`.
-        ends: int64 `[n]`, exclusive, not below the starts.
-
-    Returns:
-        (places, numbers): the index of every number's range, and the numbers.
+    Returns (places, numbers): the numbers, and the indices of their ranges.
     """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
@@ -115,22 +99,20 @@ def ranges(starts, ends):
 
 
 CHOICE, CONFIDENCE = "choice", "confidence"
-"""Keys of the assignments of a split: int16 `[num_phrases]`, the candidate of
-its photo that each phrase names, and float32, their similarity."""
+"""Keys of the assignments: int16 `[num_phrases]`, the candidate region that
+each phrase names, and float32 `[num_phrases]`, their similarity."""
 CONTRASTS = ("others", "batch")
 
 
 class PhotoRegions:
-    """The candidate regions of photos: their first regions and the whole photo.
-
-    A photo's regions are numbered first, then the photo itself.
+    """The candidate regions of photos: regions, then the whole photo.
 
     Args:
         store: `data.store.shards.FeatureStore` of regions.
-        rows: int `[num_images]`, each photo's row in the store.
+        rows: int `[num_images]`, the photos' rows in the store.
         limit: maximum number of regions per photo. Niu et al. 2017: 19.
-        most_overlap: maximum IoU with an earlier region; regions that overlap
-            more are skipped. 1 skips none.
+        most_overlap: regions with a higher IoU with an earlier region are
+            skipped; 1 skips none.
     """
 
     def __init__(self, store, rows, limit, most_overlap=1.0):
@@ -141,7 +123,6 @@ class PhotoRegions:
 
     @functools.cached_property
     def _taken(self):
-        """The candidate regions of each photo, a list of int arrays."""
         if self._most_overlap == 1:
             counts = np.minimum(self.store.counts[self.rows], self._limit)
             return [np.arange(count) for count in counts]
@@ -165,24 +146,18 @@ class PhotoRegions:
         return np.concatenate([found, [photo]]).astype(np.float64)
 
     def all_of(self, images):
-        """Lists all candidate regions of photos.
+        """Lists all candidate regions of photo rows `[n]`.
 
-        Args:
-            images: int `[n]`, rows of photos.
-
-        Returns:
-            (places, numbers): int64 `[r]` each, the index of the region's photo
-            in `images` and the number of the candidate.
+        Returns (places, numbers), int64: the index of the region's photo in
+        `images`, and the number of the candidate.
         """
         counts = self.counts[images]
         return ranges(np.zeros_like(counts), counts)
 
     def take(self, images, numbers):
-        """Returns features float32 `[n, dim]` of regions.
+        """Returns the features of candidate regions, float32 `[n, dim]`.
 
-        Args:
-            images: int `[n]`, row of the region's photo.
-            numbers: int `[n]`, number of the candidate.
+        `images` are photo rows and `numbers` candidate numbers, int `[n]`.
         """
         own = [self._taken[row][one] for row, one in zip(images, numbers)]
         firsts = self.store.first_regions[self.rows[images]]
@@ -191,31 +166,26 @@ class PhotoRegions:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class PairExamples(Examples):
-    """A split with noun phrases and regions of its photos.
-
-    Args:
-        phrases: `NounPhrases` of the captions.
-        regions: `PhotoRegions`.
-    """
+    """A split with the `NounPhrases` of its captions and `PhotoRegions`."""
 
     phrases: NounPhrases
     regions: PhotoRegions
 
     @functools.cached_property
     def phrase_images(self):
-        """Each phrase's photo row, int64 `[num_phrases]`."""
+        """The photo rows of the phrases, int64 `[num_phrases]`."""
         return self.records.caption_to_image[self.phrases.captions]
 
     @property
     def counts(self):
-        """The numbers of images, captions, phrases and regions."""
+        """The number of images, captions, phrases and regions."""
         return super().counts | {
             "phrases": len(self.phrases.captions),
             "regions": int(self.regions.counts.sum()),
         }
 
     def samples(self, layer):
-        """Yields features of photos; for `region_encoder`, of regions."""
+        """Yields features of regions for `region_encoder`, else of photos."""
         if layer != "region_encoder":
             return super().samples(layer)
         return (
@@ -226,18 +196,17 @@ class PairExamples(Examples):
 
 
 MOST_PAIRS = 512
-"""Maximum number of pairs in a batch; if there are more, some are drawn."""
+"""Maximum number of pairs in a batch. If there are more, some are drawn."""
 
 
 class PairOptions(NamedTuple):
     """Settings for contrasting pairs in a batch.
 
     Attributes:
-        contrast: `others`, to contrast a pair with the phrases and regions of
-            other photos; `batch`, to also contrast it with others of its own
-            photo.
-        every_region: whether the batch has all regions of its photos, not only
-            the assigned ones.
+        contrast: `others` contrasts a pair with other photos; `batch` also
+            contrasts it with its own photo.
+        every_region: whether a batch has all regions of its photos, not only
+            the assigned regions.
     """
 
     contrast: str = "others"
@@ -248,20 +217,18 @@ class PairBatches(EpochBatches):
     """The batches of successive epochs for `models.hm_lstm`.
 
     Before the first assignments, each phrase is paired with a random candidate
-    of its photo, with weight 0.
-
-    Phrases with equal words are not contrasted, nor are regions that overlap by
-    `SAME_THING` or are named by equal words.
+    of its photo, with weight 0. Phrases with equal words are not contrasted,
+    nor are regions that overlap by `SAME_THING` or have equal words assigned.
 
     Args:
         examples: `PairExamples`.
-        held: function that returns the assignments: a dict of `CHOICE` and
+        held: function that returns the assignments, a dict of `CHOICE` and
             `CONFIDENCE`, or {}.
         options: `PairOptions`.
-        **sampling: see `EpochBatches`.
+        **sampling: arguments of `EpochBatches`.
 
     Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. Departures: the paper does not
-    define which pairs are contrasted; a negative similarity weighs 0.
+    define which pairs are contrasted; a negative similarity has weight 0.
     """
 
     def __init__(self, examples, held, options, **sampling):
@@ -282,7 +249,7 @@ class PairBatches(EpochBatches):
         photos, numbers, region_of = self._regions(image_rows, owners, choices)
         found = photos, numbers, region_of
         is_contrast = self._contrasts(*found, rows, image_rows)
-        # A phrase must be in the share of its caption, whose tree has its node.
+        # A phrase is in the share of its caption, whose tree has its node.
         captions, own = share.of(len(caption_rows)), share.of(len(photos))
         said = slice(*np.searchsorted(places, [captions.start, captions.stop]))
         before = examples.texts.lengths[caption_rows[: captions.start]].sum()
@@ -309,7 +276,6 @@ class PairBatches(EpochBatches):
         }
 
     def _draw(self, caption_rows, generator):
-        """Returns the batch's phrases like `NounPhrases.in_batch`."""
         lengths = self.examples.texts.lengths[caption_rows]
         drawn = self.examples.phrases.in_batch(caption_rows, lengths)
         count = len(drawn[0])
@@ -319,7 +285,6 @@ class PairBatches(EpochBatches):
         return drawn
 
     def _choices(self, rows, generator):
-        """Returns every phrase's candidate and the weight of the pair."""
         held = self._held()
         if not held:
             counts = self.examples.regions.counts[self._phrase_images[rows]]
@@ -328,7 +293,7 @@ class PairBatches(EpochBatches):
         return choices, np.maximum(held[CONFIDENCE][rows], 0)
 
     def _regions(self, image_rows, owners, choices):
-        """Returns (photos, numbers, row of each phrase's region), ascending."""
+        """Returns ascending (photos, numbers), and each phrase's region row."""
         regions = self.examples.regions
         counts = regions.counts[image_rows]
         width = int(counts.max(initial=0)) + 1
@@ -354,7 +319,7 @@ class PairBatches(EpochBatches):
         own = photos[:, None] == photos[region_of]
         if self._options.contrast == "others":
             return allowed & ~own
-        # Contrasts assigned regions with others of their photo.
+        # Contrast assigned regions with other regions of their photo.
         for place in np.unique(photos[region_of]):
             these = np.flatnonzero(photos == place)
             pairs = np.flatnonzero(photos[region_of] == place)

@@ -2,8 +2,8 @@
 
     {"image": "a.jpg", "phrase": "a red ball", "box": [10, 20, 110, 120]}
 
-A row of a table is a phrase with a box. Boxes are x_min, y_min, x_max, y_max in
-pixels of the upright photo, or of the size in `width` and `height`.
+A row of a table is a phrase with a box x_min, y_min, x_max, y_max in pixels of
+the upright photo, or of an image of size `width` and `height`.
 """
 
 import collections
@@ -15,12 +15,12 @@ from tbnets.checks import letters
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, shown
 
-# Captions of Flickr30K Entities, `Sentences/<id>.txt`, with one caption per
-# line. Its phrases are tags with a coreference chain and one or more types:
+# `Sentences/<id>.txt` of Flickr30K Entities has one caption per line. A phrase
+# is a tag with a coreference chain and one or more types:
 #
 #     [/EN#283585/people/clothing A man in uniform] likes [/EN#0/notvisual it] .
 #
-# Chain 0 is not annotated, as it is not visible.
+# Chain 0 is not visible and has no annotation.
 
 NO_CHAIN = "0"
 _BRACKET = re.compile(r"[\[\]]|\Z")
@@ -31,12 +31,11 @@ class MarkedPhrase(NamedTuple):
     """A phrase of a caption.
 
     Args:
-        text: words of the phrase with single blanks between.
+        text: words of the phrase, joined by single spaces.
         first: number of its first word in the caption, from 0.
-        end: number of the word after its last.
-        chain: the digits as written, so that 007 and 7 are different chains;
-            "0" if it is not visible.
-        types: one or more names such as "people".
+        end: number of the word after its last word.
+        chain: the digits as written, or "0" if the object is not visible.
+        types: names such as "people".
     """
 
     text: str
@@ -47,12 +46,9 @@ class MarkedPhrase(NamedTuple):
 
 
 class MarkedCaption(NamedTuple):
-    """A caption without its tags, and its phrases.
+    """A caption without its tags, and its phrases from left to right.
 
-    Args:
-        number: number of the caption in its file, from 0.
-        text: the words with single blanks between.
-        phrases: tuple of `MarkedPhrase`, from left to right.
+    `number` is its number in its file, from 0.
     """
 
     number: int
@@ -65,9 +61,8 @@ class ImagePhrases(NamedTuple):
 
     Args:
         image_id: str.
-        file_name: name of the photo's file, relative to an images folder.
-        size: (width, height) of the annotated image; (0, 0) for the size of the
-            photo.
+        file_name: file name of the photo, relative to an images folder.
+        size: (width, height) of the annotated image; (0, 0) if unknown.
         captions: list of `MarkedCaption`.
         boxes: chain -> list of (x_min, y_min, x_max, y_max).
         left_out: reason -> number of phrases without a box.
@@ -84,13 +79,8 @@ class ImagePhrases(NamedTuple):
 def parse_caption(line, number=0) -> MarkedCaption:
     """Parses a line of a Sentences file.
 
-    Args:
-        line: str without a line end.
-        number: number of the caption in its file, from 0.
-
-    Raises:
-        ValueError: a tag is not closed, not opened or nested, or has no chain,
-            no type or no words.
+    Raises ValueError if brackets are not balanced or are nested, or if a tag
+    has no chain, no type or no words.
 
     Example:
         >>> parse_caption("[/EN#7/people A man] runs").phrases[0].text
@@ -121,17 +111,10 @@ def parse_caption(line, number=0) -> MarkedCaption:
 
 
 def read_sentences(path, problems=None) -> list[MarkedCaption]:
-    """Reads the captions of one photo.
+    """Reads the captions of one photo from a text file.
 
-    Args:
-        path: text file, UTF-8.
-        problems: list that collects the problems of single lines, which are
-            then left out while other lines keep their numbers; None raises at
-            the first problem.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: a line is invalid; the message names the file and the line.
+    `problems` is a list that receives the problems of lines, which are left out
+    without renumbering other lines; None raises at the first.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -150,18 +133,17 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
 
 NEEDED = ("image", "phrase", "box")
 MOST_PIXELS = 10**9
-"""Upper bound of a photo's side and of a box's edges."""
+"""Upper bound for the sides of photos and the edges of boxes."""
 _TYPE = re.compile(r"[^\s/\[\]]+")
 
 
 def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
-    """Reads the `.jsonl` table `image, phrase, box`.
+    """Reads a `.jsonl` table with `image, phrase, box`.
 
     Optional keys are `caption` (the sentence; by default the phrase), `type` (a
     name or a list of names), `chain` (the object that the phrase names),
-    `width` and `height`. Rows of an image with equal chains share the box
-    around all their boxes. Without `chain`, phrases of an image name one object
-    if their boxes are equal.
+    `width` and `height`. A chain has the box around all boxes of its rows.
+    Without `chain`, phrases with equal boxes name one object.
     """
     file = CheckedFile(path, problems)
     found = {}
@@ -185,12 +167,12 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
 
 
 def _nothing(size):
-    """Returns an image without rows; its captions are a dict for now."""
+    """Returns an image without rows, with a dict of captions for now."""
     return ImagePhrases("", "", size, {}, {}, collections.Counter())
 
 
 def _read_row(file, line, row, found):
-    """Adds a row to the images in `found`, or reports its problem."""
+    """Adds a row to `found`, or reports its problem."""
     image = row["image"]
     image = image.strip() if isinstance(image, str) else image
     name = file.file_name(image, line)
@@ -222,7 +204,7 @@ def _read_row(file, line, row, found):
 
 
 def _words(file, line, value, what):
-    """Returns the words of a text with single blanks between, or None."""
+    """Returns a text with single spaces; reports an empty text."""
     text = file.caption(value, line)
     if text == "":
         file.report(f"expected the words of a {what}; found none.", line)
@@ -230,7 +212,6 @@ def _words(file, line, value, what):
 
 
 def _types(file, line, value):
-    """Returns a tuple of names, or None."""
     names = [value] if isinstance(value, str) else value
     if isinstance(names, list) and all(
         isinstance(name, str) and _TYPE.fullmatch(name) for name in names
@@ -240,14 +221,14 @@ def _types(file, line, value):
 
 
 def _chain(file, line, value):
-    """Returns the name of a chain, "" for none, or None if it is wrong."""
+    """Returns the name of a chain, "" for none, or None if invalid."""
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value).strip()
     return file.refuse("a name or a number as 'chain'", value, line)
 
 
 def _size(file, line, row):
-    """Returns (width, height), (0, 0) without a size, None if it is wrong."""
+    """Returns (width, height), (0, 0) without a size, or None if invalid."""
     size = row.get("width", 0), row.get("height", 0)
     whole = all(type(side) is int and side < MOST_PIXELS for side in size)
     given = "width" in row or "height" in row
@@ -258,7 +239,6 @@ def _size(file, line, row):
 
 
 def _box(file, line, value, width, height):
-    """Returns x_min, y_min, x_max, y_max, or None."""
     is_row = isinstance(value, list) and len(value) == 4
     if is_row and all(type(edge) in (int, float) for edge in value):
         x_min, y_min, x_max, y_max = value
@@ -272,7 +252,7 @@ def _box(file, line, value, width, height):
 
 
 def _span(text, caption, taken):
-    """Returns the first free (first word, end) of a phrase in a caption."""
+    """Returns the first unused (first word, end) of a phrase in a caption."""
     words = [letters(word) for word in caption.split()]
     wanted = [letters(word) for word in text.split()]
     places = [

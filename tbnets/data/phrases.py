@@ -3,8 +3,7 @@
     phrases = read_phrases("flickr8k/entities", images)
     phrases.phrases[0], phrases.boxes[0]
 
-`images` are the `CaptionedImages` of a split, or None for all images of the
-file. docs/phrases.md shows the formats.
+docs/phrases.md describes the formats.
 """
 
 import dataclasses
@@ -23,31 +22,27 @@ from tbnets.errors import InputError, check_kind
 from tbnets.evaluation.boxes import check_boxes
 
 _WORDS = ("phrases", "phrase_ids", "types", "chains")
-"""The fields that are not arrays."""
+"""The fields with strings."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
 class PhraseRegions:
-    """Phrases of captions and the box that each one names.
+    """Phrases of captions and the box that each phrase names.
 
     Args:
-        images: `CaptionedImages` of the captions that contain the phrases,
-            including captions without phrases.
+        images: `CaptionedImages`, including captions without phrases.
         image_sizes: int `[num_images, 2]`, width and height of the annotated
             images; 0, 0 for the size of the photo on disk.
-        phrases: num_phrases strings, words with single blanks between.
-        phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`; both
-            numbers count from 0 over all marked phrases, with or without a box.
+        phrases: num_phrases strings, words joined by single spaces.
+        phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`. Both
+            numbers count from 0 and include phrases without a box.
         phrase_to_caption: int `[num_phrases]`, row of the caption.
-        spans: int `[num_phrases, 2]`, numbers of the first word and of the word
-            after the last in `caption.split()`.
-        types: num_phrases tuples of names such as "people"; a tuple may be
-            empty.
+        spans: int `[num_phrases, 2]`, first word and end in `caption.split()`.
+        types: num_phrases tuples of names such as "people".
         chains: num_phrases names of coreference chains. Phrases of one image
-            with one chain name one object; chains of two images are unrelated.
-        boxes: `[num_phrases, 4]` float64, x_min, y_min, x_max, y_max in pixels,
-            continuous as in `tbnets.evaluation.boxes`: one box, around all
-            objects that the phrase names.
+            with equal chains name one object.
+        boxes: float64 `[num_phrases, 4]`, x_min, y_min, x_max, y_max in pixels,
+            around all objects that the phrase names.
         left_out: reason -> int `[num_images]`, number of phrases without a box.
 
     Raises:
@@ -108,41 +103,31 @@ class PhraseRegions:
 
     @functools.cached_property
     def phrase_to_image(self) -> np.ndarray:
-        """Each phrase's image row, int64 `[num_phrases]`."""
+        """The image rows of the phrases, int64 `[num_phrases]`."""
         return _frozen(self.images.caption_to_image[self.phrase_to_caption])
 
     @functools.cached_property
     def phrase_to_chain(self) -> np.ndarray:
-        """Numbers the objects that phrases name: int64 `[num_phrases]` from 0.
-
-        The number is equal for phrases of one image with equal chains.
-        """
+        """The numbers of the phrases' objects, int64 `[num_phrases]`."""
         keys = zip(self.phrase_to_image.tolist(), self.chains)
         return _frozen(numbered(keys))
 
     @functools.cached_property
     def phrase_to_text(self) -> np.ndarray:
-        """Numbers the distinct phrases: int64 `[num_phrases]` from 0.
-
-        The number is equal for phrases with equal words; case is ignored.
-        """
+        """The numbers of the phrases' texts, ignoring case, `[num_phrases]`."""
         return _frozen(text_ids(self.phrases))
 
     def type_masks(self) -> dict[str, np.ndarray]:
-        """Returns type -> which phrases have it, bool `[num_phrases]`."""
+        """Returns type -> mask of the phrases with it, bool `[num_phrases]`."""
         return {
             name: np.array([name in names for names in self.types], bool)
             for name in sorted({name for names in self.types for name in names})
         }
 
     def fractions(self) -> np.ndarray:
-        """Returns the boxes as fractions of their image, in [0, 1].
+        """Returns the boxes divided by the image sizes, `[num_phrases, 4]`.
 
-        Returns:
-            float64 `[num_phrases, 4]`.
-
-        Raises:
-            ValueError: the size of an image is unknown.
+        Raises ValueError if the size of an image is unknown.
         """
         unknown = np.flatnonzero((self.image_sizes == 0).any(axis=1))
         if unknown.size:
@@ -159,16 +144,9 @@ class PhraseRegions:
     def in_photos(self, photo_sizes: np.ndarray) -> "PhraseRegions":
         """Returns a copy with boxes in pixels of the photos on disk.
 
-        An edge at the border of the annotated image is exactly at the border of
-        the photo.
-
-        Args:
-            photo_sizes: int `[num_images, 2]`, width and height of the upright
-                photos.
-
-        Raises:
-            ValueError: a size is not positive, or a box is not inside its
-                photo.
+        `photo_sizes` int `[num_images, 2]` has the width and height of the
+        upright photos. Raises ValueError if a size is not positive, or a box is
+        not inside its photo.
         """
         sizes = np.asarray(photo_sizes)
         _require_shape("photo_sizes", sizes, self.image_sizes.shape)
@@ -184,11 +162,7 @@ class PhraseRegions:
         return dataclasses.replace(self, image_sizes=sizes, boxes=boxes)
 
     def as_captions(self) -> CaptionedImages:
-        """Returns the phrases as the captions of their images.
-
-        Readers of captions, such as a vocabulary or a store of text features,
-        can then read phrases.
-        """
+        """Returns the phrases as the captions of their images."""
         return dataclasses.replace(
             self.images,
             captions=self.phrases,
@@ -196,11 +170,11 @@ class PhraseRegions:
         )
 
     def _by_phrase(self, sizes):
-        """Returns width, height, width, height for each phrase's box."""
+        """Returns width, height, width, height per phrase."""
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
 
     def _misfits(self, boxes, sizes):
-        """Returns {row: message} for boxes that are not inside their image."""
+        """Returns {row: message} for boxes outside their image."""
         limits = self._by_phrase(np.where(sizes > 0, sizes, np.inf))
         good = (boxes >= 0) & (boxes <= limits)
         good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
@@ -239,20 +213,16 @@ def read_phrases(
     Args:
         path: a folder with `Sentences` and `Annotations`, or a `.jsonl` file.
         images: the images to read, in order; None for all, by name. Their
-            captions are ignored: phrases are in the captions of their own file,
-            which may have another order.
-        problems: None to raise at the first problem; or a list that collects a
-            `Problem` for each problem, while the good captions, boxes and
-            images are read.
+            captions are ignored, because `path` has its own captions.
+        problems: None to raise at the first problem; or a list, which receives
+            a `Problem` for each problem while valid data are read.
 
     Returns:
-        PhraseRegions with the phrases that have a box. Phrases without a box
-        are counted in `left_out`. Images that cannot be read are left out.
+        PhraseRegions with the phrases that have a box.
 
     Raises:
         FileNotFoundError: the file or folder does not exist.
-        ValueError: the data are wrong and `problems` is None; the message names
-            the file and the line.
+        ValueError: the data are invalid and `problems` is None.
 
     Example:
         images = tbnets.read_captions("karpathy", "scenes/dataset.json", "test")
@@ -315,6 +285,5 @@ def _joined(records, split, path):
 
 
 def _around(boxes):
-    """Returns the box around all boxes of one object."""
     boxes = np.array(boxes, np.float64)
     return *boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)
