@@ -1,4 +1,4 @@
-"""A split of phrase localization: phrases, texts, regions, their roles."""
+"""A split of phrase localization: phrases, texts, regions and their roles."""
 
 import dataclasses
 import functools
@@ -13,14 +13,11 @@ from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError, check_choice
 from tbnets.evaluation import boxes
 
-# The roles of a photo's regions for its phrases: positive, negative, neither.
+# A region of a photo is a positive or a negative of a phrase, or neither:
 #
 #     roles = proposal_roles(phrases.boxes, phrases.phrase_to_image, proposals)
 #     starts, rows = roles.positives()
-#     features[rows[starts[p] : starts[p + 1]]]  # of the positives of phrase p
-#
-# `phrases` are in pixels of the photos, `proposals` is a sequence of arrays
-# `[k, 4]`, one for each photo; rows count through all proposals, as in a store.
+#     features[rows[starts[p] : starts[p + 1]]]  # The positives of phrase p.
 
 POSITIVE_IOU = 0.7
 NEGATIVE_IOU = 0.3
@@ -29,19 +26,16 @@ POSITIVE, NEITHER, NEGATIVE = 1, 0, -1
 
 
 class ProposalRoles(NamedTuple):
-    """The roles of a photo's proposals for each of its phrases.
+    """The roles of a photo's proposals for its phrases.
 
     Attributes:
-        roles: int8 `[num_phrases, width]`: 1 positive, -1 negative, 0 neither;
-            width is the maximum number of proposals per photo. Shorter rows are
-            padded with 0.
-        first_rows: int64 `[num_phrases]`, row of the photo's first proposal in
-            all proposals: column c of `roles` is row `first_rows + c`. If the
-            features have another order, use `roles._replace(first_rows=...)`.
+        roles: int8 `[num_phrases, width]`: 1 positive, -1 negative, 0 neither
+            or padding; width is the maximum number of proposals per photo.
+        first_rows: int64 `[num_phrases]`. Column c of `roles` is proposal row
+            `first_rows + c`.
         best: int64 `[num_phrases]`, column of the proposal with the largest
-            overlap, the first of equal overlaps; -1 without any overlap.
-        best_iou: float32 `[num_phrases]`, overlap of the best proposal; 0 if
-            `best` is -1.
+            overlap, the first of tied proposals; -1 without any overlap.
+        best_iou: float32 `[num_phrases]`, the IoU of `best`, or 0.
     """
 
     roles: np.ndarray
@@ -50,10 +44,9 @@ class ProposalRoles(NamedTuple):
     best_iou: np.ndarray
 
     def positives(self):
-        """Returns the positives of phrases: int64 starts and int64 rows.
+        """Returns the positives of all phrases as (starts, rows), int64.
 
-        The positives of phrase p are `rows[starts[p] : starts[p + 1]]`,
-        ascending rows in the proposals.
+        Phrase p has the proposal rows `rows[starts[p] : starts[p + 1]]`.
         """
         phrases, columns = np.nonzero(self.roles == POSITIVE)
         starts = np.searchsorted(phrases, np.arange(len(self.roles) + 1))
@@ -62,12 +55,9 @@ class ProposalRoles(NamedTuple):
     def with_common_negatives(self, groups):
         """Keeps only negatives that all phrases of a group share.
 
-        Phrases with equal text cannot be distinguished. A region that one of
-        them names, or half names, is not a negative of another phrase. It is
-        not a positive either, as it shows another object.
-
-        `groups` is int `[num_phrases]`, equal for phrases of one photo with
-        equal text.
+        The other negatives become neither, because phrases with equal text
+        cannot be distinguished. `groups` is int `[num_phrases]`, equal for
+        phrases of one photo with equal text.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE
@@ -89,35 +79,23 @@ def proposal_roles(
 ) -> ProposalRoles:
     """Finds the positive and negative proposals for each phrase.
 
-    Proposals of the photo that overlap the phrase's box by more than
-    `positive_iou` are positives, unless `positives` is "single". The proposal
-    with the largest overlap, the first of equal overlaps, is always a positive
-    if it overlaps by at least `best_iou`. Proposals that overlap by less than
+    With "augmented", proposals whose IoU with the phrase's box is above
+    `positive_iou` are positives. The proposal with the largest IoU is always a
+    positive if its IoU is at least `best_iou`. Proposals with an IoU below
     `negative_iou` are negatives.
 
-    If the proposals include the true box, it is the best proposal, and so the
-    single positive of the paper. Otherwise the best proposal replaces it.
-
     Args:
-        truth: `[num_phrases, 4]`, each phrase's box.
+        truth: `[num_phrases, 4]`, the phrases' boxes.
         phrase_to_image: int `[num_phrases]`, row of the image.
-        proposals: sequence of num_images arrays `[k, 4]`, in the pixels of
-            `truth`.
+        proposals: num_images arrays `[k, 4]`, in the pixels of `truth`.
         positives: "augmented" or "single".
         positive_iou: in [0, 1]. Wang 2018: 0.7.
         negative_iou: in [0, 1], at most `positive_iou`. Wang 2018: 0.3.
-        best_iou: in [0, 1]; 0 makes the best proposal a positive for any
-            overlap above 0.
-
-    Returns:
-        ProposalRoles.
-
-    Raises:
-        ValueError: a box is invalid, a row does not exist, or another argument
-            is out of range.
+        best_iou: in [0, 1]; 0 accepts any overlap.
 
     Source: Wang et al. 2018, Sec. 4.1 and 4.2 ("more than 0.7"; Algorithm 1
-    writes "at least"). Departure: the best proposal replaces the true box.
+    writes "at least"). Departure: the best proposal replaces the true box, the
+    single positive of the paper.
     """
     check_choice("positives", positives, POSITIVES)
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
@@ -155,10 +133,10 @@ class PhraseExamples:
         phrases: `PhraseRegions` in pixels of the photos.
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
         features: a `data.store.shards.FeatureStore` of regions.
-        image_rows: int `[num_images]`, each photo's row in the store.
-        text_ids: int64 `[num_phrases]`, equal for equal phrases, whose regions
-            are then not negatives for one another in a photo; None if equal
-            phrases of different objects do not match.
+        image_rows: int `[num_images]`, the photos' rows in the store.
+        text_ids: int64 `[num_phrases]`, equal for equal phrases, which keep
+            only common negatives in a photo; None if equal phrases of different
+            objects do not match.
         role_options: keyword arguments of `proposal_roles`.
     """
 
@@ -171,7 +149,7 @@ class PhraseExamples:
 
     @functools.cached_property
     def records(self):
-        """The phrases as `CaptionedImages`, for readers of captions."""
+        """The phrases as `CaptionedImages`."""
         return self.phrases.as_captions()
 
     @functools.cached_property
@@ -201,7 +179,7 @@ class PhraseExamples:
 
     @functools.cached_property
     def first_regions(self) -> np.ndarray:
-        """Each photo's first region row in the store, `[num_images]`."""
+        """The photos' first region rows in the store, `[num_images]`."""
         return self.features.first_regions[self.image_rows]
 
     @functools.cached_property

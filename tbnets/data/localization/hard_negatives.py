@@ -1,12 +1,10 @@
-"""Hard negatives: wrong regions that a network ranks before a right one.
+"""Hard negatives: wrong regions that a network ranks before a right region.
 
     table = hard_negatives(similarities, roles.roles, 50)
     table[p][table[p] >= 0]  # columns of phrase p, the hardest first
 
-`similarities` and `roles` have a row for each phrase and a column for each
-region of its photo, see `proposal_roles`. A run finds the hard negatives once,
-before the first of its last epochs, and saves them in its checkpoints, so that
-a resumed run uses them too.
+A run finds them once, before its last epochs, and saves them in its
+checkpoints.
 """
 
 import numpy as np
@@ -17,7 +15,7 @@ from tbnets.errors import InputError
 from tbnets.progress import progress_bar
 
 TABLE, RECORDED = "hard_negatives", "hard_negatives_recorded"
-"""Keys of a run's state: the table, and the epoch before which it was made."""
+"""Keys of a run's state: the table, and the first epoch that uses it."""
 PER_PHRASE = 50
 NONE = -1
 ROWS_AT_ONCE = 4096
@@ -26,29 +24,22 @@ ROWS_AT_ONCE = 4096
 def hard_negatives(similarities, roles, limit=PER_PHRASE):
     """Finds the negatives per phrase that rank before a positive.
 
-    A negative is hard if it is more similar to the phrase than the phrase's
-    least similar positive. The most similar negatives are kept, and the first
-    among equally similar ones. A phrase without positives has no hard
-    negatives.
+    A negative is hard if it is more similar to the phrase than the least
+    similar positive. The most similar hard negatives are kept. A phrase without
+    positives has no hard negatives.
 
     Args:
         similarities: float `[num_phrases, width]`; larger is closer.
         roles: int8 `[num_phrases, width]`, from `proposal_roles`.
-        limit: maximum number of negatives kept for a phrase, at least 1. Wang
-            2016: 50.
+        limit: maximum number of negatives per phrase, >= 1. Wang 2016: 50.
 
     Returns:
         int16 `[num_phrases, limit]`, columns of `roles`, padded with -1.
 
-    Raises:
-        ValueError: the width exceeds int16.
-
     Source: Wang et al. 2016, Sec. 3.3, "Fine-tuned with negative mining".
-    Departures: a phrase of several photos has a list for each photo, with its
-    regions; lists have the hardest negatives, whereas the paper samples;
-    regions that overlap the true box too much to be negatives are left out,
-    which the paper does not mention; positives are proposals, not the true
-    boxes.
+    Departures: a phrase of several photos has a list per photo; a list has the
+    hardest negatives, whereas the paper samples; regions that overlap the true
+    box too much are not negatives; positives are proposals, not the true boxes.
     """
     if roles.shape[1] > np.iinfo(np.int16).max:
         raise InputError(
@@ -66,7 +57,6 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
 
 
 def _hardest(similarities, roles, limit):
-    """Returns int `[rows, at most limit]`, see `hard_negatives`."""
     positives = np.where(roles == POSITIVE, similarities, np.inf)
     bar = positives.min(axis=1, initial=np.inf, keepdims=True)
     is_hard = (roles == NEGATIVE) & (similarities > bar)
@@ -80,13 +70,10 @@ def recorded(held, first, examples, score):
     """Returns a run's state with the hard negatives, found if missing.
 
     Args:
-        held: name -> value, the state; not changed.
-        first: the first epoch that uses them.
+        held: name -> value, the state.
+        first: the first epoch that uses the hard negatives.
         examples: `PhraseExamples` of the training split.
         score: function (examples, progress) -> object with `similarities`.
-
-    Raises:
-        ValueError: the run's table belongs to other phrases.
     """
     roles, count = examples.roles.roles, len(examples.image_rows)
     if held.get(RECORDED) != first:

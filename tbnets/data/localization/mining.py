@@ -1,4 +1,15 @@
-"""The losses of Algorithm 1, which mines the candidates of a batch."""
+"""Mines the candidates of Algorithm 1 and computes the losses.
+
+In phrase localization an "image" is a region and a "caption" a phrase. The
+negatives of a phrase are other regions of its photo. A batch has three further
+keys: `drawn_for` int32 `[n]`, the row of the caption that each image was drawn
+for; `candidates` `[c, feature_dim]`; and `is_negative` bool `[m, c]`, which
+candidates are negatives of a caption.
+
+To find the hardest candidates, all candidates are embedded as at inference. The
+hardest are then embedded with the images as in training, so that batch
+normalisation includes both.
+"""
 
 import dataclasses
 from typing import Any
@@ -21,51 +32,27 @@ from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import LossOutput
 from tbnets.losses.replicas import gather
 
-# Mining the candidates of a batch.
-#
-# In phrase localization an "image" is a region and a "caption" a phrase. The
-# negatives of a phrase are the many other regions of its photo. A batch of
-# phrase localization has three further keys: `drawn_for` int32 `[n]`, the row
-# of the caption that each image was drawn for; `candidates` `[c, feature_dim]`;
-# and `is_negative` bool `[m, c]`, which candidates do not match a caption.
-#
-# Candidates are embedded twice. First all of them are embedded as at inference,
-# without dropout and gradient, to find the hardest. Then the union of the
-# hardest is embedded with the images, as in training::
-#
-#     columns, valid = hardest_candidates(similarities, is_negative, 30)
-#     images, picked, places = embed_picked(
-#         network, batch, columns, valid, True
-#     )
-#     view = candidate_view(phrases, images, picked, matches, places, valid)
-#
-# Statistics of batch normalisation in training are computed over images and
-# picked candidates. The softmax of the similarity network uses all candidates
-# and embeds them once.
-
 KEYS = ("drawn_for", "candidates", "is_negative")
 
 
 def embed_as_served(network, candidates):
-    """Returns embeddings `[c, embedding_dim]` without a gradient."""
+    """Returns embeddings `[c, embedding_dim]` as at inference."""
     return tf.stop_gradient(network.embed_images(candidates, training=False))
 
 
 def hardest_candidates(similarities, is_negative, num_negatives):
-    """Finds the most similar negatives of every anchor.
+    """Finds the most similar negatives per anchor, without gradient.
 
     Args:
         similarities: float32 `[anchors, candidates]`; larger is closer.
-        is_negative: bool `[anchors, candidates]`, which candidates each anchor
-            may take as a negative.
-        num_negatives: number K of negatives kept for an anchor, at least 1;
-            None for all. Wang 2018, phrase localization: 30.
+        is_negative: bool `[anchors, candidates]`.
+        num_negatives: maximum number K of negatives per anchor, >= 1; None for
+            all. Wang 2018, phrase localization: 30.
 
     Returns:
-        (columns, valid) of shape `[anchors, min(K, candidates)]`, see
-        `miners.hardest_negatives`, without a gradient.
+        (columns, valid) of shape `[anchors, min(K, candidates)]`.
 
-    Source: Wang et al. 2018, Algorithm 1, 3 (b); departures: the hardest are
+    Source: Wang et al. 2018, Algorithm 1, 3 (b). Departures: the hardest are
     the closest, for any positive of the anchor; the hinges drop negatives
     without a loss.
     """
@@ -77,44 +64,35 @@ def hardest_candidates(similarities, is_negative, num_negatives):
 
 
 def used_columns(columns, valid, num_candidates):
-    """Lists each picked candidate once.
-
-    The length of the list is only known at run time, so this does not compile
-    under XLA.
+    """Lists each picked candidate once. Does not compile under XLA.
 
     Args:
         columns: int32 `[anchors, k]`, from a miner.
         valid: bool `[anchors, k]`, which columns count.
-        num_candidates: int32 scalar, number of candidates.
+        num_candidates: int32 `[]`.
 
     Returns:
-        (used, places): int32 `[n]`, the candidates in ascending order, and
-        int32 `[anchors, k]`, the index of every pick in `used`; 0 if it does
+        (used, places): int32 `[n]`, the picked candidates in ascending order;
+        int32 `[anchors, k]`, the picks as indices into `used`, or 0 if they do
         not count.
     """
     spare = tf.where(valid, columns, num_candidates)
     ones = tf.ones_like(columns)
     marks = tf.math.unsorted_segment_max(ones, spare, num_candidates + 1)
-    # Each replica only knows the picks of its own anchors.
+    # A replica has only the picks of its own anchors.
     is_used = replicas.summed(tf.maximum(marks[:num_candidates], 0)) > 0
     place = tf.cumsum(tf.cast(is_used, tf.int32), exclusive=True)
     used = tf.cast(tf.where(is_used)[:, 0], tf.int32)
-    # One more column, in case there are no candidates.
+    # The extra column is needed if there are no candidates.
     places = tf.gather(tf.pad(place, [[0, 1]]), columns)
     return used, tf.where(valid, places, 0)
 
 
 def picked_rows(candidates, columns, valid):
-    """Returns the picked candidates, and the index of every pick.
+    """Returns this replica's picked candidates, and the picks as indices.
 
-    Args:
-        candidates: `[c, feature_dim]`.
-        columns: int32 `[m, k]`, rows of the candidates.
-        valid: bool `[m, k]`, which columns count.
-
-    Returns:
-        (rows, places): `rows` are the picked candidates of this replica;
-        `places` int32 `[m, k]` counts through the rows across replicas.
+    The arguments are as in `used_columns`. The indices, int32 `[m, k]`, count
+    across replicas.
     """
     num_rows = tf.shape(candidates)[0]
     first, total = replicas.span(num_rows)
@@ -128,18 +106,8 @@ def picked_rows(candidates, columns, valid):
 def embed_picked(network, batch, columns, valid, training):
     """Embeds the images of a batch and the picked candidates.
 
-    Args:
-        network: a two-branch model.
-        batch: dict of tensors, see `CandidateMining`.
-        columns: int32 `[m, k]`, rows of the candidates.
-        valid: bool `[m, k]`, which columns count.
-        training: whether dropout is on.
-
-    Returns:
-        (images, candidates, places): float32 `[n, embedding_dim]`; float32 `[u,
-        embedding_dim]`, each picked candidate once; and int32 `[m, k]`, the
-        index of every pick in the candidates. Images and candidates are from
-        all replicas.
+    Returns (images, candidates, places): the embeddings from all replicas, each
+    candidate once, and int32 `[m, k]`, the picks as indices into `candidates`.
     """
     images = batch["images"]
     picked, places = picked_rows(batch["candidates"], columns, valid)
@@ -151,23 +119,20 @@ def embed_picked(network, batch, columns, valid, training):
 
 
 def candidate_view(anchors, images, candidates, matches, places, valid):
-    """Builds the view in which anchors rank their matches and picks.
+    """Builds the `hinges.View` in which anchors rank their matches and picks.
 
     Args:
         anchors: float32 `[anchors, embedding_dim]`.
         images: float32 `[images, embedding_dim]`, including the matches.
-        candidates: float32 `[n, embedding_dim]`, the candidates in
-            `used_columns`.
+        candidates: float32 `[n, embedding_dim]`, the picked candidates, which
+            are the only negatives.
         matches: bool `[anchors, images]`.
         places: int32 `[anchors, k]`, from `used_columns`.
         valid: bool `[anchors, k]`.
-
-    Returns:
-        A `hinges.View`. Only picks are negatives; non-matching images are not.
     """
     num_anchors, num_used = tf.shape(anchors)[0], tf.shape(candidates)[0]
     rows = tf.broadcast_to(tf.range(num_anchors)[:, None], tf.shape(places))
-    # Invalid picks are scattered to an extra column, which is cut off.
+    # Invalid picks are scattered to an extra column, which is removed.
     pairs = tf.stack([rows, tf.where(valid, places, num_used)], axis=-1)
     shape = tf.stack([num_anchors, num_used + 1])
     picked = tf.scatter_nd(pairs, tf.ones_like(places), shape)
@@ -188,9 +153,9 @@ IDS = ("image_ids", "caption_image_ids")
 class CandidateMining:
     """Mines the negatives of captions among separate candidates.
 
-    Pass it as `mining` to an `EmbeddingNetwork` or a `SimilarityNetwork` that
-    learns from regions and phrases. A batch must have the further keys
-    `drawn_for`, `candidates` and `is_negative`, see `data.localization.mining`.
+    Pass it as `mining` to `compile` for networks of regions and phrases. A
+    batch must also have `drawn_for`, `candidates` and `is_negative`, see
+    `data.localization.mining`.
 
     Example:
         network.compile(
@@ -206,7 +171,7 @@ class CandidateMining:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes an equal object."""
+        """Creates an equal object."""
         return cls(**config)
 
     def ranking_output(
@@ -214,10 +179,7 @@ class CandidateMining:
     ) -> LossOutput:
         """Returns the `LossOutput` of an `EmbeddingNetwork`.
 
-        Args:
-            network: the compiled network.
-            batch: dict of tensors, see `CandidateMining`.
-            training: whether dropout is on.
+        `batch` is a dict of tensors. `training` turns dropout on.
         """
         batch = checked_dict("batch", batch, KEYS)
         texts = network.embed_text(batch["captions"], training=training)
@@ -251,11 +213,6 @@ class CandidateMining:
 
         For each pair of an image and the caption that it was drawn for,
         negatives are drawn from the candidates of this caption.
-
-        Args:
-            network: the compiled network.
-            batch: dict of tensors, see `CandidateMining`.
-            training: whether dropout is on.
         """
         batch = checked_dict("batch", batch, KEYS)
         owners, is_negative = gather(batch["drawn_for"], batch["is_negative"])
@@ -272,7 +229,7 @@ class CandidateMining:
             network.embed_text(batch["captions"], training=training)
         )
         texts = [tf.gather(texts, owners)] * 2
-        # One more row, in case no candidate was picked.
+        # The extra row is needed if no candidate was picked.
         others = tf.pad(picked, [[0, 1], [0, 0]])
         others = tf.gather(others, places[:, 0])
         return network.logistic_output([images, others], texts, valid, training)
@@ -282,10 +239,7 @@ class CandidateMining:
     ) -> SoftmaxOutput:
         """Returns the `SoftmaxOutput` of a `SimilarityNetwork`.
 
-        Args:
-            network: the compiled network.
-            batch: dict of tensors, see `CandidateMining`.
-            training: whether dropout is on.
+        Each caption is compared with all of its candidates.
         """
         batch = checked_dict("batch", batch, KEYS)
         images, others = (batch[name] for name in ("images", "candidates"))

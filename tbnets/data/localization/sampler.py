@@ -1,9 +1,7 @@
 """Draws the mini-batches of phrase localization.
 
-A batch has pairs of a phrase and a region that it names, drawn at random or
-several per photo; then further phrases of these objects; and the candidates for
-negatives, from the phrases' photos or from the batch. A batch depends only on
-(seed, epoch), as in `data.batches`.
+A batch has pairs of a phrase and a region that it names, further phrases of
+these objects, and the candidates for negatives.
 """
 
 from typing import NamedTuple
@@ -18,19 +16,13 @@ from tbnets.data.localization.hard_negatives import NONE
 from tbnets.errors import InputError
 from tbnets.seeds import generator_of
 
-# The rows of a batch become the arrays of a step.
-
 
 class PhraseBatches(Batches):
-    """The batches of successive epochs, see `data.EpochBatches`.
+    """The batches of successive epochs of phrase localization.
 
     `images` are the drawn regions, `captions` the phrases, and ids the objects
     that the phrases name (`phrase_to_chain`). `data.localization.mining`
     describes the further keys.
-
-    Args:
-        examples: `PhraseExamples`.
-        sampler: `PhraseSampler` of the examples.
     """
 
     def __init__(self, examples, sampler):
@@ -38,11 +30,10 @@ class PhraseBatches(Batches):
         super().__init__(examples, sampler.num_batches)
 
     def _rows(self):
-        """Yields the arguments of `batch` for each batch of `epoch`."""
         return zip(self._sampler.epoch(self.epoch))
 
     def batch(self, rows, share):
-        """Reads a share of some `BatchRows`; reads all features together."""
+        """Reads a share of `BatchRows`."""
         examples, drawn = self.examples, share.of(len(rows.regions))
         images = rows.regions[drawn]
         others = rows.candidates[share.of(len(rows.candidates))]
@@ -72,23 +63,22 @@ NEGATIVE_REGIONS = ("photo", "batch")
 
 
 class Sampling(NamedTuple):
-    """Settings for drawing batches; by default Algorithm 1 without options.
+    """Settings for drawing batches. The defaults are the plain Algorithm 1.
 
     Attributes:
-        pairs_per_batch: number of phrases drawn for a batch. Wang 2018: 100.
-        phrases_per_image: number of phrases drawn together from one photo. More
-            phrases share the photo's regions, which makes a step cheaper. Wang
+        pairs_per_batch: number of phrases drawn per batch. Wang 2018: 100.
+        phrases_per_image: number of phrases drawn together from one photo. They
+            share the photo's regions, so that a training step is cheaper. Wang
             2018: 1.
-        regions_per_phrase: number of positives drawn for a phrase, 0 for all.
+        regions_per_phrase: number of positives drawn per phrase, 0 for all.
             Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) ii; all for
             the similarity network.
-        phrases_per_region: number of different phrases of an object in a batch,
-            if the object has as many. Wang 2018: 1; 2 with neighbourhood
-            sampling, step 3 (c) i.
-        candidates_per_image: number of regions drawn from a photo as candidates
-            for its phrases' negatives, 0 for all. Wang 2018: all.
-        negative_regions: "photo" for regions of the phrase's photo; or "batch"
-            for regions drawn for other phrases, as in Wang 2016.
+        phrases_per_region: maximum number of different phrases per object in a
+            batch. Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) i.
+        candidates_per_image: number of candidates for negatives drawn per
+            photo, 0 for all. Wang 2018: all.
+        negative_regions: "photo" for regions of the phrase's photo; "batch" for
+            regions drawn for other phrases, as in Wang 2016.
     """
 
     pairs_per_batch: int = 100
@@ -126,20 +116,15 @@ class PhraseSampler:
         seed: integer of the run.
 
     Attributes:
-        hard_negatives: int `[num_phrases, n]` of `hard_negatives`, or None. A
-            phrase with hard negatives uses them instead of its photo's other
-            negatives; a phrase without hard negatives uses its photo's
-            negatives. Negatives from the batch are used in addition.
+        hard_negatives: None, or int `[num_phrases, n]` from `hard_negatives`.
+            They replace the negatives from a phrase's photo.
         num_batches: number of batches in every epoch.
         num_drawable: number of phrases with a positive.
         num_positives: number of positives in total.
 
-    Raises:
-        ValueError: no phrase has a positive.
-
     Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a phrase
-    added for an object has other words than the object's phrases in the batch;
-    without such a phrase, none is added.
+    is added for an object only if its words differ from the object's phrases in
+    the batch.
     """
 
     def __init__(self, examples, sampling, seed):
@@ -172,11 +157,7 @@ class PhraseSampler:
             )
 
     def epoch(self, epoch):
-        """Yields the `BatchRows` of an epoch.
-
-        Args:
-            epoch: integer from 0.
-        """
+        """Yields the `BatchRows` of an epoch (>= 0)."""
         generator = generator_of(self.seed, "epoch", epoch)
         order = self._order(generator)
         for start, stop in self._bounds:
@@ -205,13 +186,11 @@ class PhraseSampler:
         return BatchRows(phrases, drawn, drawn_for, *found)
 
     def _draw_positives(self, row, generator):
-        """Draws rows of regions that a phrase names."""
         found = self._positives[self._starts[row] : self._starts[row + 1]]
         limit = self.sampling.regions_per_phrase or None
         return generator.permutation(found)[:limit]
 
     def _others(self, rows, generator):
-        """Draws further phrases of the objects that some phrases name."""
         wanted = self.sampling.phrases_per_region
         if wanted == 1:
             return rows[:0]
@@ -229,8 +208,7 @@ class PhraseSampler:
     def _of_photos(self, phrases, generator):
         """Returns `candidates` and `is_negative` from the phrases' photos.
 
-        A photo's candidates are the hard negatives of its phrases. If a phrase
-        has no hard negatives, regions of its photo are drawn as well.
+        Regions are drawn only for phrases without hard negatives.
         """
         images, places = np.unique(self._images[phrases], return_inverse=True)
         is_hard = self._is_hard(phrases)
@@ -250,7 +228,6 @@ class PhraseSampler:
         return self._first_regions[owners] + columns, is_negative
 
     def _draw_columns(self, image, generator):
-        """Returns the regions of a photo that may be negatives, ascending."""
         count = int(self._counts[image])
         limit = self.sampling.candidates_per_image
         if not limit or count <= limit:
@@ -261,8 +238,8 @@ class PhraseSampler:
         """Returns `candidates` and `is_negative` from the whole batch.
 
         A region of another photo is not a negative if a phrase of the batch
-        with equal words names its object, as in `losses.positives`. The
-        phrases' hard negatives follow the drawn regions.
+        with equal words names its object. The hard negatives follow the drawn
+        regions.
         """
         images = self._images[phrases]
         here, there = images[:, None], images[drawn_for]
@@ -287,7 +264,6 @@ class PhraseSampler:
         return said[texts][:, things]
 
     def _is_hard(self, phrases):
-        """Returns which columns are hard negatives of some phrases."""
         found = np.zeros((len(phrases), self._roles.shape[1]), bool)
         if self.hard_negatives is not None:
             table = self.hard_negatives[phrases]
