@@ -1,7 +1,6 @@
 """A rendered data set: scenes with captions, boxes, chains and gold trees.
 
-Scenes are written in public formats of image-text matching, so that the readers
-of these formats read them:
+The files have public formats of image-text matching::
 
     images/<id>.jpg         pictures
     dataset.json            captions and splits, as Karpathy's json
@@ -12,9 +11,8 @@ of these formats read them:
     manifest.json           settings, counts and the hash of dataset.json
     README.txt              a longer description of these files
 
-Equal settings and Pillow versions give equal bytes. A scene depends only on the
-seed, its split and its number in the split (and on earlier scenes of the split
-with equal objects). More training scenes do not change existing scenes.
+Equal settings and Pillow versions give equal bytes. More training scenes do not
+change existing scenes.
 """
 
 import dataclasses
@@ -32,15 +30,12 @@ from tbnets.data.scenes.phrases import BACKGROUND_CHAIN
 from tbnets.errors import ExistingFileError, InputError
 from tbnets.files import new_folder, parse_json
 
-# Writing scenes in public formats.
-#
-# Flickr30K Entities counts pixels from 1 and includes the last one, so the half
-# open box `[x_min, y_min, x_max, y_max]` with origin 0 becomes
+# Flickr30K Entities counts pixels from 1 and includes the last pixel, so the
+# half-open box `[x_min, y_min, x_max, y_max]` with origin 0 is written as
 # `x_min + 1, y_min + 1, x_max, y_max`.
 #
-# Coreference chains are numbered over the whole data set, as in Flickr30K
-# Entities: one hundred times the scene's id is added to its chain numbers; 0
-# remains 0.
+# Coreference chains are unique in the whole data set, as in Flickr30K Entities:
+# 100 times the scene's id is added to its chain numbers, except to 0.
 
 CHAINS_PER_SCENE = 100
 DATASET = "dataset.json"
@@ -52,16 +47,14 @@ FOLDERS = {
     "trees": ".txt",
 }
 README = pathlib.Path(__file__).with_name("README.txt")
-"""The text that is copied to a folder of scenes."""
+"""The description that is copied to a folder of scenes."""
 
 
 def karpathy_entry(described, image_row, first_sentence):
-    """Returns one image of Karpathy's json, a dict.
+    """Returns a scene as an image of Karpathy's json, a dict.
 
-    Args:
-        described: `DescribedScene`.
-        image_row: "imgid", the row of the image over all splits.
-        first_sentence: "sentid" of its first caption.
+    `image_row` ("imgid") counts over all splits; `first_sentence` is the
+    "sentid" of its first caption.
     """
     sentences = [
         {"tokens": one.tokens, "raw": one.raw, "imgid": image_row, "sentid": n}
@@ -85,7 +78,7 @@ def sentences_text(described):
 
 
 def _marked(tree, scene_id):
-    """Returns the words of a tree with its linked phrases in brackets."""
+    """Returns the words of a tree, with linked phrases in brackets."""
     if tree.chain is None:
         pieces = [_marked(child, scene_id) for child in tree.children]
         return sum(pieces, []) or [tree.text]
@@ -124,7 +117,6 @@ def annotation_xml(described):
 
 
 def _add(parent, name, texts):
-    """Adds an element with (name, text) children; returns it."""
     added = ElementTree.SubElement(parent, name)
     for inner, text in texts:
         ElementTree.SubElement(added, inner).text = str(text)
@@ -132,7 +124,7 @@ def _add(parent, name, texts):
 
 
 def scene_record(described):
-    """Returns the objects and captions of a scene, ready for `json.dumps`."""
+    """Returns the objects and captions of a scene as a JSON value."""
     names = "shape", "colour", "size", "texture"
     objects = [
         {name: getattr(one, name) for name in names} | {"box": box.tolist()}
@@ -151,7 +143,7 @@ def scene_record(described):
     }
 
 
-# Increment it when equal settings give other bytes.
+# Increment it if equal settings give other bytes.
 VERSION = 1
 JPEG_QUALITY = 92
 MANIFEST = "manifest.json"
@@ -162,13 +154,13 @@ class DescribedScene:
     """A scene, its picture and its captions.
 
     Args:
-        scene_id: Number of the scene, unique over all splits.
+        scene_id: number of the scene, unique over all splits.
         split: "train", "val" or "test".
         scene: `layout.Scene`.
         image: uint8 `[image_size, image_size, 3]`.
-        boxes: int64 `[num_objects, 4]`, half open, in pixels.
-        captions: List of `grammar.SceneCaption`.
-        groups: Dict from the object rows of a plural phrase to its chain.
+        boxes: int64 `[num_objects, 4]`, half-open, in pixels.
+        captions: list of `grammar.SceneCaption`.
+        groups: object rows of a plural phrase -> its chain.
     """
 
     scene_id: int
@@ -183,8 +175,7 @@ class DescribedScene:
 def draw_scenes(split, settings):
     """Yields the `DescribedScene`s of a split.
 
-    All scenes of a split have different objects, and scenes of two splits never
-    have equal objects.
+    Two scenes, of one split or of different splits, never have equal objects.
     """
     split_row = layout.SPLITS.index(split)
     seen = set()
@@ -206,12 +197,11 @@ def draw_scenes(split, settings):
 def ensure_scenes(folder, settings, progress=None):
     """Draws scenes and writes them to a new folder, unless they exist.
 
-    The folder appears when it is complete: all files are written to a hidden
-    folder next to it, which is then renamed. If several processes write it
-    concurrently, the first succeeds; later ones use its files.
+    The folder is complete when it appears. If several processes write it
+    concurrently, all use the files of the first.
 
     Args:
-        folder: Path of the folder, which may exist if it is empty.
+        folder: path of the folder, which may exist if it is empty.
         settings: `SceneSettings`.
         progress: None, or a function of the number of new scenes.
 
@@ -219,8 +209,8 @@ def ensure_scenes(folder, settings, progress=None):
         Dict with the manifest's entries, "folder" (str) and "reused" (bool).
 
     Raises:
-        FileExistsError: The folder has scenes of other settings, an incomplete
-            copy, or other files.
+        FileExistsError: the folder has other files, or scenes that are
+            incomplete or have other settings.
     """
     folder = pathlib.Path(folder)
     reused = (folder / MANIFEST).exists()
@@ -235,7 +225,7 @@ def ensure_scenes(folder, settings, progress=None):
             with new_folder(folder) as partial:
                 _write_all(partial, settings, progress)
         except OSError:
-            # Another process may have written them meanwhile.
+            # Another process may have written the scenes meanwhile.
             if not (folder / MANIFEST).exists():
                 raise
             reused = True
@@ -244,7 +234,7 @@ def ensure_scenes(folder, settings, progress=None):
 
 
 def _checked_manifest(folder, settings):
-    """Returns the manifest; raises unless the folder has these scenes."""
+    """Returns the manifest; raises unless it fits the settings and files."""
     path = folder / MANIFEST
     try:
         manifest = parse_json(path.read_bytes())

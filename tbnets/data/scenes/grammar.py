@@ -1,11 +1,9 @@
 """Generates the captions of a scene as constituency trees.
 
-A caption is built top down from phrases (`phrases.Speaker`), so that its gold
-tree, its links to the objects and its claims are exact by construction; no text
-is parsed. Every rule below returns a tree, or raises `NothingToSay` if the rule
-has no true caption for the scene.
-
-Trees are in Penn Treebank style, with the labels of treebank parsers.
+A caption is built top down from phrases (`phrases.Speaker`), so that its tree,
+its links to objects and its claims are exact. Each rule returns a tree in Penn
+Treebank style, or raises `NothingToSay` if it has no true caption for the
+scene.
 """
 
 import dataclasses
@@ -27,11 +25,8 @@ NUM_CAPTIONS = {4: 0.2, 5: 0.6, 6: 0.2}
 class SceneCaption:
     """One caption of a scene.
 
-    Args:
-        tree: `phrases.Node`, the gold constituency tree.
-        claims: Tuple of dicts, one for each claim of the caption about the
-            scene.
-        rule: Name of the grammar rule.
+    `tree` is the gold constituency tree, `claims` a tuple of dicts, and `rule`
+    the name of the grammar rule.
     """
 
     tree: Node
@@ -40,7 +35,7 @@ class SceneCaption:
 
     @property
     def words(self):
-        """The words as written: first capital, final full stop."""
+        """The words as written, with a capital and usually a full stop."""
         return [leaf.text for leaf in self.tree.leaves()]
 
     @property
@@ -55,25 +50,19 @@ class SceneCaption:
 
     @property
     def remark(self):
-        """The rule and the objects of its claims, whatever the words."""
+        """The rule and the objects of its claims."""
         return self.rule, [claim["objects"] for claim in self.claims]
 
 
 def describe_scene(scene, boxes, rng):
-    """Writes the captions of a scene.
+    """Generates 4 to 6 different captions of a scene.
 
-    At least three captions relate or list two objects with their colours; the
-    other captions may name one object only or omit the colour.
-
-    Args:
-        scene: `layout.Scene`.
-        boxes: Int array `[num_objects, 4]`, half open, in pixels.
-        rng: `numpy.random.Generator`.
+    At least three captions relate or list two objects, mostly with colours.
+    `boxes` is int `[num_objects, 4]`, half-open, in pixels.
 
     Returns:
-        Two values: a list of 4 to 6 `SceneCaption` with different texts, and a
-        dict from the tuple of objects of a plural phrase to its coreference
-        chain (numbers within the scene).
+        A list of `SceneCaption`, and a dict from the object rows of a plural
+        phrase to its coreference chain.
     """
     speaker = Speaker(scene, boxes, rng)
     num_captions = pick_weighted(rng, NUM_CAPTIONS)
@@ -96,10 +85,9 @@ def describe_scene(scene, boxes, rng):
 
 
 def _repeats(caption, captions):
-    """Returns whether a caption repeats an earlier one.
+    """Returns whether a caption repeats an earlier caption.
 
-    Relations may be repeated in other words. Other rules, such as "two circles
-    , one red and one blue", occur once for given objects.
+    Relations may be repeated in other words.
     """
     once = caption.rule not in {rule.__name__ for rule in TELLING_RULES}
     return any(

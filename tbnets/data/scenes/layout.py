@@ -1,12 +1,8 @@
-"""Draws the layout of a scene: its objects and their places and relations.
+"""Draws the layout of a scene: its objects, their places and relations.
 
-Objects (shape, colour, size, texture) are drawn first, then their places. All
-draws depend only on the random generator, so that equal generators give equal
-scenes. Only `find_relation` decides the relation of two boxes, and captions
-claim only relations that it returns.
-
-Boxes are `[x_min, y_min, x_max, y_max]` in pixels, origin 0, half open: a box
-has the pixel columns `x_min .. x_max - 1`.
+Equal random generators give equal scenes. Captions claim only relations that
+`find_relation` returns. Boxes are `[x_min, y_min, x_max, y_max]` in pixels,
+origin 0, half-open: a box has the pixel columns `x_min .. x_max - 1`.
 """
 
 import dataclasses
@@ -16,9 +12,7 @@ import math
 from tbnets.checks import checked_number
 from tbnets.errors import InputError
 
-# The settings of a set of scenes.
-
-# Scene ids are numbers, as in Flickr; the first digit is the split.
+# Scene ids are numbers, as in Flickr. The first digit is the split.
 SCENES_PER_SPLIT = 1_000_000
 _RANGES = {
     "num_train": (0, SCENES_PER_SPLIT),
@@ -32,18 +26,14 @@ _RANGES = {
 
 @dataclasses.dataclass(frozen=True)
 class SceneSettings:
-    """The settings of a set of scenes; equal settings give equal bytes.
+    """The settings of a set of scenes. Equal settings give equal bytes.
 
     Args:
-        num_train: scenes of split "train".
-        num_dev: scenes of split "val", its name in Karpathy's json.
-        num_test: scenes of split "test".
-        image_size: width and height of the images, in pixels, 48 to 1024.
-        seed: integer from 0.
-        clutter: from 0 (only the objects) to 1 (many lines, strong noise).
-
-    Raises:
-        ValueError: a setting is out of range.
+        num_train, num_dev, num_test: number of scenes in the splits "train",
+            "val" and "test" of Karpathy's json.
+        image_size: width and height of the images in pixels, 48 to 1024.
+        seed: integer >= 0.
+        clutter: 0 (only the objects) to 1 (many lines, strong noise).
     """
 
     num_train: int = 2000
@@ -66,11 +56,11 @@ class SceneSettings:
 
     @property
     def num_scenes(self):
-        """Number of scenes in all splits."""
+        """The number of scenes in all splits."""
         return sum(self.counts().values())
 
     def counts(self):
-        """Returns split -> number of its scenes."""
+        """Returns split -> number of scenes."""
         counts = self.num_train, self.num_dev, self.num_test
         return dict(zip(("train", "val", "test"), counts))
 
@@ -100,16 +90,16 @@ TEXTURES = {"plain": 0.61, "striped": 0.13, "dotted": 0.13, "checked": 0.13}
 SIZES = ("small", "large")
 SPLITS = ("train", "val", "test")
 
-# Half the width of an object, as a fraction of the image's width.
+# Half the width of an object, as a fraction of the image width.
 RADIUS = {"small": 0.1, "large": 0.185}
 # A ring around another object is drawn larger, so that the object fits.
 HOLDING_RING_RADIUS = 0.235
-# Radius of a ring's hole, as a fraction of the ring's.
+# Radius of a ring's hole, as a fraction of the ring's radius.
 RING_HOLE = 0.68
-# "left of" requires a horizontal distance between the centres of this many
-# times the vertical one, so that no caption is a matter of taste.
+# "left of" requires that the horizontal distance of the centres is this many
+# times the vertical distance, so that the relation is unambiguous.
 DOMINANCE = 1.25
-# Minimum distance of two objects, as a fraction of the image's width.
+# Minimum distance of two objects, as a fraction of the image width.
 GAP = 0.03
 
 
@@ -118,15 +108,15 @@ class SceneObject:
     """One object of a scene.
 
     Args:
-        shape: Key of `SHAPES`.
-        colour: Key of `COLOURS`.
+        shape: element of `SHAPES`.
+        colour: key of `COLOURS`.
         size: "small" or "large".
-        texture: Key of `TEXTURES`.
-        x: Centre, in pixels from the left edge.
-        y: Centre, in pixels from the top edge.
-        radius: Half the width, in pixels.
-        angle: Rotation of the shape, in degrees; a few at most.
-        stripes: Direction of stripes: 0 across, 1 down, 2 and 3 slanted.
+        texture: key of `TEXTURES`.
+        x: centre, in pixels from the left.
+        y: centre, in pixels from the top.
+        radius: half the width in pixels.
+        angle: rotation in degrees, -8 to 8.
+        stripes: direction of stripes: 0 across, 1 down, 2 and 3 slanted.
     """
 
     shape: str
@@ -142,13 +132,10 @@ class SceneObject:
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """Objects on a background.
+    """2 to 4 `SceneObject`s on a background.
 
-    Args:
-        image_size: Width and height of the image, in pixels.
-        background: Key of `BACKGROUNDS`.
-        light: Direction the light comes from, in degrees.
-        objects: Tuple of 2 to 4 `SceneObject`.
+    `image_size` is the width and height in pixels, and `light` the direction of
+    the light source in degrees.
     """
 
     image_size: int
@@ -158,12 +145,12 @@ class Scene:
 
 
 def pick(rng, options):
-    """Draws an element of `options`, all equally likely."""
+    """Draws an element of `options` uniformly."""
     return options[int(rng.integers(len(options)))]
 
 
 def pick_weighted(rng, weights):
-    """Draws a key of the dict `weights`, as likely as its weight."""
+    """Draws a key of `weights`, with its value as relative probability."""
     point = rng.random() * sum(weights.values())
     for option, weight in weights.items():
         point -= weight
@@ -173,17 +160,16 @@ def pick_weighted(rng, weights):
 
 
 def objects_key(objects):
-    """Returns a string of the objects of a scene, without their places."""
+    """Returns a string for the objects of a scene, without their places."""
     kind = "{0.shape},{0.colour},{0.size},{0.texture}".format
     return ";".join(sorted(map(kind, objects)))
 
 
 def scene_split(objects):
-    """Returns the split of a collection of objects.
+    """Returns the split of a collection of objects, from its hash.
 
-    The split is a hash of the objects, so that a collection never occurs in two
-    splits, for any number of scenes and any seed. On average one collection in
-    eight is for "val" and one for "test".
+    A collection never occurs in two splits. On average, one collection in eight
+    is in "val" and one in "test".
     """
     digest = hashlib.sha256(objects_key(objects).encode()).digest()
     return {0: "test", 1: "val"}.get(digest[0] % 8, "train")
@@ -192,9 +178,8 @@ def scene_split(objects):
 def draw_objects(rng):
     """Draws 2 to 4 objects with different (shape, colour).
 
-    About every third scene repeats a shape or a colour. Matching networks must
-    distinguish scenes that differ only in which object has which colour, and
-    phrases such as "two circles" need such objects.
+    About a third of the scenes repeat a shape or a colour, so that networks
+    must learn which object has which colour.
     """
     num_objects = pick_weighted(rng, {2: 0.5, 3: 0.4, 4: 0.1})
     objects = []
@@ -217,16 +202,9 @@ def draw_objects(rng):
 def draw_scene(rng, image_size, objects):
     """Draws a background and the places, radii and angles of objects.
 
-    A small object may be inside a large ring. Otherwise no objects touch.
-
-    Args:
-        rng: `numpy.random.Generator`.
-        image_size: Width and height of the image, in pixels.
-        objects: Tuple of `SceneObject` without places.
-
-    Returns:
-        A `Scene`; None if the objects do not fit, or their relations are too
-        slanted to be named.
+    A small object may be inside a large ring. Otherwise objects do not touch.
+    Returns a `Scene`, or None if the objects do not fit or too few of their
+    relations have a name.
     """
     holder, held = _pick_nested(rng, objects)
     radii = [image_size * RADIUS[one.size] for one in objects]
@@ -250,11 +228,10 @@ def draw_scene(rng, image_size, objects):
 
 
 def find_relation(box, other):
-    """Returns the relation of a box in pixels to another.
+    """Returns the relation of a box to another box.
 
-    Returns:
-        "left", "right", "above", "below", "inside", "around"; None if the
-        relation is too slanted to be named.
+    Returns "left", "right", "above", "below", "inside" or "around"; None if the
+    relation is too diagonal.
     """
     if _holds(other, box):
         return "inside"
@@ -274,7 +251,7 @@ def find_relation(box, other):
 
 
 def find_gap(box, other):
-    """Returns the distance between two boxes, in pixels (0: they meet)."""
+    """Returns the distance between two boxes in pixels; 0 if they meet."""
     across = max(other[0] - box[2], box[0] - other[2], 0)
     down = max(other[1] - box[3], box[1] - other[3], 0)
     return math.hypot(across, down)
@@ -283,9 +260,8 @@ def find_gap(box, other):
 def find_position(box, image_size):
     """Returns the name of a box's position in a square image.
 
-    Returns:
-        "top left", "bottom right" and so on, "top", "bottom", "left", "right",
-        "centre"; None for a position in between.
+    Returns "top left" and so on, "top", "bottom", "left", "right" or "centre";
+    None for positions between these.
     """
     x = (box[0] + box[2]) / 2 / image_size
     y = (box[1] + box[3]) / 2 / image_size
@@ -339,14 +315,12 @@ def _draw_places(rng, radii, nested, image_size):
 
 
 def _apart(place, other, image_size):
-    """Returns whether two objects are far enough apart, across or down."""
     room = 1.1 * (place[2] + other[2]) + GAP * image_size
     across, down = abs(place[0] - other[0]), abs(place[1] - other[1])
     return max(across, down) >= room
 
 
 def _num_named(places):
-    """Returns the number of pairs whose relation has a name."""
     count = 0
     for row, (x, y, _) in enumerate(places):
         for other_x, other_y, _ in places[:row]:

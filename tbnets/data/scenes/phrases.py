@@ -1,8 +1,5 @@
 """The phrases that describe a scene.
 
-`Speaker` picks true claims about one scene, phrases them in varying words as
-constituency trees, and records each claim.
-
 Chains are numbered within a scene: 0 is a phrase that is not visible ("there",
 "each other"), 1.. are the objects in order, `BACKGROUND_CHAIN` is the
 background, and `FIRST_GROUP_CHAIN`.. are plural phrases.
@@ -13,8 +10,6 @@ import itertools
 from typing import NamedTuple
 
 from tbnets.data.scenes import layout
-
-# The words of the captions, and their trees.
 
 WORDS = {
     "shape": {
@@ -55,7 +50,7 @@ WORDS = {
         "turquoise": {"turquoise": 0.65, "teal": 0.35},
         "brown": {"brown": 1.0},
     },
-    # Words joined by "_" get a tree of their own.
+    # `Speaker.relation` builds the trees of names with "_".
     "relation": {
         "left": {"to_left_of": 0.5, "left_of": 0.3, "beside": 0.2},
         "right": {"to_right_of": 0.5, "right_of": 0.3, "beside": 0.2},
@@ -65,21 +60,20 @@ WORDS = {
         "around": {"around": 1.0},
     },
 }
-"""Attribute -> its value -> its words and their weights."""
+"""Attribute -> its value -> words with their weights."""
 PLURALS = {"cross": "crosses", "box": "boxes", "rhombus": "rhombuses"}
 NUMBERS = {2: "two", 3: "three", 4: "four"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A constituency tree, or one word of it.
+    """A constituency tree or a word.
 
     Args:
-        label: Constituent label, or the part of speech of a word.
-        children: Tuple of `Node`; empty for a word.
-        text: The word; "" for a constituent.
-        chain: Coreference chain of a phrase within its scene; None for other
-            constituents.
+        label: constituent label or part of speech.
+        children: tuple of `Node`; empty for a word.
+        text: the word; "" for a constituent.
+        chain: coreference chain of a phrase, otherwise None.
     """
 
     label: str
@@ -88,7 +82,7 @@ class Node:
     chain: int | None = None
 
     def leaves(self):
-        """Returns the word nodes from left to right."""
+        """Returns the words as nodes, from left to right."""
         if not self.children:
             return [self]
         return [leaf for child in self.children for leaf in child.leaves()]
@@ -99,7 +93,7 @@ class Node:
         return f"({self.label} {inside})"
 
     def phrases(self):
-        """Returns the nodes that have a chain, from left to right."""
+        """Returns the nodes with a chain, from left to right."""
         if self.chain is not None:
             return [self]
         return [one for child in self.children for one in child.phrases()]
@@ -124,15 +118,14 @@ def capitalised(tree):
 
 
 def plural_of(noun):
-    """Returns the plural of a noun of this module."""
+    """Returns the plural of a noun in `WORDS`."""
     return PLURALS.get(noun, noun + "s")
 
 
 BACKGROUND_CHAIN = 10
 FIRST_GROUP_CHAIN = 11
 
-# Maximum distance for "beside" and "next to", as a fraction of the image's
-# width.
+# Maximum distance for "beside" and "next to", as a fraction of the image width.
 NEAR = 0.25
 
 
@@ -141,12 +134,9 @@ class NothingToSay(LookupError):
 
 
 class Group(NamedTuple):
-    """The objects of a plural phrase.
+    """The objects of a plural phrase, as rows from left to right.
 
-    Attributes:
-        members: Tuple of object rows, from left to right.
-        said: Dict of the shape or colour that they share; empty if the phrase
-            names neither.
+    `said` has the shape or colour that the phrase names; it may be empty.
     """
 
     members: tuple
@@ -154,14 +144,10 @@ class Group(NamedTuple):
 
 
 class Speaker:
-    """Describes one scene truly, in varying words.
+    """Describes one scene truly, in varying words, and records each claim.
 
-    The `pick_...` methods raise `NothingToSay` if there is no choice.
-
-    Args:
-        scene: `layout.Scene`.
-        boxes: Int array `[num_objects, 4]`, half open, in pixels.
-        rng: `numpy.random.Generator`.
+    `boxes` is int `[num_objects, 4]`, half-open, in pixels. The `pick_...`
+    methods raise `NothingToSay` if there is no choice.
     """
 
     def __init__(self, scene, boxes, rng):
@@ -188,14 +174,12 @@ class Speaker:
         return self._rng.random() < probability
 
     def choose(self, weights):
-        """Draws a key of the dict `weights`, as likely as its weight."""
+        """Draws a key of `weights`, see `layout.pick_weighted`."""
         return layout.pick_weighted(self._rng, weights)
 
     def claim(self, kind, objects, **said):
-        """Records a claim of the caption about the objects in these rows."""
+        """Records a claim of the caption about objects."""
         self.claims.append({"kind": kind, "objects": list(objects), **said})
-
-    # Picking objects.
 
     def pick_objects(self, count):
         """Returns `count` rows in random order, or all if there are fewer."""
@@ -204,9 +188,7 @@ class Speaker:
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
         """Returns the rows of two objects with a relation in `relations`.
 
-        Args:
-            relations: Names of relations.
-            near: Whether they must be neighbours.
+        `near` restricts the choice to neighbours.
         """
         return self._pick(
             pair
@@ -215,7 +197,7 @@ class Speaker:
         )
 
     def pick_twice_related(self):
-        """Returns a row and two others to which it has different relations."""
+        """Returns a row and two rows to which it has different relations."""
         to = self._relations
         return self._pick(
             (row, one, other)
@@ -228,12 +210,12 @@ class Speaker:
         return self._pick(r for r, name in enumerate(self._positions) if name)
 
     def pick_two(self, shared):
-        """Returns the `Group` of two objects with equal shape or colour."""
+        """Returns a `Group` of two objects with equal shape or colour."""
         pairs = [one for one in self._find_groups() if len(one.members) == 2]
         return self._pick(one for one in pairs if shared in one.said)
 
     def pick_group_relation(self):
-        """Returns a `Group` and a row to which its members relate alike."""
+        """Returns a `Group` and a row to which all members relate equally."""
         found = []
         for group in self._find_groups():
             for row in range(len(self.boxes)):
@@ -258,18 +240,14 @@ class Speaker:
         return next((g for g in groups if set(g.members) == set(members)), None)
 
     def everything(self):
-        """Returns the scene's objects as a `Group`."""
+        """Returns all objects as a `Group`."""
         return Group(self._from_the_left(range(len(self.boxes))), {})
 
-    # Phrasing.
-
     def noun_phrases(self, rows, shape=None, colour=None):
-        """Returns one noun phrase for each row, all different.
+        """Returns a different noun phrase for each of the object rows.
 
-        Args:
-            rows: Object rows.
-            shape: Probability of naming a shape; None for the default.
-            colour: Probability of naming a colour; None for the default.
+        `shape` and `colour` are the probabilities of naming them; None for the
+        defaults.
         """
         if shape is None:
             shape, colour = (0.97, 0.96) if self._telling else (0.9, 0.7)
@@ -289,14 +267,14 @@ class Speaker:
         return phrases
 
     def one_of(self, row):
-        """Returns "one red" for a member of a group just mentioned."""
+        """Returns "one red" for a member of a group mentioned before."""
         said = {"colour": self.scene.objects[row].colour}
         self.claim("object", (row,), **said)
         words = word("CD", "one"), *self._adjectives(said)
         return node("NP", *words, chain=row + 1)
 
     def plural(self, group):
-        """Returns "two red shapes" and creates the group's chain."""
+        """Returns "two red shapes", and creates the group's chain."""
         members, said = group
         self.claim("count", members, **said)
         chain = FIRST_GROUP_CHAIN + len(self.groups)
@@ -308,7 +286,7 @@ class Speaker:
         return node("NP", number, *words, chain=chain)
 
     def related(self):
-        """Returns a noun phrase, and the relation to another object."""
+        """Returns a noun phrase, and its relation to another object."""
         pair = self.pick_related()
         subject, landmark = self.noun_phrases(pair)
         return subject, self.relation(pair, landmark)
@@ -316,8 +294,8 @@ class Speaker:
     def relation(self, rows, landmark):
         """Returns the relation of the objects in `rows[:-1]` to `rows[-1]`.
 
-        All objects must have one relation to the last; `landmark` is the tree
-        of its noun phrase.
+        They must have equal relations. `landmark` is the tree of the last
+        object's noun phrase.
         """
         name = self._relations[rows[0], rows[-1]]
         ways = dict(WORDS["relation"][name])
@@ -337,7 +315,7 @@ class Speaker:
         return node("ADVP", word("RB", name), of_landmark)
 
     def nearness(self, rows, landmark):
-        """Returns a phrase of nearness to the landmark."""
+        """Returns "next to" or "beside" the landmark."""
         for row in rows[:-1]:
             self.claim("relation", (row, rows[-1]), relation="beside")
         if self.chance(0.5) or landmark.chain == 0:
@@ -346,7 +324,7 @@ class Speaker:
         return node("PP", word("IN", "beside"), landmark)
 
     def position(self, row):
-        """Returns a phrase such as "in the top left corner" for an object."""
+        """Returns "in the top left corner" or similar for an object."""
         name = self._positions[row]
         self.claim("position", (row,), position=name)
         where, *adjectives, noun = "at", *name.split()
@@ -387,7 +365,6 @@ class Speaker:
         return layout.pick(self._rng, found)
 
     def _rows(self, count):
-        """Returns all ordered choices of `count` rows."""
         return itertools.permutations(range(len(self.boxes)), count)
 
     def _near(self, row, other):
@@ -398,7 +375,7 @@ class Speaker:
         return tuple(sorted(rows, key=lambda row: self.boxes[row][0]))
 
     def _find_groups(self):
-        """Returns a `Group` for each shape or colour that repeats."""
+        """Returns a `Group` per shape or colour that repeats."""
         groups = []
         for name in ("shape", "colour"):
             values = [getattr(one, name) for one in self.scene.objects]
@@ -409,7 +386,6 @@ class Speaker:
         return groups
 
     def _attributes(self, row, shape, colour):
-        """Returns the attributes to name, each drawn with a probability."""
         one = self.scene.objects[row]
         texture = 0.08 if one.texture == "plain" else 0.55
         said = dict(shape=shape, colour=colour, size=0.4, texture=texture)
@@ -417,7 +393,7 @@ class Speaker:
         return {name: getattr(one, name) for name in names}
 
     def _adjectives(self, said):
-        """Returns adjectives in their usual order: size, texture, colour."""
+        """Returns adjectives, usually in the order size, texture, colour."""
         names = ["size", "texture", "colour"]
         if said.get("texture", "plain") != "plain" and self.chance(0.35):
             names = ["size", "colour", "texture"]

@@ -1,9 +1,8 @@
 """Draws scenes: shapes, textures, a background with clutter, pixel noise.
 
-Shapes are drawn four times too large and shrunk, which gives smooth edges. An
-object's box is the tightest one around the pixels that it covers by at least a
-quarter. Noise and gradients use integers and plain sums, so that two machines
-with one version of Pillow draw equal bytes.
+Shapes are drawn four times too large and reduced, which gives smooth edges.
+Noise and gradients use integers and plain sums, so that all machines with one
+version of Pillow draw equal bytes.
 """
 
 import math
@@ -14,22 +13,19 @@ from PIL import Image, ImageDraw
 from tbnets.data.scenes.layout import BACKGROUNDS, COLOURS, RING_HOLE
 
 SUPERSAMPLING = 4
-# Minimum coverage of a pixel that counts as the object's.
+# Minimum coverage of a pixel that belongs to an object.
 OWNED = 0.25
 
 
 def render_scene(scene, rng, clutter=0.3):
-    """Draws a scene.
+    """Draws a scene; `rng` draws the clutter and the noise.
 
-    Args:
-        scene: `layout.Scene`.
-        rng: `numpy.random.Generator` for the clutter and the noise.
-        clutter: From 0 (only the objects) to 1 (many lines and blobs, strong
-            noise).
+    `clutter` is 0 (only the objects) to 1 (many lines and blobs, strong noise).
 
     Returns:
-        Two arrays: the image, uint8 `[image_size, image_size, 3]`; the boxes,
-        int64 `[num_objects, 4]`: x_min, y_min, x_max, y_max, half open.
+        The image, uint8 `[image_size, image_size, 3]`; and the tightest
+        half-open boxes around pixels that are covered by at least `OWNED`,
+        int64 `[num_objects, 4]`.
     """
     pixels = draw_background(scene)
     if clutter > 0:
@@ -55,8 +51,7 @@ def _rounded(pixels):
 def draw_background(scene):
     """Returns the empty background, float64 `[size, size, 3]`.
 
-    The colour brightens by 10 % towards the light, and darkens by 10 % away
-    from it.
+    It is 10 % brighter towards the light and 10 % darker away from it.
     """
     size = scene.image_size
     steps = (np.arange(size) + 0.5) / size - 0.5
@@ -67,11 +62,11 @@ def draw_background(scene):
 
 
 def draw_coverage(one):
-    """Draws the outline of one object with its place.
+    """Draws the outline of one object at its place.
 
     Returns:
-        Left and top of the patch, in pixels, and every pixel's fraction that
-        the object covers, float64 `[height, width]` in [0, 1].
+        Left and top of the patch in pixels, and the fraction of every pixel
+        that is covered, float64 `[height, width]` in [0, 1].
     """
     reach = 1.12 * one.radius + 1
     left, top = math.floor(one.x - reach), math.floor(one.y - reach)
@@ -96,7 +91,6 @@ def draw_coverage(one):
 
 
 def _turned(one, x, y, radius):
-    """Returns the corners of a shape, rotated by its angle, in fine pixels."""
     angle = math.radians(one.angle)
     cos, sin = math.cos(angle) * radius, math.sin(angle) * radius
     return [
@@ -108,8 +102,8 @@ def _turned(one, x, y, radius):
 def _textured(one, left, top, shape):
     """Returns the object's colours over its patch, `[height, width, 3]`.
 
-    The pattern starts at the object's centre. Its second colour is darker for
-    light objects and lighter for dark objects.
+    The second colour of a pattern is darker for light objects and lighter for
+    dark objects.
     """
     colour = np.array(COLOURS[one.colour], np.float64)
     pattern = np.zeros(shape, bool)
@@ -124,8 +118,8 @@ def _textured(one, left, top, shape):
 
 def _pattern(one, x, y):
     """Returns where the second colour is, bool `[height, width]`."""
-    # Patterns grow with the object: a pattern of 3 pixels looks like noise on a
-    # large object, and one of 6 pixels hides a small object.
+    # Patterns grow with the object: a step of 3 pixels looks like noise on a
+    # large object, and a step of 6 pixels hides a small object.
     step = max(2, round(one.radius / 4.5))
     if one.texture == "striped":
         along = (y + 0 * x, x + 0 * y, x + y, x - y)[one.stripes]
@@ -139,7 +133,6 @@ def _pattern(one, x, y):
 
 
 def _add_clutter(pixels, rng, clutter):
-    """Draws thin lines and soft blobs behind the objects."""
     size = len(pixels)
     image = Image.fromarray(_rounded(pixels))
     draw = ImageDraw.Draw(image)
@@ -158,7 +151,6 @@ def _add_clutter(pixels, rng, clutter):
 
 
 def _blob(rng, x, y, radius):
-    """Yields the corners of a blot unlike any shape of the scenes."""
     for number in range(9):
         angle = math.tau * number / 9
         reach = radius * (0.4 + 1.4 * rng.random())
@@ -166,27 +158,24 @@ def _blob(rng, x, y, radius):
 
 
 def _shifted(pixels, x, y, change):
-    """Returns the colour at a place, brightened or darkened."""
     base = pixels[int(y), int(x)]
     return tuple(int(min(255, max(0, value + change))) for value in base)
 
 
 def _noise(rng, shape, clutter):
-    """Returns pixel noise around 0: the sum of two uniform integer draws."""
+    """Returns noise around 0: the sum of two uniform integer draws."""
     reach = round(4 + 20 * clutter)
     draws = rng.integers(-reach, reach, (2, *shape), np.int16, endpoint=True)
     return draws.sum(axis=0, dtype=np.int16)
 
 
 def _star():
-    """Yields the ten corners of a five-pointed star of radius 1."""
     for number in range(10):
         radius, angle = (1.08, 0.46)[number % 2], math.pi * number / 5
         yield radius * math.sin(angle), -radius * math.cos(angle)
 
 
 def _heart():
-    """Yields points along a heart that fills [-1, 1] across."""
     for number in range(40):
         t = math.tau * number / 40
         x = 16 * math.sin(t) ** 3
