@@ -1,9 +1,8 @@
 """Features whose rows are found by id, never by position.
 
-`Features` is the interface to feature files. This module has plain arrays:
-`X_ims.npy` with `X_ids.txt`, one id per line (`feats.npy` with
-`feats_ids.txt`). `shards` has sharded stores, and `opening` opens and joins all
-kinds. Only the requested rows are read.
+`Features` is the interface to feature files. `FeatureArray` reads a plain
+array: `X_ims.npy` with `X_ids.txt`, one id per line (`feats.npy` with
+`feats_ids.txt`).
 """
 
 import functools
@@ -21,14 +20,14 @@ from tbnets.files import CheckedFile, shown
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5
 ROUNDING = 1e-3
-"""Allowed relative difference between rows of one id."""
+"""Maximum relative difference between rows of one id."""
 
 
 class Features:
-    """Features of images, one row for each id.
+    """Features of images, one row per id.
 
     Args:
-        ids: n strings. An id of several rows means the first row.
+        ids: n strings. A repeated id refers to its first row.
         dim: number of features in a row.
         path: the file or folder, for messages.
         has_ids: False if the ids are only row numbers.
@@ -38,7 +37,7 @@ class Features:
     """id -> reason, for images whose extraction failed."""
 
     made_by: dict[str, Any] = {}
-    """Description of the features' extraction; {} if unknown."""
+    """Settings of the extraction; {} if unknown."""
 
     def __init__(
         self,
@@ -56,12 +55,12 @@ class Features:
 
     @property
     def parts(self) -> tuple["Features", ...]:
-        """The features on disk that these are joined from."""
+        """The features on disk; several if they are concatenated by id."""
         return (self,)
 
     @property
     def files(self) -> list[str]:
-        """The files that the features are read from."""
+        """The files with the features."""
         return [self.path]
 
     def __len__(self) -> int:
@@ -77,10 +76,9 @@ class Features:
         return [key for key in image_ids if key not in self._row_of_id]
 
     def rows(self, image_ids: Sequence[str]) -> np.ndarray:
-        """Returns the rows of n image ids, `[n]` int64.
+        """Returns the rows of n image ids, int64 `[n]`.
 
-        Raises:
-            ValueError: ids without features; the message lists the first.
+        Raises ValueError that lists the first ids without features.
         """
         missing = self.missing(image_ids)
         if missing:
@@ -95,7 +93,7 @@ class Features:
         return np.array([self._row_of_id[key] for key in image_ids], np.int64)
 
     def looks(self) -> str:
-        """Describes the ids of the file, for messages about missing ids."""
+        """Returns an example of the ids, for messages about missing ids."""
         if not self.ids:
             return "it has no features of any image"
         return f"the ids of the file look like {self.ids[0]!r}"
@@ -114,27 +112,25 @@ class Features:
         )
 
     def take(self, rows: Integers) -> np.ndarray:
-        """Returns rows `[n]` as float32 `[n, dim]`, in the requested order.
+        """Returns the given rows, `[n]`, as float32 `[n, dim]`.
 
-        Raises:
-            IndexError: a row does not exist.
+        Raises IndexError if a row does not exist.
         """
         return self._read(check_rows(rows, len(self)))
 
     def _read(self, rows):
-        """Returns float32 `[n, dim]` of existing rows."""
         raise NotImplementedError
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields `(slice, array)`: all rows in order, 16 MiB at a time.
+        """Yields `(slice, array)`: all rows in order, about 16 MiB at a time.
 
-        The arrays have the stored type; joined features are float32.
+        The arrays have the stored dtype; concatenated features are float32.
         """
         for rows in slices(len(self), 4 * self.dim):
             yield rows, self._read(np.arange(rows.start, rows.stop))
 
     def row_name(self, row: int) -> str:
-        """Returns the name of a row of `chunks` for messages."""
+        """Describes a row of `chunks` in messages."""
         return f"row {row} (id {shown(self.ids[row])})"
 
     def verify(self) -> None:
@@ -157,12 +153,6 @@ class FeatureArray(Features):
 
     An id may have several rows, as in arrays that repeat an image for each
     caption. These rows must be equal up to rounding; the first is used.
-
-    Args:
-        ids: n strings.
-        array: `[n, dim]` real numbers, usually a `numpy.memmap`.
-        path: the file, for messages.
-        has_ids: False if the ids are only row numbers.
     """
 
     def __init__(self, ids, array, path="", has_ids=True):
@@ -201,20 +191,11 @@ def ids_file(path) -> str:
 
 
 def open_array(path) -> FeatureArray:
-    """Opens a `.npy` file of features without reading it.
+    """Opens a `.npy` file of features `[n, dim]` without reading it.
 
-    Args:
-        path: a `.npy` file of shape `[n, dim]`. `X_ids.txt` next to `X_ims.npy`
-            or `X.npy` has one id per line; without it, the ids are the row
-            numbers "0", "1", ...
-
-    Returns:
-        The memory-mapped array with its ids.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is not a two-dimensional array of numbers, is
-            truncated, or its ids do not fit.
+    `X_ids.txt` next to `X_ims.npy` or `X.npy` has one id per line. Without it,
+    the ids are the row numbers "0", "1", ... Raises ValueError if a file is
+    damaged or does not fit.
 
     Example:
         >>> features = open_array("train_ims.npy")
@@ -256,8 +237,7 @@ def slices(num_rows, row_bytes):
 def first_equal_rows(features: Features) -> np.ndarray:
     """Returns, for each row, the first row of its run of equal rows.
 
-    Rows are compared bit for bit, so NaN equals NaN. The result is int64, for
-    instance [0, 0, 0, 3, 3] for two runs.
+    For instance [0, 0, 0, 3, 3] for two runs. Rows are compared bit for bit.
     """
     starts, last = [], None
     for _, array in features.chunks():
@@ -269,10 +249,10 @@ def first_equal_rows(features: Features) -> np.ndarray:
 
 
 def check_finite(features: Features, problems: list | None = None) -> int:
-    """Checks that all features are finite as float32, in chunks of 16 MiB.
+    """Returns the number of rows that are not finite as float32.
 
-    `problems` collects a `Problem` for each bad row; None raises at the first,
-    a ValueError. Returns the number of bad rows.
+    `problems` collects a `Problem` for each of these rows; None raises
+    ValueError at the first.
     """
     count = 0
     for part in features.parts:

@@ -1,9 +1,8 @@
-"""Splits an extraction into shares and merges their results.
+"""Splits an extraction into shares, and merges their results.
 
-The merged store or file is byte-identical to that of a single run. A share
-consists of consecutive whole shards, so that merging only renames their files.
-A photo that was repaired after its share was complete is at the end of its
-share; the merged rows are then in another order.
+The merged store or file is byte-identical to the result of a single run, unless
+a photo was repaired after its share was complete. A share consists of
+consecutive whole shards, so that merging only renames their files.
 """
 
 import dataclasses
@@ -22,38 +21,24 @@ from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, listed
 
-# Shares of an extraction, for several processes or machines.
-#
-# The items (photos, texts) are divided into consecutive parts. Each part
-# becomes a store whose `extraction` has the number of the part under `share`.
-
 SHARE = "share"
 MOST = 10**6
 SUFFIX = ".share.json"
-"""Suffix of the file that describes a share which is a single file."""
+"""Suffix of the file that describes a share that is a single file."""
 
 
 def take_share(shard, keys, step=1, **decides):
-    """Returns the items of a share, and its description for the store.
+    """Returns the slice of a share's items, and a dict to add to `extraction`.
 
-    Shares start at multiples of `step`, where a single run starts a shard:
-    batches and shards are byte-identical to those of a single run. The numbers
-    of shards in two shares differ by at most one; if there are more shares than
-    shards, some shares are empty.
+    Shares start at multiples of `step`, where a single run starts a shard. If
+    there are more shares than shards, some shares are empty.
 
     Args:
         shard: "I/N", share I of N, from 1; "" for all items.
-        keys: list of JSON values, the item names in order.
+        keys: list of JSON values, the names of the items in order.
         step: number of items in a shard.
         **decides: JSON values of flags that affect the bytes of the store and
             are not in its `extraction`.
-
-    Returns:
-        (rows, told): the items' slice, and a dict to add to `extraction`, empty
-        without `shard`.
-
-    Raises:
-        ValueError: `shard` is not a share.
     """
     if not shard:
         return slice(None), {}
@@ -87,34 +72,30 @@ def share_of(made_by):
 def tell_file(path, made_by):
     """Writes the description of a share that is a single file.
 
-    `made_by` is a dict of JSON values, with the result of `take_share`.
+    `made_by` includes the dict from `take_share`.
     """
     told = {**made_by, "sha256": file_sha256(path)}
     files.write_json(f"{path}{SUFFIX}", told)
 
 
 BESIDE = "files"
-"""Key of a share's additional files: name -> sha256."""
+"""Key of the additional files of a share: name -> sha256."""
 
 
 def join(shares, output):
     """Merges all shares of an extraction into one store or file.
 
-    All shares are checked first. `output` is created only when it is complete.
-    Memory does not grow with the number of rows.
+    All shares are checked first. Returns the number of items, including failed
+    items.
 
     Args:
         shares: paths of the shares in any order: feature stores, or files with
-            the description written by `tell_file`.
+            the description from `tell_file`.
         output: the new store or file.
-
-    Returns:
-        The number of items, including failed items.
 
     Raises:
         ValueError, FileNotFoundError: a share is missing, repeated, incomplete,
             damaged or from another extraction; or `output` exists.
-        OSError: the disk is full; no files are left.
     """
     output = pathlib.Path(output)
     if output.exists():
@@ -159,8 +140,8 @@ def _refuse(path, why, advice):
 def _made_store(path):
     """Returns the extraction of a share that is a store.
 
-    The hashes of other files in the folder, such as an encoder, are added, as
-    they must be equal in all shares. Hidden files are ignored.
+    Adds the hashes of other files in the folder, which must be equal in all
+    shares.
     """
     if not os.path.isdir(path):
         _refuse(path, "is a file next to stores", "Join them one by one.")
@@ -176,7 +157,6 @@ def _made_store(path):
 
 
 def _made_file(path):
-    """Returns the extraction of a share that is a file; checks its hash."""
     place = f"{path}{SUFFIX}"
     if not os.path.exists(place):
         _refuse(path, f"has no {place} next to it", "Copy that too.")
@@ -191,14 +171,12 @@ def _made_file(path):
 
 
 def _with_share(path, made_by):
-    """Returns `made_by`; raises if it does not describe a share."""
     if share_of(made_by) is None:
         _refuse(path, "tells of no share", "Leave it out, or make it so.")
     return made_by
 
 
 def _check_alike(shares, made_by):
-    """Raises unless all shares are from one extraction."""
     works = [{**one, SHARE: {**one[SHARE], "number": 0}} for one in made_by]
     for path, work in zip(shares, works):
         lines = manifest.extraction_differences(works[0], work, shares[0], path)
@@ -238,7 +216,6 @@ def _in_order(shares, made_by):
 
 
 def _write(target, sources):
-    """Writes the concatenation of some files."""
 
     def write(file):
         for source in sources:

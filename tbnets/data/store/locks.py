@@ -1,8 +1,7 @@
 """Locks of folders, which end with the process that holds them.
 
-The locks are advisory: only processes that request them respect them. Over NFS
-they work if the server supports them. Systems and file systems without locks
-grant every request.
+The locks are advisory: only processes that request them respect them. Systems
+and file systems without locks grant every request.
 """
 
 import contextlib
@@ -19,13 +18,7 @@ WAIT_SECONDS = 0.5
 
 
 class FolderInUse(ExistingFileError):
-    """Another process holds the lock of a folder.
-
-    Args:
-        folder: the folder.
-        argument: name of its argument.
-        holder: number and machine of the process.
-    """
+    """Another process holds the lock of a folder."""
 
     def __init__(self, folder, argument, holder):
         super().__init__(
@@ -40,18 +33,9 @@ class FolderInUse(ExistingFileError):
 class FolderLock:
     """An exclusive lock of a folder for one process.
 
-    The lock ends with the process, or with the last reference to it. A process
-    that already holds it gets the existing lock. The lock is on a file in the
-    folder, which has the number of the process and is not removed.
-
-    Args:
-        folder: the folder, which must exist.
-        name: name of the lock file.
-        argument: name of the folder's argument, for the error message.
-
-    Raises:
-        FileExistsError: another process holds the lock; the message names the
-            process.
+    The lock ends with the process, or with the last reference to it. The file
+    `name` in the folder has the number of the process and is not removed.
+    `argument` is the name of the folder's argument, for messages.
     """
 
     _held = weakref.WeakValueDictionary()
@@ -72,9 +56,9 @@ class FolderLock:
 
     @classmethod
     def take(cls, folder, name, argument, is_alone=False):
-        """Returns the lock of a folder, held by this process; see `FolderLock`.
+        """Returns the lock of a folder, or this process's existing lock.
 
-        `is_alone` makes a lock within this process exclude the caller too.
+        `is_alone` also rejects a second lock in this process.
         """
         place = (os.path.realpath(folder), name)
         with cls._guard:
@@ -87,7 +71,7 @@ class FolderLock:
     def wait(cls, folder, name, tell):
         """Waits until no other process holds the lock, and takes it.
 
-        `tell` is called once with the holder, if there is one.
+        Calls `tell` with the holder if it has to wait.
         """
         try:
             return cls.take(folder, name, "folder")
@@ -102,7 +86,7 @@ class FolderLock:
     def forget(cls):
         """Closes the lock descriptors that a forked child inherits.
 
-        Only the parent keeps its locks; a child that outlives it must not.
+        Otherwise a child that outlives its parent would keep the locks.
         """
         for lock in list(cls._held.values()):
             lock._close()

@@ -30,17 +30,17 @@ MANIFEST = "manifest.json"
 KINDS = ("images", "regions")
 DTYPES = ("float32", "float16")
 BFLOAT16 = "bfloat16"
-"""A further type for embeddings; files have its bits as uint16."""
+"""An additional dtype for embeddings. Files have its bits as uint16."""
 _DTYPES = {"float32": "<f4", "float16": "<f2", BFLOAT16: BFLOAT16}
-"""Name of a number type -> its NumPy name in memory."""
+"""Name of a dtype -> its NumPy name in memory."""
 PARTS = ("features", "boxes", "counts", "scores", "sizes")
 _PARTS = {
     ("images", True): (("features",), ()),
     ("regions", True): (("features", "boxes", "counts"), ("scores", "sizes")),
     ("regions", False): (("boxes", "counts", "scores"), ("sizes",)),
 }
-"""(kind, whether `dim` is above 0) -> the arrays that every shard has, and the
-arrays that either every shard or no shard has."""
+"""(kind, whether `dim` is above 0) -> the required arrays of a shard, and the
+arrays that either all shards or no shards have."""
 _HASH_CHUNK = 2**20
 
 
@@ -48,11 +48,8 @@ _HASH_CHUNK = 2**20
 class Shard:
     """The files of a part of a store.
 
-    Args:
-        name: prefix of its files.
-        images: number of images.
-        rows: number of feature rows, or boxes.
-        sha256: file name -> checksum.
+    `rows` is the number of feature rows, or of boxes. `sha256` maps file names
+    to checksums.
     """
 
     name: str
@@ -62,13 +59,13 @@ class Shard:
 
     @property
     def files(self):
-        """Its files: part -> file name."""
+        """The files: part -> file name."""
         names = {part: file_of(self.name, part) for part in ("ids", *PARTS)}
         return {p: name for p, name in names.items() if name in self.sha256}
 
 
 def file_of(name, part):
-    """Returns the name of the file of a part of a shard."""
+    """Returns the file name for a part of a shard."""
     if part == "ids":
         return f"{name}.ids.txt"
     return f"{name}.npy" if part == "features" else f"{name}.{part}.npy"
@@ -79,8 +76,8 @@ class Manifest:
     """The checked content of `manifest.json`.
 
     Args:
-        kind: element of KINDS: one row per image, or any number of regions.
-        extraction: JSON value of all settings that affect the features.
+        kind: "images" (one row per image) or "regions" (any number per image).
+        extraction: JSON value of the settings that affect the features.
         dim: number of features in a row; 0 for boxes without features.
         dtype: element of DTYPES, or BFLOAT16.
         complete: whether the extraction finished.
@@ -104,14 +101,11 @@ class Manifest:
 
     @property
     def parts(self):
-        """The required and the optional arrays of every shard."""
+        """The required and the optional arrays of a shard."""
         return _PARTS[self.kind, self.dim > 0]
 
     def array_kinds(self, images, rows):
-        """Returns part -> (shape, dtype) for a shard's arrays.
-
-        The shard has `images` images and `rows` rows of features, or boxes.
-        """
+        """Returns part -> (shape, dtype) for a shard with these sizes."""
         return {
             "features": ((rows, self.dim), np.dtype(_DTYPES[self.dtype])),
             "boxes": ((rows, 4), np.dtype("<f4")),
@@ -122,7 +116,7 @@ class Manifest:
 
 
 def in_file(dtype):
-    """Returns the `numpy.dtype` in the file for a dtype of `array_kinds`."""
+    """Returns the `numpy.dtype` in the file for a dtype in memory."""
     return np.dtype("<u2") if dtype.name == BFLOAT16 else dtype
 
 
@@ -138,10 +132,8 @@ def write_manifest(folder, manifest):
 def read_manifest(folder) -> Manifest:
     """Reads and checks `manifest.json` of a feature store.
 
-    Raises:
-        FileNotFoundError: the folder has no manifest.
-        ValueError: the manifest is not from `write_manifest`; the message names
-            the wrong entry.
+    Raises FileNotFoundError if it is missing, and ValueError that names an
+    invalid entry.
     """
     path = os.path.join(folder, MANIFEST)
     if not os.path.isfile(path):
@@ -177,7 +169,7 @@ _FAILED = {"id": str, "reason": str}
 
 
 def _check_fields(file, where, value, kinds):
-    """Reports missing, unknown and wrongly typed fields of an object."""
+    """Reports missing, unknown and wrongly typed fields."""
     found = value if isinstance(value, dict) else {"value": value}
     bad = {
         name: found.get(name)
@@ -191,7 +183,6 @@ def _check_fields(file, where, value, kinds):
 
 
 def _check_shards(file, manifest):
-    """Reports shards that do not fit the manifest's kind or dim."""
     required, more = manifest.parts
     for place, shard in enumerate(manifest.shards):
         wanted = {file_of(shard.name, part) for part in ("ids", *required)}
@@ -218,16 +209,10 @@ def file_sha256(path) -> str:
 
 
 def extraction_differences(a, b, name_a, name_b) -> list[str]:
-    """Lists the differences between two descriptions of an extraction.
+    """Lists the differences between two JSON values that describe extractions.
 
-    Args:
-        a: JSON value, for instance `Features.made_by`.
-        b: JSON value to compare.
-        name_a: name of `a`, for instance its path.
-        name_b: name of `b`.
-
-    Returns:
-        Lines such as "layers: fire9_concat in A, conv1 in B"; [] if equal.
+    `name_a` and `name_b` name them. Returns lines such as "layers: fire9_concat
+    in A, conv1 in B"; [] if equal.
     """
     return [
         f"{where}: {one} in {name_a}, {other} in {name_b}"
@@ -236,12 +221,9 @@ def extraction_differences(a, b, name_a, name_b) -> list[str]:
 
 
 def check_same(path, stored, wanted):
-    """Raises ValueError listing how a store differs from an extraction.
+    """Raises ValueError that lists how a store differs from an extraction.
 
-    Args:
-        path: the store.
-        stored: JSON value of the store's extraction.
-        wanted: JSON value of the extraction to continue.
+    `stored` and `wanted` are JSON values of the two extractions.
     """
     lines = extraction_differences(stored, wanted, path, "this extraction")
     if lines:
@@ -257,7 +239,7 @@ _ABSENT = object()
 
 
 def _differences(a, b, where):
-    """Yields (place, shown value, shown value) for each difference."""
+    """Yields (place, value in a, value in b) for each difference."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key in sorted(set(a) | set(b)):
             place = f"{where}.{key}" if where else str(key)

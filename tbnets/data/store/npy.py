@@ -1,8 +1,7 @@
 """Reads `.npy` and `.npz` files that may be damaged or untrusted.
 
 The sizes in an array's header are compared with the file before memory is
-allocated. An `.npz` is not compressed; besides its arrays it has a header, a
-JSON text.
+allocated.
 """
 
 import dataclasses
@@ -23,12 +22,9 @@ import numpy as np
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, parse_json, require_file, write_atomically
 
-# Rows of arrays whose files are open only while they are read.
-#
-# A memory-mapped file occupies a descriptor. A process may have only 1024 by
-# default, and 120,000 photos fill hundreds of shards. So a shard is opened,
-# read and closed each time; this costs a few microseconds per row, which is
-# negligible for a batch.
+# A memory-mapped file occupies a descriptor. A process has 1024 by default, and
+# 120,000 photos fill hundreds of shards. Therefore files are open only while
+# rows are read, which costs a few microseconds per row.
 
 COPY_AGAIN = "Copy the store again, or extract it into a new folder."
 
@@ -37,11 +33,7 @@ COPY_AGAIN = "Copy the store again, or extract it into a new folder."
 class RowFile:
     """The array in a `.npy` file, read row by row.
 
-    Args:
-        path: the file.
-        shape: shape of the array, rows first.
-        dtype: `numpy.dtype` of the numbers in the file.
-        start: offset of the first row in bytes.
+    `start` is the offset of the first row in bytes.
     """
 
     path: str
@@ -57,7 +49,7 @@ class RowFile:
     def read(self, first, count) -> np.ndarray:
         """Returns `count` consecutive rows from `first`, as stored.
 
-        Raises ValueError if the file has become shorter since it was opened.
+        Raises ValueError if the file has become shorter.
         """
         rows = np.empty((count, *self.shape[1:]), self.dtype)
         with open(self.path, "rb") as file:
@@ -70,15 +62,9 @@ class RowFile:
         return mapped.view(np.ndarray).view(self.dtype).reshape(self.shape)
 
     def fill(self, file, first, out):
-        """Reads consecutive rows into an array in memory.
+        """Reads consecutive rows from `first` into an array in C order.
 
-        Args:
-            file: this file, opened to read bytes.
-            first: int, the first row.
-            out: `[n, dim]` in C order, with any number type.
-
-        Raises:
-            ValueError: see `read`.
+        `file` is this file, opened to read bytes. Raises like `read`.
         """
         stored = out
         if out.dtype != self.dtype:
@@ -98,18 +84,13 @@ class RowFile:
 def copy_rows(files, starts, rows, out):
     """Copies rows of an array that is stored in several files.
 
-    Consecutive rows are read together.
-
     Args:
         files: list of `RowFile` with equal `dim`.
         starts: int `[len(files) + 1]`, each file's first row, then the number
             of rows.
-        rows: int `[n]`, each in [0, starts[-1]), in any order.
-        out: `[n, dim]` in C order, with any number type: receives the rows in
-            the order of `rows`.
-
-    Raises:
-        ValueError: a file has become shorter since it was opened.
+        rows: int `[n]`, in any order.
+        out: `[n, dim]` in C order, with any dtype of numbers; receives the
+            rows.
     """
     places = np.argsort(rows, kind="stable")
     rows = rows[places]
@@ -126,12 +107,12 @@ def copy_rows(files, starts, rows, out):
 
 
 MOST_HEADER_BYTES = 10_000
-"""NumPy rejects longer headers in untrusted files."""
+"""NumPy rejects longer headers of untrusted files."""
 ERRORS = (
     *(LookupError, TypeError, ValueError, OverflowError, AttributeError),
     RecursionError,
 )
-"""Errors raised when the arrays of an `.npz` are interpreted."""
+"""Errors that invalid content of an `.npz` may raise."""
 _DAMAGES = (
     *(*ERRORS, EOFError, struct.error, zipfile.BadZipFile, zlib.error),
     OSError,  # An offset before the start of the file.
@@ -143,17 +124,14 @@ _READERS = {
     (2, 0): (4, np.lib.format.read_array_header_2_0),
     (3, 0): (4, np.lib.format.read_array_header_2_0),
 }
-"""Version of the format -> bytes of the header's length, header reader."""
+"""Version of the format -> (bytes of the header's length, header reader)."""
 
 
 class Header(NamedTuple):
     """The header of a `.npy` file, which may be wrong.
 
-    Args:
-        shape: tuple of int from 0.
-        dtype: `numpy.dtype`.
-        size: size in bytes of a file with this header.
-        by_columns: whether the array is in Fortran's order.
+    `size` is the size in bytes of a file with this header. `by_columns` is True
+    for Fortran order.
     """
 
     shape: tuple
@@ -165,7 +143,7 @@ class Header(NamedTuple):
 def parse_header(stream):
     """Reads the `Header` of an array at the start of an open file.
 
-    Raises ValueError, describing the content, for an invalid header.
+    Raises ValueError that describes the content if the header is invalid.
     """
     is_archive = stream.read(len(_ZIP)) == _ZIP
     stream.seek(0)
@@ -182,7 +160,7 @@ def parse_header(stream):
     stream.seek(start)
     try:
         shape, by_columns, dtype = read(stream)
-    except Exception as error:  # Parsed as Python: any error type.
+    except Exception as error:  # NumPy evaluates the header as Python.
         raise InputError(f"a broken header ({error})") from error
     if not all(0 <= length <= sys.maxsize for length in shape):
         raise InputError(f"the shape {shape}")
@@ -193,16 +171,7 @@ def parse_header(stream):
 def check_numbers(path, expected, advice, fits) -> Header:
     """Returns the `Header` of a file that is a complete array of numbers.
 
-    Args:
-        path: the file.
-        expected: description of the expected array, for the message.
-        advice: what to change.
-        fits: function of a `Header` that returns whether it is as expected.
-
-    Raises:
-        ValueError: the message names the file and the expected and received
-            content.
-        FileNotFoundError, IsADirectoryError: the file does not exist.
+    Raises ValueError with `expected` and `advice` if `fits(header)` is false.
     """
     expected = f"{path}: expected {expected}; found"
     require_file(path)
@@ -226,23 +195,16 @@ def check_numbers(path, expected, advice, fits) -> Header:
 
 
 def write_npz(path, header, arrays):
-    """Writes a file for `read_npz`, atomically."""
+    """Writes arrays and a JSON value for `read_npz`, atomically."""
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
 
 
 def read_npz(path, only=None):
-    """Reads the arrays of an `.npz` and its header, without pickle.
+    """Returns the (header, arrays) of a file from `write_npz`, without pickle.
 
-    `only` is the key of the one array to read; None reads all.
-
-    Returns:
-        (header, arrays): a JSON value, and key -> array.
-
-    Raises:
-        OSError: the file cannot be opened.
-        ValueError: the file is not a plain `.npz`, or the header of an array
-            exceeds the file.
+    `only` is the key of the only array to read; None reads all. Raises OSError
+    if the file cannot be opened, and ValueError if it is damaged.
     """
     with open(path, "rb") as file:
         try:

@@ -1,8 +1,7 @@
 """Opens features from paths.
 
-`open_features` opens all kinds of files without reading features.
-`load_features` also finds the rows of images, and rejects changed files and
-numbers that are not finite; use it before computing.
+`open_features` does not read features. `load_features` also checks that files
+are unchanged and numbers finite; use it before computing.
 """
 
 import os
@@ -20,8 +19,6 @@ from tbnets.data.store.manifest import read_manifest
 from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError, check_kind
 
-# Features of several sources, joined by id.
-
 SIDE_BY_SIDE = "side_by_side"
 """Key in `made_by` of the list of the parts' `made_by`."""
 
@@ -29,13 +26,7 @@ SIDE_BY_SIDE = "side_by_side"
 class SideBySide(Features):
     """Features of several sources, concatenated by id.
 
-    The ids are those in every source, in the order of the first.
-
-    Args:
-        parts: `Features` to concatenate, in order.
-
-    Raises:
-        ValueError: a part has no ids, or the parts share no id.
+    The ids are the ids that all sources have, in the order of the first source.
     """
 
     parts: tuple = ()
@@ -92,26 +83,25 @@ def joined_made_by(parts) -> dict:
 
 
 _checked = set()
-"""(path, inode, size, time) of files that `_check` accepted."""
+"""(path, inode, size, time) of each file that `_check` accepted."""
 
 
 def open_features(*paths: Path) -> Features:
     """Opens features in any format without reading them.
 
     Args:
-        *paths: folders of feature stores, or `.npy` files with their ids (see
-            `arrays.open_array`). Several are joined by id and their rows
-            concatenated.
+        *paths: folders of feature stores, or `.npy` files with `*_ids.txt`. The
+            rows of several paths are concatenated by id.
 
     Returns:
-        A `FeatureStore`, a `FeatureArray` or, for several paths, a
-        `SideBySide`: all are `Features`.
+        `Features`: a `FeatureStore`, a `FeatureArray` or, for several paths, a
+        `SideBySide`.
 
     Raises:
-        FileNotFoundError: a path does not exist, or is a folder without
+        FileNotFoundError: a path does not exist, or is a folder without a
             manifest.
-        ValueError: the features are damaged, the store is incomplete, or
-            several paths cannot be joined.
+        ValueError: the features are damaged, the store is incomplete, or the
+            paths share no id.
 
     Example:
         features = tbnets.open_features("features/vgg19")
@@ -134,23 +124,20 @@ def open_features(*paths: Path) -> Features:
 
 
 def load_features(paths, image_ids=None):
-    """Opens features for computing: checks that they are complete and finite.
+    """Opens features and checks that they are complete and finite.
 
-    Files that this process has checked, and that have not changed since, are
-    not read again. So opening all splits of a store costs as much as opening
-    one.
+    A process checks a file again only if it has changed.
 
     Args:
-        paths: list of paths, see `open_features`.
+        paths: list of paths, as for `open_features`.
         image_ids: n strings; None for all rows in order.
 
     Returns:
         (features, rows): the `Features`, and int `[n]`.
 
     Raises:
-        FileNotFoundError, ValueError: see `open_features`; or features of
-            images are missing, a file has changed since the extraction, or a
-            number is not finite. The message names the place.
+        FileNotFoundError, ValueError: features are missing, damaged or not
+            finite.
     """
     features = open_features(*paths)
     rows = range(len(features))
@@ -162,7 +149,6 @@ def load_features(paths, image_ids=None):
 
 
 def _check(part):
-    """Verifies the checksums and numbers of a part, once per process."""
     states = [(os.path.realpath(path), os.stat(path)) for path in part.files]
     key = tuple(
         (path, state.st_ino, state.st_size, state.st_mtime_ns)

@@ -1,8 +1,7 @@
-"""A folder of features found by id, in shards with checksums.
+"""Reads feature stores: folders with shards and their checksums.
 
 A store has one vector per image, or any number of regions per image with their
-boxes. Its manifest has the extraction, the failed images and the checksum of
-each file; see `manifest`. `writer.FeatureWriter` writes stores.
+boxes.
 """
 
 import math
@@ -26,11 +25,8 @@ from tbnets.files import CheckedFile, shown
 def open_store(path, incomplete=False) -> "FeatureStore":
     """Opens a feature store; reads only its manifest, ids and headers.
 
-    `incomplete` also opens a store with an unfinished extraction.
-
-    Raises:
-        FileNotFoundError: the folder is not a store, or a file is missing.
-        ValueError: the store is damaged or incomplete.
+    `incomplete` accepts an unfinished extraction. Raises FileNotFoundError if a
+    file is missing, and ValueError if the store is damaged or incomplete.
     """
     manifest = read_manifest(path)
     if not (manifest.complete or incomplete):
@@ -46,12 +42,7 @@ def open_store(path, incomplete=False) -> "FeatureStore":
 
 
 class FeatureStore(Features):
-    """Features of images in the shards of a folder; use `open_store`.
-
-    Args:
-        path: the folder.
-        manifest: `manifest.Manifest` of the folder.
-    """
+    """Features of images in the shards of a folder; use `open_store`."""
 
     def __init__(self, path, manifest):
         path, ids, self._row_files = os.fspath(path), [], []
@@ -78,10 +69,9 @@ class FeatureStore(Features):
                 f"{twice!r} again."
             )
         self.counts = np.ones(len(ids), np.int64)
-        """`[n]` int64: the number of regions per image."""
+        """The number of regions per image, int64 `[n]`."""
         self.sizes = None
-        """`[n, 2]` int64: width and height per photo in pixels; None if the
-        store has no sizes."""
+        """Width and height of each photo in pixels, int64 `[n, 2]`, or None."""
         if self.kind == "regions":
             self.counts = self._numbers("counts", 0)
             self.sizes = self._numbers("sizes", 1)
@@ -89,11 +79,13 @@ class FeatureStore(Features):
         starts = np.cumsum([(0, 0), *sizes], axis=0)
         self._image_starts, self._row_starts = starts.T
         self.first_regions = np.cumsum(np.concatenate([[0], self.counts]))
-        """`[n + 1]` int64: row of each image's first region among all regions,
-        in order of the images; then the number of regions."""
+        """Row of each image's first region, then the number of regions.
+
+        int64 `[n + 1]`. Regions are sorted by image.
+        """
 
     def _numbers(self, part, least):
-        """Returns the counts or sizes of the images, checked, or None."""
+        """Returns the checked counts or sizes of the images, or None."""
         parts = [np.zeros(*self.manifest.array_kinds(0, 0)[part])]
         for shard, files in zip(self.manifest.shards, self._row_files):
             if part not in files:
@@ -114,9 +106,7 @@ class FeatureStore(Features):
     def take(self, rows) -> np.ndarray:
         """Returns features of images as float32 `[n, dim]`, in order of `rows`.
 
-        Raises:
-            IndexError: a row does not exist.
-            ValueError: the store has regions.
+        Raises ValueError if the store has regions.
         """
         self._check_holds("whole images")
         return super().take(rows)
@@ -127,10 +117,7 @@ class FeatureStore(Features):
         return taken
 
     def chunks(self):
-        """Yields `(slice, array)`: all rows in order, as stored.
-
-        The rows of a store of regions are its regions.
-        """
+        """Yields `(slice, array)`: all rows, or all regions, as stored."""
         starts = self._row_starts[:-1].tolist() if self.dim else ()
         for file, start in zip(self.row_files, starts):
             for rows in slices(file.shape[0], file.row_bytes):
@@ -138,7 +125,7 @@ class FeatureStore(Features):
                 yield shifted, file.read(rows.start, rows.stop - rows.start)
 
     def row_name(self, row) -> str:
-        """Returns the name of a row of `chunks` for messages."""
+        """Describes a row of `chunks` in messages."""
         if self.kind == "images":
             return super().row_name(row)
         image = int(np.searchsorted(self.first_regions, row, side="right")) - 1
@@ -149,8 +136,7 @@ class FeatureStore(Features):
         """Returns the (features, boxes) of the image in a row.
 
         Features are float32 `[k, dim]`, boxes float32 `[k, 4]`, x_min, y_min,
-        x_max, y_max in pixels of the original photo; k is `counts[row]`, from
-        0.
+        x_max, y_max in pixels of the photo; k is `counts[row]`, >= 0.
         """
         self._check_holds("regions")
         return self._of_image(row, "features", "boxes")
@@ -158,32 +144,24 @@ class FeatureStore(Features):
     def boxes(self, row):
         """Returns the (boxes, scores) of the image in a row.
 
-        Boxes are float32 `[k, 4]`, see `regions`, scores float32 `[k]`, or None
-        if the store has no scores.
+        Boxes are as in `regions`. Scores are float32 `[k]`, or None if the
+        store has no scores.
         """
         if self.kind == "images":
             self._check_holds("regions")
         return self._of_image(row, "boxes", "scores")
 
     def take_regions(self, rows) -> np.ndarray:
-        """Returns features of regions from any images; reads only these rows.
+        """Returns features of regions, float32 `[n, dim]`, in order of `rows`.
 
-        Args:
-            rows: `[n]` int: region j of the image in row i is row
-                `first_regions[i] + j`. A row may be repeated.
-
-        Returns:
-            `[n, dim]` float32, in the requested order.
-
-        Raises:
-            IndexError: a region does not exist.
-            ValueError: the store has no features of regions.
+        Region j of the image in row i is row `first_regions[i] + j`. Raises
+        ValueError if the store has no features of regions.
         """
         self._check_holds("regions")
         return self._read(check_rows(rows, int(self.first_regions[-1])))
 
     def _of_image(self, row, *parts):
-        """Returns an image's rows of some arrays; None for a missing array."""
+        """Returns the rows of an image in several arrays; None if missing."""
         row = int(check_rows(row, len(self)))
         place = int(np.searchsorted(self._image_starts, row, "right")) - 1
         files = self._row_files[place]
@@ -210,17 +188,12 @@ class FeatureStore(Features):
 
     @property
     def files(self) -> list:
-        """The manifest and the files whose checksums it has."""
+        """The manifest, and the files whose checksums it has."""
         names = [name for s in self.manifest.shards for name in s.sha256]
         return [os.path.join(self.path, n) for n in (MANIFEST, *names)]
 
     def verify(self):
-        """Compares each file with its checksum; reads all files once.
-
-        Raises:
-            ValueError: a file has changed; the message names the file and its
-                shard.
-        """
+        """Compares all files with their checksums; raises ValueError."""
         for shard in self.manifest.shards:
             for name, expected in sorted(shard.sha256.items()):
                 path = os.path.join(self.path, name)
@@ -245,7 +218,7 @@ def read_ids(path, shard):
 
 
 def open_shards(path, shape, dtype):
-    """Returns the `RowFile` of an array, after checking shape and type."""
+    """Returns the `RowFile` of an array, after checking shape and dtype."""
     wanted = shape, in_file(dtype)
     header = check_numbers(
         path,

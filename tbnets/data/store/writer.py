@@ -1,8 +1,7 @@
 """Writes a feature store shard by shard; a kill loses at most one shard.
 
-A shard's files are written, each atomically, before the manifest names them. So
-if the process dies at any time, the folder is a valid store of the finished
-shards, and the next writer continues after them.
+The files of a shard are written atomically before the manifest names them, so
+that the next writer can always continue after the finished shards.
 """
 
 import dataclasses
@@ -27,27 +26,24 @@ _OURS = re.compile(
     r"\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores|\.sizes)?\.npy)"
 )
 _ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
-"""One line of Unicode text that does not start with a byte order mark."""
+"""A line of Unicode text without a byte order mark."""
 _LEAST = {"counts": 0, "sizes": 1}
-"""Minimum of the whole numbers in arrays with a row for each image."""
+"""Arrays of integers with a row per image -> their minimum."""
 
 
 class FeatureWriter:
-    """Writes a new feature store, or continues an existing one.
+    """Writes a new feature store, or continues an existing store.
 
     Args:
         path: the folder; created if it does not exist.
-        extraction: dict of JSON values: all settings that affect a photo's
-            features (model, sha256 of its weights, layers, crops, image size,
-            preprocessing, thresholds, ...).
-        dim: number of features in a row; 0 for a store of only boxes and
-            scores.
+        extraction: dict of JSON values: the settings that affect the features.
+        dim: number of features in a row; 0 for only boxes and scores.
         dtype: "float32" or "float16".
         kind: "images" (one row per image) or "regions" (any number per image).
 
     Raises:
         ValueError: the folder has other files, or a store of another
-            extraction; the message lists the differences.
+            extraction.
 
     Example:
         >>> writer = FeatureWriter("features", {"model": "VGG19"}, dim=4096)
@@ -59,7 +55,7 @@ class FeatureWriter:
         self.path = pathlib.Path(path)
         wanted = new_manifest(extraction, dim, dtype, kind)
         self.done = set()
-        """Ids whose features are stored."""
+        """The ids whose features are stored."""
         self._written = None
         if (self.path / MANIFEST).exists():
             store = open_store(self.path, incomplete=True)
@@ -78,31 +74,26 @@ class FeatureWriter:
 
     @property
     def dtype(self) -> str:
-        """The number type of the stored features."""
+        """The dtype of the stored features."""
         return self._manifest.dtype
 
     def add_shard(self, ids, *arrays, failed=(), **named):
         """Stores the features of some images, and records failed images.
 
-        Storing an id removes its earlier failure. Without ids, only the
-        failures are recorded.
+        Storing an id removes its earlier failure. Invalid arguments leave the
+        store unchanged.
 
         Args:
-            ids: n strings, not stored before.
-            *arrays: the arrays of this kind of store, in this order or by name.
-                `features`: `[n, dim]` numbers, or `[rows, dim]` for regions.
-                For regions also `boxes` `[rows, 4]`: x_min, y_min, x_max, y_max
-                in pixels of the photo; `counts` `[n]` int: number of
-                consecutive rows per image; `scores` `[rows]`, required if `dim`
-                is 0; and `sizes` `[n, 2]` int: width and height per photo in
-                pixels. Either every shard has `scores` (or `sizes`) or no
-                shard.
+            ids: n strings, not stored before; may be empty.
+            *arrays: in this order or by name, `features` `[n, dim]`, or
+                `[rows, dim]` for regions. For regions also `boxes` `[rows, 4]`:
+                x_min, y_min, x_max, y_max in pixels of the photo; `counts` int
+                `[n]`: number of consecutive rows per image; `scores` `[rows]`,
+                required if `dim` is 0; and `sizes` int `[n, 2]`: width and
+                height per photo in pixels. Either all shards or no shards have
+                `scores` (or `sizes`).
             failed: pairs of id and reason, or a dict.
-            **named: see `arrays`.
-
-        Raises:
-            ValueError: ids or arrays do not fit; they are not stored.
-            OSError: the disk is full; the earlier shards are unchanged.
+            **named: arrays by name.
         """
         ids, failed = list(ids), dict(failed)
         check_ids([*ids, *failed], self.done, self.path)
@@ -130,7 +121,7 @@ class FeatureWriter:
         self.done.update(ids)
 
     def finish(self):
-        """Marks the store complete and removes a killed process's files."""
+        """Marks the store complete, and removes files of killed processes."""
         self._check_alone()
         named = {name for one in self._manifest.shards for name in one.sha256}
         for name in os.listdir(self.path):
@@ -139,7 +130,6 @@ class FeatureWriter:
         self._write(dataclasses.replace(self._manifest, complete=True))
 
     def _check_alone(self):
-        """Raises ValueError if another process wrote the manifest."""
         path = self.path / MANIFEST
         if self._written != (path.read_bytes() if path.exists() else None):
             raise InputError(
@@ -160,11 +150,7 @@ class FeatureWriter:
 def write_shard(folder, name, ids, arrays):
     """Writes the files of a shard; returns its `manifest.Shard`.
 
-    Args:
-        folder: `pathlib.Path` of the store, whose manifest does not change.
-        name: prefix of the files.
-        ids: n strings.
-        arrays: part -> array, in the types of the store.
+    `arrays` maps parts to arrays with the dtypes of the store.
     """
     parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
     checksums = dict(_write_part(folder, name, *part) for part in parts.items())
@@ -173,7 +159,6 @@ def write_shard(folder, name, ids, arrays):
 
 
 def _write_part(folder, name, part, content):
-    """Writes bytes or an array; returns the file's name and checksum."""
     if part != "ids":
         buffer = io.BytesIO()
         stored = content.view(manifests.in_file(content.dtype))
@@ -185,7 +170,7 @@ def _write_part(folder, name, part, content):
 
 
 def fault_of_name(name):
-    """Returns why a name cannot be an id (follows "which"); "" if it can."""
+    """Returns a clause on why a name cannot be an id; "" if it can."""
     if _ID.fullmatch(name):
         return ""
     return "has a name that is no line of Unicode text: rename it"
@@ -194,7 +179,7 @@ def fault_of_name(name):
 def check_ids(ids, done, path):
     """Raises ValueError for new ids that are not text or not unique.
 
-    `done` are the ids already stored in `path`.
+    `done` has the ids that are stored in `path`.
     """
     seen = set()
     for key in ids:
@@ -213,10 +198,7 @@ def check_ids(ids, done, path):
 
 
 def new_manifest(extraction, dim, dtype, kind):
-    """Returns the manifest of an empty store; checks its arguments.
-
-    Args: see `FeatureWriter`.
-    """
+    """Returns the manifest of an empty store; checks its arguments."""
     check_choice("kind", kind, manifests.KINDS)
     check_choice("dtype", dtype, (*manifests.DTYPES, manifests.BFLOAT16))
     if dim < (kind == "images"):
@@ -241,7 +223,7 @@ def new_manifest(extraction, dim, dtype, kind):
 
 
 def make_folder(path, known=()):
-    """Creates the folder of a store; it may exist if it is empty.
+    """Creates the folder of a store, which may exist if it is empty.
 
     Raises ValueError if it has other files than `known`.
     """
@@ -262,7 +244,7 @@ def make_folder(path, known=()):
 
 
 def checked_rows(manifest, ids, given):
-    """Returns the arrays `given` for a shard in the types of the store."""
+    """Returns the arrays `given` for a shard with the dtypes of the store."""
     given = {part: np.asarray(x) for part, x in given.items() if x is not None}
     required, more = manifest.parts
     if manifest.shards:  # The shards must be alike.
@@ -294,7 +276,6 @@ def checked_rows(manifest, ids, given):
 
 
 def _converted(part, array, shape, dtype, owners):
-    """Returns an array in the store's type; rejects wrong values."""
     wanted, allowed = "finite numbers", "fiu"
     if part in _LEAST:
         wanted, allowed = f"whole numbers from {_LEAST[part]}", "iu"
