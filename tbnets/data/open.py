@@ -77,7 +77,7 @@ class SplitData:
 
     @functools.cached_property
     def texts(self):
-        """The `FeatureRows` of the captions in `said`, looked up by text.
+        """The `FeatureRows` of the captions or phrases, looked up by text.
 
         Features without ids must have one row per text, in order.
         """
@@ -107,7 +107,7 @@ class SplitData:
         return FeatureRows(features, range(len(features)))
 
     def trees(self):
-        """Reads the `Tree`s of the captions in `said`; does not cache them."""
+        """Reads the `Tree`s of the captions or phrases; does not cache them."""
         return trees_of(self._data.file("trees"), self.said.captions)
 
     @functools.cached_property
@@ -337,7 +337,7 @@ class Data:
 
     @functools.cached_property
     def photos(self):
-        """The existing photos of all splits, a list of (id, path, name, bytes).
+        """The existing photos as a list of (id, path, name, bytes).
 
         `photos_of` limits the splits. All photos of the run's splits must
         exist.

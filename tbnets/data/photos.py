@@ -43,7 +43,7 @@ def is_listed(path, folder):
 
 
 def sort_files(folder):
-    """Finds the photos and the other files below a folder.
+    """Separates the photos below a folder from further files.
 
     Hidden files are left out, unless they have a photo's suffix. Raises
     FileNotFoundError if there is no photo.

@@ -44,7 +44,7 @@ class ProposalRoles(NamedTuple):
     best_iou: np.ndarray
 
     def positives(self):
-        """Returns the positives of all phrases as (starts, rows), int64.
+        """Returns all positives as (starts, rows), int64.
 
         Phrase p has the proposal rows `rows[starts[p] : starts[p + 1]]`.
         """
@@ -55,9 +55,9 @@ class ProposalRoles(NamedTuple):
     def with_common_negatives(self, groups):
         """Keeps only negatives that all phrases of a group share.
 
-        The other negatives become neither, because phrases with equal text
-        cannot be distinguished. `groups` is int `[num_phrases]`, equal for
-        phrases of one photo with equal text.
+        Further negatives become neither, because phrases with equal text cannot
+        be distinguished. `groups` is int `[num_phrases]`, equal for phrases of
+        one photo with equal text.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE

@@ -315,7 +315,7 @@ class Speaker:
         return node("ADVP", word("RB", name), of_landmark)
 
     def nearness(self, rows, landmark):
-        """Returns "next to" or "beside" the landmark."""
+        """Returns a phrase of nearness to the landmark."""
         for row in rows[:-1]:
             self.claim("relation", (row, rows[-1]), relation="beside")
         if self.chance(0.5) or landmark.chain == 0:

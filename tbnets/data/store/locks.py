@@ -71,7 +71,7 @@ class FolderLock:
     def wait(cls, folder, name, tell):
         """Waits until no other process holds the lock, and takes it.
 
-        Calls `tell` with the holder if it has to wait.
+        Before waiting, calls the function `tell` with the holder.
         """
         try:
             return cls.take(folder, name, "folder")
