@@ -1,11 +1,11 @@
 """Two-branch networks for image-text matching in Keras.
 
 All public names are attributes of this package, such as
-`tbnets.EmbeddingNetwork`. `docs/library.md` has examples;
-`docs/architecture.md` describes the packages.
+`tbnets.EmbeddingNetwork`. See `docs/library.md` for examples and
+`docs/architecture.md` for the packages.
 
-Importing this package is fast: a public name imports its module, and
-TensorFlow, on first use. TensorFlow's start-up messages are hidden, unless the
+The package imports quickly, because a public name imports its module and
+TensorFlow on first use. TensorFlow's start-up messages are hidden unless the
 environment sets TF_CPP_MIN_LOG_LEVEL.
 """
 
@@ -26,13 +26,13 @@ _MODULES = {
     if isinstance(node, ast.ImportFrom)
     for alias in node.names
 }
-"""Public name -> the module that defines it."""
+"""Maps each public name to the module that defines it."""
 
 __all__ = [*_MODULES]
 
 
 def __getattr__(name):
-    """Imports a public name on its first use."""
+    """Imports a public name on first use."""
     if name in _MODULES:
         startup = importlib.import_module("tbnets.startup")
         with startup.quiet_tensorflow():
@@ -48,13 +48,13 @@ def __getattr__(name):
 
 
 def __dir__():
-    """Lists only the public names, for completion of `tbnets.`."""
+    """Lists only the public names, for tab completion."""
     own = (name for name in globals() if name.startswith("__"))
     return sorted({*_MODULES, *own})
 
 
 def _nearest(name):
-    """Returns a sentence that suggests public names similar to a wrong one."""
+    """Returns a sentence that suggests similar public names."""
     import difflib
 
     known = {public.casefold(): public for public in _MODULES}

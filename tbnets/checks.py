@@ -1,4 +1,4 @@
-"""Type names for annotations, argument checks and short texts of objects."""
+"""Annotation types, argument checks, equality of texts and formatting."""
 
 import decimal
 import math
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
-# Types of many signatures. At run time they are only names, so that annotations
+# Types shared by many signatures. They are lazy aliases, so that annotations
 # import neither TensorFlow nor PIL.
 
 Array = TypeAliasType("Array", "np.ndarray | tf.Tensor")
@@ -30,7 +30,7 @@ Path = TypeAliasType("Path", "str | os.PathLike[str]")
 Strings = TypeAliasType(
     "Strings", "list[str] | tuple[str, ...] | np.ndarray | tf.Tensor"
 )
-"""Not `Sequence[str]`, since a single string is a sequence of strings too."""
+"""Excludes a single string, which `Sequence[str]` would accept."""
 Photo = TypeAliasType(
     "Photo", "str | os.PathLike[str] | bytes | PIL.Image.Image | np.ndarray"
 )
@@ -41,16 +41,10 @@ Photos = TypeAliasType("Photos", "Sequence[Photo] | np.ndarray | tf.Tensor")
 def checked_number(
     name, value, least, whole=False, above=False, most=math.inf, below=False
 ):
-    """Returns a number if it is finite and within the bounds, else raises.
+    """Returns a finite number in [least, most], or raises ValueError.
 
-    Args:
-        name: name of the argument.
-        value: its value.
-        least: minimum.
-        whole: whether it must be an integer; an int is then returned.
-        above: whether `least` is excluded.
-        most: maximum.
-        below: whether `most` is excluded.
+    `above` and `below` exclude the minimum and the maximum. `whole` requires an
+    integer and returns an int. The message names `name` as the argument.
     """
     try:
         number = math.nan if isinstance(value, (str, bool)) else float(value)
@@ -76,7 +70,7 @@ def checked_number(
 
 
 def checked_array(name, values):
-    """Returns rows as an array; raises ValueError if their lengths differ."""
+    """Returns rows as an array. Raises ValueError if their lengths differ."""
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -89,15 +83,11 @@ def checked_array(name, values):
 
 
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
-    """Converts values to a NumPy array; raises ValueError if they do not fit.
+    """Returns values as an array, or raises ValueError if they do not fit.
 
-    Args:
-        name: name of the argument.
-        values: array or nested lists.
-        what: name of the values in the message, such as "embeddings".
-        shape: the expected tuple, None for any size; or None for any shape.
-        advice: what to change.
-        dtype: type of the array.
+    `shape` has None for any size, or is None for any shape. `what` names the
+    values in the message, such as "embeddings", and `advice` is its last
+    sentence.
     """
     try:
         array = np.asarray(values, dtype)
@@ -118,9 +108,9 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
 
 
 def refuse_single(name, values):
-    """Raises ValueError unless the argument `name` is a list or an array.
+    """Raises ValueError unless `values` is a list, tuple or array of items.
 
-    A string, a path, bytes, a photo, a dict, a set or a generator is rejected.
+    Rejects strings, paths, bytes, single photos, dicts, sets and generators.
     """
     single = str | bytes | os.PathLike | PIL.Image.Image | Mapping
     is_one = isinstance(values, np.ndarray) and values.ndim in (0, 2, 3)
@@ -135,13 +125,10 @@ def refuse_single(name, values):
 
 
 def checked_rows(name, values, num_rows, count=None):
-    """Returns row numbers as int64; raises ValueError for others.
+    """Returns row numbers `[n]` as int64.
 
-    Args:
-        name: name of the argument.
-        values: int `[n]`; n may be 0.
-        num_rows: number of rows.
-        count: the required n; None for any.
+    Raises ValueError unless they are integers in [0, num_rows) and n is
+    `count`, if this is not None.
     """
     values = checked_array(name, values)
     if values.shape == (0,):
@@ -168,16 +155,11 @@ def checked_rows(name, values, num_rows, count=None):
 
 
 def check_finite(name, array):
-    """Raises ValueError naming the first row with NaN or infinity.
-
-    Args:
-        name: name of the argument.
-        array: `[n, ...]`; only floats are checked.
-    """
+    """Raises ValueError for the first row of `[n, ...]` that is not finite."""
     if array.dtype.kind != "f":
         return
-    # A finite sum proves that all values are finite, without a temporary array
-    # of this size. A sum of finite values may overflow.
+    # A finite sum proves that all values are finite and needs no temporary
+    # array. An infinite sum may be an overflow, so the values are checked.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(array.sum(dtype=np.float64)):
             return
@@ -191,12 +173,9 @@ def check_finite(name, array):
 
 
 def checked_dict(name, values, keys):
-    """Returns a batch as a dict; raises ValueError if keys are missing.
+    """Returns a batch as a dict, or raises ValueError if keys are missing.
 
-    Args:
-        name: name of the batch in the message.
-        values: a dict; or the tuple (dict, None, ...) that Keras makes of it.
-        keys: the keys that the dict must have.
+    The batch may also be the tuple (dict, None, ...) that Keras passes.
     """
     if isinstance(values, tuple | list) and not any(
         value is not None for value in values[1:]
@@ -219,28 +198,27 @@ def checked_dict(name, values, keys):
     )
 
 
-# When two texts, photos or objects count as equal.
+# Equality of texts, photos and objects.
 #
-# Texts are equal if their `text_key`s are: case and blanks do not matter.
-# Transcriptions of one text, with other blanks, hyphens and commas, have equal
-# `letters`. Photos are equal if their ids are. Two boxes of a photo show one
-# object if they overlap by at least `SAME_THING`.
-#
-# `numbered` gives equal values one number; `rows_by` finds rows by number.
+# Two texts are equal if their `text_key`s are equal, so case and spaces do not
+# matter. Two transcriptions of one caption may differ in spaces, hyphens and
+# commas, but their `letters` are equal. Two photos are equal if their ids are
+# equal. Two boxes in a photo show one object if their overlap (IoU) is at least
+# `SAME_THING`.
 
 SAME_THING = 0.5
-"""Overlap (IoU) from which two boxes show one object. All papers: 0.5."""
+"""Minimum overlap (IoU) of two boxes of one object. All papers: 0.5."""
 _BYTE_ORDER_MARK = "\ufeff"
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
 def spelling(text):
-    """Returns a text with single blanks between its words."""
+    """Returns a text with single spaces between its words."""
     return " ".join(text.replace(_BYTE_ORDER_MARK, " ").split())
 
 
 def text_key(text):
-    """Returns the case-folded text with single blanks between its words.
+    """Returns the case-folded text with single spaces between its words.
 
     Texts with equal keys count as equal. Punctuation matters.
     """
@@ -253,7 +231,7 @@ def letters(text):
 
 
 def numbered(keys):
-    """Numbers the distinct keys by first occurrence: int64 `[n]`, from 0."""
+    """Numbers distinct keys from 0 by first occurrence. Returns int64 `[n]`."""
     numbers = {}
     found = [numbers.setdefault(key, len(numbers)) for key in keys]
     return np.array(found, np.int64)
@@ -266,22 +244,20 @@ def first_twice(keys):
 
 
 def text_ids(texts):
-    """Numbers texts by `text_key`: int64 `[n]` from 0, equal for equal keys."""
+    """Returns int64 `[n]` from 0, equal for texts with equal `text_key`s."""
     return numbered(map(text_key, texts))
 
 
 def rows_of(some, ids):
-    """Returns the row of each of `some` ids in the list `ids`, int64 `[n]`."""
+    """Returns the rows of the ids `some` in the list `ids`, int64 `[n]`."""
     rows = {key: row for row, key in enumerate(ids)}
     return np.array([rows[key] for key in some], np.int64)
 
 
 def rows_by(values, count=0):
-    """Returns, for each value from 0, the ascending rows that have it.
+    """Returns, for each value from 0, the ascending rows of `[n]` with it.
 
-    Args:
-        values: int `[n]` from 0.
-        count: minimum number of lists.
+    `count` is the minimum number of returned lists.
     """
     sizes = np.bincount(values, minlength=count)
     order = np.argsort(values, kind="stable")
@@ -289,7 +265,7 @@ def rows_by(values, count=0):
 
 
 def place_among_equals(values):
-    """Returns, for each entry of `[n]`, the number of equals before it."""
+    """Returns the number of equal values before each value of `[n]`."""
     order = np.argsort(values, kind="stable")
     sorted_values = values[order]
     starts = np.searchsorted(sorted_values, sorted_values)
@@ -298,7 +274,7 @@ def place_among_equals(values):
     return places
 
 
-# Short representations of objects: sizes, no contents.
+# Short representations of objects, which show sizes instead of contents.
 
 MOST_ITEMS = 4
 MOST_LETTERS = 80
@@ -308,12 +284,12 @@ _OF_ITEMS = (dict.__repr__, list.__repr__, tuple.__repr__)
 def short_repr(
     *names: str, **sizes: Callable[[Any], object]
 ) -> Callable[[Any], str]:
-    """Returns a `__repr__` that shows the given attributes.
+    """Returns a `__repr__` that shows attributes.
 
     Args:
         *names: attributes, or methods without arguments. Attributes that are
-            not set yet are left out.
-        **sizes: name -> function that computes the value from the object.
+            not set yet are skipped.
+        **sizes: functions that compute a value from the object.
 
     Example:
         __repr__ = short_repr("path", "dim", rows=len)
@@ -344,12 +320,7 @@ def with_parts(thing: object, parts: Mapping[str, object]) -> str:
 
 
 def short_text(value: Any) -> str:
-    """Returns a short text for a value.
-
-    An array gives its type and shape, a scalar its number, a long list its
-    length, a long string its first characters, an object with the default
-    `repr` its class.
-    """
+    """Returns a short text for a value, such as an array's dtype and shape."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _shown_array(value)
     if isinstance(value, float):
@@ -364,7 +335,7 @@ def short_text(value: Any) -> str:
 
 
 def _shown_array(array):
-    """Returns type and shape of an array, or the value of a known scalar."""
+    """Returns dtype and shape of an array, or the value of a scalar."""
     is_known = getattr(array.shape, "rank", 0) is not None
     sizes = ", ".join(map(str, array.shape)) if is_known else "?"
     if not sizes and hasattr(array, "numpy"):
@@ -375,7 +346,7 @@ def _shown_array(array):
 
 
 def _shown_items(items):
-    """Returns a few items, or their number."""
+    """Returns a few items, or the number of many items."""
     if len(items) > MOST_ITEMS:
         return f"{len(items)} items"
     if isinstance(items, dict):
@@ -387,20 +358,20 @@ def _shown_items(items):
     return f"({inside}{',' * (len(items) == 1)})"
 
 
-# Rounding of measured numbers, for all tables and lines.
+# Rounding of measured numbers.
 #
-# Halves are rounded away from zero, as in the tables of the papers: 43.15 to
-# 43.2 and 75.25 to 75.3. Python's formats give 43.1, as the float is slightly
-# below 43.15, and 75.2, the even digit.
+# Halves are rounded away from zero, as in the tables of the papers, such as
+# 43.15 to 43.2 and 75.25 to 75.3. Python's format gives 43.1, because the float
+# is slightly below 43.15, and 75.2, because it rounds to the even digit.
 
-_NOISE_DIGITS = 9  # Digits after the point; later digits of a float are noise.
+_NOISE_DIGITS = 9  # Later digits of a float are noise.
 _CONTEXT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP)
 
 
 def rounded(value, digits=1):
     """Formats a number with `digits` digits after the point.
 
-    A number that is not finite gives `nan`, `inf` or `-inf`.
+    Numbers that are not finite give `nan`, `inf` or `-inf`.
     """
     if not math.isfinite(value):
         return f"{value:.1f}"
@@ -410,5 +381,5 @@ def rounded(value, digits=1):
 
 
 def per_cent(share, digits=1):
-    """Formats a fraction in per cent, without the sign: 0.4315 gives "43.2"."""
+    """Formats a fraction in per cent without the sign: 0.4315 gives "43.2"."""
     return rounded(100 * share, digits)

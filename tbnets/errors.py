@@ -1,36 +1,34 @@
 """Errors that users can fix, such as a wrong argument, flag or file.
 
-All errors that this package raises on purpose are `UserError`s. Each is also a
-built-in error, so that `except ValueError` works as usual. The command line
-prints a `UserError` as one line. Any other exception is a bug and keeps its
-traceback.
+Every error that this package raises on purpose is a `UserError` and a built-in
+error such as ValueError. The command line prints it as one line. Any other
+exception is a bug and keeps its traceback.
 """
 
 import importlib
 
 
 class UserError(Exception):
-    """An error that the user can fix; the message gives the change to make."""
+    """An error that the user can fix. The message has the change to make."""
 
 
 class ArgumentError(UserError):
     """An argument, a flag or the content of a file is wrong.
 
     Args:
-        argument: name of the argument; or the whole message, if it is the only
-            value.
-        expected: the requirement, a verb and its object: `be above 0`.
-        received: the received value, usually `argument=value`.
-        advice: what to change, a sentence.
+        argument: name of the argument; or the whole message, as the only value.
+        expected: requirement that begins with a verb, such as `be above 0`.
+        received: received value, usually as `argument=value`.
+        advice: sentence on what to change.
     """
 
-    # TensorFlow re-raises an exception with exactly this `__init__` from a
-    # `tf.function`, with the place of the call added to its message.
+    # With this `__init__`, a `tf.function` re-raises the exception as its own
+    # class and adds the line of the call to the message.
     __init__ = Exception.__init__
 
     @property
     def args(self):
-        """The message as a tuple, from which Keras re-raises the error."""
+        """The message in a tuple, from which Keras re-raises the error."""
         return (str(self),)
 
     @args.setter
@@ -39,12 +37,11 @@ class ArgumentError(UserError):
 
     @property
     def fields(self):
-        """`argument`, `expected`, `received`, `advice`; () for a message."""
+        """(argument, expected, received, advice), or () for a message."""
         fields = UserError.args.__get__(self)
         return fields if len(fields) > 2 else ()
 
     def __str__(self):
-        """Returns the message."""
         if not self.fields:
             return super().__str__()
         argument, expected, received, *advice = self.fields
@@ -53,16 +50,16 @@ class ArgumentError(UserError):
 
     @property
     def argument(self):
-        """The name of the argument; None for an error with only a message."""
+        """The name of the argument, or None if the error has only a message."""
         return self.fields[0] if self.fields else None
 
 
 class InputError(ArgumentError, ValueError):
-    """An `ArgumentError` that is a ValueError."""
+    """An argument has a wrong value."""
 
 
 class InputTypeError(ArgumentError, TypeError):
-    """An argument has the wrong type."""
+    """An argument has a wrong type."""
 
 
 class MissingFileError(UserError, FileNotFoundError):
@@ -70,11 +67,11 @@ class MissingFileError(UserError, FileNotFoundError):
 
 
 class ExistingFileError(UserError, FileExistsError):
-    """A file or folder to be written exists already."""
+    """A file or folder to write already exists."""
 
 
 class NotAFileError(UserError, IsADirectoryError):
-    """A folder was found instead of a file."""
+    """A path is a folder, not a file."""
 
 
 class FileError(UserError, OSError):
@@ -82,7 +79,7 @@ class FileError(UserError, OSError):
 
 
 class MissingPackageError(UserError, ModuleNotFoundError):
-    """A package is not installed; the message has the command to install it."""
+    """A package is not installed. The message has the command to install it."""
 
 
 class UnreachableError(UserError, ConnectionError):
@@ -90,14 +87,9 @@ class UnreachableError(UserError, ConnectionError):
 
 
 def import_extra(extra, module):
-    """Imports a module that requires an optional extra of tbnets.
+    """Imports a module that requires the optional extra `tbnets[extra]`.
 
-    Args:
-        extra: name of the extra, as in `tbnets[extra]`.
-        module: full name of the module.
-
-    Raises:
-        ImportError: the extra is not installed; the message has the command.
+    Raises ImportError with the install command if the extra is not installed.
     """
     try:
         return importlib.import_module(module)
@@ -110,14 +102,7 @@ def import_extra(extra, module):
 
 
 def check_choice(name, value, known, advice="Choose one of these."):
-    """Raises ValueError, listing the known values, for any other value.
-
-    Args:
-        name: name of the argument.
-        value: its value.
-        known: iterable of strings.
-        advice: what to change.
-    """
+    """Raises ValueError for an unknown value, listing the known values."""
     if value not in known:
         raise InputError(
             name,
@@ -128,14 +113,7 @@ def check_choice(name, value, known, advice="Choose one of these."):
 
 
 def check_kind(name, value, kinds, advice):
-    """Raises TypeError if a value is not of the expected class.
-
-    Args:
-        name: name of the argument.
-        value: its value.
-        kinds: a class, or a tuple of classes.
-        advice: what to change.
-    """
+    """Raises TypeError if a value is not of a class, or a tuple of classes."""
     if isinstance(value, kinds):
         return
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)

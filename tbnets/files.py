@@ -1,9 +1,8 @@
 """Reads and checks files, and writes files and folders atomically.
 
-A file is written in the folder of its target under a temporary name: `.NAME.`,
-twelve hex digits and `.partial`. The writer holds a lock on this file. The next
-write into the folder removes unlocked `.partial` files, which killed processes
-left, and no other files.
+A file is written next to its target under a temporary name, `.NAME.` plus
+twelve hex digits plus `.partial`, which the writer locks. The next write into
+the folder removes unlocked `.partial` files that killed processes left.
 """
 
 import codecs
@@ -36,21 +35,14 @@ try:
 except ImportError:  # Windows has no fcntl.
     fcntl = None
 
-# Reading files that may be wrong. All readers of captions, lists and features
-# report bad rows here, so that every message gives the file, the line, the
-# expected and the received value and the change to make.
+# Readers of captions, lists and features report bad rows through these classes,
+# so that every message has the file, the line, the expected and the received
+# value, and the change to make.
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A problem of a file, with its line.
-
-    Args:
-        path: the file.
-        line: 1-based line; None for arrays, which have no lines, and for
-            entries of a JSON file, which the message names instead.
-        message: the expected value, the received value and the change to make.
-    """
+    """A problem in a file, at a 1-based line or without a line."""
 
     path: str
     line: int | None
@@ -74,10 +66,9 @@ class CheckedFile:
     """A file to read, whose problems are collected or raised.
 
     Args:
-        path: the file.
-        problems: a list that collects the problems while the good rows are
-            read; None to raise `ProblemError`, a ValueError, at the first
-            problem.
+        path: path of the file.
+        problems: list that collects problems while the good rows are read. None
+            raises `ProblemError`, a ValueError, at the first problem.
     """
 
     def __init__(self, path, problems=None):
@@ -87,12 +78,9 @@ class CheckedFile:
         self.problems = problems
 
     def report(self, message, place=None):
-        """Appends a problem to the list, or raises it without a list.
+        """Collects a problem, or raises it if no list collects problems.
 
-        Args:
-            message: the expected value, the received value and the change to
-                make.
-            place: 1-based line; or the name of an entry, such as `images[3]`.
+        `place` is a 1-based line, or the name of an entry such as `images[3]`.
         """
         if isinstance(place, str):
             place, message = None, f"{place}: {message}"
@@ -102,32 +90,25 @@ class CheckedFile:
         self.problems.append(problem)
 
     def refuse(self, wanted, found, place=None, advice=""):
-        """Reports the expected and the received value; returns None.
-
-        Args:
-            wanted: the expected value, in words.
-            found: the received value; the message shortens it.
-            place: see `report`.
-            advice: what to change, a sentence.
-        """
+        """Reports an expected value, in words, and the received value."""
         text = f"expected {wanted}; found {shown(found)}. {advice}"
         self.report(text.rstrip(), place)
 
     def suspect(self, message, line):
-        """Reports a possible problem; warns if no list collects problems."""
+        """Reports a possible problem, or warns if no list collects problems."""
         if self.problems is None:
             warnings.warn(str(Problem(self.path, line, message)), stacklevel=2)
         else:
             self.report(message, line)
 
     def read_bytes(self):
-        """Returns the content of the file; raises if there is no file."""
+        """Returns the content. Raises FileNotFoundError if there is no file."""
         require_file(self.path)
         with open(self.path, "rb") as stream:
             return stream.read()
 
     def _read_text(self):
-        """Returns the content; UTF-16 with a byte order mark becomes UTF-8."""
+        """Returns the content as bytes, with UTF-16 converted to UTF-8."""
         content = self.read_bytes()
         if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             with contextlib.suppress(UnicodeDecodeError):  # Reported later.
@@ -135,11 +116,11 @@ class CheckedFile:
         return content
 
     def lines(self):
-        r"""Returns the lines and whether the last one ends with a newline.
+        r"""Returns the lines, and whether the last line ends with a newline.
 
-        Only "\n" and "\r\n" end a line, since captions may contain other
-        characters that `str.splitlines` splits at. A line that is not UTF-8 is
-        reported; it is returned with U+FFFD for its bad bytes.
+        Only "\n" and "\r\n" end a line, because captions may contain other
+        characters at which `str.splitlines` splits. Reports lines that are not
+        UTF-8.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
         *rows, last = content.split(b"\n")
@@ -171,11 +152,10 @@ class CheckedFile:
         return None
 
     def json_rows(self, needed, strings=False):
-        """Yields (line, object) of a JSON lines file; reports other rows.
+        """Yields (line, object) for a JSON lines file. Reports invalid rows.
 
-        Args:
-            needed: keys that every object must have.
-            strings: whether the values of these keys must be strings.
+        Every object must have the keys `needed`, with strings if `strings` is
+        set.
         """
         rows, ends_well = self.lines()
         *most, last = map(repr, needed)
@@ -201,7 +181,7 @@ class CheckedFile:
                 self.refuse(wanted, row, line)
 
     def caption(self, value, place):
-        """Returns a caption without outer blanks; None if it is no string."""
+        """Returns a stripped caption. Reports other values and returns None."""
         if not isinstance(value, str):
             return self.refuse("a caption (a string)", value, place)
         try:
@@ -212,7 +192,10 @@ class CheckedFile:
         return value.strip()
 
     def file_name(self, value, place=None):
-        """Returns a file name inside the images folder, or None for others."""
+        """Returns a valid file name. Reports other values and returns None.
+
+        A valid name is relative and does not leave the images folder.
+        """
         reason = _why_not_a_file_name(value)
         if not reason:
             return value
@@ -221,10 +204,10 @@ class CheckedFile:
 
 
 def parse_json(text):
-    """Parses a JSON text: str, or bytes of UTF-8.
+    """Parses a JSON text, given as str or as UTF-8 bytes.
 
     Raises:
-        ValueError: the text is not JSON, or repeats a key in an object.
+        ValueError: the text is not JSON, or an object repeats a key, for which
             Python's parser would use the last value.
     """
     if isinstance(text, bytes):
@@ -236,7 +219,7 @@ def parse_json(text):
 
 
 def _as_object(pairs):
-    """Returns a JSON object as a dict; refuses a repeated key."""
+    """Returns a JSON object as a dict. Rejects a repeated key."""
     twice = first_twice(key for key, _ in pairs)
     if twice is not None:
         raise InputError(
@@ -246,12 +229,9 @@ def _as_object(pairs):
 
 
 def is_kind(value, kind):
-    """Returns whether a JSON value has the type of an annotation.
+    """Returns whether a JSON value has a type such as `dict[str, float]`.
 
-    Args:
-        value: a value from JSON.
-        kind: such as `str`, `list[str]`, `dict[str, float]` or `int | None`. An
-            int must not be negative, as it is a count; ints are floats too.
+    An int is a count and must not be negative. A float may be an int.
     """
     whole, inner = typing.get_origin(kind), typing.get_args(kind)
     if whole is types.UnionType:
@@ -273,16 +253,13 @@ def shown(value):
 
 
 def listed(names, most=5):
-    """Returns the first names, and the number of further ones."""
+    """Returns the first names and the number of further names."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def require_file(path, argument="path"):
-    """Raises FileNotFoundError or IsADirectoryError if there is no file.
-
-    `argument` is the name of the argument in the message.
-    """
+    """Raises FileNotFoundError or IsADirectoryError if `path` is not a file."""
     if os.path.isdir(path):
         raise NotAFileError(
             f"`{argument}` must be a file. Received: the folder {path}. Name a "
@@ -334,14 +311,10 @@ def _why_not_a_file_name(value):
     return next((why for why, holds in reasons.items() if holds), "")
 
 
-# Folders that the package ships: `model_zoo` and `configs`.
-
-
 def shipped_folder(name):
-    """Returns the folder `model_zoo` or `configs`, as a `pathlib.Path`.
+    """Returns the path of the shipped folder `model_zoo` or `configs`.
 
-    It is in the wheel, or next to the package in a clone; this second path is
-    returned if neither exists.
+    The folder is inside the package in a wheel, and next to it in a clone.
     """
     package = pathlib.Path(__file__).resolve().parent
     inside = package / name
@@ -351,12 +324,9 @@ def shipped_folder(name):
 def try_lock(descriptor):
     """Locks an open file or folder until it is closed.
 
-    Two descriptors of one file that were opened separately exclude each other,
-    even in one process.
-
-    Returns:
-        True if this call locked it, False if it is locked already, None if the
-        system or the file system has no locks.
+    Two separately opened descriptors exclude each other, even in one process.
+    Returns whether this call locked the file, or None if the system or the file
+    system has no locks.
     """
     if fcntl is None:
         return None
@@ -370,7 +340,7 @@ def try_lock(descriptor):
 
 
 BESIDE_SUFFIX = ".tbnets"
-"""Suffix of the folder that `folder_beside` returns."""
+"""Suffix of the default folder of `folder_beside`."""
 _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial", re.DOTALL)
 
 
@@ -381,7 +351,7 @@ def is_partial(name):
 
 def remove_abandoned(folder):
     """Removes unfinished files that killed processes left in a folder."""
-    with contextlib.suppress(OSError):  # Errors only cost disk space.
+    with contextlib.suppress(OSError):  # A remaining file only costs space.
         for name in filter(is_partial, os.listdir(folder)):
             _remove_if_abandoned(pathlib.Path(folder, name))
 
@@ -395,7 +365,7 @@ def _remove_if_abandoned(path):
 
 
 def _remove(path):
-    """Removes a file or folder; ignores errors."""
+    """Removes a file or folder and ignores errors."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -404,7 +374,7 @@ def _remove(path):
 
 @contextlib.contextmanager
 def _partial(path, make):
-    """Makes and locks a temporary file or folder; yields its path."""
+    """Yields the path of a new, locked temporary file or folder."""
     while True:
         name = f".{path.name}.{uuid.uuid4().hex[-12:]}.partial"
         partial = path.with_name(name)
@@ -412,7 +382,7 @@ def _partial(path, make):
         with contextlib.ExitStack() as stack:
             descriptor = os.open(partial, os.O_RDONLY)
             stack.callback(os.close, descriptor)
-            # Until it is locked, another process may remove it as abandoned.
+            # Before the lock, another process may have removed the file.
             if try_lock(descriptor) is not False and partial.exists():
                 stack.callback(_remove, partial)
                 yield partial
@@ -420,19 +390,18 @@ def _partial(path, make):
 
 
 def write_atomically(path, write):
-    """Writes a file so that `path` has either its old or its new content.
+    """Writes a file so that it has either its old or its new content.
 
     The new content is written to a temporary file in the folder, flushed to the
-    disk and renamed. Devices and pipes, such as /dev/null, are written
-    directly.
+    disk and renamed. Devices such as /dev/null are written directly. The folder
+    must exist.
 
     Args:
-        path: file to write; its folder must exist.
+        path: file to write.
         write: function of an open binary file.
 
     Raises:
-        OSError: `path` cannot be written (disk full, no permission) and is
-            unchanged; the message names it.
+        OSError: `path` cannot be written and is unchanged.
     """
     path = pathlib.Path(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
@@ -457,7 +426,7 @@ def write_atomically(path, write):
 
 
 def write_json(path, value):
-    """Writes `value` as indented JSON, atomically."""
+    """Writes a value as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
@@ -471,10 +440,7 @@ def new_folder(path):
     """Yields a temporary folder, which is renamed to `path` at the end.
 
     If the block raises or is killed, `path` does not change. Its parent folder
-    must exist.
-
-    Raises:
-        OSError: `path` exists, or cannot be written.
+    must exist. Raises OSError if `path` exists or cannot be written.
 
     Example:
         with new_folder("models/dogs") as folder:
@@ -490,9 +456,9 @@ def new_folder(path):
 def folder_beside(folder, given=None):
     """Returns the folder for results computed from a user's folder.
 
-    No files are written into the user's folder: results for `photos` are kept
-    in `photos.tbnets` in its parent folder, or in `given`. The folder is not
-    created.
+    Results for `photos` are written to `photos.tbnets` in the parent folder, or
+    to `given`, so that the user's folder does not change. Does not create the
+    folder.
     """
     if given:
         return pathlib.Path(given)
@@ -514,8 +480,8 @@ def make_folder_of(folder, place):
 def readable(name):
     r"""Returns a file name as printable text on one line.
 
-    Line breaks, escape sequences of terminals and bytes that are not text
-    become U+FFFD.
+    Line breaks, terminal escape sequences and bytes that are not text become
+    U+FFFD.
 
     Example:
         readable("a\nb.jpg")  # "a\ufffdb.jpg"

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal, and lines that do not break them."""
+"""Progress bars on a terminal, and printed lines that do not break them."""
 
 import sys
 
@@ -8,20 +8,15 @@ _is_shown = True
 
 
 def hide_bars():
-    """Disables progress bars for the rest of this process."""
+    """Disables progress bars for the rest of the process."""
     global _is_shown
     _is_shown = False
 
 
 def progress_bar(total, what, unit, leave=False, **more):
-    """Returns a `tqdm` bar, which appears after one second.
+    """Returns a `tqdm` bar that appears after one second.
 
-    Args:
-        total: number of units.
-        what: description of the work.
-        unit: name of a unit.
-        leave: whether the finished bar remains on the terminal.
-        **more: arguments of `tqdm.tqdm`.
+    `what` describes the work, and `leave` keeps the finished bar.
     """
     more |= {"total": total, "desc": what, "unit": unit, "leave": leave}
     return tqdm.tqdm(delay=1, disable=None if _is_shown else True, **more)

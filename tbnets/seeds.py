@@ -1,14 +1,13 @@
-"""Named streams of random numbers; each part of a run has its own.
+"""Derives independent random number streams from the seed of a run.
+
+::
 
     Branch(units, seed=seed_of(settings.run.seed, "image_branch", len(units)))
 
-A run has one seed. `seed_of` returns a block of integers for each part of the
-network that draws random numbers during training; the layers of the part count
-up from the first integer. Two layers with equal integers would drop the same
-units.
-
-`generator_of` returns generators for random numbers on the host. They depend on
-the seed, the name of the stream and counters such as the epoch.
+`seed_of` returns the first seed of each part of the network that draws random
+numbers during training. The layers of the part count up from this seed, so that
+no two layers share a dropout mask. `generator_of` returns generators for random
+numbers on the host, such as the order of an epoch.
 """
 
 import zlib
@@ -24,23 +23,20 @@ STREAMS = {
     "head": 4,
     "region_branch": 5,
 }
-"""The place of each part's block within the block of a run, from 1. A changed
-place changes the random numbers of every run."""
+"""Maps each part to the position of its block of seeds, from 1. A changed
+position changes the random numbers of every run."""
 HOST_STREAMS = ("missing_vectors", "new_dims", "epoch", "pairs")
-"""Streams of the host. Renaming one changes the random numbers of every run."""
+"""Streams on the host. A new name changes the random numbers of every run."""
 PER_STREAM = 100
 PER_RUN = 1000
 
 
 def seed_of(run_seed, stream, num_layers=1):
-    """Returns the first seed of a part of the network.
-
-    This integer and the next `PER_STREAM - 1` belong only to this stream and
-    run. Raises ValueError for an unknown stream or too many layers.
+    """Returns the first of `PER_STREAM` seeds that belong to a part and a run.
 
     Args:
-        run_seed: integer of the run, not negative.
-        stream: key of `STREAMS`.
+        run_seed: seed of the run, not negative.
+        stream: part of the network, a key of `STREAMS`.
         num_layers: number of layers in the part, at most `PER_STREAM`.
     """
     advice = "Give a new part a place in `STREAMS`."
@@ -57,21 +53,20 @@ def seed_of(run_seed, stream, num_layers=1):
 
 
 def generator_of(run_seed, stream, *places):
-    """Returns a random `numpy.random.Generator` for a stream on the host.
+    """Returns a `numpy.random.Generator` for a stream on the host.
 
-    Equal arguments give equal numbers, different arguments independent numbers.
-    Raises ValueError for an unknown stream.
+    Equal arguments give equal numbers. Different arguments give independent
+    numbers.
 
     Args:
-        run_seed: integer of the run, not negative.
+        run_seed: seed of the run, not negative.
         stream: element of `HOST_STREAMS`.
-        *places: counters within the stream, such as the epoch; each from 0 to
-            2**32 - 1.
+        *places: counters within the stream, such as the epoch, in [0, 2**32).
     """
     advice = "Add a new stream to `HOST_STREAMS`."
     check_choice("stream", stream, HOST_STREAMS, advice)
-    # Not `default_rng([run_seed, *places])`: NumPy pads this list with zeros,
-    # so that [7] and [7, 0] would give one stream.
+    # NumPy pads a list of seeds with zeros, so [7] and [7, 0] would give equal
+    # numbers. A spawn key is not padded.
     key = zlib.crc32(stream.encode()), *places
     return np.random.default_rng(
         np.random.SeedSequence(run_seed, spawn_key=key)

@@ -1,4 +1,4 @@
-"""Start of a command: quiet TensorFlow, memory, kernels and error lines."""
+"""Starts a command: hides start-up messages, sets memory, prints errors."""
 
 import contextlib
 import ctypes
@@ -22,8 +22,6 @@ from absl import logging
 
 from tbnets.errors import UserError
 
-# The cores and devices of this process.
-
 
 def usable_cores():
     """Returns the number of cores that the process may use, at least 1.
@@ -37,8 +35,8 @@ def usable_cores():
 
 
 def no_accelerator():
-    """Returns whether TensorFlow has only CPUs; initialises its devices."""
-    import tensorflow as tf  # Slow; `usable_cores` needs none.
+    """Returns whether TensorFlow has only CPUs. Initialises its devices."""
+    import tensorflow as tf  # Slow to import.
 
     devices = tf.config.list_physical_devices()
     return all(device.device_type == "CPU" for device in devices)
@@ -52,35 +50,27 @@ def quiet_tensorflow():
     """Hides output of native libraries while TensorFlow is imported.
 
     TensorFlow's libraries write to file descriptor 2 before any log level
-    applies (missing CUDA drivers, factories registered twice), and
-    tensorflow-addons warns about its end of life. In this context both go to a
-    temporary file. If the block raises, its text is printed, so that errors of
-    a broken installation are visible. Set `TF_CPP_MIN_LOG_LEVEL` to 0, 1 or 2
-    to see all output.
+    applies, and tensorflow-addons warns about its end of life. This output goes
+    to a temporary file, which is printed if the block raises. Set
+    `TF_CPP_MIN_LOG_LEVEL` to 0, 1 or 2 to see it.
 
-    Only one thread at a time can run the block. The file descriptor belongs to
-    the process, and TensorFlow and Keras import each other, so that two
-    concurrent imports both fail. The garbage collector is off in the block:
-    imports create a million long-lived objects, and collecting takes a seventh
-    of their time.
+    Only one thread at a time runs the block, because concurrent imports of
+    TensorFlow and Keras fail. The garbage collector is off, since collecting
+    the many new objects takes a seventh of the import time.
 
     Example:
         with startup.quiet_tensorflow():
             import tensorflow as tf
     """
     heard = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
-    heard = heard or sys.stderr is None  # None in a program without a terminal.
+    heard = heard or sys.stderr is None  # A program without a terminal.
     hidden = contextlib.nullcontext() if heard else _hidden()
     with _importing, _uncollected(), hidden:
         yield
 
 
 class _QuietTensorFlow(importlib.abc.MetaPathFinder):
-    """Runs the first import of TensorFlow in `quiet_tensorflow`.
-
-    A command may import it in any function, so that a list of places would be
-    incomplete.
-    """
+    """Runs the first import of TensorFlow in `quiet_tensorflow`."""
 
     def find_spec(self, fullname, path, target=None):
         """Returns the usual spec, whose loader runs in `quiet_tensorflow`."""
@@ -100,7 +90,6 @@ class _QuietTensorFlow(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def _uncollected():
-    """Turns the garbage collector off."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -112,7 +101,7 @@ def _uncollected():
 
 @contextlib.contextmanager
 def _hidden():
-    """Hides standard error and warnings; prints them if the block raises."""
+    """Hides standard error and warnings. Prints them if the block raises."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as sink, warnings.catch_warnings():
@@ -132,16 +121,15 @@ def _hidden():
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
-"""Parameters of `mallopt` from glibc's malloc.h."""
+"""Parameters of `mallopt`, from glibc's malloc.h."""
 
 
 def most_arenas(num_cores):
-    """Returns the maximum number of malloc arenas; None for glibc's choice.
+    """Returns the maximum number of malloc arenas, or None for glibc's default.
 
-    The arena of a thread returns blocks above 64 MiB to the system, whatever is
-    set. So with up to 4 cores all threads share one arena. They then wait for
-    each other to allocate. This cost no time on two cores; it has not been
-    measured on many.
+    The arena of a thread always returns blocks above 64 MiB to the system, so
+    with up to 4 cores all threads share one arena. This cost no time on two
+    cores.
     """
     return 1 if num_cores <= 4 else None
 
@@ -149,12 +137,10 @@ def most_arenas(num_cores):
 def keep_freed_memory():
     """Makes the C library reuse big blocks instead of returning them.
 
-    TensorFlow allocates new memory for each big tensor. By default glibc maps
-    such a block from the system and unmaps it with the tensor, so that each
-    step pays for fresh pages: a third of the time of a training step on
-    features. After this call the process keeps up to 2 GiB of freed memory for
-    the next step. On few cores all threads share one arena (`most_arenas`). The
-    function has no effect without glibc, or if the environment sets a `MALLOC_`
+    TensorFlow allocates memory for each big tensor. By default, glibc maps and
+    unmaps these blocks, and fresh pages take a third of a training step on
+    features. After this call, the process keeps up to 2 GiB of freed memory.
+    Has no effect without glibc, or if the environment sets a `MALLOC_`
     variable.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)
@@ -171,15 +157,13 @@ _KERNELS = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def choose_kernels(processor="/proc/cpuinfo"):
-    """Makes TensorFlow use oneDNN's kernels; call it before the import.
+    """Makes TensorFlow use oneDNN's kernels. Call it before the import.
 
-    TensorFlow itself chooses them on processors with instructions for neural
-    networks. They are also faster with only AVX2 and FMA, a train step by a
-    fifth or more. They sum in another order, so that all results differ in
-    their last bits. The function has no effect on other processors, if
-    TensorFlow is imported already, or if the environment sets
-    TF_ENABLE_ONEDNN_OPTS (0 for TensorFlow's own kernels). Child processes use
-    these kernels too. `processor` is Linux's file of processor features.
+    By default, TensorFlow uses these kernels only on processors with
+    instructions for neural networks. They are also faster with only AVX2 and
+    FMA, by a fifth or more of a training step, but change the last bits of all
+    results. Has no effect on other processors, after the import, or if the
+    environment sets TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
     """
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
         return
@@ -199,15 +183,14 @@ _BUG = (
     "This is a bug in tbnets. Please report it, with the command and all of "
     "the lines above."
 )
-# Raised without a file name by a write in progress.
+# Errors that a write in progress raises without a file name.
 _OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_for_the_user(error):
-    """Returns whether the user can fix an exception, or it is a bug.
+    """Returns whether the user can fix an exception, which else is a bug.
 
-    Users can fix a `UserError`, whose message gives the change to make, and
-    errors of the system about a file.
+    Users can fix a `UserError` and the system's errors about files.
     """
     if isinstance(error, OSError) and error.errno is not None:
         if error.filename is not None or error.errno in _OF_THE_SYSTEM:
@@ -239,11 +222,11 @@ def _interrupt(*_):
 
 
 def raise_if_interrupted():
-    """Raises KeyboardInterrupt if an earlier one was lost.
+    """Raises KeyboardInterrupt if an earlier interrupt was lost.
 
-    Python raises it wherever the main thread is, for example in a destructor or
-    in a library's bare `except:`, which drop it. Long work under `run` should
-    call this function regularly.
+    Python drops an interrupt that it raises in a destructor, and a library's
+    bare `except:` may drop it too. Call this function regularly during long
+    work under `run`.
     """
     if _interrupted.is_set():
         raise KeyboardInterrupt
@@ -253,7 +236,7 @@ def raise_if_interrupted():
 def interrupts():
     """Raises KeyboardInterrupt instead of an error that replaced it.
 
-    TensorFlow raises a TypeError for an interrupt during the creation of a
+    TensorFlow raises a TypeError if it is interrupted while it creates a
     tensor.
     """
     try:
@@ -270,8 +253,7 @@ _TOOL = re.compile(r"(?:python )?tools/(\w+)\.py")
 def spoken(text):
     """Returns a text with the commands of this kind of installation.
 
-    Texts name the tools of a clone, such as `python tools/query.py`. For an
-    installed package they become commands such as `tbnets query`.
+    In an installed package, `python tools/query.py` becomes `tbnets query`.
     """
     return _TOOL.sub(r"tbnets \1", text) if _is_installed() else text
 
@@ -283,24 +265,25 @@ def typed():
 
 
 def _is_installed():
-    """Returns whether this process is the script that pip installs."""
+    """Returns whether this process runs the script that pip installs."""
     return pathlib.Path(sys.argv[0]).stem == "tbnets"
 
 
 def run(work):
-    """Runs a function () -> exit code and exits; prints short user errors.
+    """Runs a function () -> exit code, prints short user errors and exits.
 
     The exit code is 1 for an error that the user can fix (`is_for_the_user`),
-    printed without a traceback. Any other exception is printed with its
-    traceback and a line about a bug. Ctrl-C exits with 130, as shells expect.
-    If the reader of a pipe closes it, the process exits silently.
+    which is printed without a traceback. Any other exception is printed with
+    its traceback and a request to report the bug. Ctrl-C exits with 130, as
+    shells expect. If the reader of a pipe closes it, the process exits
+    silently.
     """
     keep_freed_memory()
     choose_kernels()
     sys.meta_path.insert(0, _QuietTensorFlow())
     sys.excepthook = _print_bug
     signal.signal(signal.SIGINT, _interrupt)
-    # TensorFlow and Keras log through these two; tools print.
+    # TensorFlow and Keras log through these two loggers.
     logging.set_verbosity(logging.ERROR)
     py_logging.getLogger("tensorflow").setLevel(py_logging.ERROR)
     try:
