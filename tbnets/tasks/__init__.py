@@ -1,7 +1,7 @@
 """The tasks and models that a run may have.
 
-The names of `registry` are attributes of this package. The first use of such a
-name imports TensorFlow; reading flags (`settings`) does not.
+The names of `registry` are attributes of this package. Their first use imports
+TensorFlow, which reading flags (`settings`) does not need.
 """
 
 import importlib
@@ -17,7 +17,7 @@ _NAMES = {
 
 
 def __getattr__(name):
-    """Imports a name of `registry` when it is first used."""
+    """Imports a name of `registry` on first use."""
     if name in _NAMES:
         return getattr(importlib.import_module("tbnets.tasks.registry"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}.")

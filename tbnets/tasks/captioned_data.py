@@ -1,4 +1,4 @@
-"""Data of images with captions: the part that every task shares."""
+"""Loads images with captions, the data that all tasks share."""
 
 import functools
 import os
@@ -15,17 +15,15 @@ from tbnets.tasks.recipes import kinds
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import SIDES, TaskData
 
-# Readers of raw photos for a network on features (--cnn_weights).
-
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
-"""Names of weights; a file with such a name is written `./imagenet`."""
+"""Names of weights. Write `./imagenet` for a file with such a name."""
 
 
 def weights_of_run(settings: Settings, sources):
     """Returns the weights of the network that reads photos.
 
-    The weights are a word such as `imagenet`, a file, or a Keras Hub preset;
-    None if the run names no weights.
+    The weights are a name such as `imagenet`, a file or a Keras Hub preset, or
+    None if the run has none.
     """
     weights = settings.features.cnn_weights
     if settings.reads_photo_folder and hub.is_hub(
@@ -42,14 +40,9 @@ def weights_of_run(settings: Settings, sources):
 def start_at_photo(settings: Settings, cnn_weights):
     """Returns settings with which an exported model reads photos.
 
-    Args:
-        settings: settings of a run.
-        cnn_weights: `imagenet`, or the weights file that made the features,
-            searched first in the current folder; empty for the value of the
-            run's own flag.
-
-    Raises:
-        ValueError: the run's network already reads photos.
+    `cnn_weights` is `imagenet` or the weights file of the features, which is
+    searched first in the current folder. "" keeps the run's own flag. Raises
+    ValueError if the run's network already reads photos.
     """
     if not cnn_weights:
         return settings
@@ -62,7 +55,7 @@ def start_at_photo(settings: Settings, cnn_weights):
             "Leave it out.",
         )
     weights = hub.placed(cnn_weights)
-    # A word is never a file, even if the current folder has such a file.
+    # A name of weights takes precedence over a file in the current folder.
     is_word = hub.is_hub(weights) or weights in WEIGHTS_BY_NAME
     if not is_word and os.path.exists(weights):
         weights = os.path.abspath(weights)
@@ -70,19 +63,19 @@ def start_at_photo(settings: Settings, cnn_weights):
 
 
 def photo_reader(made_by, weights):
-    """Returns the extractor that turns photos, or boxes in them, into features.
+    """Returns the extractor of features from photos, or from boxes in photos.
 
     Args:
         made_by: `Features.made_by` of the training features.
-        weights: weights of the network, from `weights_of_run`, or None.
+        weights: weights of the network, as `weights_of_run` returns them.
 
     Returns:
-        A `PhotoFeatures`, a `SeveralNetworks` for features side by side, or an
-        `AveragedFeatures` of regions; None without weights.
+        A `PhotoFeatures`, a `SeveralNetworks` for concatenated features, an
+        `AveragedFeatures` for regions, or None without weights.
 
     Raises:
-        ValueError: the description of the features is missing, or differs from
-            the weights.
+        ValueError: the features have no description, or were made with
+            different weights.
     """
     if weights is None:
         return None
@@ -106,16 +99,12 @@ def photo_reader(made_by, weights):
 class CaptionedData(TaskData):
     """Images with captions: their splits, features and texts.
 
-    Args:
-        settings: the run's settings.
-        own: as in `data.open.Data`.
-
     Attributes:
-        opened: the `data.open.Data`.
-        texts: the `Texts`.
-        made_by: flag that names features -> key of their description in
-            `fitted`.
-        of_phrases: whether the texts are phrases, not sentences.
+        opened: the run's `data.open.Data`.
+        texts: the run's `Texts`.
+        made_by: maps a flag that names features to the key of their description
+            in `fitted`.
+        of_phrases: whether the texts are phrases instead of sentences.
     """
 
     fits = SIDES
@@ -129,10 +118,9 @@ class CaptionedData(TaskData):
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
-        """Returns the `tasks.recipes.recipe.Thing`s that have yet to be made.
+        """Returns the `Thing`s that recipes have yet to make.
 
-        Raises:
-            ValueError: the exported model could not read texts.
+        Raises ValueError if an exported model could not read the texts.
         """
         self.texts.check_preset()
         return kinds.missing(self.opened)
@@ -148,21 +136,20 @@ class CaptionedData(TaskData):
 
     @property
     def last(self):
-        """The `SplitData` that a run reports at its end: test, or dev."""
+        """The `SplitData` of the test split, or else of the dev split."""
         return self.split(self.test_split or self.settings.run.dev_split)
 
     @property
     def test_split(self):
-        """The split that is reported at the end; "" if there is none."""
+        """The name of the test split, or "" if the data have none."""
         name = self.settings.run.test_split
         return name if self.opened.has(name) else ""
 
     def fit(self):
-        """Returns the values fitted on texts, and how splits were drawn.
+        """Returns the values fitted on texts, `split_cuts` and `recipes`.
 
-        Returns:
-            dict from `Texts.fit`; with `split_cuts` if splits were drawn, and
-            `recipes` (the flags in recipes) if the run names recipes.
+        `split_cuts` is set if splits were drawn at random. `recipes` has the
+        flags in the recipes that the run names.
         """
         opened = self.opened
         more = {
@@ -172,7 +159,7 @@ class CaptionedData(TaskData):
         return self.texts.fit() | {k: more[k] for k in more if more[k]}
 
     def resume(self, state, splits, where):
-        """Restores the drawn splits; raises an error if features differ."""
+        """Restores drawn splits. Raises ValueError if features differ."""
         super().resume(state, splits, where)
         self.opened.cuts = state.fitted.get("split_cuts")
         self._check_made_by(state.fitted, splits, where)
@@ -181,10 +168,9 @@ class CaptionedData(TaskData):
             self.texts.begin_with(state.fitted["words"], begun)
 
     def begin_with(self, trained, splits):
-        """Takes over the words; raises an error if features differ.
+        """Takes over the words. Raises ValueError if features differ.
 
-        Regions may be different boxes, and features may be stored with a
-        different precision.
+        Regions may be different boxes, and features may have a different dtype.
         """
         but = ("proposals", "store")
         self._check_made_by(trained.fitted, splits, trained.path, but)
@@ -193,13 +179,13 @@ class CaptionedData(TaskData):
         self.texts.begin_with(words, begun)
 
     def _check_made_by(self, fitted, splits, where, but=()):
-        """Raises an error if features differ from the training features."""
+        """Raises ValueError if features differ from the training features."""
         for flag, name in self.made_by.items():
             if made_by := fitted.get(name):
                 self.opened.check_made_by(flag, splits, made_by, where, but)
 
     def _check_recipes(self, before, where):
-        """Raises an error if recipes changed, before features are made."""
+        """Raises ValueError if a recipe has changed since the run began."""
         now = kinds.recipe_values(self.opened) if before else {}
         for flag in before.keys() & now.keys():
             for item in before[flag].keys() & now[flag].keys():
@@ -215,7 +201,7 @@ class CaptionedData(TaskData):
                     )
 
     def notes(self, fitted):
-        """Returns facts on drawn splits, their overlap and the words."""
+        """Returns facts about drawn splits, their overlap and the words."""
         splits, found = self.opened.check_splits(), {}
         if overlap := self.opened.overlaps(splits):
             found["overlap"] = overlap

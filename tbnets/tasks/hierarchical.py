@@ -1,4 +1,4 @@
-"""The task of HM-LSTM: matching, and the regions that noun phrases name."""
+"""Trains HM-LSTM: matching, and regions for noun phrases."""
 
 import dataclasses
 import functools
@@ -56,21 +56,19 @@ WHAT_IS_SHOWN = (
 
 
 def draw_correspondences(scores):
-    """Draws the regions of the noun phrases of a few captions.
+    """Draws a few captions' photos with the regions of their noun phrases.
 
     Args:
-        scores: `CorrespondenceScores` with links and photos; a split always
-            gets equal captions.
+        scores: `CorrespondenceScores` with links and photos.
 
     Returns:
-        dict, name of the picture -> uint8 `[height, width, 3]`, without photos
-        that cannot be read.
+        dict of pictures, name -> uint8 `[height, width, 3]`.
 
     Source: Niu et al. 2017, Fig. 7.
     """
     examples, links = scores.examples, scores.links
     records, phrases = examples.records, examples.phrases
-    # Takes the caption with the most phrases, up to the number drawn.
+    # Of each image, draw the caption with the most phrases, up to the limit.
     counts = np.minimum(np.diff(phrases.starts), NUM_PHRASES)
     told = [
         rows[np.argmax(counts[rows])]
@@ -86,7 +84,7 @@ def draw_correspondences(scores):
         photo = montage.open_photo(scores.photos, records.names[image])
         if photo is None:
             continue
-        # The last candidate is the photo; the file may have another size.
+        # The last candidate is the photo. Its file may have a different size.
         found = examples.regions.candidates(image)
         scale = np.tile(np.divide(photo.size, found[-1, 2:]), 2)
         rows = phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
@@ -107,12 +105,7 @@ def draw_correspondences(scores):
 def shown_phrases(examples, captions):
     """Returns rows of noun phrases of captions, without repeated wordings.
 
-    Args:
-        examples: `PairExamples`.
-        captions: int `[m]`, rows of captions.
-
-    Returns:
-        int `[p]`: at most m phrases, evenly spread.
+    At most as many evenly spread phrases as captions are returned.
     """
     rows = examples.phrases.rows_of(captions)
     _, first = np.unique(examples.phrases.texts[rows], return_index=True)
@@ -120,12 +113,7 @@ def shown_phrases(examples, captions):
 
 
 def phrase_text(examples, phrase):
-    """Returns the words of a noun phrase, as its caption spells them.
-
-    Args:
-        examples: `PairExamples`.
-        phrase: row of the phrase.
-    """
+    """Returns the words of a noun phrase, as spelled in its caption."""
     caption = examples.records.captions[examples.phrases.captions[phrase]]
     first, end = examples.phrases.spans[phrase]
     [words] = split_words([caption]).to_list()
@@ -138,7 +126,7 @@ PHRASES_AT_ONCE = 1024
 
 
 class Matcher:
-    """Finds the region that each phrase names; traces its graphs once.
+    """Finds the region that each phrase names. Traces its graphs once.
 
     Args:
         network: a built `HMLSTM`.
@@ -166,13 +154,13 @@ class Matcher:
 
         Args:
             examples: `PairExamples`.
-            choice: `correspondences.Choice`. Training takes the most similar
-                candidate, as the paper does.
+            choice: `correspondences.Choice`. The paper and training use the
+                most similar candidate.
 
         Returns:
-            dict of `CHOICE` int16 `[num_phrases]`, the number of the photo's
-            candidate, and `CONFIDENCE` float32 `[num_phrases]`, its similarity
-            to the phrase.
+            dict of `CHOICE`, the number of the candidate, int16
+            `[num_phrases]`, and `CONFIDENCE`, its similarity, float32
+            `[num_phrases]`.
         """
         images = self._embedder.images(examples)
         count = len(examples.phrases.captions)
@@ -193,18 +181,16 @@ class Matcher:
         return {CHOICE: choices, CONFIDENCE: confidences}
 
     def rank_true_regions(self, examples, links):
-        """Ranks all phrases of a split for each true region, and back.
+        """Ranks all phrases of a split for each true region, and the reverse.
 
-        The candidate that overlaps a known box most represents the object in
-        the box. An object is left out if no candidate overlaps it by half.
-        Phrases with equal words count as one.
+        The candidate with the largest overlap represents an object. Objects
+        whose best candidate has an IoU below 0.5 are left out. Phrases with
+        equal words count as one. Returns the metrics of
+        `ranking.evaluate_region_phrase_ranking`.
 
         Args:
             examples: `PairExamples`.
-            links: `evaluation.correspondences.Links` of the split.
-
-        Returns:
-            The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
+            links: `Links` of the split.
         """
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
@@ -236,7 +222,7 @@ class Matcher:
         return found
 
     def embed_phrases(self, examples, rows):
-        """Returns embeddings float32 `[n, dim]` of a split's phrases.
+        """Returns embeddings float32 `[n, dim]` of phrases.
 
         Args:
             examples: `PairExamples`.
@@ -254,14 +240,14 @@ class Matcher:
         return found
 
     def _of_photos(self, examples, rows, captions, images):
-        """Returns similarities `[p, k]`, -infinity without candidate."""
+        """Returns similarities `[p, k]`, -infinity for missing candidates."""
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]
         lengths = texts.lengths[captions]
         phrases, _, nodes = examples.phrases.in_batch(captions, lengths)
         owners = examples.phrase_images[phrases] - rows[0]
-        # Candidates of a photo: rows of its regions, then the photo.
+        # The candidates of a photo are its regions, then the photo itself.
         firsts = np.cumsum(counts) - counts
         columns = np.arange(int(counts.max(initial=0)) + 1)
         table = firsts[:, None] + columns
@@ -273,7 +259,7 @@ class Matcher:
         return self._compare(*said, *seen, *own).numpy()
 
     def _similarities(self, captions, nodes, regions, images, table, counts):
-        """Returns the similarity of phrases and candidates, `[p, k]`."""
+        """Returns the similarities of phrases and candidates, `[p, k]`."""
         _, phrases = self.network.embed_nodes(captions, nodes)
         seen = tf.concat([self.network.embed_regions(regions), images], axis=0)
         found = tf.einsum("pd,pkd->pk", phrases, tf.gather(seen, table))
@@ -296,14 +282,13 @@ def _chosen(examples, phrases, similarities, choice):
 
 
 def find_links(known, records, phrases):
-    """Finds the noun phrases of the phrases whose boxes are known.
+    """Finds the noun phrases that match phrases with known boxes.
 
-    Captions are matched by their letters: the captions of `known` may have a
-    different order and different blanks.
+    Captions are matched by their letters, since their order and spaces may
+    differ.
 
     Args:
-        known: `data.phrases.PhraseRegions` of the records' photos, in pixels of
-            the photos.
+        known: `PhraseRegions` of the records' photos, in pixels of the photos.
         records: `CaptionedImages` of a split.
         phrases: `NounPhrases` of the records' captions.
 
@@ -312,7 +297,7 @@ def find_links(known, records, phrases):
     """
     photos = rows_of(known.images.image_ids, records.image_ids)
     rows, has_same_words = same_captions(known.images, records, photos)
-    # Spans count words, so they are void if a caption has other words.
+    # Spans count words, so they are invalid if the words of a caption differ.
     places = np.where(has_same_words, rows, -1)
     starts = _word_starts(known.images.captions)
     captions = known.phrase_to_caption
@@ -331,10 +316,9 @@ def find_links(known, records, phrases):
 
 
 def _word_starts(captions):
-    """Returns, for each caption, the number of words before every piece.
+    """Returns, for each caption, the number of words before each piece.
 
-    Blanks separate pieces; words are the network's. `T-shirt` is one piece and
-    two words, a comma is a piece without a word.
+    Pieces are separated by spaces. `T-shirt` is one piece with two words.
     """
     pieces = [caption.split() for caption in captions]
     flat = [piece for row in pieces for piece in row]
@@ -347,14 +331,14 @@ def _word_starts(captions):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CorrespondenceScores(Scores):
-    """The candidate that each noun phrase of a split was given.
+    """The candidate that each noun phrase of a split was assigned.
 
     Args:
         examples: `PairExamples` of the split.
         matcher: `Matcher` of the network.
-        choices: int16 `[num_phrases]`; None if no links are known.
-        links: the known `Links`; None if there are none.
-        photos: folder of the photos; None if they are not available.
+        choices: int16 `[num_phrases]`, or None without links.
+        links: the known `Links`, or None.
+        photos: folder of the photos, or None.
     """
 
     what = "noun phrases and regions"
@@ -368,17 +352,12 @@ class CorrespondenceScores(Scores):
     photos: pathlib.Path | None = None
 
     def metrics(self, region_phrase_ranking=False, **choosing):
-        """Returns the metrics of `evaluate_correspondences`; {} without links.
+        """Returns the metrics of `evaluate_correspondences`, {} without links.
 
         Args:
             region_phrase_ranking: whether to add the metrics of
-                `Matcher.rank_true_regions`, which rank by similarity, not by
-                the choice.
+                `Matcher.rank_true_regions`, which ignore the choice.
             **choosing: arguments of `correspondences.checked_choice`.
-
-        Raises:
-            ValueError: options are given without links, or the choice is
-                unknown.
         """
         choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
         if self.links is None:
@@ -419,7 +398,7 @@ class CorrespondenceScores(Scores):
 
 
 class Correspondences(Evaluator):
-    """Gives noun phrases regions, and measures them by known links."""
+    """Assigns regions to noun phrases and measures them by known links."""
 
     best_metric = "correspondence_accuracy"
 
@@ -437,7 +416,7 @@ class Correspondences(Evaluator):
         return CorrespondenceScores(examples, matcher, *known, photos)
 
     def _links_of(self, examples):
-        """Returns the `Links` of a split; finds them once."""
+        """Returns the `Links` of a split, which are found once."""
         records = examples.records
         if records.split not in self._links:
             known = self._data.split(records.split).phrases
@@ -450,14 +429,12 @@ class Correspondences(Evaluator):
 class HierarchicalData(MatchingData):
     """Photos with sentences, regions and noun phrases: `PairExamples`.
 
-    For the first `correspondence_epochs` the network learns only from photos
-    and sentences. Later, each epoch first assigns to every noun phrase of the
-    training split the most similar candidate of its photo: a region, or the
-    photo. The network then also learns from these pairs, weighted by their
-    similarity. `held` keeps the pairs.
-
-    Known links of phrases to boxes (`--phrases`, or scenes) only measure how
-    many phrases got a right region; the network does not learn from them.
+    In the first `correspondence_epochs`, the network learns only from photos
+    and sentences. Each later epoch first assigns the most similar candidate of
+    its photo, a region or the whole photo, to every training phrase. The
+    network then also learns from these pairs, weighted by their similarity.
+    `held` keeps the pairs. Known links of phrases to boxes are used for
+    evaluation only.
 
     Attributes:
         matcher: function of a network that returns its `Matcher`.
@@ -487,20 +464,19 @@ class HierarchicalData(MatchingData):
             )
         splits = self.opened.check_splits()
         self.opened.parts("regions", splits)
-        if self.knows_links:  # Only measured splits need them.
+        if self.knows_links:  # Only evaluated splits need links.
             self.opened.parts("phrases", splits[1:])
 
     @property
     def knows_links(self):
-        """Whether links of phrases to boxes are known, to measure by."""
+        """Whether phrases are linked to boxes, for evaluation."""
         return bool(self.opened.sources.phrases)
 
     def fit(self):
-        """Returns the values of `MatchingData.fit`, and those for regions.
+        """Returns the values of `MatchingData.fit` and values for regions.
 
-        Raises:
-            ValueError: regions and photos must share a branch but have
-                different features.
+        Raises ValueError if regions and photos share a branch but their
+        features differ in size.
         """
         fitted = super().fit()
         store, _ = self.train.regions
@@ -532,7 +508,7 @@ class HierarchicalData(MatchingData):
         return PairExamples(**vars(examples), phrases=phrases, regions=regions)
 
     def start_epoch(self, network, train, epoch):
-        """Assigns regions to training phrases, from the second stage on."""
+        """Assigns regions to training phrases after `correspondence_epochs`."""
         is_known = epoch >= self.settings.correspondences.correspondence_epochs
         self.held = self.matcher(network).match(train) if is_known else {}
 
@@ -545,10 +521,10 @@ class HierarchicalData(MatchingData):
 
 
 class HierarchicalExporter(MatchingExporter):
-    """Exports the embedding of photos, sentences, regions and noun phrases."""
+    """Exports embeddings of photos, sentences, regions and noun phrases."""
 
     def endpoints(self, network, fitted):
-        """Returns the endpoints of matching, regions and noun phrases."""
+        """Returns the endpoints for matching, regions and noun phrases."""
         endpoints = super().endpoints(network, fitted)
         nodes = node_endpoints(
             network, endpoints.tokenizer, fitted["region_dim"]

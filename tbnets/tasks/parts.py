@@ -1,8 +1,7 @@
 """Builds networks, losses and optimizers from settings.
 
-Most functions take the run's `Settings` and return one part. An entry of
-`BUILDERS` is a model: the functions that build and compile the model, and the
-flags that these functions read.
+`BUILDERS` maps the name of a model to the functions that build and compile it
+and to the flags that these functions read.
 """
 
 import json
@@ -37,7 +36,7 @@ from tbnets.training.optimizers import build_optimizer, build_schedule
 
 
 def build_image_encoder(settings: Settings, fitted):
-    """Returns the layer with which a network reads images."""
+    """Returns the layer that encodes images."""
     if settings.image_encoder == "features":
         return FeatureTransform(settings.features.image_transform)
     if hub.is_hub(settings.image_encoder):
@@ -54,7 +53,7 @@ def build_image_encoder(settings: Settings, fitted):
 
 
 def _build_preset_encoder(settings: Settings, config):
-    """Builds the encoder from its config; loads weights only if needed."""
+    """Builds the encoder from its config. Loads weights only if needed."""
     size, preset = settings.images.image_size or None, json.dumps(config)
     weights = settings.features.cnn_weights
     check_choice("--cnn_weights", weights, ("", RANDOM), "Leave it out.")
@@ -67,7 +66,7 @@ def _build_preset_encoder(settings: Settings, config):
 
 
 def build_text_encoder(settings: Settings, fitted):
-    """Returns the layer with which a network reads texts; None for features."""
+    """Returns the layer that encodes texts, or None for text features."""
     if settings.reads_text_features:
         return None
     if settings.reads_captions_by_preset:
@@ -97,16 +96,14 @@ class Builder(NamedTuple):
     """The functions and flags with which a model is built and compiled.
 
     Args:
-        build: (settings, fitted) -> a built Keras model with initial weights
-            from the seed; `fitted` is the dict that `TaskData.fit` returned.
-        compile: (network, settings, steps_per_epoch, mining) -> None; `mining`
-            is the miner of the task's data, or None.
-        flag_groups: names of the groups of `tasks.settings.settings` that these
-            functions read.
-        fixed: (flag, value) of flags that the model fixes at one value, such as
-            one epoch.
-        usual: (flag, value) of the model's defaults, which a run reports.
-        tasks: names of the tasks that support the model; () for all.
+        build: (settings, fitted) -> a built Keras model, initialised from the
+            seed. `fitted` is the result of `TaskData.fit`.
+        compile: (network, settings, steps_per_epoch, mining) -> None. `mining`
+            is the `TaskData.mining` of the task.
+        flag_groups: names of the groups of `Settings` that both read.
+        fixed: (flag, value) pairs that the model fixes, such as one epoch.
+        usual: (flag, value) pairs, the model's defaults, which a run reports.
+        tasks: names of the supported tasks, or () for all.
     """
 
     build: Callable
@@ -118,7 +115,7 @@ class Builder(NamedTuple):
 
 
 def _built(network, settings: Settings, fitted):
-    """Returns the built network, with its word vectors assigned."""
+    """Builds the network and assigns its word vectors."""
     shapes = {"images": (None, fitted["image_dim"])}
     shapes["captions"] = (None, fitted["text_dim"])
     if settings.image_encoder != "features":
@@ -138,7 +135,7 @@ def _built(network, settings: Settings, fitted):
 
 
 def _build_branch(settings: Settings, name):
-    """Returns a branch; its name determines its random numbers."""
+    """Returns a branch, whose name determines its random numbers."""
     options = settings.branches
     is_text = name == "text_branch"
     units = options.text_units if is_text else options.image_units
@@ -152,7 +149,7 @@ def _build_branch(settings: Settings, name):
 
 
 def _two_branches(settings: Settings, fitted):
-    """Sets the seed and precision; returns the layers of a gradient network."""
+    """Sets seed and precision. Returns the layers shared by most networks."""
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy(settings.training.precision)
     return {
@@ -168,15 +165,15 @@ def build_embedding_network(settings: Settings, fitted):
 
     Args:
         settings: the run's settings.
-        fitted: dict with `words`, `image_dim` and `text_dim`, and with
-            `word_vectors` if words start with pretrained vectors.
+        fitted: dict with `words`, `image_dim`, `text_dim` and optionally
+            `word_vectors`.
     """
     layers = _two_branches(settings, fitted)
     return _built(EmbeddingNetwork(**layers), settings, fitted)
 
 
 def build_similarity_network(settings: Settings, fitted):
-    """Returns a built `SimilarityNetwork`, like `build_embedding_network`."""
+    """Returns a built `SimilarityNetwork`, initialised from the seed."""
     branches = _two_branches(settings, fitted)
     units = settings.pairs.head_units
     seed = seed_of(settings.run.seed, "head", len(units))
@@ -185,7 +182,7 @@ def build_similarity_network(settings: Settings, fitted):
 
 
 def build_hm_lstm(settings: Settings, fitted):
-    """Returns a built `HMLSTM`, like `build_embedding_network`."""
+    """Returns a built `HMLSTM`, initialised from the seed."""
     layers = _two_branches(settings, fitted)
     if settings.correspondences.region_branch == "own":
         layers |= {
@@ -202,10 +199,9 @@ BACKGROUND = 0.5
 
 
 def build_cca(settings: Settings, fitted):
-    """Returns a built `CCA`, not yet solved for.
+    """Returns a built `CCA`, whose projections are not computed yet.
 
-    Raises:
-        ValueError: words would have to be learned, which needs a gradient.
+    Raises ValueError if words would have to be learned by gradients.
     """
     texts = settings.texts
     frozen = texts.word_vectors and texts.word_vectors_training == "frozen"
@@ -244,11 +240,7 @@ def build_cca(settings: Settings, fitted):
 
 
 def build_loss(settings: Settings):
-    """Returns the `RankingLoss` of the settings.
-
-    Raises:
-        ValueError: no term has a weight above 0.
-    """
+    """Returns the `RankingLoss`. Raises ValueError if all weights are 0."""
     loss = settings.loss
     weights = {
         "image_to_text": loss.image_to_text_weight,
@@ -271,7 +263,7 @@ def build_loss(settings: Settings):
         distance=loss.distance,
         reduction=loss.reduction,
         negatives=loss.negatives,
-        # Sparse gradients are faster on CPUs; XLA compiles dense ones only.
+        # Sparse gradients are faster on CPUs. XLA compiles only dense ones.
         gradient="sparse"
         if no_accelerator() and not settings.training.jit_compile
         else "dense",
@@ -279,13 +271,10 @@ def build_loss(settings: Settings):
 
 
 def first_hard_epoch(settings: Settings):
-    """Returns the first epoch (from 0) that learns from hard negatives.
+    """Returns the first epoch (from 0) with hard negatives, or None.
 
-    Returns None if no epoch does.
-
-    Raises:
-        ValueError: every epoch would use hard negatives, before the network has
-            learned.
+    Raises ValueError if every epoch would use hard negatives, which need a
+    trained network.
     """
     phrases, epochs = settings.phrases, settings.epochs
     last = phrases.hard_negative_epochs if phrases else 0
@@ -319,7 +308,7 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
 def compile_embedding_network(
     network, settings: Settings, steps_per_epoch, mining=None, **options
 ):
-    """Compiles an `EmbeddingNetwork`; `options` are passed to `compile`."""
+    """Compiles an `EmbeddingNetwork` and passes `options` to `compile`."""
     fine_tuned = first_hard_epoch(settings)
     network.compile(
         _build_optimizer(settings, steps_per_epoch),

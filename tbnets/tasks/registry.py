@@ -1,7 +1,7 @@
-"""The tasks and models of a run, by name.
+"""Maps the names of tasks and models to their definitions.
 
-`TASKS` maps the name of a task to its `TaskSpec`, `BUILDERS` the name of a
-model to its `Builder`. To add a task or a model, add an entry.
+To add a task, add a `TaskSpec` to `TASKS`. To add a model, add a `Builder` to
+`BUILDERS`.
 """
 
 from tbnets.errors import InputError, check_choice
@@ -15,19 +15,14 @@ from tbnets.tasks.settings.settings import BASE, Settings, make_settings
 
 TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
 COMPOSED = {("matching", "hm_lstm"): compose_hierarchical}
-"""(task, model) -> function that composes the task for this model, instead of
-the task's own `TaskSpec.compose`."""
+"""Maps (task, model) to a function that replaces `TaskSpec.compose`."""
 
 
 def settings_of(record) -> Settings:
-    """Returns the `Settings` of a run from a record.
+    """Returns the `Settings` of a record with all flags.
 
-    Args:
-        record: dict, flag -> value, of all flags, including task and model.
-
-    Raises:
-        ValueError: --task or --model is unknown; the message lists the known
-            names.
+    Raises ValueError if --task or --model is unknown, or if the model does not
+    support the task.
     """
     for name, known in (("task", TASKS), ("model", BUILDERS)):
         check_choice(f"--{name}", record[name], known)

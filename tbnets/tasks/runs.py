@@ -1,23 +1,22 @@
-"""The folder of a run: its files, its start and its end.
+"""Starts, finishes, opens and exports a run and writes its folder.
 
 ::
 
     RUN/settings.json        the flags, as numbers and strings
-        run.flags            the same as a flagfile
+        run.flags            the flags as a flagfile
         vocabulary.txt       one word per line
         left_out.txt         images that are not photos, with the reason
         training.lock        the process that trains; locked while it does
         checkpoints/         best.npz and last.npz
         tensorboard/         event files, and points for the projector
         curves.png           the history, drawn
-        examples.png         a few examples of the test split, where photos are
-        answers.png          answers to example queries, likewise
+        examples.png         a few examples of the test split, if it has photos
+        answers.png          results of example queries, if there are photos
         metrics.json         dev and test metrics of the best epoch
         saved_model/1/       the exported model
 
-A network is rebuilt only from its checkpoint. `settings.json` is a copy for
-people and programs; only files and folders are read back from it, because they
-may have moved.
+A network is rebuilt only from its checkpoint. Only files and folders are read
+back from `settings.json`, because they may have moved.
 """
 
 import contextlib
@@ -43,23 +42,15 @@ from tbnets.training.optimizers import create_optimizer_variables
 from tbnets.training.summary import results
 from tbnets.visualization import montage, plots
 
-# The folder of a run and its lock.
-
 LOCK = "training.lock"
-"""Lock file that names the process that trains; it is locked while it does."""
+"""Name of the file that a training process locks."""
 
 
 def check_run_folder(run_dir, resume):
     """Returns the folder of a run, which must be new, empty or hold a run.
 
-    Files of a start that was killed before it wrote its settings are ignored.
-
-    Args:
-        run_dir: folder, as the user names it.
-        resume: whether the folder must hold a run.
-
-    Raises:
-        ValueError: the folder is not usable.
+    With `resume` it must hold a run. Files of a start that was killed before it
+    wrote its settings are ignored. Raises ValueError for any other folder.
     """
     if not run_dir:
         raise InputError(
@@ -97,7 +88,7 @@ def check_run_folder(run_dir, resume):
 
 
 def _of_others(folder):
-    """Returns the names in a folder that no start of a run has written."""
+    """Returns the names in a folder that no start of a run wrote."""
     if not folder.is_dir():
         return []
     names = sorted(path.name for path in folder.iterdir())
@@ -105,7 +96,7 @@ def _of_others(folder):
 
 
 def check_untrained(folder):
-    """Raises a ValueError if the folder has a run that finished an epoch."""
+    """Raises ValueError if the folder has a run with a finished epoch."""
     if checkpoint_path(folder, "last").exists():
         raise InputError(
             "--run_dir",
@@ -116,27 +107,19 @@ def check_untrained(folder):
 
 
 def lock_run(folder):
-    """Makes the folder of a run and locks it against other trainings.
+    """Creates the folder of a run and locks it against other trainings.
 
-    The run can still be read and exported by other processes.
-
-    Returns:
-        The `FolderLock`, which is held as long as the object exists.
-
-    Raises:
-        FileExistsError: a different process trains there; the message names it.
+    Other processes can still read and export the run. Returns the `FolderLock`,
+    which holds the lock as long as it exists.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return FolderLock.take(folder, LOCK, "--run_dir")
 
 
 def check_same_run(workers, settings: Settings, last):
-    """Raises a ValueError if a worker's flags or epoch differ from the chief's.
+    """Raises ValueError if a worker's flags or epoch differ from the chief's.
 
-    Args:
-        workers: `Workers` that train.
-        settings: `Settings` of this worker.
-        last: path of the worker's last checkpoint, which need not exist.
+    `last` is the path of the worker's last checkpoint, which may not exist.
     """
     advice = "Start all workers by the same command."
     flags = records.without_places(settings)
@@ -150,19 +133,11 @@ CURVES, EXAMPLES = "curves.png", "examples.png"
 
 
 def start(settings: Settings, resume):
-    """Checks the flags and the folder of a new or resumed run; writes no file.
+    """Returns the folder of a run, after checking it and the flags.
 
-    Args:
-        settings: the run's settings.
-        resume: whether to resume the run of the folder.
-
-    Returns:
-        `pathlib.Path` of the folder.
-
-    Raises:
-        ValueError: a number is out of range; the folder holds files of no run;
-            it holds a run that finished an epoch and `resume` is off; it holds
-            no run and `resume` is on; or the flags differ from the run's.
+    Writes no file. Raises ValueError if a number is out of range, if the folder
+    cannot be used for a new or a resumed run, or if the flags of a resumed run
+    have changed.
     """
     settings.check()
     folder = check_run_folder(settings.run.run_dir, resume)
@@ -174,13 +149,9 @@ def start(settings: Settings, resume):
 
 
 def record_before(run_dir):
-    """Returns the record with which a run resumes if no flag is given.
+    """Returns the record of the run in a folder.
 
-    Relative paths in the record start from the folder in which the run was
-    started.
-
-    Raises:
-        ValueError: the folder holds no run, is damaged, or cannot be resumed.
+    Raises ValueError if the folder holds no run or is damaged.
     """
     folder = check_run_folder(run_dir, resume=True)
     last = checkpoint_path(folder, "last")
@@ -195,20 +166,20 @@ def record_before(run_dir):
 
 
 def prepare(settings: Settings, folder, queries=(), workers=None):
-    """Reads the data and builds the session of a training.
+    """Loads the data and builds the session of a training.
 
-    The run's folder is made after all checks have passed, and locked for as
-    long as the session exists; the settings are written first.
+    The run's folder is created after all checks, and is locked as long as the
+    session exists.
 
     Args:
         settings: the run's settings.
         folder: folder that `start` returned.
         queries: example queries for the exported model.
-        workers: `Workers` that train; None for only this process.
+        workers: `Workers` that train, or None for only this process.
 
     Returns:
-        (session, train): the `Session`, restored if the folder has a
-        checkpoint, and the training examples.
+        (session, train): the `Session`, restored from a checkpoint if there is
+        one, and the training examples.
     """
     workers, kept, begun = workers or Workers(), None, None
     last = checkpoint_path(folder, "last")
@@ -238,7 +209,7 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
         task.compile(network, batches.num_batches)
     if lock is None and workers.is_chief:
         lock = lock_run(folder)
-        check_untrained(folder)  # A second process may have trained.
+        check_untrained(folder)  # Another process may have trained meanwhile.
     state = checkpoints.RunState(settings=settings.values(), fitted=fitted)
     session = Session(folder, task, network, state, dev, batches, lock, workers)
     if kept:
@@ -252,12 +223,12 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
             records.write_settings(settings, folder)
             last.parent.mkdir(exist_ok=True)
             write_fitted(fitted, folder)
-        check_run_folder(folder, resume=True)  # All workers must share it.
+        check_run_folder(folder, resume=True)  # Fails if a worker lacks it.
     return session, train
 
 
 def _build(task, fitted, checkpoint):
-    """Builds a network; no weights file is needed if a checkpoint has them."""
+    """Builds a network. Skips the weights file if a checkpoint has weights."""
     settings = task.settings
     if checkpoint:
         settings = settings.replace(cnn_weights=RANDOM)
@@ -285,20 +256,17 @@ def _continue(session, checkpoint):
 
 
 def finish(session):
-    """Measures the best epoch on the test split; writes the run's reports.
+    """Evaluates the best epoch on the test split and writes the reports.
 
-    Afterwards the session has the weights and the state of the best epoch.
-
-    Returns:
-        dict with `dev` metrics and, if there is a test split, `test` metrics,
-        as written to `metrics.json`.
+    Afterwards, the session has the weights and the state of the best epoch.
+    Returns the content of `metrics.json`.
     """
     task, settings, folder = session.task, session.settings, session.run_dir
     last = session.state
     if len(last.history) > 1:
         plots.draw_history(last.history, folder / CURVES)
     path = session.checkpoint("best")
-    if session.workers.num_replicas > 1:  # From now on one device is enough.
+    if session.workers.num_replicas > 1:  # One device is enough to evaluate.
         kept = checkpoints.read_checkpoint(path)
         session.network = _build(task, last.fitted, kept)
     session.state = best = checkpoints.restore_checkpoint(path, session.network)
@@ -334,19 +302,17 @@ def open_run(
     Args:
         run_dir: folder made by `tools/train.py`.
         checkpoint: `best` or `last`.
-        data_root: folder from which relative data paths start now; None for the
-            value of the environment or the run. Other relative paths start from
-            the folder in which the run was started.
-        more_splits: further splits, unknown to the run, whose data are needed.
-        adjust: function from the run's settings to the settings to open it
-            with; None for the run's own settings.
+        data_root: folder from which relative data paths start, or None for the
+            environment's or the run's folder.
+        more_splits: further splits whose data are needed.
+        adjust: function from the run's settings to changed settings, or None.
 
     Returns:
         A `Session` without `dev`.
 
     Raises:
         ValueError: the folder is not a run, the checkpoint is damaged, or the
-            data of the run have since been made in a different way.
+            data differ from the run's data.
     """
     places = records.read_record(run_dir)
     path = checkpoint_path(run_dir, checkpoint)
@@ -384,7 +350,7 @@ def open_run(
 
 @contextlib.contextmanager
 def _said_by(path):
-    """Adds the checkpoint to errors about impossible settings, not flags."""
+    """Adds the checkpoint to errors about impossible settings."""
     try:
         yield
     except InputError as error:
@@ -400,26 +366,21 @@ def export(
 ):
     """Writes the network as the next version of the run's SavedModel.
 
-    The metadata names no file or folder of this machine.
+    The metadata contains no path of this machine.
 
     Args:
-        session: a finished or opened `Session`, whose state belongs to the
-            weights. If its settings have `cnn_weights`, the model reads photos
-            although the network was trained on features.
-        path: folder to write instead, which must not exist.
-        fitted: replacement for the run's fitted values, made by
-            `tasks.matching.phrase_regions.with_regions`.
-        metadata: JSON-ready dict of further metadata.
-        exporter: `Exporter` that makes the signatures; None for the task's.
+        session: a finished or opened `Session`. If its settings have
+            `cnn_weights`, the model reads photos although the network was
+            trained on features.
+        path: new folder for the model, or None for `run_dir/saved_model/<n>`.
+        fitted: replacement for the run's fitted values, or None.
+        metadata: dict of further JSON metadata.
+        exporter: `Exporter` of the signatures, or None for the task's exporter.
         **options: `half_precision`, `max_pixels` and `extra` of
             `write_saved_model`.
 
     Returns:
-        Path of the version, `run_dir/saved_model/<n>`.
-
-    Raises:
-        ValueError: photos cannot be turned into the features of the run; the
-            message gives the reason.
+        Path of the exported model.
     """
     fitted = fitted or session.state.fitted
     exporter = exporter or session.task.exporter

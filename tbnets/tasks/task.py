@@ -1,9 +1,8 @@
-"""The interfaces of a task: data, evaluators, scores and exporter.
+"""Defines the interfaces of a task: data, evaluators, scores and exporter.
 
-`runs`, `training.loop` and the commands use a task only through these classes.
-To add a task, write its `TaskData`, its evaluators, which return `Scores`, its
-exporter and a `TaskSpec` that composes them; then enter the `TaskSpec` in
-`TASKS` of `registry.py`.
+Other modules use a task only through these classes. To add a task, write its
+`TaskData`, its evaluators with their `Scores`, its `Exporter` and a `TaskSpec`,
+and add the `TaskSpec` to `registry.TASKS`.
 """
 
 import dataclasses
@@ -21,10 +20,8 @@ from tbnets.tasks.settings.settings import Settings
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.visualization.plots import joined
 
-# Checks of the fitted values in a checkpoint, which may be untrusted.
-
 SIDES = ("words", "image_dim", "text_dim")
-"""Fitted values of texts and images; [] or None if the run has no such side."""
+"""Fitted values of every run with images and texts."""
 _KINDS = {
     "words": list[str],
     "longest_text": int,
@@ -46,7 +43,7 @@ _MORE = {
     "split_cuts": lambda cuts: len(cuts) == 2,
     "word_vectors": lambda rows: rows.ndim == 2 and rows.dtype.kind == "f",
 }
-"""Further conditions on some fitted values."""
+"""Further conditions on some fitted values, as checkpoints are untrusted."""
 
 
 def write_fitted(fitted, folder):
@@ -59,12 +56,9 @@ def write_fitted(fitted, folder):
 
 
 def check_same_words(fitted, before, path):
-    """Raises a ValueError if a resumed run has a different vocabulary.
+    """Raises ValueError if a resumed run has a different vocabulary.
 
-    Args:
-        fitted: dict that `TaskData.fit` returned now.
-        before: dict that `TaskData.fit` returned when the run started.
-        path: checkpoint that holds `before`.
+    `before` has the fitted values of the checkpoint `path`.
     """
     now, then = fitted.get("words"), before.get("words")
     if now != then:
@@ -77,12 +71,9 @@ def check_same_words(fitted, before, path):
 
 
 def check_fitted_kinds(fitted, path, wanted):
-    """Raises a ValueError if a fitted value is missing or has a wrong type.
+    """Raises ValueError if a fitted value is missing or has a wrong type.
 
-    Args:
-        fitted: name -> value, from a checkpoint.
-        path: path of the checkpoint.
-        wanted: names that `fitted` must have (`TaskData.fits`).
+    `wanted` has the names that the `fitted` of the checkpoint `path` must have.
     """
     for name in [name for name in _KINDS if name in {*fitted, *wanted}]:
         found, kind = fitted.get(name, ""), _KINDS[name]
@@ -97,25 +88,22 @@ def check_fitted_kinds(fitted, path, wanted):
             )
 
 
-# Scores of a network on a split: measured, drawn and combined.
-
 FEW_POINTS = (250, 3)
-"""Numbers of images, and of captions per image, that keep the projector
-fluent."""
+"""Numbers of images and of captions per image that keep the projector fast."""
 _SAME = ("image_ids", "captions", "caption_to_image")
 
 
 class Scores:
-    """The scores of a network on a split; each kind of score is a dataclass.
+    """The scores of a network on a split. Each kind of score is a dataclass.
 
     Attributes:
-        what: what is scored, in a few words.
-        options: names of the options of `metrics`; tools/evaluate.py has a flag
-            for each.
-        about_pictures: one sentence that explains `pictures`.
-        sides: name -> embeddings, float `[n, dim]`, whose health is watched.
-        arrays: name -> array; all arrays that the metrics need. {} where the
-            ranking needs more than inner products of embeddings.
+        what: description of the scored objects.
+        options: names of the options of `metrics`, which are also flags of
+            tools/evaluate.py.
+        about_pictures: sentence that explains `pictures`.
+        sides: name -> embeddings, float `[n, dim]`, monitored in training.
+        arrays: name -> array, all inputs of the metrics. {} if the ranking
+            needs more than inner products.
     """
 
     what = "something else"
@@ -134,21 +122,15 @@ class Scores:
         Args:
             other: scores of a second network on this split.
             weight: weight of `other`, in [0, 1].
-
-        Raises:
-            ValueError: these kinds of scores cannot be combined.
         """
         raise self._do_not_add_up()
 
     def with_bank(self, bank, temperature):
-        """Returns these scores, levelled by a bank of queries.
+        """Returns these scores, normalised by a query bank.
 
         Args:
             bank: scores of this network on a second split.
             temperature: temperature of `evaluation.ranking.level`.
-
-        Raises:
-            ValueError: this kind of scores has no queries for a bank.
         """
         raise InputError(
             "--query_bank",
@@ -158,19 +140,13 @@ class Scores:
         )
 
     def pair_scores(self, records):
-        """Returns a score for every pair of a whole image and a caption.
+        """Returns the scores of all pairs of a whole image and a caption.
 
-        Args:
-            records: `CaptionedImages` to score.
+        Raises ValueError if `records`, the `CaptionedImages`, were not scored.
 
         Returns:
-            (scores, learned): an `evaluation.score_tiles.PairScores`, and
-            whether the network learns its scores; scores that are not learned
-            are negative distances.
-
-        Raises:
-            ValueError: there are no scores of whole images and captions, or
-                `records` are not the scored examples.
+            (scores, learned): a `PairScores`, and whether the network learned
+            to score. Scores that are not learned are negative distances.
         """
         raise self._do_not_add_up()
 
@@ -183,13 +159,10 @@ class Scores:
         )
 
     def pictures(self):
-        """Returns pictures that illustrate the scores, for TensorBoard.
+        """Returns pictures for TensorBoard, name -> uint8 `[height, width, 3]`.
 
-        The pictures are drawn whenever the best epoch improves, so they must be
-        few and always show equal examples.
-
-        Returns:
-            dict, name -> uint8 `[height, width, 3]`.
+        They are drawn whenever the best epoch improves, so they must be few and
+        must not vary.
         """
         return {}
 
@@ -197,11 +170,10 @@ class Scores:
         """Returns embeddings for TensorBoard's projector or a map.
 
         Args:
-            most: maximum numbers (images, captions per image) to return.
+            most: maximum numbers (images, captions per image).
 
         Returns:
-            A `visualization.plots.Points`; None if the embeddings share no
-            space.
+            `visualization.plots.Points`, or None without a shared space.
         """
         return None
 
@@ -209,7 +181,7 @@ class Scores:
 class Together(Scores):
     """The scores of several evaluators.
 
-    The first scores are saved, watched, and combined with a second network's.
+    The first scores are saved, monitored and combined with another network's.
 
     Args:
         parts: list of `Scores`.
@@ -233,7 +205,7 @@ class Together(Scores):
         return self.parts[0].pair_scores(records)
 
     def metrics(self, **options):
-        """Returns all metrics; each score gets only its own options."""
+        """Returns all metrics. Each part gets only its own options."""
         found = {}
         for part in self.parts:
             own = options.keys() & set(part.options)
@@ -241,32 +213,29 @@ class Together(Scores):
         return found
 
     def with_bank(self, bank, temperature):
-        """Returns these scores with the first levelled by a bank of queries."""
+        """Returns these scores with the first normalised by a query bank."""
         first, *others = self.parts
         return Together([first.with_bank(bank, temperature), *others])
 
     def pictures(self):
-        """Returns all pictures."""
+        """Returns the pictures of all parts."""
         return {k: v for part in self.parts for k, v in part.pictures().items()}
 
     def points(self, most=FEW_POINTS):
-        """Returns all points, in one space."""
+        """Returns the points of all parts, in one space."""
         return joined([part.points(most) for part in self.parts])
 
 
 def spread_evenly(count, most):
-    """Returns at most `most` of the rows 0 to `count - 1`, evenly spread."""
+    """Returns at most `most` evenly spread rows in [0, count)."""
     picks = min(count, most)
     return (np.arange(picks) * count) // max(picks, 1)
 
 
 def check_same_examples(records, others, names=_SAME):
-    """Raises a ValueError if two runs scored different images or captions.
+    """Raises ValueError if two runs scored different images or captions.
 
-    Args:
-        records: `CaptionedImages` of a split in the first run.
-        others: `CaptionedImages` of the split in the second run.
-        names: attributes of `CaptionedImages` that must be equal.
+    Compares the attributes `names` of the `CaptionedImages` of both runs.
     """
     for name in names:
         both = (list(getattr(each, name)) for each in (records, others))
@@ -297,23 +266,20 @@ class TaskData:
             batches.epoch = epoch
             steps on batches.dataset, batches.num_batches of them
 
-    Only the task looks inside the examples that `load` returns. Other code may
-    use two of their members: `counts` (name -> int, numbers of examples) and
-    `samples()` (name of a layer -> arrays, from which layers that need
-    statistics of the training split compute them).
+    Only the task reads the examples that `load` returns, except for `counts`,
+    the numbers of examples by name, and `samples(name)`, the arrays from which
+    a layer computes statistics.
 
     Attributes:
         fits: names that `fit` always returns.
-        extracts: the features that the run extracts without a recipe, in words;
-            or "".
-        mining: miner of the batches, as in `EmbeddingNetwork.compile`; None for
-            only images and captions.
-        held: state kept from epoch to epoch, name -> JSON value or NumPy array.
-            A checkpoint saves it and a resumed run starts with it.
-        encoders: the encoders of images and texts in a few words; "" if they
-            are not reported.
-        usual: (title, values) of the defaults for flags that were not given:
-            their purpose in a few words, and flag -> value.
+        extracts: description of the features that the run extracts without a
+            recipe, or "".
+        mining: miner of the batches for `compile`, or None for in-batch
+            negatives.
+        held: dict of JSON values or NumPy arrays that is kept between epochs
+            and saved in checkpoints.
+        encoders: description of the encoders, or "".
+        usual: (title, values) of the defaults for unset flags.
     """
 
     fits = ()
@@ -327,36 +293,28 @@ class TaskData:
         self.held = {}
 
     def resume(self, state, splits, where):
-        """Restores the fitted values and the held state before data are read.
+        """Restores the fitted values and the held state, before data are read.
+
+        Raises ValueError if the data differ, or if a fitted value is invalid.
 
         Args:
             state: `checkpoints.RunState` of the run.
-            splits: names of splits whose data must match the fitted values; a
-                split need not exist.
+            splits: names of splits whose data must match, if the splits exist.
             where: path of the checkpoint, for messages.
-
-        Raises:
-            ValueError: the data differ, or a value cannot come from `fit`.
         """
         check_fitted_kinds(state.fitted, where, self.fits)
         self.held = state.held
 
     def begin_with(self, trained, splits):
-        """Takes over words and feature descriptions before data are read.
+        """Takes over words and feature descriptions, before data are read.
 
-        Args:
-            trained: the `trained.Trained` that a new run starts from.
-            splits: as in `resume`.
-
-        Raises:
-            ValueError: the data of the run were made in a different way.
+        Raises ValueError if the data of `splits` were made in a different way.
         """
 
     def missing(self):
-        """Returns the `tasks.recipes.recipe.Thing`s that have yet to be made.
+        """Returns the `Thing`s that recipes have yet to make, parts first.
 
-        All of them can be made, as far as can be checked in advance. Parts
-        precede the whole.
+        Their recipes have been checked.
         """
         return []
 
@@ -366,28 +324,22 @@ class TaskData:
 
     @property
     def test_split(self):
-        """The split that is reported at the end; "" if there is none."""
+        """The name of the test split, or "" if the data have none."""
         return self.settings.run.test_split
 
     def check(self, queries=()):
-        """Raises an error if the run lacks an input.
+        """Raises an error if inputs are missing or flags contradict each other.
 
-        This method is called before the run computes or writes.
-
-        Args:
-            queries: example queries for the exported model.
-
-        Raises:
-            ValueError, FileNotFoundError: a split, photos or features are
-                missing, or flags contradict each other.
+        The run calls this method before it computes or writes. `queries` are
+        example queries for the exported model.
         """
 
     def fit(self):
         """Returns the values fitted on the training split before any step.
 
-        Returns:
-            dict, name -> JSON value or NumPy array, which checkpoints keep: all
-            facts about the data that the network, `load` and endpoints need.
+        The dict has JSON values and NumPy arrays, which checkpoints keep. It
+        has all facts about the data that the network, `load` and endpoints
+        need.
         """
         raise NotImplementedError
 
@@ -396,18 +348,14 @@ class TaskData:
         raise NotImplementedError
 
     def notes(self, fitted):
-        """Returns facts about the data to print: title -> text.
-
-        Args:
-            fitted: dict that `fit` returned when the run started.
-        """
+        """Returns facts about the data to print, title -> text."""
         return {}
 
     def start_epoch(self, network, train, epoch):
-        """Prepares an epoch, counted from 0; later calls may read `held`."""
+        """Prepares an epoch, counted from 0. May change `held`."""
 
     def batches(self, train):
-        """Returns the batches of one epoch, as `data.EpochBatches`."""
+        """Returns the `EpochBatches` of the training examples."""
         raise NotImplementedError
 
 
@@ -415,19 +363,14 @@ class Evaluator:
     """Computes the scores of a network on a split.
 
     Attributes:
-        best_metric: metric of the dev split that chooses the best epoch; larger
+        best_metric: metric of the dev split that selects the best epoch. Larger
             is better.
     """
 
     best_metric = ""
 
     def scores(self, network, examples):
-        """Returns the `Scores` of a network on a split.
-
-        Args:
-            network: network that the model's `Builder` built.
-            examples: examples that `TaskData.load` returned for the split.
-        """
+        """Returns the `Scores` of a network on the examples of a split."""
         raise NotImplementedError
 
 
@@ -436,23 +379,18 @@ class Exporter:
 
     Attributes:
         answers_queries: whether the task supports `answer`.
-        queries: example queries that are used if the user names none.
+        queries: default example queries.
     """
 
     answers_queries = False
     queries = ()
 
     def endpoints(self, network, fitted):
-        """Returns the `serving.endpoints.Endpoints` of the SavedModel.
-
-        Args:
-            network: the built network.
-            fitted: dict that `TaskData.fit` returned when the run started.
-        """
+        """Returns the `serving.endpoints.Endpoints` of the SavedModel."""
         raise NotImplementedError
 
     def answer(self, saved_model, queries, folder):
-        """Runs example queries on an exported model; returns text to print.
+        """Runs example queries on an exported model and returns text to print.
 
         Args:
             saved_model: folder of the SavedModel.
@@ -464,7 +402,7 @@ class Exporter:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A task, with its settings and the model that is trained for it.
+    """A task with its settings and model.
 
     ::
 
@@ -477,12 +415,7 @@ class Task:
             metrics = task.scores(network, dev).metrics()
         endpoints = task.exporter.endpoints(network, fitted)
 
-    Args:
-        settings: the run's `Settings`.
-        model: `Builder` of the model.
-        data: `TaskData` of the task.
-        evaluators: tuple of `Evaluator`; the first chooses the best epoch.
-        exporter: `Exporter` of the task.
+    The first of the `evaluators` selects the best epoch.
     """
 
     settings: Settings
@@ -493,19 +426,11 @@ class Task:
 
     @property
     def best_metric(self):
-        """The metric of the dev split that chooses the best epoch."""
+        """The metric of the dev split that selects the best epoch."""
         return self.evaluators[0].best_metric
 
     def check(self, queries=()):
-        """Raises an error if the run lacks an input.
-
-        Args:
-            queries: example queries for the exported model.
-
-        Raises:
-            ValueError, FileNotFoundError: as in `TaskData.check`, or the task
-                supports no queries.
-        """
+        """Raises an error if the run lacks an input or cannot run queries."""
         if queries and not self.exporter.answers_queries:
             raise InputError(
                 "--example_query",
@@ -517,30 +442,29 @@ class Task:
         self.data.check(queries)
 
     def compile(self, network, steps_per_epoch):
-        """Compiles a network by the settings, with the miner of the data."""
+        """Compiles a network with the settings and the miner of the data."""
         mining = self.data.mining
         self.model.compile(network, self.settings, steps_per_epoch, mining)
 
     def describe(self, network):
-        """Returns a few words on the network that is trained."""
+        """Returns a short description of the network that is trained."""
         if not self.data.encoders:
             return self.settings.run.model
         return f"{self.data.encoders} -> {network.embedding_dim}"
 
     def scores(self, network, examples):
-        """Returns the `Scores` of every evaluator as one object."""
+        """Returns the `Scores` of all evaluators as one object."""
         found = [one.scores(network, examples) for one in self.evaluators]
         return found[0] if len(found) == 1 else Together(found)
 
 
 class TaskSpec(NamedTuple):
-    """The composition of a task from settings: an entry of `registry.TASKS`.
+    """Composes a task from settings. An entry of `registry.TASKS`.
 
     Args:
-        compose: (settings, model) -> `Task`; the model is its `Builder`.
-        flag_groups: names of the groups of `tasks.settings.settings` that the
-            task reads.
-        fixed: (flag, value) of flags that the task fixes at one value.
+        compose: (settings, model) -> `Task`. The model is a `Builder`.
+        flag_groups: names of the groups of `Settings` that the task reads.
+        fixed: (flag, value) pairs that the task fixes.
     """
 
     compose: Callable

@@ -1,4 +1,4 @@
-"""The texts of a run as its encoder reads them: words, trees or features."""
+"""Reads the texts of a run for its encoder, as words, trees or features."""
 
 import functools
 
@@ -25,13 +25,13 @@ TOKENIZER_BATCH = 4096
 
 
 class Texts:
-    """The texts of a run, as its --text_encoder takes them."""
+    """The texts of a run, in the form that its --text_encoder reads."""
 
     def __init__(self, settings: Settings, data):
         self.settings = settings
         self._data = data
         self._of_features = settings.reads_text_features
-        # A trained preset reads words; a frozen one made features.
+        # A trained preset reads words. A frozen preset has made features.
         self._of_preset = (
             settings.reads_captions_by_preset and not self._of_features
         )
@@ -43,26 +43,20 @@ class Texts:
         return self._data.split(self.settings.run.train_split)
 
     def begin_with(self, words, begun_with):
-        """Keeps the words of the model that the run starts from, and their ids.
+        """Keeps the words and word ids of the model that the run starts from.
 
-        Args:
-            words: list whose first words are the model's.
-            begun_with: dict with the `sha256` of the model's weights and its
-                number of `words`.
+        `words` begins with the model's words. `begun_with` has their number,
+        `words`, and the `sha256` of the model's weights.
         """
         self._begun_with = begun_with
         self._words = words[: begun_with["words"]]
 
     def check(self, splits, queries=()):
-        """Raises an error if texts are missing, or unreadable when served.
+        """Raises an error if texts are missing, or cannot be read when served.
 
         Args:
             splits: names of the splits that the run reads.
             queries: example queries for the exported model.
-
-        Raises:
-            ValueError, FileNotFoundError: features or trees are missing, or no
-                encoder is known that reads a query.
         """
         if self._of_trees:
             if self.settings.training and self.settings.training.jit_compile:
@@ -99,7 +93,7 @@ class Texts:
                 self._check_served(tokenizer)
 
     def _check_served(self, reader):
-        """Raises an error if an exported model could not tokenise captions."""
+        """Raises ValueError if a served model could not tokenise captions."""
         tokenizer = getattr(reader, "tokenizer", reader)
         if not hasattr(tokenizer, "graph_def"):
             return
@@ -121,12 +115,11 @@ class Texts:
         """Returns the values fitted on the training texts.
 
         Returns:
-            dict of `words`, [] with features; if words are read,
-            `longest_text`, the number of words in the longest text;
-            `word_vectors` and their coverage, if words start with pretrained
-            vectors; `text_dim`, the size of features, or None;
-            `text_features_made_by`, {} if unknown; and `begun_with`, if the run
-            starts from a model.
+            dict of `words` ([] for features), `text_dim` (None for words) and
+            `text_features_made_by` ({} if unknown). Words add `longest_text`,
+            the maximum number of words. Pretrained vectors add `word_vectors`
+            and their coverage. A run that starts from a model adds
+            `begun_with`.
         """
         fitted = {"words": [], "text_dim": None, "text_features_made_by": {}}
         if self._begun_with:
@@ -148,7 +141,7 @@ class Texts:
         return fitted | self._word_vectors(vocabulary, counts)
 
     def _word_vectors(self, vocabulary, counts):
-        """Returns the first vectors of words, from --word_vectors; else {}."""
+        """Returns the initial word vectors of --word_vectors, or {}."""
         options, run = self.settings.texts, self.settings.run
         if not options.word_vectors or run.from_:
             return {}
@@ -164,11 +157,7 @@ class Texts:
         return {"word_vectors": table, "word_vectors_coverage": report}
 
     def rows(self, split, fitted):
-        """Returns the texts of a split as an encoder takes them.
-
-        Returns:
-            Object with `shape`, `dtype` and `batch(rows)`.
-        """
+        """Returns the texts of a split as the encoder reads them."""
         if self._of_features:
             return split.texts
         if self._of_preset:
@@ -179,21 +168,13 @@ class Texts:
         return tokenize(Tokenizer(vocabulary), split.said.captions)
 
     def reader(self, fitted):
-        """Returns the reader that turns raw captions into a network's input.
+        """Returns the layer that turns raw captions into a network's input.
 
-        The reader cuts a caption after `most_words`.
-
-        Args:
-            fitted: dict with `words` and `text_features_made_by`.
-
-        Returns:
-            A `Tokenizer`, or the tokenizer of a trained preset; a `TreeReader`
-            if captions are read along trees; a `CaptionReader` if features come
-            from a store with their encoder; None for other features.
-
-        Raises:
-            FileNotFoundError, ValueError: the encoder is missing, damaged or a
-                different one.
+        It truncates captions to `most_words`. It is a `Tokenizer`, the
+        tokenizer of a trained preset, a `TreeReader` for trees, a
+        `CaptionReader` for features whose store has the encoder, or None for
+        other features. Raises an error if the encoder is missing, damaged or
+        changed.
         """
         if self._of_preset:
             return self._tokenizer_of(fitted)
@@ -215,11 +196,11 @@ class Texts:
 
     @property
     def _reads_by(self):
-        """The description of the tokenizer that a checkpoint keeps."""
+        """The description of the tokenizer for a checkpoint."""
         return {"tokenizer_sha256": self._tokenizer.sha256()}
 
     def _tokenizer_of(self, fitted):
-        """Returns the tokenizer; raises an error if it has changed."""
+        """Returns the tokenizer. Raises ValueError if it has changed."""
         if fitted["text_encoder_made_by"] != self._reads_by:
             raise InputError(
                 "--text_encoder",
@@ -238,21 +219,15 @@ def text_preset(settings: Settings, weights=True):
 
 
 def most_words(fitted):
-    """Returns the number of words after which a served model cuts a caption.
+    """Returns the number of words to which a served model truncates captions.
 
-    Args:
-        fitted: dict; `longest_text` is the number of words in the longest
-            training caption, if known.
+    `fitted` may have `longest_text`, the maximum number of words in training.
     """
     return max(MOST_WORDS, fitted.get("longest_text") or 0)
 
 
 def notes(fitted):
-    """Returns facts about the words to print: title -> text.
-
-    Args:
-        fitted: dict that `Texts.fit` returned.
-    """
+    """Returns facts about the words to print, title -> text."""
     found = {}
     if total := len(fitted.get("words") or ()):
         found["words"] = str(total)
@@ -264,7 +239,7 @@ def notes(fitted):
 
 
 def tokenize(tokenizer, captions):
-    """Returns the `PaddedRows` of captions, a few thousand at a time."""
+    """Returns the `PaddedRows` of captions, tokenised in batches."""
     starts = range(0, len(captions), TOKENIZER_BATCH)
     parts = [list(captions[at : at + TOKENIZER_BATCH]) for at in starts]
     if not parts:

@@ -1,8 +1,8 @@
-"""A trained model from which a run starts: its settings, words and weights.
+"""Opens a trained model from which a run starts.
 
-A run has its settings, words and weights in its best checkpoint. A SavedModel
-exported from a run, such as a model of the zoo, has them too: settings and
-words in files, weights in variables, by name. Its graph is never run.
+The model is a run, or a SavedModel exported from a run, such as a zoo model. A
+SavedModel has settings and words in files, and named weights. Its graph is
+never run.
 """
 
 import contextlib
@@ -37,9 +37,9 @@ OF_NETWORK = (
 """Flags that determine the weights of a network."""
 _OWN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
 _OWN = _OWN - {"task", "model"}
-"""Flags that a run never takes from the model it starts from."""
+"""Flags that a run never takes from the model that it starts from."""
 _NEW = ("draws", "total", "count")
-"""Weights that start afresh: dropout counters and sums of Keras' metrics."""
+"""Weights that are not loaded: dropout counters and sums of Keras' metrics."""
 
 
 class Trained(NamedTuple):
@@ -49,11 +49,10 @@ class Trained(NamedTuple):
         name: name that the user gave.
         path: path of the checkpoint, or folder of the SavedModel.
         settings: `Settings` of the model, without files and folders.
-        fitted: dict that `TaskData.fit` returned when the model was trained;
-            from a SavedModel only `words` and the descriptions of features.
-        weights: list of (name, array); from a checkpoint in the order of the
-            network's weights.
-        sha256: SHA-256 of the file of weights.
+        fitted: result of `TaskData.fit` in training. From a SavedModel only
+            `words` and the descriptions of features.
+        weights: list of (name, array), for a checkpoint in the network's order.
+        sha256: SHA-256 of the weights file.
     """
 
     name: str
@@ -64,21 +63,17 @@ class Trained(NamedTuple):
     sha256: str
 
     def values(self):
-        """Returns the flags that a run takes from the model: name -> value."""
+        """Returns the flags that a run takes from the model, name -> value."""
         values = self.settings.values()
         own = {name for name in ALL.keys() - _OWN if not ALL[name].is_place}
         return {name: values[name] for name in values if name in own}
 
     def put_into(self, network):
-        """Assigns the weights to a network; its new words keep their vectors.
+        """Assigns the weights to a network. New words keep their vectors.
 
-        Args:
-            network: network built by `values()`, with the words of `fitted`
-                first.
-
-        Raises:
-            ValueError: a weight is missing or has a different shape, for
-                example because the features are of a different kind.
+        The network must be built with `values()`, and its vocabulary must begin
+        with the words of `fitted`. Raises ValueError if a weight is missing or
+        has a different shape, for example because the features differ.
         """
         variables, arrays = weights_by_name(network), self._arrays(network)
         for name, variable in variables.items():
@@ -102,7 +97,7 @@ class Trained(NamedTuple):
     def _arrays(self, network):
         """Returns the weights by the names of `weights_by_name`."""
         if self.path.suffix == ".npz":
-            # Keras 2 lists frozen word tables last among their encoder's.
+            # Keras 2 lists frozen word tables after the encoder's weights.
             own = sorted(self.weights, key=lambda one: not _of_words(one[0]))
             own = [one for name, one in own if _leaf(name) not in _NEW]
             names = weights_by_name(network)
@@ -115,21 +110,17 @@ class Trained(NamedTuple):
 
 
 def open_trained(name, start=""):
-    """Opens a trained model.
+    """Opens a trained model as a `Trained`.
 
     Args:
-        name: a model of the zoo, or the folder of a run or of a SavedModel that
-            was exported from a run.
-        start: folder from which a relative name starts.
-
-    Returns:
-        A `Trained`.
+        name: name of a zoo model, or folder of a run or an exported SavedModel.
+        start: folder from which a relative folder starts.
 
     Raises:
-        FileNotFoundError: there is no such model; the message names similar
-            ones.
-        ValueError: the model is damaged, has no settings, or is not trained by
-            steps.
+        FileNotFoundError: there is no such model. The message suggests similar
+            names.
+        ValueError: the model is damaged, has no settings, or was not trained by
+            gradients.
     """
     path = _find(name, start)
     if path.suffix == ".npz":
@@ -152,7 +143,7 @@ def open_trained(name, start=""):
         if _of_words(key) and array.ndim == 2:
             settings = settings.replace(word_dim=array.shape[1])
     made_by = fitted.get("image_features_made_by", {})
-    # Settings name the preset; `made_by` has only its class.
+    # Settings name the preset, `made_by` only its class.
     if (
         "cnn" in made_by
         and settings.images
@@ -163,7 +154,7 @@ def open_trained(name, start=""):
 
 
 def _find(name, start):
-    """Returns the checkpoint or the SavedModel that a user means."""
+    """Returns the path of a checkpoint or the folder of a SavedModel."""
     if name in zoo.names():
         check_files(zoo.folder() / name)
         return saved_files.newest_version(zoo.folder() / name)
@@ -188,9 +179,7 @@ def _find(name, start):
 def settings_of_model(record, path):
     """Returns the `Settings` of a model, without its files and folders.
 
-    Args:
-        record: flag -> value, of the run that trained it.
-        path: path of the model, for errors.
+    `record` has the flags of the run that trained it. `path` is used in errors.
     """
     places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
     record = {**record, **places, "started_in": ""}
@@ -219,14 +208,14 @@ def _settings(name, record, path):
 
 
 def weights_by_name(network):
-    """Returns the weights of a network by names that all networks share.
+    """Returns the weights of a network by names that do not vary by process.
 
-    Keras counts the layers of a class within a process: `branch_2` may be the
-    first branch of the third network. These names call it `branch`.
+    Keras counts the layers of a class within a process, so `branch_2` may be
+    the first branch of the third network. These names call it `branch`.
 
     Returns:
-        dict, path -> variable, in the order of the network's weights; a path is
-        the tuple of the names of the nested layers and of the weight.
+        dict in the order of the network's weights, (layer, ..., weight) ->
+        variable.
     """
     paths = _paths(network)
     found = [(paths[id(weight)], weight) for weight in network.weights]
@@ -236,7 +225,7 @@ def weights_by_name(network):
 
 
 def _paths(layer):
-    """Returns id of a weight -> path of names, which Keras 2 does not have."""
+    """Maps the id of each weight to its tuple of names, which Keras 2 lacks."""
     found = {}
     inner = [*vars(layer).values(), *getattr(layer, "layers", ())]
     for each in inner:
@@ -255,18 +244,18 @@ def _leaf(name):
 
 
 def _of_words(name):
-    """Returns whether a weight is a table of words, judged by its name."""
+    """Returns whether a weight is a table of word vectors."""
     return _leaf(name) == "embeddings"
 
 
 def _uncounted(name):
-    """Returns a name without the number that Keras appends, and the number."""
+    """Splits a name into its base and the number that Keras appends."""
     base, number = re.fullmatch(r"(.*?)(?:_(\d+))?", name).groups()
     return base, int(number or 0)
 
 
 def _renamed(paths):
-    """Returns paths -> paths whose layers are counted within their parent."""
+    """Maps paths to paths whose layers are counted within their parent."""
     beside = {}
     for path in paths:
         for depth, part in enumerate(path):

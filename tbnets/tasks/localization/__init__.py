@@ -1,1 +1,1 @@
-"""Phrase localization; `spec` composes its task."""
+"""Phrase localization. `spec` composes the task."""

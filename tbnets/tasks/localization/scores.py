@@ -1,4 +1,4 @@
-"""Phrase localization: how well the regions of a photo fit its phrases."""
+"""Scores the regions of a photo for its phrases."""
 
 import dataclasses
 import functools
@@ -39,11 +39,10 @@ WHAT_IS_SHOWN = (
 
 
 def drawn_phrases(phrases):
-    """Chooses photos, evenly spread, and phrases of different objects in them.
+    """Returns evenly spread photos, and phrases of different objects in them.
 
-    Returns:
-        dict, row of a photo -> rows of its phrases; at most `NUM_PHOTOS` photos
-        with `NUM_PHRASES` phrases each. The choice is deterministic.
+    Maps rows of at most `NUM_PHOTOS` photos to rows of at most `NUM_PHRASES`
+    phrases.
     """
     owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
     told = np.flatnonzero([len(rows) > 0 for rows in owned])
@@ -59,14 +58,10 @@ def drawn_phrases(phrases):
 
 
 def draw_found_regions(scores):
-    """Draws a few photos with the true boxes and the boxes found.
-
-    Args:
-        scores: `LocalizationScores` with photos.
+    """Draws a few photos with their true and predicted boxes.
 
     Returns:
-        dict, number of the picture -> uint8 `[height, width, 3]`, without
-        photos that cannot be read.
+        dict of pictures, number -> uint8 `[height, width, 3]`.
     """
     phrases, pictures = scores.phrases, {}
     for number, (image, rows) in enumerate(drawn_phrases(phrases).items(), 1):
@@ -74,7 +69,7 @@ def draw_found_regions(scores):
         photo = montage.open_photo(scores.photos, name)
         if photo is None:
             continue
-        # The photo file may differ in size from the photo of the regions.
+        # The photo file may have a different size than the boxes assume.
         scale = np.tile(np.divide(photo.size, phrases.image_sizes[image]), 2)
         true_boxes, found = phrases.boxes[rows], []
         truth = [
@@ -95,30 +90,29 @@ def draw_found_regions(scores):
     return pictures
 
 
-# How well sentences fit photos, by phrases and regions: the distance of Wang et
-# al. 2018, Sec. 5.6. Each phrase of a sentence y is compared with its best
-# region of a photo x, whether or not y describes x::
-#
-#     d_rp(x, y) = mean over phrases p of y of  min over regions r of x  d(r, p)
-
-
 def sentence_scores(scores, records):
-    """Scores photos and sentences by regions and phrases.
+    """Scores all pairs of a photo and a sentence by regions and phrases.
+
+    ::
+
+        d_rp(x, y) = mean over phrases p of y of min over regions r of x d(r, p)
+
+    A sentence without phrases gets the mean score of the remaining sentences in
+    each photo, so that it prefers no photo.
 
     Args:
         scores: `LocalizationScores` of a split.
-        records: `CaptionedImages` of the same photos in the same order.
+        records: `CaptionedImages` of its photos, in their order.
 
     Returns:
-        `PairScores`, minus d_rp. A sentence without phrases gets the mean of
-        the other sentences in each photo, so that it prefers no photo.
+        `PairScores`, minus d_rp.
 
     Raises:
-        ValueError: a learned head compares the embeddings, a photo has no
-            regions, or no sentence has a phrase.
+        ValueError: the network learned to compare, a photo has no regions, or
+            no sentence has a phrase.
 
-    Source: Wang et al. 2018, Eq. 8. Departure: only annotated phrases with a
-        box count.
+    Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: only annotated phrases
+        with a box count.
     """
     if scores.learned_similarity:
         raise InputError(
@@ -172,13 +166,10 @@ def captions_of_phrases(phrases, records):
 
     Args:
         phrases: `PhraseRegions`, which have their own captions.
-        records: `CaptionedImages` of the same photos in the same order.
+        records: `CaptionedImages` of their photos, in their order.
 
     Returns:
         int64 `[num_phrases]`, rows of the captions of `records`.
-
-    Raises:
-        ValueError: the photos differ, or a photo has different captions.
     """
     check_same_examples(records, phrases.images, ("image_ids",))
     photos = np.arange(records.num_images)
@@ -202,23 +193,21 @@ REGIONS_AT_ONCE = 8192
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LocalizationScores(Scores):
-    """The similarity of phrases and the regions of their photo.
+    """The similarities of phrases and the regions of their photo.
 
     Args:
-        similarities: float32 `[num_phrases, width]`; the first columns of a row
-            are the regions of the phrase's photo, the rest is 0.
+        similarities: float32 `[num_phrases, width]`. A row begins with the
+            regions of the phrase's photo and is padded with 0.
         phrases: `PhraseRegions` of the split, in pixels of the photos.
         proposals: list of boxes `[k, 4]`, the regions of each photo.
         learned_similarity: whether the network learned to compare.
-        sides: embeddings of the phrases, and of the regions of some photos; {}
-            if an exported model made the scores.
-        nearest: function of embeddings float32 `[n, dim]` -> float32
-            `[num_images, n]`, the similarity of the best region of every photo,
-            -infinity for a photo without regions; None for an exported model.
-        rank_true_regions: function that returns the metrics of
-            `evaluation.ranking`, which compare all regions with all phrases;
-            None for an exported model and for two combined networks.
-        photos: folder of the photos; None if they are not available.
+        sides: embeddings of the phrases and of some regions. {} for an exported
+            model.
+        nearest: `RegionScorer.nearest` for the split. None for an exported
+            model.
+        rank_true_regions: `RegionScorer.rank_true_regions` for the split. None
+            for an exported model and for combined networks.
+        photos: folder of the photos, or None.
     """
 
     what = "phrases and regions"
@@ -239,14 +228,8 @@ class LocalizationScores(Scores):
 
         Args:
             region_phrase_ranking: whether to add the metrics of
-                `rank_true_regions`, which rank by similarity, not by the
-                choice.
-            **choosing: arguments of
-                `evaluation.correspondences.checked_choice`.
-
-        Raises:
-            ValueError: `region_phrase_ranking` is set for two combined runs, or
-                the choice is unknown.
+                `rank_true_regions`, which ignore the choice.
+            **choosing: arguments of `correspondences.checked_choice`.
         """
         if region_phrase_ranking and self.rank_true_regions is None:
             raise InputError(
@@ -270,20 +253,13 @@ class LocalizationScores(Scores):
         return sentence_scores(self, records), False
 
     def combine(self, other, weight):
-        """Returns the combined scores of two networks.
+        """Returns the combined scores of two networks on equal proposals.
 
         The similarities are minus the weighted sum of distances, as in
-        `matching.scores.RetrievalScores.combine`.
+        `RetrievalScores.combine`.
 
-        Args:
-            other: scores of a second network on equal phrases and proposals.
-            weight: weight of `other`, in [0, 1].
-
-        Raises:
-            ValueError: phrases or proposals differ.
-
-        Source: Wang et al. 2018, Sec. 5.6, Eq. 8, which combines models of
-            whole images and sentences.
+        Source: Wang et al. 2018, Sec. 5.6, Eq. 8, for models of whole images
+            and sentences.
         """
         if type(other) is not type(self):
             return super().combine(other, weight)
@@ -308,13 +284,13 @@ class LocalizationScores(Scores):
 
     @property
     def _distances(self):
-        """The distances, smaller for a better match."""
+        """The distances, which are smaller for better matches."""
         if self.learned_similarity:
             return -self.similarities
         return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
 
     def pictures(self):
-        """Returns photos with true and found boxes; {} without photos."""
+        """Returns photos with true and predicted boxes; {} without photos."""
         return draw_found_regions(self) if self.photos else {}
 
 
@@ -340,7 +316,7 @@ def empty_table(phrases, counts):
 
 
 class RegionScorer:
-    """Scores splits; traces its graphs once.
+    """Scores splits. Traces its graphs once.
 
     Args:
         network: a built two-branch model on features of regions.
@@ -358,14 +334,11 @@ class RegionScorer:
         self._compare = tf.function(network.similarities, input_signature=both)
 
     def scores(self, examples, progress=lambda count: None):
-        """Scores a split.
+        """Returns the `LocalizationScores` of a split.
 
         Args:
             examples: `PhraseExamples`.
-            progress: called with the number of photos done since the last call.
-
-        Returns:
-            `LocalizationScores`.
+            progress: function of the number of photos since its last call.
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
@@ -389,7 +362,7 @@ class RegionScorer:
         return LocalizationScores(*given, nearest, rank)
 
     def nearest(self, examples, text_embeddings):
-        """Returns the similarity of texts and the best region of every photo.
+        """Returns the similarity of the best region of each photo to each text.
 
         Args:
             examples: `PhraseExamples`.
@@ -408,17 +381,17 @@ class RegionScorer:
         return table
 
     def rank_true_regions(self, examples, embeddings):
-        """Ranks all phrases of a split for each true region, and back.
+        """Ranks all phrases of a split for each true region, and the reverse.
 
-        The region that overlaps the true box most represents the object in the
-        box. An object is left out if no region overlaps it by half.
+        The region with the largest overlap represents an object. Objects whose
+        best region has an IoU below 0.5 are left out.
 
         Args:
             examples: `PhraseExamples`.
-            embeddings: float32 `[num_phrases, dim]`, of the split's phrases.
+            embeddings: float32 `[num_phrases, dim]` of the split's phrases.
 
         Returns:
-            The metrics of `pair_ranks.evaluate_region_phrase_ranking`.
+            The metrics of `ranking.evaluate_region_phrase_ranking`.
         """
         phrases, roles = examples.phrases, examples.roles
         chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text

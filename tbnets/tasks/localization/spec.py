@@ -1,6 +1,6 @@
-"""Phrase localization: which region of a photo does a phrase name?
+"""Defines the task of phrase localization: the region that a phrase names.
 
-The networks' images are regions, their captions are phrases.
+The networks' images are regions, and their captions are phrases.
 
 Source: Wang et al. 2018, Sec. 4.
 """
@@ -25,11 +25,11 @@ from tbnets.tasks.task import Exporter, Task, TaskSpec
 
 
 class LocalizationData(CaptionedData):
-    """Phrases with regions; its examples are `PhraseExamples`.
+    """Phrases with regions. Its examples are `PhraseExamples`.
 
     Attributes:
         scorer: function of a network that returns its `RegionScorer`.
-        sampler: `PhraseSampler` that draws batches; None before `batches`.
+        sampler: `PhraseSampler` of the batches, or None before `batches`.
     """
 
     made_by = {
@@ -46,7 +46,7 @@ class LocalizationData(CaptionedData):
 
     @property
     def encoders(self):
-        """The encoders of regions and phrases, in a few words."""
+        """A short description of the encoders of regions and phrases."""
         dim = self.train.regions[0].dim
         return f"regions of {dim} + {self.settings.texts.text_encoder}"
 
@@ -72,7 +72,7 @@ class LocalizationData(CaptionedData):
             self.opened.parts("photos", splits)
 
     def fit(self):
-        """Returns the values of `MatchingData.fit`; images are regions."""
+        """Returns the values of `CaptionedData.fit` and values for regions."""
         store, _ = self.train.regions
         own = {"image_dim": store.dim, "image_features_made_by": store.made_by}
         return super().fit() | own
@@ -94,7 +94,7 @@ class LocalizationData(CaptionedData):
         return PhraseExamples(phrases, texts, store, rows, same, roles)
 
     def notes(self, fitted):
-        """Returns the number of phrases with positives, and missing photos."""
+        """Returns facts about the data, such as the positives per phrase."""
         notes, found = super().notes(fitted), self.sampler
         if found is not None:
             total = self.train.phrases.num_phrases
@@ -137,7 +137,7 @@ class LocalizationExporter(Exporter):
         self._data = data
 
     def endpoints(self, network, fitted):
-        """Returns `embed_phrases`, `embed_regions`, `score` and so on."""
+        """Returns the endpoints of phrases, regions and their scores."""
         data, reader = self._data, self._data.texts.reader(fitted)
         return region_endpoints(
             network,
@@ -158,6 +158,6 @@ def compose_localization(settings: Settings, model):
 SPEC = TaskSpec(
     compose_localization,
     ("regions", "phrases"),
-    # Batches differ in size; XLA would compile every size.
+    # Batches differ in size, and XLA would compile every size.
     fixed=(("jit_compile", False),),
 )

@@ -1,1 +1,1 @@
-"""Image-sentence matching; `spec` composes its task."""
+"""Image-sentence matching. `spec` composes the task."""

@@ -1,9 +1,7 @@
-"""Features of a folder of photos, made by a network and kept in a cache.
+"""Extracts and caches features of a folder of photos.
 
-A run on `--images` without `--image_features` extracts its features. Photos
-that are missing or do not decode are left out with their captions. The start of
-the run determines them; its checkpoints record them, so that later splits hold
-these photos too.
+At its start, a run leaves out photos that are missing or cannot be decoded,
+with their captions. Its checkpoints record these photos.
 """
 
 import functools
@@ -27,7 +25,7 @@ class OwnPhotos:
     """The photos of a run and their features.
 
     Attributes:
-        left_out: id of an image -> reason why the run leaves it out, phrased to
+        left_out: maps the id of a left-out image to the reason, phrased to
             follow "which".
         has_begun: whether `left_out` is final.
     """
@@ -44,15 +42,14 @@ class OwnPhotos:
         self._num_told = 0
 
     def remember(self, fitted):
-        """Restores a run's left-out photos and features."""
+        """Restores a run's left-out photos and the description of features."""
         self.left_out, self.has_begun = dict(fitted["left_out"]), True
         self.make_as(fitted["image_features_made_by"])
 
     def make_as(self, made_by):
-        """Sets how features are made: like the features of a trained model.
+        """Makes features like those that a trained model was trained on.
 
-        Raises:
-            ValueError: such features cannot be made from only photos.
+        Raises ValueError if the photos alone do not determine such features.
         """
         if "cnn" not in made_by:
             raise InputError(
@@ -67,7 +64,7 @@ class OwnPhotos:
     def kept(self, records):
         """Returns records without the images that are left out.
 
-        In a new run, images without a photo file are left out too.
+        In a new run, images without a photo file are also left out.
         """
         if not self.folder.is_dir():
             raise self.sources.nowhere("images", self.folder)
@@ -107,11 +104,11 @@ class OwnPhotos:
 
     def check(self):
         """Builds the network, which checks its name and weights."""
-        self._features  # noqa: B018  (it refuses)
+        self._features  # noqa: B018  (builds it)
 
     @functools.cached_property
     def _features(self):
-        """The `PhotoFeatures` with which the run started."""
+        """The extractor with which the run started."""
         if not self.settings.features.cnn_weights:
             raise InputError(
                 "--cnn_weights",
@@ -129,7 +126,7 @@ class OwnPhotos:
 
     @functools.cached_property
     def _photos(self):
-        """The `PhotoCache`; it needs no network if all features are cached."""
+        """The cache, which builds the network only if features are missing."""
         made_by = self._made_by or self._features.description()
         return PhotoCache(
             self.folder, self.cache, made_by, lambda: self._features
@@ -138,14 +135,11 @@ class OwnPhotos:
     def extract(self, splits):
         """Extracts the features of splits that are not in the cache.
 
-        In a new run, files that are not photos are reported once and left out.
+        A new run reports files that are not photos once and leaves them out. A
+        resumed run raises FileNotFoundError for such files.
 
         Args:
             splits: list of `CaptionedImages` that `kept` returned.
-
-        Raises:
-            FileNotFoundError: photos of a run that has started are missing or
-                broken.
         """
         names = {}
         for records in splits:
@@ -179,7 +173,7 @@ class OwnPhotos:
             say(f"{shown(likely)} exists: is it {shown(first)}?")
 
     def notes(self):
-        """Returns where photos and features are, and the number left out."""
+        """Returns the folders and the number of left-out images."""
         notes = {"photos": f"{self.folder}, features kept in {self.cache}"}
         if self.left_out:
             notes["left out"] = f"{len(self.left_out)} images, see left_out.txt"

@@ -1,8 +1,7 @@
-"""Finds the region that a phrase names, with a network of whole photos.
+"""Finds the region that a phrase names, with a network for whole photos.
 
-A network that was trained only on photos and captions compares phrases with
-regions, whose features the photos' own convolutional network made: from crops,
-or by averaging its maps of the whole photo.
+The features of regions must come from the convolutional network of the photos,
+either from crops or by averaging its feature maps.
 """
 
 import dataclasses
@@ -28,7 +27,7 @@ from tbnets.tasks.task import Scores
 PHOTOS_AT_ONCE = 32
 PHRASES_AT_ONCE = 1024
 SEEN_ALIKE = ("cnn", "layers", "top", "weights_sha256")
-"""Facts that must be equal for features of photos and of regions."""
+"""Settings that must be equal for features of photos and of regions."""
 
 
 class Asked(NamedTuple):
@@ -38,8 +37,8 @@ class Asked(NamedTuple):
         phrases: `PhraseRegions`, in pixels of the photos.
         images: int64 `[num_phrases]`, row of the phrase's photo.
         regions: `PhotoRegions` of all photos of the split.
-        holds_photos: whether the last region of each photo is the photo itself.
-            Otherwise the photo, with the run's features, is one more candidate.
+        holds_photos: whether the last region of each photo is the whole photo.
+            Otherwise the photo is an additional candidate.
     """
 
     phrases: PhraseRegions
@@ -49,7 +48,7 @@ class Asked(NamedTuple):
 
     @property
     def phrases_of_photos(self):
-        """The rows of the phrases by photo: list of int arrays."""
+        """The rows of each photo's phrases, a list of int arrays."""
         return rows_by(self.images, len(self.regions.rows))
 
     def candidates(self, photo):
@@ -59,7 +58,7 @@ class Asked(NamedTuple):
 
     @property
     def links(self):
-        """The `Links` of the phrases; every phrase is a noun phrase."""
+        """The `Links` of the phrases, which are all noun phrases."""
         phrases, count = self.phrases, self.phrases.num_phrases
         own = phrases.boxes, self.images, phrases.phrase_to_chain
         return Links(np.arange(count), *own, np.ones(count, bool), 0)
@@ -67,12 +66,12 @@ class Asked(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PhraseRegionScores(Scores):
-    """The similarity of the phrases and the regions of their photos.
+    """The similarities of phrases and the candidates in their photos.
 
     Args:
         asked: the phrases and regions.
-        similarities: list of float32 `[p, k]`, for each photo its p phrases, in
-            order, and its k candidates; the last is the photo itself.
+        similarities: list of float32 `[p, k]` for each photo, with its p
+            phrases and its k candidates, of which the last is the whole photo.
     """
 
     what = "phrases and regions"
@@ -84,11 +83,7 @@ class PhraseRegionScores(Scores):
     def metrics(self, **choosing):
         """Returns the metrics of `evaluate_correspondences`.
 
-        Args:
-            **choosing: arguments of `correspondences.checked_choice`.
-
-        Raises:
-            ValueError: the choice is unknown.
+        `choosing` are arguments of `correspondences.checked_choice`.
         """
         known, candidates = (
             correspondences.CANDIDATE_CHOICES,
@@ -110,21 +105,18 @@ def phrase_region_scores(session, split, phrases, regions):
     """Compares the phrases of a split with the regions of their photos.
 
     Args:
-        session: a `runs.Session` of a network of photos and captions.
+        session: a `runs.Session` of a network for photos and captions.
         split: name of the split.
-        phrases: file or folder of phrases with boxes, in a format of
-            `data.phrases`.
-        regions: recipe or store of region features, made by the network that
-            made the photos' features. A recipe makes only the features of this
-            split.
+        phrases: file or folder of phrases with boxes.
+        regions: store of region features, or a recipe, which is made only for
+            this split.
 
     Returns:
         `PhraseRegionScores`.
 
     Raises:
-        ValueError: the network compares no embeddings, or reads pixels or no
-            captions; or the features of regions and photos are from different
-            networks.
+        ValueError: the network has no embeddings of image features and words,
+            or the region features are from a different network.
     """
     data, network = session.task.data, session.network
     reader = _check_run(session, regions)
@@ -147,17 +139,14 @@ def with_regions(session, regions):
     """Returns the fitted values for an export that finds regions by phrases.
 
     Args:
-        session: as in `phrase_region_scores`; its settings name `cnn_weights`.
-        regions: store of region features by `roi_average`; or a recipe, which
-            is made for the test split. If the boxes include the photo itself
-            (`--whole_photo`), the results include it too.
+        session: as in `phrase_region_scores`. Its settings name `cnn_weights`.
+        regions: store of region features by `roi_average`, or a recipe, which
+            is made for the test split. If its boxes include the whole photo, so
+            do the results of the exported model.
 
     Returns:
-        The session's `fitted` with the regions' description, without positions,
-        as `image_features_made_by`.
-
-    Raises:
-        ValueError: as in `phrase_region_scores`.
+        The session's `fitted`, with the description of the regions, without
+        positions, as `image_features_made_by`.
     """
     _check_run(session, regions)
     data, fitted = session.task.data, session.state.fitted
@@ -192,12 +181,9 @@ def _check_run(session, regions):
 
 
 def opened_split(opened, split, **named):
-    """Returns a `SplitData` with additional data; makes a missing recipe.
+    """Returns a `SplitData` with additional data. Makes a missing recipe.
 
-    Args:
-        opened: the run's `Data`.
-        split: name of the split.
-        **named: flag that names data, `regions` or `phrases` -> its value.
+    `named` has values of the flags `regions` and `phrases`.
     """
     named = {name: _from_here(path) for name, path in named.items()}
     sources = dataclasses.replace(opened.given, **named)
@@ -216,15 +202,15 @@ def _asked(opened, split, phrases, regions):
 
 
 def _from_here(path):
-    """Returns an existing path in full; leaves others for the search."""
+    """Returns the absolute path if it exists, else the path for a search."""
     return os.path.abspath(path) if os.path.exists(path) else path
 
 
 def _check_seen_alike(fitted, store):
-    """Raises an error if the networks for regions and photos differ."""
+    """Raises ValueError if the networks for regions and photos differ."""
     known, made_by, lines = fitted["image_features_made_by"], store.made_by, []
     dim = store.dim - GEOMETRY_DIM * made_by.get("geometry", False)
-    if known:  # Arrays have no description.
+    if known:  # Features from arrays have no description.
         both = (
             {key: made_by[key] for key in SEEN_ALIKE if key in made_by}
             for made_by in (known, made_by)
@@ -247,7 +233,7 @@ def _check_seen_alike(fitted, store):
 
 
 def _embed_phrases(network, reader, phrases):
-    """Returns embeddings float32 `[num_phrases, dim]`; embeds texts once."""
+    """Returns embeddings float32 `[num_phrases, dim]`."""
     said, spoken = np.unique(np.array(phrases, object), return_inverse=True)
     cuts = range(PHRASES_AT_ONCE, len(said), PHRASES_AT_ONCE)
     read = [reader(tf.constant(part.tolist())) for part in np.split(said, cuts)]
@@ -255,11 +241,11 @@ def _embed_phrases(network, reader, phrases):
 
 
 def _embed_candidates(network, photos, asked, rows):
-    """Returns a list of embeddings `[k, dim]`, for each photo."""
+    """Returns a list of embeddings `[k, dim]`, one array per photo."""
     regions, wholes = asked.regions, photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)
-    # Photos have no position, so the position of regions is dropped.
+    # Drop the position of regions, which photos do not have.
     seen = np.concatenate([seen[:, : wholes.shape[1]], wholes])
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
     ends = np.cumsum(regions.counts[rows])

@@ -1,4 +1,4 @@
-"""Scores that rank images and captions: embeddings, or scores of pairs."""
+"""Ranks images and captions by embeddings or by scores of pairs."""
 
 import dataclasses
 import functools
@@ -35,7 +35,7 @@ THUMBNAIL = 64
 
 
 def first_captions(records):
-    """Returns the first caption of each image, "" if it has none."""
+    """Returns the first caption of each image, or "" without captions."""
     groups = records.caption_rows()
     return [records.captions[own[0]] if len(own) else "" for own in groups]
 
@@ -49,14 +49,12 @@ def example_captions(records):
 def draw_answered_captions(scores):
     """Draws a few captions with the images ranked first for them.
 
-    Args:
-        scores: `RetrievalScores` with photos; a split always gets equal
-            captions.
+    The caption's own image has a green frame, the remaining images a red frame.
+    If the own image is not among the first images, it is drawn apart with its
+    rank.
 
     Returns:
-        dict, number of the picture -> uint8 `[height, width, 3]`. The caption's
-        own image has a green frame, others a red one. If the caption's own
-        image is not among the first, this image is drawn apart, with its rank.
+        dict of pictures, number -> uint8 `[height, width, 3]`.
     """
     records, pictures = scores.records, {}
     rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
@@ -78,15 +76,9 @@ def draw_answered_captions(scores):
 
 
 def shown_captions(records, most):
-    """Returns the rows of the images and captions to show as points.
+    """Returns rows of evenly spread images and rows of their captions.
 
-    Args:
-        records: `CaptionedImages` of the split.
-        most: maximum numbers (images, captions per image).
-
-    Returns:
-        int64 rows of images, evenly spread, and int64 rows of their captions,
-        image by image.
+    `most` has the maximum numbers (images, captions per image).
     """
     images = spread_evenly(records.num_images, most[0])
     groups = records.caption_rows()
@@ -95,15 +87,9 @@ def shown_captions(records, most):
 
 
 def image_and_caption_points(scores, most):
-    """Returns images and captions as points of one space.
+    """Returns images and captions as `Points` of one space.
 
-    Args:
-        scores: `RetrievalScores` of a split.
-        most: (images, captions per image), as in `shown_captions`.
-
-    Returns:
-        `Points`. A caption's thumbnail shows its words; an image's text is its
-        first caption.
+    A caption's thumbnail shows its words. An image's text is its first caption.
     """
     records, folder = scores.records, scores.photos
     images, captions = shown_captions(records, most)
@@ -118,16 +104,15 @@ def image_and_caption_points(scores, most):
 
 
 def points_of(kind, vectors, texts, images, records, folder):
-    """Returns `Points` of one kind; None if there are no points.
+    """Returns `Points` of one kind, or None if there are no points.
 
     Args:
         kind: kind of `Points`.
         vectors: float32 `[n, dim]`.
-        texts: list of n strings.
-        images: int `[n]`, row of the image of a point.
+        texts: list of n strings, drawn as thumbnails unless `kind` is IMAGE.
+        images: int `[n]`, row of the image of each point.
         records: `CaptionedImages` with these images.
-        folder: folder of the images' photos, for thumbnails; points other than
-            images show their words. None for no thumbnails.
+        folder: folder of the images' photos, or None for no thumbnails.
     """
     names, thumbnails = [records.file_name(image) for image in images], None
     if not names:
@@ -156,7 +141,7 @@ def show_answers(model, queries, records, embeddings, photos, path):
         path: PNG to write.
 
     Returns:
-        str, the ranked images as tables.
+        Tables of the ranked images, as text.
     """
     hits = search.find_hits(queries, records.captions, records.caption_to_image)
     names = records.names
@@ -180,23 +165,20 @@ def show_answers(model, queries, records, embeddings, photos, path):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RetrievalScores(Scores):
-    """Embeddings of the images and captions of a split.
-
-    Inner products rank, unless `pairs` is given.
+    """The embeddings of the images and captions of a split, or their scores.
 
     Args:
         image_embeddings: float32 `[num_images, dim]`.
         text_embeddings: float32 `[num_captions, dim]`.
         records: `CaptionedImages` of the split.
-        pairs: `PairScores` of a network that learns to compare, of two combined
-            networks, or of a bank of queries; else None.
+        pairs: `PairScores` of a learned similarity, of combined networks or
+            with a query bank. None ranks by inner products.
         memory_limit_mb: MiB for tiles of inner products.
-        photos: folder of the photos; None if they are not available.
+        photos: folder of the photos, or None.
         compare: function (image embeddings, text embeddings) -> `PairScores`.
         in_distances: whether scores of pairs are minus distances.
-        bank_temperature: temperature of `ranking.level`. `pairs` then holds the
-            images and texts of the bank too, after the split's own. None
-            without a bank.
+        bank_temperature: temperature of `ranking.level` if `pairs` also has, at
+            the end, the images and texts of a query bank; else None.
     """
 
     what = "images and captions"
@@ -215,12 +197,12 @@ class RetrievalScores(Scores):
 
     @property
     def sides(self):
-        """The embeddings of both sides."""
+        """The embeddings of images and texts."""
         return {"images": self.image_embeddings, "texts": self.text_embeddings}
 
     @property
     def arrays(self):
-        """The embeddings of both sides, and `caption_to_image`."""
+        """The embeddings and `caption_to_image`, or {} with scores of pairs."""
         if self.pairs:
             return {}
         return {
@@ -234,8 +216,8 @@ class RetrievalScores(Scores):
 
         Args:
             protocol: a key of `protocols.PROTOCOLS`.
-            text_to_text: whether to rank captions against captions too; unused
-                if there are scores of pairs.
+            text_to_text: whether to rank captions for captions too. Has no
+                effect on scores of pairs.
         """
         if self.pairs:
             pairs, temperature = self.pairs, self.bank_temperature
@@ -252,16 +234,11 @@ class RetrievalScores(Scores):
 
     @property
     def _as_pairs(self):
-        """The `PairScores` of the split; for embeddings minus the distance."""
+        """The `PairScores` of the split, minus distances for embeddings."""
         return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):
-        """Returns the scores, levelled by a bank of queries.
-
-        Args:
-            bank: `RetrievalScores` of the bank by this network.
-            temperature: temperature of `ranking.level`.
-        """
+        """Returns the scores, normalised by the scores of a query bank."""
         sides = zip(self.sides.values(), bank.sides.values())
         pairs = self.compare(*map(np.concatenate, sides))
         return dataclasses.replace(
@@ -284,25 +261,18 @@ class RetrievalScores(Scores):
 
             D(x, y) = (1 - weight) d(x, y) + weight d'(x, y)
 
-        Wang et al. 2018 add two Euclidean distances between unit vectors
-        without scaling: the distance of the whole image and sentence, and the
-        mean distance of phrases and their best regions. Two networks that
-        compare embeddings are added in this way too; their distances are in [0,
-        2].
-
-        A similarity network has no distance. Its logit p grows with the
-        likelihood of a match, at a scale that the loss chooses. Minus p then
-        replaces the distance, and each side is divided by its standard
-        deviation over 65536 fixed random pairs of the split, so that `weight`
-        is a share of their spread. The paper combines no logits. A sum is not a
-        distance either, so a third model is added with this scaling and counts
-        slightly differently than the second.
+        Euclidean distances, and means of them, are added without scaling, as in
+        the paper. A similarity network has a logit instead, whose scale depends
+        on the loss. If either model has logits, D adds the negative scores,
+        each divided by its standard deviation over 65536 fixed random pairs of
+        the split. A combination counts as logits if it is combined again.
 
         Args:
             other: scores of a second model on equal images and captions.
-            weight: weight of `other`, in [0, 1]; Wang et al. 2018: 0.3.
+            weight: weight of `other`, in [0, 1]. Wang et al. 2018: 0.3.
 
-        Source: Wang et al. 2018, Sec. 5.6, Eq. 8.
+        Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: the paper combines
+            no logits.
         """
         second, learned = other.pair_scores(self.records)
         both, units = (self._as_pairs, second), (1.0, 1.0)
@@ -326,7 +296,7 @@ class RetrievalScores(Scores):
     def points(self, most=FEW_POINTS):
         """Returns images and captions as points of one space.
 
-        Returns None if the network learns to compare: the sides share no space.
+        Returns None for scores of pairs, which have no shared space.
         """
         if self.pairs:
             return None
@@ -334,7 +304,7 @@ class RetrievalScores(Scores):
 
 
 class Retrieval(Evaluator):
-    """Embeds the images and captions of a split; traces its graphs once."""
+    """Embeds the images and captions of a split. Traces its graphs once."""
 
     best_metric = "recall_sum"
 

@@ -1,4 +1,4 @@
-"""Image-sentence matching: finds the sentence of a photo, and the reverse.
+"""Defines the task of image-sentence matching, in both directions.
 
 Source: Wang et al. 2016, Sec. 3.2; Wang et al. 2018, Sec. 5.3.
 """
@@ -25,19 +25,24 @@ from tbnets.tasks.task import Exporter, Task, TaskSpec, check_fitted_kinds
 
 # Default flags by the number of photos.
 #
-# The network is the network of `configs/flickr8k_mean.flags`: linear branches
-# on the mean of learned word vectors. With fewer photos there are more epochs,
-# for enough steps; rarer words are kept, for enough words; and more of the
-# inputs is dropped.
+# The network is that of `configs/flickr8k_mean.flags`, with linear branches on
+# the mean of learned word vectors. Fewer photos need more epochs, a lower
+# minimum count of words and more dropout on the inputs.
 #
-# Measured on subsets of Flickr8k with features of EfficientNetLite0: recall sum
-# over its 1000 test photos after the last epoch, one seed each. 240 photos: 24
-# epochs and words from 5 captions 75.9; 60 epochs 79.3; also words from 2
-# captions 84.2; also batches of 64 85.2; dropout 0.4 and 0.5 instead of 0.2 and
-# 0.3 91.3, 0.5 and 0.6 85.3, so a few points are chance. 80 photos: 40.7 in one
-# batch, 42.1 in batches of 32. 1000 photos: 24 epochs and words from 5 captions
-# 162.7; 60 epochs and words from 2 166.0. No other value of the table was
-# compared.
+# Recall sums on the 1000 test photos of Flickr8k after the last epoch, for
+# subsets of the training photos with features of EfficientNetLite0 and one
+# seed, so a few points are chance:
+#
+#   240 photos   24 epochs, min_count 5          75.9
+#                60 epochs, min_count 5          79.3
+#                60 epochs, min_count 2          84.2
+#                  and batches of 64             85.2
+#                    and dropout 0.4 and 0.5     91.3
+#                    and dropout 0.5 and 0.6     85.3
+#   80 photos    one batch                       40.7
+#                batches of 32                   42.1
+#   1000 photos  24 epochs, min_count 5         162.7
+#                60 epochs, min_count 2         166.0
 
 CHANGING = (
     *("epochs", "images_per_batch", "min_count"),
@@ -49,7 +54,7 @@ SIZES = {
     3000: (60, 128, 2, 0.2, 0.3),
     float("inf"): (24, 128, 5, 0.2, 0.3),
 }
-"""Number of photos below which the values of `CHANGING` apply -> the values."""
+"""Maps an upper bound of the number of photos to values of `CHANGING`."""
 NETWORK = {
     "image_transform": ["signed_sqrt", "standardize"],
     "text_encoder": "mean",
@@ -58,7 +63,7 @@ NETWORK = {
     "text_units": [1024],
     "batch_normalization": "none",
 }
-"""Flags that a run takes from the model it starts from, if there is one."""
+"""Flags that a run takes from the model that it starts from, if any."""
 ALWAYS = {
     "cnn_weights": "imagenet",
     "captions_per_image": 2,
@@ -77,19 +82,14 @@ OF_TRIPLETS = {
     "text_to_image_weight": 1.0,
     "text_to_text_weight": 0.2,
 }
-"""Changes to a paper's triplet loss; a softmax loss has its own weights."""
+"""Changes to the triplet loss of a paper."""
 
 
 def usual_flags(num_photos, begun_with="", of_triplets=True):
     """Returns the default flags of a run on features of `num_photos` photos.
 
-    Args:
-        num_photos: photos of the training split.
-        begun_with: the trained model that the run starts from; "" for none.
-        of_triplets: whether the loss is a triplet loss.
-
-    Returns:
-        dict, name of a flag -> value.
+    They depend on the model that the run starts from (`begun_with`, or "") and
+    on whether the loss is a triplet loss.
     """
     values = next(SIZES[below] for below in SIZES if num_photos < below)
     network = {} if begun_with else NETWORK
@@ -99,12 +99,12 @@ def usual_flags(num_photos, begun_with="", of_triplets=True):
 
 
 class MatchingData(CaptionedData):
-    """Photos with sentences; its examples are `data.batches.Examples`.
+    """Photos with sentences. Its examples are `data.batches.Examples`.
 
     Attributes:
-        own_photos: the `OwnPhotos`; None unless the run extracts features.
-        images: attribute of `SplitData` that examples use: `images` for
-            features, or `photos`.
+        own_photos: the `OwnPhotos`, or None if the run extracts no features.
+        images: attribute of `SplitData` with the images: `images` for features,
+            or `photos`.
     """
 
     def __init__(self, settings: Settings):
@@ -112,7 +112,7 @@ class MatchingData(CaptionedData):
         super().__init__(settings, own)
         self.own_photos = own
         self._is_extracted, self._preset = False, {}
-        # The cache of own photos has a store for each way of making them.
+        # The cache of own photos has a store for each description of features.
         names = [*["image_features"] * (not own), "text_features"]
         self.made_by = {name: f"{name}_made_by" for name in names}
         self._of_features = settings.image_encoder == "features"
@@ -120,7 +120,7 @@ class MatchingData(CaptionedData):
 
     @property
     def encoders(self):
-        """The encoders of images and texts, in a few words."""
+        """A short description of the encoders of images and texts."""
         settings = self.settings
         images = (
             settings.images.image_encoder
@@ -131,7 +131,7 @@ class MatchingData(CaptionedData):
 
     @property
     def extracts(self):
-        """The features that a run on a folder of photos extracts, in words."""
+        """A description of the features that the run extracts, or ""."""
         own, opened = self.own_photos, self.opened
         if not own:
             return ""
@@ -158,10 +158,9 @@ class MatchingData(CaptionedData):
     def make(self):
         """Makes results of recipes, after features of own photos.
 
-        Recipes of texts need to know which photos, and so which texts, are
-        kept.
+        Recipes of texts depend on the photos that are left out.
         """
-        self.texts.check_preset()  # Photos take longer.
+        self.texts.check_preset()  # Fails before the slow extraction.
         given, unused = self.opened.given, unused_flags(self.settings)
         flags = "text_features", "trees"
         named = (recipes(flag, given, unused) for flag in flags)
@@ -187,18 +186,16 @@ class MatchingData(CaptionedData):
             self._open_preset()
             return
         if settings.features.cnn_weights and settings.run.export:
-            if queries:  # Photos answer them and are drawn.
+            if queries:  # The results are drawn.
                 self.opened.parts("photos", splits[-1:])
             self.photo_reader(self.train.images.features.made_by)
 
     def fit(self):
-        """Returns the values fitted on texts, and facts about the features.
+        """Returns the values of `CaptionedData.fit` and facts about the images.
 
-        Returns:
-            dict of `CaptionedData.fit`, with `image_dim`, the size of features,
-            or None; `image_features_made_by`, their description, {} if unknown;
-            for own photos, the photos `left_out`; and the `image_preset` that
-            encodes pixels, as `presets.rebuild` takes it.
+        These are `image_dim` (None for pixels), `image_features_made_by` ({} if
+        unknown), `left_out` for own photos, and `image_preset` if a preset
+        encodes pixels.
         """
         fitted = {"image_dim": None, "image_features_made_by": {}}
         if self.own_photos:
@@ -213,7 +210,7 @@ class MatchingData(CaptionedData):
         return super().fit() | fitted
 
     def _extract(self):
-        """Extracts features of every split; finds the photos to leave out."""
+        """Extracts features of every split and determines `left_out`."""
         if self._is_extracted:
             return
         self._is_extracted = True
@@ -221,12 +218,12 @@ class MatchingData(CaptionedData):
         begun = self.own_photos.has_begun
         self.own_photos.extract([self.split(name).records for name in splits])
         self.opened.forget_splits()
-        if not begun:  # Splits are then drawn from the kept photos.
+        if not begun:  # Draw the splits again, from the remaining photos.
             self.opened.cuts = None
         self.opened.check_splits()
 
     def resume(self, state, splits, where):
-        """Also restores which photos are left out."""
+        """Restores the state of a run, with the photos that are left out."""
         if self.own_photos:
             check_fitted_kinds(state.fitted, where, self.fits)
             self.own_photos.remember(state.fitted)
@@ -234,14 +231,14 @@ class MatchingData(CaptionedData):
         self._preset = state.fitted.get("image_preset", {})
 
     def begin_with(self, trained, splits):
-        """Also takes over how features of own photos are made."""
+        """Takes over words, and how features of own photos are made."""
         super().begin_with(trained, splits)
         if self.own_photos:
             made_by = trained.fitted.get("image_features_made_by", {})
             self.own_photos.make_as(made_by)
 
     def notes(self, fitted):
-        """Returns facts on splits, words, and the folder of features."""
+        """Returns facts about splits, words and the folder of features."""
         notes = super().notes(fitted)
         if self.own_photos:
             notes |= self.own_photos.notes()
@@ -267,7 +264,7 @@ class MatchingData(CaptionedData):
 
     @property
     def sampling(self):
-        """Arguments of `EpochBatches` that describe how batches are drawn."""
+        """Arguments of `EpochBatches` that describe the sampling."""
         return {
             "images_per_batch": self.settings.batches.images_per_batch,
             "captions_per_image": self.settings.batches.captions_per_image,
@@ -298,16 +295,9 @@ class MatchingData(CaptionedData):
     def photo_reader(self, made_by):
         """Returns the function from encoded photos to the network's input.
 
-        Args:
-            made_by: `image_features_made_by` of the fitted values.
-
-        Returns:
-            Function string `[n]` -> float32 `[n, ...]`; None if the network
-            takes features and `cnn_weights` names no network.
-
-        Raises:
-            ValueError: the features have no description, or one that differs
-                from the weights.
+        It maps strings `[n]` to float32 `[n, ...]`. Returns None if the network
+        takes features and `cnn_weights` is empty. Raises ValueError if the
+        features have no description, or were made with different weights.
         """
         if not self._of_features:
             return lambda photos: decode_images(photos, self.image_size)
@@ -315,7 +305,7 @@ class MatchingData(CaptionedData):
 
 
 class MatchingExporter(Exporter):
-    """Exports embeddings of photos and sentences; ranks photos."""
+    """Exports embeddings of photos and sentences, and ranks photos."""
 
     answers_queries = True
 
@@ -323,7 +313,7 @@ class MatchingExporter(Exporter):
         self._data = data
 
     def endpoints(self, network, fitted):
-        """Returns `embed_text`, `embed_image`, `score` and so on."""
+        """Returns endpoints such as `embed_text`, `embed_image` and `score`."""
         data, reader = self._data, self._data.texts.reader(fitted)
         return two_branch_endpoints(
             network,
@@ -335,7 +325,7 @@ class MatchingExporter(Exporter):
 
     @property
     def queries(self):
-        """Two captions of the last split, for a run on own photos; else []."""
+        """Two captions of the last split for a run on own photos, or []."""
         data = self._data
         if not data.own_photos or data.settings.reads_text_features:
             return []
@@ -344,10 +334,9 @@ class MatchingExporter(Exporter):
     def answer(self, saved_model, queries, folder):
         """Ranks the images of the last split for example queries.
 
-        An image is a hit if a caption of it has the query's words in their
-        order. A query without any hit is shown without hits. If the network
-        takes photos, the results are also drawn, as `answers.png` in the run's
-        folder.
+        An image is a hit if one of its captions contains the query's words in
+        their order. If the model takes photos, the results are drawn to
+        `answers.png`.
         """
         model = load_saved_model(saved_model)
         split = self._data.last
@@ -376,6 +365,6 @@ def compose_matching(settings: Settings, model):
 SPEC = TaskSpec(
     compose_matching,
     ("images", "batches"),
-    # Hard negatives are regions, which this task lacks.
+    # Hard negatives are regions, which this task does not have.
     fixed=(("hard_negative_epochs", 0),),
 )

@@ -1,4 +1,4 @@
-"""Flags and stores for features of photos, and of boxes in photos."""
+"""Makes stores of features for photos, and for boxes in photos."""
 
 import copy
 import dataclasses
@@ -35,27 +35,21 @@ from tbnets.tasks.settings.flag import (
     must_come_with,
 )
 
-# Stores that are made from photos, by recipes and by commands.
-
 PROBE = 12
-"""Number of photos that are processed to estimate the cost of all."""
+"""Number of photos that are processed for an estimate of the total cost."""
 
 
 def work_through(photos, writer, what, work, photo_bytes=0, **options):
-    """Processes the remaining photos, completes the store and prints a summary.
+    """Processes the remaining photos, completes the store, prints a summary.
 
     Args:
         photos: list of (id, path).
         writer: `FeatureWriter` of the store.
-        what: name of the work, in one word.
-        work: function with the signature of `extraction.extract_photos`: called
-            with `photos`, `writer`, `progress` and `options`.
+        what: name of the work.
+        work: function such as `extraction.extract_photos`.
         photo_bytes: approximate size of one photo's rows in the store.
-        **options: passed to `work`; a `progress` among them is called after
-            each update of the bar.
-
-    Raises:
-        ValueError: the disk has too little space.
+        **options: arguments of `work`, and `progress`, a function of the number
+            of photos since its last call.
     """
     start, before = time.perf_counter(), len(writer.done)
     left = len(extraction.remaining(photos, writer))
@@ -81,12 +75,7 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
 
 
 class OfPhotos(Thing):
-    """A store that a recipe makes from all photos that the captions name.
-
-    Args:
-        recipe: `Recipe` of the store.
-        data: the run's `data.open.Data`.
-        parts: as in `Thing`.
+    """A store that a recipe makes from all photos in the captions.
 
     Attributes:
         probe: arguments of `make` for an estimate.
@@ -105,7 +94,7 @@ class OfPhotos(Thing):
 
     @property
     def photos(self):
-        """The photos: list of (id, path)."""
+        """The photos, a list of (id, path)."""
         return [(key, path) for key, path, *_ in self._photos]
 
     def estimate(self, scratch):
@@ -131,15 +120,12 @@ class OfPhotos(Thing):
     def few(self, count):
         """Returns the store of the first `count` photos."""
         few = copy.copy(self)
-        for name in ("digest", "folder"):  # Both depend on all photos.
+        for name in ("digest", "folder"):  # They depend on all photos.
             vars(few).pop(name, None)
         few._photos = self._photos[:count]
         few.count = len(few._photos)
         few.parts = tuple(part.few(count) for part in self.parts)
         return few
-
-
-# Boxes that may hold an object.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,10 +173,9 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
         photos: list of (id, path).
         values: `Proposals`.
         folder: folder of the store.
-        workers: number of photos processed at once; None for one per core.
-        share: description of the share from `take_share`, if `photos` are only
-            a share; else None.
-        **how: `shard_images` and `progress`, as in `extraction.extract_photos`.
+        workers: number of photos processed at once, or None for one per core.
+        share: description from `take_share` if `photos` are a share.
+        **how: `shard_images` and `progress` of `extraction.extract_photos`.
     """
     proposer = proposer_of_flags(values)
     made_by = {**proposer.description(), **(share or {})}
@@ -201,7 +186,7 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
 
 
 def proposer_of_flags(values):
-    """Returns the `Proposer` of the flags; raises an error for bad values."""
+    """Returns the `Proposer` of the flags. Raises ValueError for bad values."""
     names = [field.name for field in dataclasses.fields(proposals.Proposer)]
     return proposals.Proposer(*(getattr(values, name) for name in names))
 
@@ -212,7 +197,7 @@ class Boxes(OfPhotos):
     verb, group = "propose_regions", Proposals
 
     def check(self):
-        """Raises an error for impossible numbers and a missing package."""
+        """Raises an error for invalid numbers or a missing package."""
         proposer_of_flags(self.recipe.values)
         proposals.import_opencv()
 
@@ -222,7 +207,7 @@ class Boxes(OfPhotos):
 
 
 BOX_BYTES = 20
-"""Size of a box and its score in a store."""
+"""Size of a box with its score in a store."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -289,7 +274,7 @@ class ImageFeatures:
 
 
 def check_image_features(values):
-    """Raises an error if flags contradict each other."""
+    """Raises ValueError if flags contradict each other."""
     own = [name for name in ("grids", "scales") if getattr(values, name)]
     if not values.regions or values.region_features == "roi_average":
         return
@@ -332,11 +317,10 @@ def make_image_features(
         photos: list of (id, path).
         values: `ImageFeatures`, whose `regions` is the store of boxes.
         folder: folder of the store.
-        features: result of `build_features`; None to build it.
-        batch_size: number of photos in a step.
-        share: description of the share from `take_share`, if `photos` are only
-            a share; else None.
-        **how: `shard_images` and `progress`, as in `extraction.extract_photos`.
+        features: result of `build_features`, or None to build it.
+        batch_size: number of photos per step.
+        share: description from `take_share` if `photos` are a share.
+        **how: `shard_images` and `progress` of `extraction.extract_photos`.
 
     Returns:
         The number of features per photo or box.
@@ -359,7 +343,7 @@ def make_image_features(
 
 
 def _made_boxes(boxes, share):
-    """Returns the description of boxes, which must have the photos' share."""
+    """Returns the description of boxes, which must cover the photos' share."""
     told = share_of(boxes.made_by)
     if told not in (None, share.get(SHARE)):
         raise InputError(
@@ -391,7 +375,7 @@ class FeaturesOfPhotos(OfPhotos):
 
     @property
     def values(self):
-        """The `ImageFeatures`; `regions` is the folder of the boxes."""
+        """The `ImageFeatures`, with the folder of the boxes as `regions`."""
         boxes = "".join(str(part.folder) for part in self.parts)
         return dataclasses.replace(self.recipe.values, regions=boxes)
 
@@ -413,7 +397,7 @@ class FeaturesOfPhotos(OfPhotos):
         del self._features
 
     def files(self):
-        """Returns the files of weights, including installed ones."""
+        """Returns the files of weights, including installed files."""
         values, files = self.recipe.values, super().files()
         find = getattr(NETWORKS.get(values.cnn), "find_imagenet", None)
         if values.cnn_weights == "imagenet" and find:
@@ -422,7 +406,7 @@ class FeaturesOfPhotos(OfPhotos):
 
 
 class FeaturesOfBoxes(FeaturesOfPhotos):
-    """Features of boxes in photos; a second recipe makes the boxes."""
+    """Features of boxes in photos. A second recipe makes the boxes."""
 
     preset = ""
 
@@ -432,8 +416,7 @@ class FeaturesOfBoxes(FeaturesOfPhotos):
         check_image_features(values)
         with inner.named():
             boxes = Boxes(inner, data)
-        # The digest of `Boxes` identifies them, so their recipe is left out
-        # here.
+        # The digest of `Boxes` identifies the boxes, so drop their recipe.
         values = dataclasses.replace(values, regions="")
         recipe = dataclasses.replace(recipe, values=values)
         super().__init__(recipe, data, [boxes])

@@ -1,4 +1,4 @@
-"""The kinds of recipes, and a plan of the recipes of a run."""
+"""Lists the kinds of recipes, and plans the recipes of a run."""
 
 import contextlib
 import io
@@ -20,12 +20,9 @@ _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
 
 
 def describe_plan(things):
-    """Returns a table of size and time of the results that are to be made.
+    """Returns a table with the estimated size and time of each `Thing`.
 
-    The table estimates each result by making a few of its rows.
-
-    Args:
-        things: missing `Thing`s that have been checked, parts before the whole.
+    A few rows of each result are made for the estimates.
     """
     if not things:
         return "all files that the flags name exist"
@@ -34,7 +31,7 @@ def describe_plan(things):
     for thing in things:
         with (
             tempfile.TemporaryDirectory() as scratch,
-            contextlib.redirect_stdout(io.StringIO()),  # Hides bars.
+            contextlib.redirect_stdout(io.StringIO()),  # Hide progress bars.
             contextlib.redirect_stderr(io.StringIO()),
         ):
             size, seconds = thing.estimate(pathlib.Path(scratch))
@@ -64,27 +61,18 @@ KINDS = {
     "text_features": FeaturesOfTexts,
     "trees": TreesOfTexts,
 }
-"""Flag of a run that names recipes -> `Thing` that they make."""
+"""Maps the flag that names recipes to the `Thing` that they make."""
 
 
 def recipes(flag, sources, unused=()):
-    """Returns the recipes that a flag of a run names; () if it is unused."""
+    """Returns the recipes that a flag of a run names, or () if it is unused."""
     if flag in unused and not sources.text_features.startswith("hub:"):
         return ()
     return list(filter(is_recipe, sources.items(flag)))
 
 
 def plan(flag, data, unused=()):
-    """Returns the results of the recipes of a flag: {recipe: `Thing`}.
-
-    Args:
-        flag: a key of `KINDS`.
-        data: the run's `data.open.Data`.
-        unused: names of the flags that the run does not use.
-
-    Raises:
-        ValueError, FileNotFoundError: a recipe cannot be read or made.
-    """
+    """Returns the results of the recipes of a flag, {recipe: `Thing`}."""
     found = {}
     for item in recipes(flag, data.given, unused):
         recipe = read_recipe(flag, item, KINDS[flag], data.given)
@@ -94,10 +82,9 @@ def plan(flag, data, unused=()):
 
 
 def missing(data):
-    """Returns the missing `Thing`s of a run, parts before the whole.
+    """Returns the missing `Thing`s of a run, parts first.
 
-    All recipes are checked as far as possible, so that a wrong recipe raises an
-    error before any is made.
+    All recipes are checked as far as possible before any result is made.
     """
     things = {
         one.folder: one

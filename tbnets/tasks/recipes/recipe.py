@@ -1,8 +1,7 @@
-"""Recipes: flag files that describe how to make features, boxes or trees.
+"""Reads recipes: flag files that describe how to make features or trees.
 
-A recipe has the flags of the command that makes the result, without the flags
-that name photos, captions or folders: the run that names the recipe supplies
-these.
+A recipe has the flags of the command that makes the result, except photos,
+captions and folders, which the run supplies.
 """
 
 import contextlib
@@ -26,17 +25,16 @@ from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of, name_flags
 
-# The result of a recipe for the data of a run is kept in the folder
-# `DATA_ROOT/made/NAME-DIGEST`: the name of the recipe, and a digest of
-# everything that determines the result. A different recipe or different photos
-# give a different folder, so a result never becomes stale.
+# A result is kept in the folder `DATA_ROOT/made/NAME-DIGEST`, with the name of
+# the recipe and a digest of everything that determines the result. A different
+# recipe or different photos give a different folder.
 
 FORM = 1
-"""Raise this number if the code makes different results from equal inputs."""
+"""Raise this number if a code change makes different results."""
 DIGITS = 8
 SUMS = "sums.json"
 PRESETS = {"cnn": "image", "features": "text"}
-"""Flag of a recipe that may name a Keras Hub preset -> side of the preset."""
+"""Maps a flag that may name a Keras Hub preset to the side of the preset."""
 
 
 class Thing:
@@ -50,14 +48,11 @@ class Thing:
     Attributes:
         verb: name of the command whose flags the recipe has.
         group: dataclass of these flags.
-        preset: flag whose value, if it is a Keras Hub preset, can replace a
-            recipe; or "".
-        roots: folders that hold results of recipes; a missing result is written
-            to the first that is writable.
-        count: number of photos or texts that the result is made from.
+        preset: flag whose Keras Hub presets can replace a recipe, or "".
+        roots: folders of results. The first writable folder gets new results.
+        count: number of photos or texts.
         unit: "photo" or "text".
-        num_bytes: size of the complete result; 0 where `check` cannot compute
-            it.
+        num_bytes: size of the result, or 0 if unknown.
     """
 
     verb, group, preset = "", None, ""
@@ -73,26 +68,24 @@ class Thing:
         raise NotImplementedError
 
     def make(self, folder):
-        """Makes the result in a folder that may hold a part; shows a bar."""
+        """Makes or completes the result in a folder, with a progress bar."""
         raise NotImplementedError
 
     def estimate(self, scratch):
         """Estimates the total (bytes, seconds) from a few photos or texts.
 
-        Args:
-            scratch: folder for the results from the few photos or texts.
+        Writes their results to the folder `scratch`.
         """
         raise NotImplementedError
 
     def check(self):
-        """Raises an error if the recipe cannot be made; may build a network."""
+        """Raises an error if the recipe cannot be made. May build a network."""
 
     def files(self):
-        """Returns the files that determine the result: name -> path.
+        """Returns the files that determine the result, name -> path.
 
         These are the files that the recipe's flags name, and the files of a
-        preset. The preset's `config.json` has the name of the flag; its other
-        files have names that no flag has.
+        preset.
         """
         files = self.recipe.files
         for flag, side in PRESETS.items():
@@ -114,13 +107,13 @@ class Thing:
 
     @property
     def said(self):
-        """The flags that a run records, without files; also of the parts."""
+        """The flags that a run records, also of the parts, without files."""
         parts = [part.said for part in self.parts]
         return {**self.recipe.words, "parts": parts}
 
     @functools.cached_property
     def digest(self):
-        """First digits of a SHA-256 of all that decides the result."""
+        """The first digits of a SHA-256 of all that determines the result."""
         recipe = self.recipe
         decides = {
             "form": FORM,
@@ -133,7 +126,7 @@ class Thing:
         return hashlib.sha256(text).hexdigest()[:DIGITS]
 
     def _sums(self):
-        """Returns the SHA-256 of the files: name of a flag -> digest."""
+        """Returns the SHA-256 of the files, name of a flag -> digest."""
         files = self.files()
         kept = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
@@ -151,7 +144,7 @@ class Thing:
 
     @functools.cached_property
     def folder(self):
-        """The folder `ROOT/NAME-DIGEST` of the result; it need not exist."""
+        """The folder `ROOT/NAME-DIGEST` of the result, which may not exist."""
         name = f"{self.recipe.name}-{self.digest}"
         places = [root / name for root in self.roots]
         for place in places:
@@ -170,18 +163,13 @@ class Thing:
         return next((place for place in can if place.exists()), can[0])
 
     def missing(self):
-        """Returns the missing `Thing`s: the parts, then the whole."""
+        """Returns the missing `Thing`s, parts first."""
         if self.is_made(self.folder):
             return []
         return [*(one for part in self.parts for one in part.missing()), self]
 
     def make_if_missing(self):
-        """Makes the missing parts, then the whole; one process at a time.
-
-        Raises:
-            ValueError, OSError: the recipe cannot be made, or a folder is
-                damaged; the message names the recipe or folder, and the remedy.
-        """
+        """Makes the missing parts, then the whole, in one process at a time."""
         for one in self.missing():
             one._make_alone()
 
@@ -216,11 +204,7 @@ def make_all(things):
     """Makes results of recipes after checking that all fit on the disk.
 
     Args:
-        things: missing `Thing`s that have been checked, parts before the whole.
-
-    Raises:
-        ValueError, OSError: as in `Thing.make_if_missing`; or all together do
-            not fit on the disk.
+        things: missing `Thing`s that have been checked, parts first.
     """
     if things:
         left = [one.num_bytes - bytes_in(one.folder) for one in things]
@@ -230,22 +214,17 @@ def make_all(things):
 
 
 def bytes_in(folder):
-    """Returns the size of the files in a folder; 0 if there is no folder."""
+    """Returns the size of the files in a folder, or 0 without a folder."""
     return sum(path.stat().st_size for path in folder.glob("*"))
 
 
 def free_bytes(folder):
-    """Returns the free bytes on the disk of a folder, which need not exist."""
+    """Returns the free bytes on the disk of a folder, which may not exist."""
     return shutil.disk_usage(_nearest(folder)).free
 
 
 def check_space(folder, num_bytes):
-    """Raises an error if a result does not fit on the disk.
-
-    Args:
-        folder: folder of the result; need not exist.
-        num_bytes: size of the result.
-    """
+    """Raises ValueError if a result does not fit on the disk."""
     free = free_bytes(folder)
     if num_bytes > free:
         raise InputError(
@@ -262,20 +241,20 @@ def megabytes(size):
 
 
 def _nearest(path):
-    """Returns the path, or its nearest parent that exists."""
+    """Returns the path, or its nearest existing parent."""
     path = pathlib.Path(path).absolute()
     return next(one for one in (path, *path.parents) if one.exists())
 
 
 def _can_be_written(folder):
-    """Returns whether a folder is writable; if read-only, not even for root."""
+    """Returns whether a folder is writable. Respects modes even for root."""
     nearest = _nearest(folder)
     may = nearest.is_dir() and nearest.stat().st_mode & 0o222
     return bool(may) and os.access(nearest, os.W_OK | os.X_OK)
 
 
 WORDS = ("", "imagenet", "random")
-"""Values of a file flag that are not files."""
+"""Values of a file flag that do not name files."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,7 +263,7 @@ class Recipe:
 
     Args:
         path: path of the flag file.
-        values: the group of flags; `found` replaces its files by paths.
+        values: the group of flags. `found` replaces its files by paths.
     """
 
     path: pathlib.Path
@@ -297,17 +276,17 @@ class Recipe:
 
     @property
     def places(self):
-        """The flags that may name files of this machine: name -> value."""
+        """The flags that may name files of this machine, name -> value."""
         return self._decide(True)
 
     @property
     def files(self):
-        """The flags of `places` that do name files: name -> path."""
+        """The flags of `places` that name files, name -> path."""
         return {k: v for k, v in self.places.items() if v not in WORDS}
 
     @property
     def words(self):
-        """The remaining flags that determine the result: name -> value."""
+        """The remaining flags that determine the result, name -> value."""
         return self._decide(False)
 
     def _decide(self, is_place):
@@ -319,7 +298,7 @@ class Recipe:
         return found
 
     def found(self, sources):
-        """Returns the recipe with its files and presets found by `Sources`."""
+        """Returns the recipe with its files and presets resolved."""
         starts, given = sources.starts, vars(self.values)
         values = {name: hub.placed(given[name], *starts) for name in given}
         with self.named():
@@ -334,28 +313,23 @@ class Recipe:
             yield
         except UserError as error:
             name_flags(error, vars(self.values))
-            if len(error.args) == 1:  # System errors have more arguments.
+            if len(error.args) == 1:  # Not an error of the system.
                 text = str(error).removeprefix(f"{self}: ")
                 error.args = (f"{self}: {text}{advice}",)
             raise
 
     def __str__(self):
-        """Returns the path of the recipe, for errors."""
         return os.fspath(self.path)
 
 
 def read_recipe(flag, item, kind, sources):
-    """Reads the recipe that a flag names.
+    """Reads the recipe, or the preset, that a flag names.
 
     Args:
         flag: name of the flag.
         item: value of the flag.
         kind: subclass of `Thing` that the recipe makes.
         sources: the run's `Sources`, which find the recipe's files.
-
-    Raises:
-        ValueError, FileNotFoundError: the recipe is missing, or has flags of a
-            different command; the message names the file and the flag.
     """
     if kind.preset and hub.is_hub(item):
         name = re.sub(r"\W+", "_", hub.unplaced(item))
@@ -397,7 +371,7 @@ def _file(flag, value, sources):
 
 
 def _check_known(word, kind, known):
-    """Raises an error if a line is not a flag of the recipe's command."""
+    """Raises ValueError if a line is not a flag of the recipe's command."""
     name = word.lstrip("-").partition("=")[0]
     if word.startswith("-") and (known & {name, name.removeprefix("no")}):
         return

@@ -1,4 +1,4 @@
-"""Features of texts, fitted on one split and stored for all; parse trees."""
+"""Makes stores of text features, and files of parse trees."""
 
 import collections
 import dataclasses
@@ -40,11 +40,9 @@ from tbnets.text.word_vectors import (
     read_showing_progress,
 )
 
-# Texts of a run, from which features and trees are made.
-
 
 def _split_names(data):
-    """Returns the splits of the captions file; with split lists, the run's."""
+    """Returns the splits of the captions file, or the run's split lists."""
     sources = data.sources
     if sources.split_lists:
         given = data.given
@@ -54,14 +52,10 @@ def _split_names(data):
 
 
 def texts_by_split(data, names=()):
-    """Returns the texts of splits: name -> strings.
+    """Returns the texts of the named splits, or of all: name -> strings.
 
-    The training split, on which features are fitted, is first. If the captions
-    file has no splits, they are drawn as for a training.
-
-    Args:
-        data: a `data.open.Data`.
-        names: names of the splits; empty for all.
+    The first split is the training split, on which features are fitted. If the
+    captions file has no splits, they are drawn as for a training.
     """
     names, first = tuple(names or _split_names(data)), data.given.train_split
     if names == (WHOLE_FILE,) and first != WHOLE_FILE:
@@ -71,12 +65,7 @@ def texts_by_split(data, names=()):
 
 
 def texts_by_id(data, names=()):
-    """Returns (id, text) for all texts of splits; ids are IMAGE#NUMBER.
-
-    Args:
-        data: a `data.open.Data`.
-        names: names of the splits; empty for all.
-    """
+    """Returns (IMAGE#NUMBER, text) for the texts of the named or all splits."""
     return [
         (f"{image_id}#{number}", said.captions[row])
         for said in (_said(data, name) for name in names or _split_names(data))
@@ -94,7 +83,7 @@ def _said(data, name):
 MOST_PRINTED = 5
 FILE = "trees.jsonl"
 PROBE = 40
-"""Number of captions that are parsed to estimate the cost of all."""
+"""Number of captions that are parsed for an estimate of the total cost."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,13 +105,13 @@ class Trees:
 
 
 def make_trees(values, texts, path, cache):
-    """Parses texts into a file of trees; continues from a cache.
+    """Parses texts into a file of trees.
 
     Args:
         values: `Trees`.
         texts: list of (id, text).
         path: file of trees to write.
-        cache: file of trees that were parsed before; None for no cache.
+        cache: file of trees from an interrupted call, or None.
     """
     start = time.perf_counter()
     captions = [caption for _, caption in texts]
@@ -158,7 +147,7 @@ class TreesOfTexts(Thing):
 
     @property
     def path(self):
-        """The file of trees in its folder."""
+        """The file of trees in the folder."""
         return self.folder / FILE
 
     def inputs(self):
@@ -166,7 +155,7 @@ class TreesOfTexts(Thing):
         return hashlib.sha256(json.dumps(self._texts).encode()).hexdigest()
 
     def is_made(self, folder):
-        """Returns whether the folder has the file, written only if whole."""
+        """Returns whether the folder has the complete file of trees."""
         return (folder / FILE).is_file()
 
     def check(self):
@@ -174,7 +163,7 @@ class TreesOfTexts(Thing):
         open_parser(self.recipe.values.parser, self.recipe.values.corenlp_url)
 
     def make(self, folder):
-        """Parses the texts, or continues."""
+        """Parses the texts that are not in the cache."""
         folder.mkdir(exist_ok=True)
         cache = folder / f"{FILE}.cache"
         make_trees(self.recipe.values, self._texts, folder / FILE, cache)
@@ -185,7 +174,7 @@ class TreesOfTexts(Thing):
         values = dataclasses.replace(self.recipe.values, processes=1)
         texts, path = self._texts, scratch / FILE
         seconds = []
-        for few in (texts[:1], texts[1 : 1 + PROBE]):  # Opens the parser.
+        for few in (texts[:1], texts[1 : 1 + PROBE]):  # The first opens it.
             start = time.perf_counter()
             make_trees(values, few, path, None)
             seconds.append(time.perf_counter() - start)
@@ -196,8 +185,8 @@ class TreesOfTexts(Thing):
 
 
 PROBES = 100, 300, 1000
-"""Numbers of texts whose features are made to estimate the cost of all; the
-first includes the time of imports."""
+"""Numbers of texts whose features are made for an estimate. The time for the
+first includes imports."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -234,7 +223,7 @@ class TextFeatures:
 
 
 def check_text_features(values):
-    """Raises an error if `word_vectors` does not fit `features`."""
+    """Raises ValueError if `word_vectors` does not fit `features`."""
     of_vectors = values.features in ("mean_vector", "fisher")
     if of_vectors != bool(values.word_vectors):
         raise InputError(
@@ -251,10 +240,9 @@ def make_text_features(values, texts, folder, shard=""):
 
     Args:
         values: `TextFeatures`.
-        texts: split -> its texts; the encoder is fitted on the first split.
+        texts: split -> its texts. The encoder is fitted on the first split.
         folder: folder of the store.
-        shard: share to make, as in `take_share`; every share fits an identical
-            encoder.
+        shard: share to make, as in `take_share`. All shares fit equal encoders.
     """
     every = itertools.chain.from_iterable(texts.values())
     all_texts = {caption_key(text): text for text in every}
@@ -278,7 +266,7 @@ def make_text_features(values, texts, folder, shard=""):
 
 
 def _fitted(values, texts, folder):
-    """Returns the encoder of an existing store, or fits a new one."""
+    """Returns the encoder of an existing store, or fits a new encoder."""
     encoder = _new_encoder(values, texts)
     before = caption_features.open_fitted(folder, encoder)
     if hub.is_hub(values.features):
@@ -294,7 +282,7 @@ def _fitted(values, texts, folder):
 
 
 def _new_encoder(values, texts):
-    """Returns the encoder of the flags, not fitted."""
+    """Returns the encoder of the flags, which is not fitted."""
     if hub.is_hub(values.features):
         return hub.package().HubFeatures.of(values.features)
     kind = caption_features.KINDS[values.features]
@@ -311,7 +299,7 @@ def _new_encoder(values, texts):
 
 
 def _read_vectors(values, texts):
-    """Returns the vectors of the words in all splits; prints their coverage."""
+    """Returns the vectors of the words in all splits. Prints their coverage."""
     counts = {split: count_words(some)[0] for split, some in texts.items()}
     words = dict.fromkeys(word for known in counts.values() for word in known)
     vectors = read_showing_progress(values.word_vectors, words)
@@ -322,7 +310,7 @@ def _read_vectors(values, texts):
 
 
 def _fit(values, encoder, texts):
-    """Fits an encoder; shows the current step."""
+    """Fits an encoder and shows the current step."""
     training = next(iter(texts.values()))
     if not values.word_vectors:
         return encoder.fit(training)

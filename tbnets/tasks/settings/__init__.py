@@ -1,1 +1,1 @@
-"""The command line -> the settings of a run."""
+"""Reads a command line into the settings of a run."""

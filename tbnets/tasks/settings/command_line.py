@@ -1,4 +1,4 @@
-"""Reads the command line: words -> values of flags, by absl."""
+"""Reads the values of flags from a command line, with absl."""
 
 import copy
 import difflib
@@ -12,12 +12,10 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, shipped_folder
 from tbnets.tasks.settings.flag import REQUIRED, check_limits, flags_of, written
 
-# Flag files, found by a path or by the name of a configuration.
-
 _NAMES = ("--flagfile", "-flagfile")
 _COMMENTS = ("#", "//")
 _HAS_BLANKS = re.compile(r"-[^=\s]*\s")
-"""Start of a line that has blanks after the name of its flag."""
+"""Matches a line with a space after the name of its flag."""
 
 
 class FileWord(str):
@@ -36,18 +34,12 @@ def configs_folder():
 
 
 def find_flagfile(name, place=""):
-    """Returns the flag file of a path or of a configuration's name.
+    """Returns the flag file with a path or a configuration's name.
 
-    Args:
-        name: a path from the current folder. If there is no such file,
-            `quickstart`, `quickstart.flags` and `configs/quickstart.flags` all
-            name one shipped configuration; `features/lite0.flags` is a
-            configuration in a folder.
-        place: place of the name, for the message.
-
-    Raises:
-        FileNotFoundError: the name is neither; the message names the nearest
-            configurations.
+    If no file has this path, `quickstart`, `quickstart.flags` and
+    `configs/quickstart.flags` all name one shipped configuration. Raises
+    FileNotFoundError with similar names if there is neither. `place` is the
+    start of the message.
     """
     path = pathlib.Path(name).expanduser()
     if path.is_file():
@@ -63,18 +55,13 @@ def find_flagfile(name, place=""):
 
 
 def find_recipe(flag, name, verb, place):
-    """Returns the file of a recipe: a path, or a recipe of the package.
+    """Returns the file of a recipe, or raises FileNotFoundError.
 
     Args:
         flag: flag that names the recipe.
-        name: name that ends in `.flags`; the package ships, for example,
-            `features/tfidf.flags`.
+        name: name of a shipped recipe, such as `features/tfidf.flags`.
         verb: command whose flags the recipe must have.
-        place: path of the recipe if `name` is a file.
-
-    Raises:
-        FileNotFoundError: the name is neither; the message names the nearest
-            recipes.
+        place: path to try first.
     """
     if place.is_file():
         return place
@@ -94,7 +81,7 @@ def _stem(name):
 
 
 def _known(below=""):
-    """Returns name -> file of the shipped configurations."""
+    """Returns the shipped configurations, name -> file."""
     return {
         path.relative_to(configs_folder()).with_suffix("").as_posix(): path
         for path in sorted((configs_folder() / below).rglob("*.flags"))
@@ -102,7 +89,7 @@ def _known(below=""):
 
 
 def _nearest(wanted, known, suffix=""):
-    """Returns a question that suggests similar names; "" if there are none."""
+    """Returns a question that suggests similar names, or ""."""
     near = difflib.get_close_matches(wanted, known)
     near = near or difflib.get_close_matches(pathlib.Path(wanted).name, known)
     found = " or ".join(f"{name}{suffix}" for name in near)
@@ -117,11 +104,7 @@ def expand(words, within=()):
         within: flag files that contain these words.
 
     Returns:
-        list of strings; words from flag files are `FileWord`s.
-
-    Raises:
-        ValueError, FileNotFoundError: a flag file is missing, is not text, or
-            names itself.
+        list of strings, with a `FileWord` for each word from a flag file.
     """
     words, found = list(words), []
     while words:
@@ -139,12 +122,12 @@ def expand(words, within=()):
 
 
 def flag_place(word):
-    """Returns the place of a word, `FILE:LINE: `; "" if in no flag file."""
+    """Returns the place `FILE:LINE: ` of a word from a flag file, else ""."""
     return word.place if isinstance(word, FileWord) else ""
 
 
 def _read(path, within):
-    """Returns the flags of a file, and of the flag files that it names."""
+    """Returns the flags of a file and of the flag files that it includes."""
     if path in within:
         raise InputError(
             f"{path}: expected a flagfile that does not include itself; found "
@@ -175,21 +158,20 @@ _DEFINE = {
 
 
 class CommandLine:
-    """The values of flags on a command line, and its words that are not flags.
+    """The values of flags on a command line.
 
     Args:
         words: words after the program's name.
-        flags: the known `Flag`s; a flag of kind words gets the words that are
-            not flags.
+        flags: the known `Flag`s. A flag of kind words gets the remaining words.
 
     Attributes:
-        values: name -> value of every flag; the default if it is not given.
-        given: names of the given flags, including those from flag files.
+        values: name -> value or default of every flag.
+        given: names of the set flags, including flags from flag files.
         typed: names of the flags on the command line itself.
 
     Raises:
-        ValueError, FileNotFoundError: a flag is unknown, has an invalid value
-            or is required; or there are words that are not flags.
+        ValueError, FileNotFoundError: a flag is unknown, invalid or missing, or
+            a word is not a flag.
     """
 
     def __init__(self, words, flags):
@@ -217,11 +199,7 @@ class CommandLine:
         self.values |= rest
 
     def take(self, group):
-        """Returns a group of flags with their values.
-
-        Raises:
-            ValueError: a number is outside its limits.
-        """
+        """Returns a group with its values. Checks the limits of numbers."""
         names = [flag.name for flag in flags_of(group)]
         made = group(**{name: self.values[name] for name in names})
         check_limits(made)
@@ -229,7 +207,7 @@ class CommandLine:
 
 
 class _Choice(absl_flags.EnumParser):
-    """Reads a flag with `choices`, which may accept any preset."""
+    """Parses a flag with `choices`, which may accept any preset."""
 
     def __init__(self, flag):
         super().__init__(flag.choices)
@@ -249,7 +227,7 @@ def _in_our_words(message, words):
 
 
 def _place(message, words):
-    """Returns the place in a flag file of absl's complaint, or ""."""
+    """Returns the flag file and line of the word in absl's message, or ""."""
     named = re.search(r"flag (?:--|')([^':\s]+)", message)
     if not named:
         return ""
@@ -281,7 +259,7 @@ def _default(flag):
 
 
 def _value(flag, read):
-    """Returns the value of a flag; lists of numbers are converted."""
+    """Returns the value of a flag. Converts lists of numbers."""
     if not read.present:
         return _default(flag)
     if flag.kind not in _NUMBERS:

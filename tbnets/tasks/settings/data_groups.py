@@ -1,4 +1,4 @@
-"""Settings of the run itself and of the data that it reads."""
+"""Declares the settings of a run and of the data that it reads."""
 
 import dataclasses
 from typing import Annotated

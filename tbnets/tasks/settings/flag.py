@@ -1,6 +1,6 @@
-"""A flag: a field of a dataclass, with its help, default and limits.
+"""Declares flags as fields of a dataclass, with help, default and limits.
 
-A group of flags is a frozen dataclass whose fields are made by `flag`::
+A group of flags is a frozen dataclass with fields made by `flag`::
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Batches:
@@ -8,11 +8,8 @@ A group of flags is a frozen dataclass whose fields are made by `flag`::
 
         images_per_batch: Count = flag(500, "Images a batch.")
 
-The annotation has the type and the limits of the values. The first line of the
-class's docstring is the title of the group in --help. `flags_of` a group
-returns the flags by which the command line is read, checked and shown. If a
-name is reserved in Python, the field has a trailing underscore: `from_` is
---from.
+The annotation has the type and the limits of the values. The docstring is the
+title in --help. A reserved name has a trailing underscore: `from_` is --from.
 """
 
 import dataclasses
@@ -34,35 +31,34 @@ KINDS = {
     list[int]: "integers",
     list[float]: "floats",
 }
-"""Type of a field -> kind of its flag."""
+"""Maps the type of a field to the kind of its flag."""
 
 
 PRESET = "hub:PRESET"
-"""A value of `OneOf` that accepts any Keras Hub preset."""
+"""A choice of `OneOf` that accepts any Keras Hub preset."""
 
 
 class OneOf(tuple):
-    """A tuple of choices, of which `PRESET` contains any preset."""
+    """A tuple of choices, which contains any preset if `PRESET` is a choice."""
 
     def __new__(cls, *values):
         """Stores the values."""
         return super().__new__(cls, values)
 
     def __contains__(self, value):
-        """Returns whether a value is a choice, or an allowed preset."""
         found, is_in = str(value), super().__contains__
         return is_in(value) or (is_in(PRESET) and found.startswith("hub:"))
 
 
 class Limits(NamedTuple):
-    """The range of the numbers of a flag, also within a list.
+    """The range of a flag's numbers, also within a list.
 
     Args:
         least: minimum.
         most: maximum.
-        above: whether `least` itself is excluded.
-        below: whether `most` itself is excluded.
-        length: required length of a list; None for any.
+        above: whether to exclude `least`.
+        below: whether to exclude `most`.
+        length: required length of a list, or None.
     """
 
     least: float
@@ -72,7 +68,7 @@ class Limits(NamedTuple):
     length: int | None = None
 
 
-# Annotations with limits.
+# Annotations of fields.
 Count = Annotated[int, Limits(1)]
 Counts = Annotated[list[int], Limits(1)]
 Whole = Annotated[int, Limits(0)]
@@ -88,16 +84,16 @@ class Flag(NamedTuple):
 
     Args:
         name: name without dashes.
-        kind: string, integer, float, bool; list (of strings), integers, floats;
-            repeated (strings of a flag given several times); words (the words
-            of a command line that are not flags).
-        default: value if the flag is not given; `REQUIRED` if it must be given;
-            None for no value, or for the value of the preset of --loss.
-        help: meaning, unit and papers' value of the flag.
-        choices: allowed values, for kind string; () for any.
-        is_place: whether the flag names a file or folder of this machine.
+        kind: string, integer, float, bool, list (of strings), integers, floats,
+            repeated (a flag that may be set several times) or words (the words
+            that are not flags).
+        default: default value. `REQUIRED` if the flag must be set. None for no
+            value, or for the value of the preset of --loss.
+        help: meaning, unit and papers' value.
+        choices: allowed values for kind string, or () for any.
+        is_place: whether the value is a file or folder of this machine.
         free: whether the flag may change when a run is resumed.
-        limits: range of the flag's numbers; every number in a run has a range.
+        limits: range of the numbers.
     """
 
     name: str
@@ -116,9 +112,7 @@ def flag(default, help, **more):
     Args:
         default: `Flag.default`.
         help: `Flag.help`.
-        **more: further fields of `Flag`, except `name` and those that the
-            annotation gives: `limits`, `is_place`, and `kind` other than
-            repeated and words.
+        **more: fields of `Flag` that the annotation does not determine.
     """
     told = {"help": help, **more}
     if isinstance(default, list):
@@ -133,7 +127,7 @@ def flags_of(group):
 
 def _flag_of(field):
     kind, default, more = field.type, field.default, {}
-    if type(None) in typing.get_args(kind):  # `X | None`.
+    if type(None) in typing.get_args(kind):  # `X | None`
         kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) is Annotated:
         kind, told = typing.get_args(kind)
@@ -152,15 +146,7 @@ def written(value):
 
 
 def check_limits(group):
-    """Checks that the numbers of a group of flags are within their limits.
-
-    Args:
-        group: an instance of a dataclass of flags.
-
-    Raises:
-        ValueError: a number is outside its `Limits`; the message names the
-            first such flag.
-    """
+    """Raises ValueError for the first number of a group outside its limits."""
     for flag in flags_of(group):
         value = getattr(group, flag.name, None)
         if flag.limits is None or value is None:
@@ -181,14 +167,7 @@ def check_limits(group):
 
 
 def must_come_with(options, name, needed, advice="Leave it out."):
-    """Returns the error of a flag that has no effect without a second flag.
-
-    Args:
-        options: a group of flags, for example a command's `Options`.
-        name: name of the flag.
-        needed: the missing flag or value.
-        advice: advice on how to fix the error.
-    """
+    """Returns the error of a flag that has no effect without `needed`."""
     given = written(getattr(options, name))
     return InputError(
         f"--{name}",
@@ -199,12 +178,7 @@ def must_come_with(options, name, needed, advice="Leave it out."):
 
 
 def check_pairs(options, pairs):
-    """Raises a ValueError if a flag is given without the flag that it needs.
-
-    Args:
-        options: a group of flags.
-        pairs: dict, name of a flag -> name of the flag that it needs.
-    """
+    """Raises ValueError for a flag without the flag that `pairs` maps it to."""
     given = changed(options)
     for name, other in pairs.items():
         if name in given and not getattr(options, other):
@@ -234,15 +208,15 @@ FLAGS_OF_ARGUMENTS = {
     "vectors": ("word_vectors",),
     "weights": ("cnn_weights",),
 }
-"""Argument of the library -> flags with different names that set it."""
+"""Maps an argument of the library to flags with different names."""
 
 
 def name_flags(error, values):
-    """Replaces arguments of the library in an error by the flags that set them.
+    """Replaces library arguments in an error by the flags that set them.
 
     Args:
-        error: a `UserError`, which is changed.
-        values: flag -> value, of the command.
+        error: a `UserError`, which is changed in place.
+        values: flags of the command, name -> value.
     """
     fields = list(getattr(error, "fields", ()))
     if not fields and len(error.args) != 1:
@@ -272,8 +246,8 @@ def _renamed(text, argument, flag):
 
 
 def _flags_of(argument, received, values):
-    """Returns the flags that set an argument: by name, or by received value."""
-    if argument in values:  # May be of another function.
+    """Returns the flags that set an argument, by name or received value."""
+    if argument in values:  # An unrelated function may have this argument.
         return [argument] if f"{argument}=" in received else []
     known, prefix = FLAGS_OF_ARGUMENTS.get(argument, ()), ""
     if argument == "path":
@@ -299,12 +273,9 @@ def title_of(group):
 
 
 def check_place(name, path, ending=""):
-    """Raises an InputError if a flag names a file that cannot be written.
+    """Raises ValueError if a flag names a file that cannot be written.
 
-    Args:
-        name: name of the flag.
-        path: value of the flag; "" is not checked.
-        ending: required ending, such as ".png"; "" for any.
+    `ending` is the required suffix, such as ".png". An empty path passes.
     """
     check_ending(name, path, ending)
     if path and not pathlib.Path(path).absolute().parent.is_dir():
@@ -317,13 +288,7 @@ def check_place(name, path, ending=""):
 
 
 def check_ending(name, path, ending):
-    """Raises an InputError if the file of a flag has the wrong ending.
-
-    Args:
-        name: name of the flag.
-        path: value of the flag; "" is not checked.
-        ending: required ending, such as ".png".
-    """
+    """Raises ValueError if a non-empty path lacks the suffix `ending`."""
     if path and not path.lower().endswith(ending):
         raise InputError(
             f"--{name}",

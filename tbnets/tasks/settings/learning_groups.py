@@ -1,4 +1,4 @@
-"""Settings of the network, its loss and its training."""
+"""Declares the settings of the network, its loss and its training."""
 
 import dataclasses
 from typing import Annotated
@@ -177,7 +177,7 @@ LOSS_FLAGS = {
     "triplet": ("margin", "negatives", "distance", "reduction"),
     "infonce": ("temperature",),
 }
-"""`LossSettings.kind` -> flags that only this kind reads."""
+"""Maps `LossSettings.kind` to the flags that only this kind reads."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

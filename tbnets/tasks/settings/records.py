@@ -1,7 +1,7 @@
-"""The record of a run: the settings on disk, and checks when it resumes.
+"""Writes and reads the settings of a run, and checks resumed runs.
 
-A *record* is a dict, flag -> value, of all settings. `tasks.settings_of`
-selects the settings that the task and the model use.
+A record is a dict of all flags. `tasks.settings_of` selects the flags that the
+task and the model use.
 """
 
 import os
@@ -22,8 +22,8 @@ FLAGFILE = "run.flags"
 def write_settings(settings, run_dir):
     """Writes the settings of a run as JSON and as a flag file.
 
-    The flag file has the flags that the run reads. The JSON also has the folder
-    from which relative paths start.
+    The flag file has only the flags that the run reads. The JSON also has the
+    folder from which relative paths start.
     """
     folder = pathlib.Path(run_dir)
     start = settings.started_in or os.getcwd()
@@ -47,13 +47,9 @@ def as_flagfile_line(name, value):
 def read_record(run_dir):
     """Returns the record with which a run was started.
 
-    Missing flags get their defaults. Relative paths start from `started_in`:
-    the folder in which the run was started, or "" if that is the current folder
-    or no longer exists. If only `settings.json` is damaged, a resumed run
-    rewrites it.
-
-    Raises:
-        ValueError: `run_dir` is not the folder of a run.
+    Relative paths in the record start from `started_in`, which is "" for the
+    current folder and for a folder that no longer exists. Raises ValueError if
+    `run_dir` is not the folder of a run.
     """
     path = pathlib.Path(run_dir) / SETTINGS_FILE
     try:
@@ -73,18 +69,11 @@ def read_record(run_dir):
 
 
 def completed(record, path):
-    """Returns a record from a file or checkpoint, completed with defaults.
+    """Returns a record, checked and completed with defaults.
 
-    The environment variable TBNETS_DATA replaces the recorded data root,
-    because data may have moved. It is relative to the current folder.
-
-    Args:
-        record: dict, flag -> value.
-        path: file of the record, for the error message.
-
-    Raises:
-        ValueError: the record is not a dict, or a flag has a value of a wrong
-            type.
+    Because data may have moved, the environment variable TBNETS_DATA replaces
+    the recorded data root. Raises ValueError for invalid records; `path` is
+    their file.
     """
     _check_kinds(record, path)
     record = complete(record)
@@ -94,7 +83,7 @@ def completed(record, path):
 
 
 def _check_kinds(record, path):
-    """Raises an error that names the first wrong flag in an invalid record."""
+    """Raises ValueError for the first invalid flag of a record."""
     expected, found = "the flags of a run", record
     if isinstance(record, dict):
         wrong = [name for name in record if not _fits(name, record[name])]
@@ -119,8 +108,7 @@ def _check_kinds(record, path):
 _KEPT = {**ALL, "started_in": ALL["run_dir"]}
 _TYPES = {kind: type for type, kind in KINDS.items()}
 _IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
-"""Characters that no file name has; bytes of names that are not text are
-allowed."""
+"""Matches characters that file names cannot have, unlike undecodable bytes."""
 
 
 def _fits(name, value):
@@ -136,12 +124,12 @@ def _fits(name, value):
 
 
 def check_resumable(record, settings, place):
-    """Raises a ValueError if a run is resumed with result-changing flags.
+    """Raises ValueError if a resumed run changes flags that change the results.
 
     Args:
         record: record with which the run was started.
         settings: settings with which the run is resumed.
-        place: file or folder of the record, for the error message.
+        place: file or folder of the record, for the message.
     """
     free = {name for name, flag in ALL.items() if flag.free}
     if settings.optimizer and settings.optimizer.schedule == "cosine":

@@ -1,4 +1,4 @@
-"""The settings of a run: one frozen dataclass for each group of flags."""
+"""The settings of a run, with one frozen dataclass per group of flags."""
 
 import dataclasses
 
@@ -44,13 +44,13 @@ GROUPS: dict[str, type] = {
     "optimizer": OptimizerSettings,
     "training": TrainingSettings,
 }
-"""Fields of `Settings` -> their classes, in the order of `--help`."""
+"""Maps the fields of `Settings` to their classes, in the order of --help."""
 FLAGS = {name: flags_of(group) for name, group in GROUPS.items()}
-"""Name of a group -> its flags."""
+"""Maps the name of a group to its flags."""
 ALL = {flag.name: flag for flags in FLAGS.values() for flag in flags}
-"""Name of a flag -> the `Flag`."""
+"""Maps the name of a flag to the `Flag`."""
 GROUP_OF = {flag.name: name for name, flags in FLAGS.items() for flag in flags}
-"""Name of a flag -> name of its group."""
+"""Maps the name of a flag to the name of its group."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,23 +60,22 @@ class Settings:
     A group that neither the task nor the model uses is None.
 
     Args:
-        run: the run, its task, model, seed and splits.
+        run: run, task, model, seed and splits.
         captions: source of the captions.
         features: photos and image features.
         texts: encoder of texts.
-        images: encoder of images; None for phrase localization.
+        images: encoder of images. None for phrase localization.
         regions: phrases and regions.
         phrases: batches of phrase localization.
         correspondences: phrases and regions of HM-LSTM.
         batches: batches of images and captions.
-        branches: branches into the shared space; None for CCA.
+        branches: branches into the shared space. None for CCA.
         loss: ranking loss of embedding networks.
         pairs: loss of the similarity network.
         cca: canonical correlation analysis.
-        optimizer: optimizer; None for CCA.
-        training: epochs and precision; None for CCA.
-        started_in: folder from which relative paths start; "" for the current
-            folder.
+        optimizer: optimizer. None for CCA.
+        training: epochs and precision. None for CCA.
+        started_in: folder from which relative paths start, or "".
     """
 
     run: RunSettings
@@ -98,17 +97,17 @@ class Settings:
 
     @property
     def epochs(self) -> int:
-        """Passes over the training images; 1 for CCA."""
+        """The number of epochs, 1 for CCA."""
         return self.training.epochs if self.training else 1
 
     @property
     def patience(self) -> int:
-        """Epochs without a better dev split before a run stops; 0: never."""
+        """The number of epochs without improvement before a stop, or 0."""
         return self.training.patience if self.training else 0
 
     @property
     def image_encoder(self) -> str:
-        """The encoder of photos in the network; `features` if there is none."""
+        """The encoder of photos in the network, or `features`."""
         images = self.images
         if not images or images.image_features:
             return "features"
@@ -133,13 +132,13 @@ class Settings:
 
     @property
     def frozen_text_preset(self) -> str:
-        """The preset whose text features the run reads; "" for none."""
+        """The preset whose text features the run reads, or ""."""
         frozen = self.reads_captions_by_preset and not self.texts.fine_tune_text
         return self.texts.text_encoder if frozen else ""
 
     @property
     def reads_text_features(self) -> bool:
-        """Whether the texts of the run are features, not words."""
+        """Whether the texts of the run are features instead of words."""
         is_preset = self.frozen_text_preset != ""
         return is_preset or self.texts.text_encoder == "features"
 
@@ -165,12 +164,7 @@ class Settings:
         return {name: group for name, group in found.items() if group}
 
     def check(self) -> None:
-        """Checks that all numbers are within the limits of their flags.
-
-        Raises:
-            ValueError: a value is outside its limits; the message names the
-                first such flag.
-        """
+        """Raises ValueError for the first number outside its limits."""
         for group in self.groups().values():
             check_limits(group)
 
@@ -193,15 +187,14 @@ class Settings:
         return [flag for name in self.groups() for flag in FLAGS[name]]
 
     def flags_read(self) -> list:
-        """Returns the flags of these groups that the run uses."""
+        """Returns the `Flag`s that the run reads."""
         unused = unused_flags(self)
         return [flag for flag in self.flags() if flag.name not in unused]
 
     def as_table(self) -> str:
         """Returns the settings that the run uses as a Markdown table.
 
-        A row has a flag, its value, its default and its help. Flags that differ
-        from their defaults come first.
+        Flags that differ from their defaults come first.
         """
         values = self.values()
         defaults = complete({"loss": values.get("loss")})
@@ -220,9 +213,7 @@ class Settings:
     def comparable(self) -> dict:
         """Returns the settings by which TensorBoard compares runs.
 
-        Returns:
-            dict, name -> number, bool or string; without files, folders and
-            flags that the run does not use.
+        The dict has numbers, bools and strings, but no files and folders.
         """
         values = self.values()
         read = [flag.name for flag in self.flags_read() if not flag.is_place]
@@ -235,13 +226,7 @@ class Settings:
 
 
 def make_settings(record, groups) -> Settings:
-    """Returns the settings of a record.
-
-    Args:
-        record: dict, flag -> value, with every flag of the groups and
-            `started_in`.
-        groups: names of the groups that the run uses.
-    """
+    """Returns the `Settings` of a record with only the named groups."""
     made = {
         name: GROUPS[name](
             **{
@@ -255,13 +240,9 @@ def make_settings(record, groups) -> Settings:
 
 
 def complete(values) -> dict:
-    """Fills in the defaults of missing flags; --loss sets those of the loss.
+    """Returns all flags and `started_in`, with defaults for missing flags.
 
-    Args:
-        values: dict of some flags; None counts as missing.
-
-    Returns:
-        dict, flag -> value, of all flags and `started_in`.
+    None counts as missing. --loss determines the defaults of the loss.
     """
     given = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
@@ -275,15 +256,14 @@ def complete(values) -> dict:
 
 
 BASE = frozenset({"run", "captions", "features", "texts"})
-"""Groups that every run uses."""
+"""Names of the groups that every run uses."""
 
 
 def conditions(settings: Settings) -> list:
     """Returns the conditions under which flags are used.
 
-    Returns:
-        list of (whether the condition holds, the condition in words, names of
-        the flags that are used only if it holds).
+    Each is a tuple (whether it holds, the condition in words, names of the
+    flags that need it).
     """
     return [
         *_of_data(settings),
@@ -434,8 +414,7 @@ def _of_optimizer(options):
 def unused_flags(settings: Settings) -> dict[str, str]:
     """Returns the flags that other settings make unused.
 
-    Returns:
-        dict, name of a flag -> the settings that would use it, in words.
+    Maps each flag to the condition under which it would be used, in words.
     """
     return {
         name: words
@@ -446,7 +425,7 @@ def unused_flags(settings: Settings) -> dict[str, str]:
 
 
 def conditions_in_words() -> dict[str, str]:
-    """Returns the condition of each flag that has one: name -> words."""
+    """Returns the conditions under which flags are used, name -> words."""
     defaults = make_settings(complete({}), GROUPS)
     return {
         name: words
