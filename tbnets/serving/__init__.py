@@ -1,1 +1,1 @@
-"""Exports networks as SavedModels, and calls the endpoints."""
+"""Exports networks as SavedModels, and loads, searches and serves them."""

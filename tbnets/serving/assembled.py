@@ -1,17 +1,16 @@
-"""Assembles a zoo model from its own part and networks that pip installs.
+"""Assembles zoo models from their SavedModel and pretrained image networks.
 
-A model on features of photos is far smaller than the published networks that
-make the features. So a folder of the zoo may hold only a SavedModel of
-features, with `answers.json`: the whole model's embeddings of some photos and
-sentences. The first use adds the networks of the extra `photos`, compares the
-embeddings and keeps the whole::
+Image networks are large, so some zoo folders hold only a SavedModel that takes
+image features, and `answers.json`, the expected embeddings of a few inputs. On
+first use, `assembled` adds the networks from the extra `photos`, checks the
+embeddings and caches the complete model::
 
     CACHE/zoo/DIGEST/NAME/1/            the SavedModel
                          /identity.txt  digest of its parts
-                         /sha256.txt    as in the zoo
+                         /sha256.txt    checksums of all files
 
-`CACHE` is `$TBNETS_CACHE`, else `tbnets` in the user's cache folder. `DIGEST`
-depends on the files of the zoo and the versions of tbnets and TensorFlow.
+`CACHE` is `$TBNETS_CACHE`, or else `tbnets` in the user's cache folder.
+`DIGEST` depends on the zoo files and the versions of tbnets and TensorFlow.
 """
 
 import hashlib
@@ -48,28 +47,24 @@ from tbnets.serving.saved_files import hash_files
 from tbnets.serving.served import load_saved_model
 
 TOLERANCE = 1e-3
-"""Allowed difference of a number in an embedding from the recorded one."""
+"""Maximum absolute difference between an embedding and `answers.json`."""
 _NUMBERS = 32
-"""Number of values compared in each embedding."""
+"""Number of leading values that are compared in each embedding."""
 _SIZES = ((500, 375), (320, 480), (90, 60))
 _CAPTIONS = ("a dog runs through the snow", "two children on a beach")
 _making = threading.Lock()
 
 
 def put_together(source, path):
-    """Writes a model of photos: networks and the model of their features.
+    """Writes a SavedModel that takes photos instead of their features.
 
     Args:
-        source: a SavedModel of features that networks made of photos, as in
-            `saved_files.newest_version`.
-        path: folder to write, as in `export.write_saved_model`.
-
-    Returns:
-        `path` as a `pathlib.Path`.
+        source: SavedModel that takes image features, or its run folder.
+        path: folder to write, which must not exist.
 
     Raises:
-        ValueError: the networks are not installed, have different weights, or
-            the model has no description of its features.
+        ValueError: the image networks are missing, have other weights or are
+            not described in the metadata of `source`.
     """
 
     def add(served):
@@ -90,11 +85,7 @@ def put_together(source, path):
 
 
 def answers_of(model):
-    """Returns the embeddings of a model for `answers.json`.
-
-    Args:
-        model: a `Served` of photos and sentences.
-    """
+    """Returns the embeddings to record in `answers.json`."""
     found = {
         "photos": model.embed_images([_mosaic(*size) for size in _SIZES]),
         "texts": model.embed_text(_CAPTIONS),
@@ -106,7 +97,7 @@ def answers_of(model):
 
 
 def _mosaic(width, height):
-    """Returns a picture that is equal on every machine: uint8 `[h, w, 3]`."""
+    """Returns an identical uint8 `[height, width, 3]` image on all machines."""
     x, y = np.arange(width) // 40, np.arange(height)[:, None] // 30
     colours = [
         x * a * (y + b) + y * b for a, b in ((97, 31), (57, 83), (19, 7))
@@ -115,11 +106,11 @@ def _mosaic(width, height):
 
 
 def check_answers(model, wanted):
-    """Raises a ValueError if a model's embeddings differ from recorded ones.
+    """Raises a ValueError if a model does not reproduce recorded embeddings.
 
     Args:
         model: the `Served`.
-        wanted: path of `answers.json`; `TOLERANCE` is the limit.
+        wanted: path of `answers.json`.
     """
     told = CheckedFile(wanted).json()
     for name, rows in answers_of(model).items():
@@ -137,7 +128,7 @@ def check_answers(model, wanted):
 
 
 def cache_folder():
-    """Returns the folder for assembled models, without creating it."""
+    """Returns the cache folder of assembled models, without creating it."""
     given = os.environ.get("TBNETS_CACHE")
     if given:
         return pathlib.Path(given)
@@ -146,14 +137,13 @@ def cache_folder():
 
 
 def assembled(folder):
-    """Returns the folder of an assembled model, which is assembled once.
+    """Returns the folder of an assembled model, assembling it on first use.
 
     Args:
-        folder: folder of the zoo, whose files were checked.
+        folder: folder of the zoo model, whose checksums were verified.
 
     Raises:
         ValueError: as in `put_together` and `check_answers`.
-        OSError: the assembled model cannot be kept.
     """
     folder = folder.absolute()
     told = (folder / CHECKSUMS).read_bytes(), *_versions()
@@ -183,7 +173,6 @@ def _tell(holder):
 
 
 def _is_whole(path):
-    """Returns whether a folder exists with each file unchanged."""
     try:
         check_files(path)
     except (UserError, OSError):
@@ -196,13 +185,12 @@ def _versions():
 
 
 def _identity(folder):
-    """Returns the digest of the model's part and of the versions."""
     told = repr((hash_files(folder / "1"), *_versions()))
     return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _make(folder, path):
-    """Assembles a model in a folder, which appears once it is whole."""
+    """Assembles a model. Its folder appears only when it is complete."""
     say(f"putting {folder.name} together, once; it is kept in {path}")
     start = time.monotonic()
     shutil.rmtree(path, ignore_errors=True)  # The folder is damaged.

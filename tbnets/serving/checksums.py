@@ -1,4 +1,4 @@
-"""Folders that list the SHA-256 of their files, like those of the zoo."""
+"""Reads, writes and verifies the SHA-256 checksums of a model's folder."""
 
 import pathlib
 import re
@@ -10,7 +10,7 @@ from tbnets.files import CheckedFile, write_text
 
 CHECKSUMS = "sha256.txt"
 ANSWERS = "answers.json"
-"""File in a folder that holds only a part of a model; `assembled` reads it."""
+"""Expected embeddings of a model that `assembled` has to complete."""
 _CURE = (
     "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
     "--force-reinstall --no-deps` of the package elsewhere."
@@ -18,9 +18,9 @@ _CURE = (
 
 
 def model_files(path: Path) -> dict[str, pathlib.Path]:
-    """Returns the files of a model: their path in the folder -> full path.
+    """Returns the files of a model: path relative to the folder -> full path.
 
-    The list of checksums is left out. Links are listed, not followed.
+    Omits the list of checksums. Includes links, without following them.
     """
     path = pathlib.Path(path)
     found = {
@@ -33,10 +33,10 @@ def model_files(path: Path) -> dict[str, pathlib.Path]:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Reads a folder's list of checksums: file -> SHA-256.
+    """Reads the checksums of a folder: file name -> SHA-256.
 
     Raises:
-        ValueError: a line is not a checksum with a file, or repeats a file.
+        ValueError: a line is malformed, or repeats a file.
     """
     file = CheckedFile(pathlib.Path(path, CHECKSUMS))
     wanted = {}
@@ -53,11 +53,11 @@ def read_checksums(path: Path) -> dict[str, str]:
 
 
 def differences(folder, wanted):
-    """Yields the changes of a folder, each in a few words.
+    """Yields a short description of each missing or changed file.
 
     Args:
         folder: `pathlib.Path`.
-        wanted: name of a file -> SHA-256.
+        wanted: file name -> expected SHA-256.
     """
     for name, digits in sorted(wanted.items()):
         file = folder / name
@@ -70,7 +70,7 @@ def differences(folder, wanted):
 
 
 def check_files(path: Path) -> None:
-    """Raises a ValueError if files were changed, added or are missing.
+    """Raises a ValueError if files were changed, added or removed.
 
     Args:
         path: folder with `sha256.txt`.
@@ -91,7 +91,7 @@ def check_files(path: Path) -> None:
 
 
 def write_checksums(path: Path) -> None:
-    """Writes the SHA-256 of the files, in the format of `sha256sum -c`."""
+    """Writes the SHA-256 of all files, in the format of `sha256sum -c`."""
     files = model_files(path).items()
     lines = [f"{file_sha256(file)}  {name}\n" for name, file in files]
     write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))

@@ -1,7 +1,7 @@
-"""Files with which TensorFlow Serving serves an exported model.
+"""Writes warm-up requests and deployment files for TensorFlow Serving.
 
-The files are next to the versions of the model, in the folder that is mounted:
-a server treats only numbered folders as versions.
+The deployment files are next to the numbered version folders. A server ignores
+them, because it treats only numbered folders as versions.
 """
 
 import math
@@ -21,17 +21,18 @@ from tbnets.serving.inputs import AT_ONCE, IMAGE_BYTES, TreeReader, is_trees
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 
-# Warm-up requests. The first call of a graph is slow, so TensorFlow Serving
-# runs the requests in a version's `assets.extra/tf_serving_warmup_requests`,
-# TFRecords of `PredictionLog`, before the requests of clients. A failing
-# request makes the version fail, so each request is run once before it is
-# written.
+# Warm-up requests. The first call of a graph is slow. TensorFlow Serving
+# therefore runs the requests in a version's
+# `assets.extra/tf_serving_warmup_requests`, TFRecords of `PredictionLog`,
+# before those of clients. A version is not served if a warm-up request fails,
+# so each request is run once before it is written.
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 SIZES = (1, 8, 32)
-"""Numbers of rows in the requests for a signature."""
+"""Batch sizes of the warm-up requests for each signature."""
 MOST_BYTES = 4 << 20
-"""Maximum size of an input; a request with wide rows has fewer rows."""
+"""Maximum size of an input in bytes. Requests with wide rows have fewer
+rows."""
 _TEXTS = (
     "a dog in the snow",
     "two children are playing with a red ball on the beach",
@@ -45,10 +46,7 @@ _WIDTH, _HEIGHT = 96, 64
 
 
 def warm_up(folder):
-    """Writes warm-up requests for each signature of a SavedModel.
-
-    Args:
-        folder: folder of the SavedModel, which has `assets.extra`.
+    """Writes warm-up requests for all signatures of a SavedModel.
 
     Raises:
         ImportError: the extra `serving` is not installed.
@@ -58,12 +56,11 @@ def warm_up(folder):
 
 
 def write_requests(folder, signatures):
-    """Writes warm-up requests for signatures, after running them.
+    """Runs warm-up requests for some signatures, then writes the requests.
 
     Args:
-        folder: as in `warm_up`.
-        signatures: name -> concrete function whose arguments have the names of
-            its inputs.
+        folder: folder of the SavedModel.
+        signatures: name -> concrete function, called with keyword arguments.
     """
     records = []
     for name, signature in signatures.items():
@@ -81,10 +78,7 @@ def write_requests(folder, signatures):
 
 
 def read_requests(folder):
-    """Reads the warm-up requests of a SavedModel.
-
-    Returns:
-        list of `PredictRequest`; [] if the SavedModel has none.
+    """Returns the warm-up requests of a SavedModel, a list of `PredictRequest`.
 
     Raises:
         ImportError: the extra `serving` is not installed.
@@ -150,16 +144,16 @@ def _rows(spec, size):
 
 
 def _photo():
-    """Returns a JPEG whose parts all differ."""
     x, y = np.meshgrid(np.arange(_WIDTH), np.arange(_HEIGHT))
     pixels = np.stack([x * 2, y * 3, (x * y) % 256], axis=-1)
     return tf.io.encode_jpeg(pixels.astype(np.uint8)).numpy()
 
 
 IMAGE = "tensorflow/serving:2.20.0"
-"""The newest image of TensorFlow Serving, as of 2026-11-26."""
+"""Newest Docker image of TensorFlow Serving, as of 2026-11-26."""
 MOST_ROWS = 32
-"""Rows that a server batches; larger batches give no more photos per second."""
+"""Maximum number of rows in a batch. Larger batches do not embed more photos
+per second."""
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _BYTES_A_PIXEL = 6
 _GIB = 2**30
@@ -167,7 +161,7 @@ _TEMPLATES = pathlib.Path(__file__).with_name("deployment")
 
 
 def check_model_name(name):
-    """Raises a ValueError if a server, URL or host could not use a name."""
+    """Raises a ValueError if a name is invalid in a URL or a host name."""
     if not _NAME.fullmatch(name):
         raise InputError(
             "output",
@@ -179,21 +173,21 @@ def check_model_name(name):
 
 
 def write_deployment(version, name):
-    """Writes the files that a server needs next to the versions of a model.
+    """Writes deployment files next to the versions of a model.
 
-    Batching is enabled if every signature of the version supports it, because a
-    server batches all signatures or none.
+    Enables batching only if all signatures support it, because a server batches
+    all signatures or none.
 
     Args:
-        version: folder of the SavedModel, with its warm-up.
+        version: folder of the SavedModel.
         name: name of the model.
 
     Returns:
-        (paths, unbatched): paths of the written files; and the names of the
-        signatures that prevent batching, [] if requests are batched.
+        (paths, unbatched): the written files, and the signatures that prevent
+        batching.
 
     Raises:
-        ValueError: as in `check_model_name`.
+        ValueError: the name is invalid.
     """
     check_model_name(name)
     version = pathlib.Path(version)
@@ -230,10 +224,9 @@ def write_deployment(version, name):
 
 
 def _gibibytes(version, said):
-    """Returns the memory that a server requests, and its limit, in GiB.
+    """Returns the memory request and limit of a server in GiB.
 
-    A version is loaded while its predecessor still serves. Decoding takes some
-    bytes per pixel, for several photos at once.
+    It suffices to load a new version while the old version serves requests.
     """
     size = sum((version / name).stat().st_size for name in said["sha256"])
     request = math.ceil(0.5 + 2 * size / _GIB)

@@ -1,10 +1,4 @@
-"""The endpoints of SavedModels, built from the methods of a network.
-
-A network embeds and compares two kinds of inputs: images and texts, or phrases
-and regions. `two_sided` builds the endpoints of any such network.
-`two_branch_endpoints` and `region_endpoints` name the two sides and add the
-endpoints that read photos.
-"""
+"""Builds the endpoints of a SavedModel from the methods of a network."""
 
 import dataclasses
 import functools
@@ -34,41 +28,36 @@ def two_branch_endpoints(
 ):
     """Returns the endpoints of a model that embeds images and texts.
 
-    Signatures (`n` images, `m` captions, either may be 0):
+    Signatures for `n` images and `m` captions, either of which may be 0:
 
-    - `embed_text`, the default: `captions` string `[m]` (or `text_features`
-      float32 `[m, text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings`
-      float32 `[m, embedding_dim]`;
+    - `embed_text`, the default: `captions` string `[m]`, `text_features`
+      float32 `[m, text_dim]` or `trees` int32 `[m, nodes, 6]` -> `embeddings`
+      float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
       photos also `status`, string `[n]`: "", or the fault of a photo, whose
-      embedding is then 0;
-    - `embed_image_strict`, for photos: without `status`; a broken photo fails
-      the call;
+      embedding is 0.
+    - `embed_image_strict`, for photos: without `status`. A broken photo fails
+      the call.
     - `score`: both inputs -> `similarities` `[n, m]`: cosines, or the logits of
-      a model that learns to compare; a broken photo fails the call;
-    - `compare`, for a model that learns to compare, whose embeddings have no
-      meaningful cosines: `image_embeddings` float32 `[n, embedding_dim]` and
-      `text_embeddings` `[m, embedding_dim]` -> `similarities` `[n, m]`;
-    - `embed_features`, if photos are first turned into feature vectors:
+      a learned similarity. A broken photo fails the call.
+    - `compare`, for a learned similarity: `image_embeddings` float32 `[n,
+      embedding_dim]` and `text_embeddings` `[m, embedding_dim]` ->
+      `similarities` `[n, m]`.
+    - `embed_features`, if `read_photos` computes feature vectors:
       `image_features` float32 `[n, feature_dim]` -> `embeddings`.
 
     Args:
-        model: object with `embed_images(images, training)` and
-            `embed_text(texts, training)`, which return float32 unit vectors
-            `[n, embedding_dim]`. A model that learns to compare also has
-            `learned_similarity`, True, and `similarities(image_embeddings,
-            text_embeddings)`.
-        tokenizer: turns string `[m]` into the input of `embed_text`: a
-            `Tokenizer`, whose `max_tokens` becomes `inputs.MOST_WORDS` if
-            unset, or a `features.fisher_vectors.CaptionReader`; a
-            `serving.inputs.TreeReader` for trees; None for feature vectors.
-        image_shape: shape of one image as the model takes it: `(feature_dim,)`
-            or `(size, size, 3)`.
-        read_photos: None to serve arrays of `image_shape`; to serve JPEG and
-            PNG files, a function of TensorFlow operations, string `[n]` -> `[n,
-            *image_shape]`, such as `images.decode_images` or a
-            `features.photo_features.PhotoFeatures`.
+        model: network with `embed_images` and `embed_text`, which return unit
+            vectors. If `learned_similarity` is True, `similarities` compares
+            them.
+        tokenizer: a `Tokenizer`, whose `max_tokens` defaults to
+            `inputs.MOST_WORDS`, a `features.fisher_vectors.CaptionReader`, or
+            an `inputs.TreeReader`; None for feature vectors.
+        image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
+        read_photos: function of TensorFlow operations that maps JPEG and PNG
+            files, string `[n]`, to `[n, *image_shape]`, such as
+            `images.decode_images` or a `PhotoFeatures`; None to take arrays.
         text_dim: dimension of text features; None with a tokenizer.
 
     Raises:
@@ -100,15 +89,11 @@ def two_branch_endpoints(
 
 
 def begin_with_photos(served, read_photos):
-    """Returns endpoints of photos for a model that takes image features.
+    """Returns the image endpoints of photos, for a model that takes features.
 
     Args:
-        served: the `Served`, whose signatures may be called in a graph.
+        served: the `Served` model, whose signatures the endpoints call.
         read_photos: as in `two_branch_endpoints`.
-
-    Returns:
-        dict, name -> `tf.function`: the endpoints of `two_branch_endpoints`
-        that take images.
     """
 
     def side(name, embeddings):
@@ -136,7 +121,7 @@ def begin_with_photos(served, read_photos):
 
 
 def _compared(images, texts, read_photos, *compared):
-    """Returns functions of two `EndpointSide`s, and a `PhotoReader` or None."""
+    """Returns the functions of two sides, and the `PhotoReader` or None."""
     functions, photos = {}, None
     if read_photos is not None:
         arrays, photos = images, PhotoReader(read_photos)
@@ -147,7 +132,7 @@ def _compared(images, texts, read_photos, *compared):
 
 
 def _of_photos(reader, arrays):
-    """Returns the endpoint of photos, and the `EndpointSide` of strict ones."""
+    """Returns the endpoint `embed_image`, and the side of strict photos."""
 
     def answers(images):
         rows, status = reader.photos(images)
@@ -155,7 +140,7 @@ def _of_photos(reader, arrays):
         is_photo = tf.equal(status, "")[:, None]
         return tf.where(is_photo, embeddings, 0.0), status
 
-    # A `tf.function`, so that the SavedModel contains it once.
+    # A `tf.function`, so that the SavedModel stores its graph once.
     answers = tf.function(answers, input_signature=[PHOTOS], autograph=False)
 
     @tf.function(input_signature=[PHOTOS], autograph=False)
@@ -177,31 +162,28 @@ def region_endpoints(
 ):
     """Returns the endpoints of a model that embeds regions and phrases.
 
-    Signatures (`n` regions, `m` phrases):
+    Signatures for `n` regions and `m` phrases:
 
-    - `embed_phrases`, the default: `phrases` string `[m]` (or `text_features`
-      float32 `[m, text_dim]`, or `trees` int32 `[m, nodes, 6]`) -> `embeddings`
-      float32 `[m, embedding_dim]`;
+    - `embed_phrases`, the default: `phrases` string `[m]`, `text_features`
+      float32 `[m, text_dim]` or `trees` int32 `[m, nodes, 6]` -> `embeddings`
+      float32 `[m, embedding_dim]`.
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
-      `embeddings` `[n, embedding_dim]`;
+      `embeddings` `[n, embedding_dim]`.
     - `compare`: `phrase_embeddings` and `region_embeddings` -> `similarities`
-      `[m, n]`, larger is closer;
-    - `score`: phrases and `region_features` -> `similarities` `[m, n]`;
-    - `localize`, if photos can be read: phrases, `image_bytes` string `[]` and
+      `[m, n]`, larger is closer.
+    - `score`: phrases and `region_features` -> `similarities` `[m, n]`.
+    - `localize`, with `read_regions`: phrases, `image_bytes` string `[]` and
       `boxes` float32 `[n, 4]` in pixels of the upright photo -> `similarities`
       `[m, n]` and `status`, string `[]`: "", or the fault of the photo, whose
-      similarities are then all 0;
-    - `localize_strict`: without `status`; a broken photo fails the call.
+      similarities are 0.
+    - `localize_strict`: without `status`. A broken photo fails the call.
 
     Args:
-        model: object with `embed_images`, `embed_text` and `similarities`, like
-            `models.two_branch.TwoBranchModel`.
-        tokenizer: turns strings into the input of `embed_text`; a
-            `serving.inputs.TreeReader` for trees; None for feature vectors.
+        model: network like `models.two_branch.TwoBranchModel`.
+        tokenizer: as in `two_branch_endpoints`.
         region_dim: number of features per region.
         text_dim: number of features per phrase; None with a tokenizer.
-        read_regions: reader of regions for `serving.inputs.PhotoReader`; None
-            for no `localize`.
+        read_regions: reader of regions for `PhotoReader`, or None.
     """
     tokenizer = bounded(tokenizer)
     spec = text_spec(tokenizer, text_dim, "phrases")
@@ -223,23 +205,15 @@ def region_endpoints(
 
 
 def node_endpoints(model, reader, region_dim):
-    """Returns the endpoints of a model that embeds noun phrases and regions.
+    """Returns the endpoints of an `HMLSTM`, for noun phrases and regions.
 
-    Signatures (`m` trees, `p` noun phrases in them, `n` regions):
+    Signatures for `m` trees with `p` noun phrases, and `n` regions:
 
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
       `embeddings` float32 `[n, embedding_dim]`.
     - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings`
       float32 `[p, embedding_dim]`, `captions` int32 `[p]`, the tree of each
       phrase, and `spans` int32 `[p, 2]`, its words.
-
-    Args:
-        model: a `models.hm_lstm.HMLSTM`.
-        reader: `serving.inputs.TreeReader`.
-        region_dim: number of features per region.
-
-    Returns:
-        dict, name -> `tf.function`.
     """
 
     @tf.function(input_signature=[reader.spec])
@@ -254,7 +228,6 @@ def node_endpoints(model, reader, region_dim):
 
 
 def _regions(region_dim, method):
-    """Returns the `EndpointSide` of regions, by a network's method."""
     spec = tf.TensorSpec([None, region_dim], tf.float32, "region_features")
     return EndpointSide(
         "embed_regions", "region_embeddings", spec, inference(method)
@@ -262,11 +235,10 @@ def _regions(region_dim, method):
 
 
 def _localization(reader, phrases, regions, similarities):
-    """Returns the endpoints that take phrases, a photo and boxes."""
     photo = tf.TensorSpec([], tf.string, "image_bytes")
     signature = [phrases.spec, photo, tf.TensorSpec([None, 4], name="boxes")]
 
-    # A `tf.function`, so that the SavedModel contains it once.
+    # A `tf.function`, so that the SavedModel stores its graph once.
     @tf.function(input_signature=signature, autograph=False)
     def answers(texts, image_bytes, boxes):
         boxes = require_rows(
@@ -293,24 +265,18 @@ def _localization(reader, phrases, regions, similarities):
     return {"localize": localize, "localize_strict": localize_strict}
 
 
-# The endpoint `search`: a model with an index in its graph. Embeddings are
-# variables, one per shard, and so are the ids. Queries are embedded and
-# compared tile by tile; the results are those of
+# The endpoint `search` searches an index in the graph. The embeddings are
+# variables, one per shard, and the ids are a variable. The endpoint embeds the
+# queries and compares them tile by tile. The results equal those of
 # `search_index.SearchIndex.search`.
 
 
 def add_search(index):
-    """Returns the argument `add` of `reexport`: a search of an index.
+    """Returns a function that adds a search of a `SearchIndex`, for `reexport`.
 
-    Args:
-        index: `SearchIndex` of the model's embeddings; the whole index is
-            compared with its checksums.
-
-    Returns:
-        Function of a `Served` -> dict with the `tf.function` `search`: texts as
-        in `embed_text`, and `k` int32 `[]`, at least 1 -> `ids` strings and
-        `similarities` float32 `[m, min(k, n)]`, best first; the first of
-        equally similar rows comes first.
+    The endpoint `search` takes texts as in `embed_text`, and `k` int32 `[]`. It
+    returns `ids` string and `similarities` float32 `[m, min(k, n)]`, best
+    first. Ties are sorted by row.
 
     Raises:
         ValueError: the index is empty or damaged.
@@ -365,7 +331,7 @@ def _find(shards, signatures, queries, k):
             "rows_at_once": PAIRS_AT_ONCE,
         }
     total = sum(shard.shape[0] for shard in shards)
-    # Runs once even without queries: an empty array has no shape.
+    # At least one block: an empty TensorArray has no shape to concatenate.
     blocks = tf.maximum(-(-tf.shape(queries)[0] // size), 1)
 
     def one(block, arrays):
@@ -390,7 +356,6 @@ def _find(shards, signatures, queries, k):
 
 
 def _learned(compare, queries, rows):
-    """Returns the similarities of queries and rows by the model's endpoint."""
     pairs = {
         "image_embeddings": tf.cast(rows, tf.float32),
         "text_embeddings": queries,
@@ -404,12 +369,11 @@ class Endpoints:
 
     Args:
         functions: name -> `tf.function` with an input signature, which returns
-            a dict of tensors. The names become the signatures' and attributes
-            of a loaded SavedModel: `loaded.embed_text(captions)`.
+            a dict of tensors. Each name becomes a signature, and an attribute
+            of the loaded object: `loaded.embed_text(captions)`.
         default: name of the default signature.
-        tokenizer: `Tokenizer` that the endpoints use, or None.
-        photos: `PhotoReader` that the endpoints use, or None; its `max_pixels`
-            at the time of the export applies.
+        tokenizer: `Tokenizer` in the graphs, or None.
+        photos: `PhotoReader` in the graphs, or None.
     """
 
     functions: dict
@@ -422,28 +386,26 @@ class EndpointSide:
     """One kind of input that a network compares.
 
     Args:
-        name: name of the endpoint that embeds the inputs, for example
-            `embed_text`.
-        embeddings: name of the inputs' embeddings in `compare`.
-        spec: `tf.TensorSpec` of `n` inputs.
-        embed: function of a tensor of inputs -> float32 `[n, embedding_dim]`.
+        name: name of the endpoint that embeds the inputs, such as `embed_text`.
+        embeddings: name of the embeddings in `compare`.
+        spec: `tf.TensorSpec` of the inputs.
+        embed: function of the inputs that returns float32 `[n, embedding_dim]`.
     """
 
     def __init__(self, name, embeddings, spec, embed):
         self.name = name
         self.embeddings = embeddings
         self.spec = spec
-        # A `tf.function`, so that the SavedModel contains it once.
+        # A `tf.function`, so that the SavedModel stores its graph once.
         self.embed = tf.function(embed, input_signature=[spec])
 
 
 def inference(method, read=None):
-    """Returns a network's method in inference mode, as a function of inputs.
+    """Returns a function that calls a network's method in inference mode.
 
     Args:
         method: function of the network's input and `training`.
-        read: function from the served input to the network's input; None if
-            they are equal.
+        read: function that computes the network's input, or None.
     """
 
     def embed(rows):
@@ -463,24 +425,17 @@ def embedding(side):
 
 
 def two_sided(first, second, similarities, compared_dim=None):
-    """Returns the endpoints of a network that compares two sides.
+    """Returns the endpoints of a network that compares two `EndpointSide`s.
 
-    Signatures (`n` inputs of the first side, `m` of the second, either may be
-    0):
-
-    - a signature named after each side: its inputs -> `embeddings` float32
-      `[n, embedding_dim]`;
-    - `score`: inputs of the two sides -> `similarities` float32 `[n, m]`;
-    - `compare`: embeddings of the two sides -> `similarities` float32 `[n, m]`.
+    They are an endpoint named after each side, which returns its `embeddings`;
+    `score`, the `similarities` float32 `[n, m]` of the inputs; and `compare`,
+    the `similarities` of the embeddings.
 
     Args:
-        first: an `EndpointSide`.
-        second: an `EndpointSide`.
-        similarities: function of two embeddings -> `[n, m]`, larger is closer.
-        compared_dim: dimension of embeddings; None for no `compare`.
-
-    Returns:
-        dict, name -> `tf.function`.
+        first: side of `n` inputs.
+        second: side of `m` inputs.
+        similarities: function of two embeddings that returns `[n, m]`.
+        compared_dim: dimension of the embeddings; None to omit `compare`.
     """
 
     @tf.function(input_signature=[first.spec, second.spec], autograph=False)
@@ -509,11 +464,9 @@ def text_spec(tokenizer, text_dim, name="captions"):
     """Returns the `tf.TensorSpec` of texts.
 
     Args:
-        tokenizer: turns strings into the network's input; if it has a `spec`,
-            like a `TreeReader`, this `spec` is returned. None if texts are
-            features.
+        tokenizer: as in `two_branch_endpoints`.
         text_dim: dimension of text features; None with a tokenizer.
-        name: name of an input of strings.
+        name: name of a string input.
 
     Raises:
         ValueError: neither or both of `tokenizer` and `text_dim` are given.

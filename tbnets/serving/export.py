@@ -1,8 +1,8 @@
-"""Exports a trained network as a SavedModel that takes raw input.
+"""Exports networks as SavedModels that take raw input.
 
-A SavedModel has a signature for each of its `Endpoints`. It loads in any
-program with TensorFlow and TF Text, without this package: tokeniser, word table
-and image decoding are part of its graph.
+Each endpoint becomes a signature. The graph contains the tokenizer, the
+vocabulary and the image decoder, so a SavedModel loads in any program with
+TensorFlow and TF Text, without tbnets.
 """
 
 import importlib.metadata
@@ -42,31 +42,27 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
 ):
     """Copies a SavedModel, with signatures added or left out.
 
-    The kept signatures return identical bits, and keep their names, dtypes and
-    shapes. Weights that no kept signature reads are left out.
+    Copied signatures keep their names, dtypes and shapes, and return
+    bit-identical results. Variables that no signature reads are left out.
 
     Args:
-        source: as in `saved_files.newest_version`; it is not changed.
-        path: folder to write, as in `export.write_saved_model`.
-        keep: names of signatures to keep, of the source or added; empty for
-            all. The default signature remains if its function is kept;
-            otherwise it is the first of `keep`.
-        add: function of the source's `Served`, whose `signatures` may be called
-            in a graph; returns a dict, name -> `tf.function` with an input
-            signature that returns a dict of tensors. Variables that the added
-            signatures read are kept. An added signature replaces a signature of
-            its name. None to add none.
-        extra: as in `export.write_saved_model`.
-        told: further metadata, dict of JSON values; or None.
-        trust: as in `saved_files.load_graph`.
-
-    Returns:
-        `path` as a `pathlib.Path`.
+        source: folder of the SavedModel, its parent or its run.
+        path: folder to write, which must not exist.
+        keep: names of the signatures to keep, old or added; empty for all. If
+            the default signature is left out, the first name becomes the
+            default.
+        add: function of the source's `Served`. It returns a dict, name ->
+            `tf.function` with an input signature that returns a dict of
+            tensors, and may call the `Served`'s `signatures`. Added signatures
+            replace old ones.
+        extra: as in `write_saved_model`.
+        told: further metadata, a dict of JSON values.
+        trust: whether the source's graph may have any ops.
 
     Raises:
-        FileExistsError: If `path` exists.
-        ValueError: If the source lacks a signature of `keep`, or as in
-            `saved_files.load_graph` and `export.write_saved_model`.
+        FileExistsError: `path` exists.
+        ValueError: the source lacks a signature of `keep`; or as in
+            `saved_files.load_graph` and `write_saved_model`.
 
     Example:
         def add(served):
@@ -85,7 +81,8 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     path = check_new(path)
     served = load_saved_model(source, trust)
     root, before = served.root, served.signatures
-    # A graph holds its variables only weakly.
+    # A graph holds only weak references to its variables, so `made` must
+    # outlive the save.
     made = add(served) if add else {}
     added = {name: guarded(one) for name, one in made.items()}
     signatures = {**before, **added}
@@ -102,21 +99,20 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         setattr(root, name, kept[name])
     signatures = {DEFAULT: default, **kept}
     read = {id(v): v for one in signatures.values() for v in one.variables}
-    # The saved object tracks only the variables that signatures read.
+    # Saves only the variables that the signatures read.
     setattr(root, saved_files.KEPT, list(read.values()))
     said = _described(served, told or {}, kept)
     return save(root, signatures, path, said, served.vocabulary, extra)
 
 
 def _default(default, kept):
-    """Returns the source's default signature if kept, else the first."""
+    """Returns the source's default signature if it is kept, else the first."""
     taken = default and describe_signature(default)
     is_kept = taken in map(describe_signature, kept.values())
     return default if is_kept else next(iter(kept.values()))
 
 
 def _described(served, told, kept):
-    """Returns the metadata of the new SavedModel."""
     said, current = served.metadata, versions()
     was = {name: said.get(name) for name in current}
     was["sha256"] = file_sha256(served.path / saved_files.GRAPH_FILE)
@@ -126,7 +122,7 @@ def _described(served, told, kept):
 
 
 DEFAULT = "serving_default"
-"""Name of the signature that a server calls if a client names none."""
+"""Name of the signature that a server calls if a request names none."""
 
 
 def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
@@ -143,21 +139,21 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 ) -> pathlib.Path:
     """Writes a model that embeds images and texts as a SavedModel.
 
+    `endpoints.two_branch_endpoints` lists the signatures.
+
     Args:
-        model: a built network, such as
-            `models.embedding_network.EmbeddingNetwork`.
-        vocabulary: the run's `Vocabulary`; a `Tokenizer` to cut captions at its
-            `max_tokens` instead of 200 words; a `CaptionReader` or None if the
-            network takes text features.
-        path: as in `write_saved_model`.
-        image_shape: as in `endpoints.two_branch_endpoints`, which lists the
-            signatures.
-        read_photos: as in `endpoints.two_branch_endpoints`: function that turns
-            image files into arrays of `image_shape`; None for arrays.
+        model: a built network, such as `EmbeddingNetwork`.
+        vocabulary: the run's `Vocabulary`, which cuts captions at 200 words; a
+            `Tokenizer` to cut them at its `max_tokens`; a `CaptionReader` or
+            None if the network takes text features.
+        path: folder to write, which must not exist.
+        image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
+        read_photos: function of TensorFlow operations that maps JPEG and PNG
+            files, string `[n]`, to `[n, *image_shape]`; None to take arrays.
         text_dim: dimension of text features; None if the network reads words.
-        metadata: as in `write_saved_model`.
-        half_precision: as in `write_saved_model`.
-        max_pixels: as in `write_saved_model`.
+        metadata: JSON-ready dict to store with the model.
+        half_precision: whether to store weights as float16, in half the space.
+        max_pixels: maximum number of pixels in a photo; None for the default.
 
     Returns:
         `path` as a `pathlib.Path`.
@@ -184,7 +180,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 
 
 def _check_reader(model, tokenizer):
-    """Raises an error if the network has a different vocabulary."""
+    """Raises an error if the network was built for another vocabulary."""
     if not hasattr(model, "embed_text"):
         raise InputTypeError(
             "model",
@@ -204,7 +200,7 @@ def _check_reader(model, tokenizer):
         )
     reader = getattr(model, "text_encoder", None)
     reader = reader or getattr(model, "text_branch", None)
-    # Custom layers need no `vocabulary_size`.
+    # Custom layers may lack `vocabulary_size`.
     known = getattr(reader, "vocabulary_size", None)
     told = isinstance(tokenizer, Tokenizer) and isinstance(known, int)
     if told and known != tokenizer.vocabulary.size:
@@ -224,31 +220,26 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
     max_pixels=None,
     extra=None,
 ):
-    """Writes endpoints as a SavedModel.
-
-    `path` is complete or absent; leftovers of killed exports next to it are
-    removed.
+    """Writes endpoints as a SavedModel, which appears only when it is complete.
 
     Args:
         endpoints: `Endpoints`.
-        path: folder to write, which must not exist. TensorFlow Serving's layout
-            is `<name>/<n>` with `n` from `next_version`.
-        metadata: JSON-ready dict to keep in `assets.extra/tbnets.json`.
-        half_precision: whether to store weights as float16, in half the space;
-            computation remains float32.
-        max_pixels: photos with more pixels are rejected by their first bytes;
-            None for `photo_kinds.MAX_PIXELS`. Decoding takes some 6 bytes per
-            pixel.
-        extra: function of the folder that writes more files into its
-            `assets.extra`, called when the graph is written; or None.
+        path: folder to write, which must not exist.
+        metadata: JSON-ready dict to store in `assets.extra/tbnets.json`.
+        half_precision: whether to store weights as float16. Computation remains
+            in float32.
+        max_pixels: maximum number of pixels in a photo; None for
+            `photo_kinds.MAX_PIXELS`. Decoding takes about 6 bytes per pixel.
+        extra: function that writes more files into `assets.extra` of the
+            folder.
 
     Returns:
         `path` as a `pathlib.Path`.
 
     Raises:
-        FileExistsError: If `path` exists.
-        OSError: If the folder cannot be written; no partial files remain.
-        ValueError: If the graph has an op that TensorFlow Serving lacks, or a
+        FileExistsError: `path` exists.
+        OSError: the folder cannot be written. No partial files remain.
+        ValueError: the graph has an op that TensorFlow Serving lacks, or a
             weight exceeds the range of float16.
     """
     path = check_new(path)
@@ -272,11 +263,7 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
 
 
 def check_new(path):
-    """Returns a path as a `pathlib.Path`, after checking that it is free.
-
-    Raises:
-        FileExistsError: the path exists.
-    """
+    """Returns `path` as a `pathlib.Path`; raises an error if it exists."""
     path = pathlib.Path(path)
     if path.exists() or path.is_symlink():
         raise ExistingFileError(
@@ -287,19 +274,15 @@ def check_new(path):
 
 
 def save(root, signatures, path, description, vocabulary=None, extra=None):
-    """Writes a whole SavedModel with its metadata.
+    """Writes a complete SavedModel with its metadata, and returns its path.
 
     Args:
         root: object that tracks all variables of the signatures.
-        signatures: name -> concrete function, whose ops `check_ops` checks.
+        signatures: name -> concrete function, whose ops are checked.
         path: folder to write, which does not exist.
-        description: JSON-ready dict for `assets.extra/tbnets.json`, to which
-            the SHA-256 of all other files is added.
+        description: metadata, to which the checksums are added.
         vocabulary: `Vocabulary` of the model's texts, or None.
         extra: as in `write_saved_model`.
-
-    Returns:
-        `path`.
     """
     for name, function in {
         id(f): (n, f) for n, f in signatures.items()
@@ -308,8 +291,8 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with new_folder(path) as folder:
-            # Served models need no gradients, and some custom gradients cannot
-            # be saved.
+            # A served model needs no gradients, and some custom gradients
+            # cannot be saved.
             options = tf.saved_model.SaveOptions(
                 experimental_custom_gradients=False
             )
@@ -333,8 +316,8 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
 def _traced(endpoints, half_precision):
     """Returns the module to save, and its functions: name -> function.
 
-    Only the variables that endpoints read and the traced functions are kept:
-    saving a `tf.function` would trace it again and keep both.
+    The module tracks concrete functions: saving a `tf.function` would trace it
+    again and store both graphs.
     """
     functions = {n: guarded(one) for n, one in endpoints.functions.items()}
     used = {id(v): v for one in functions.values() for v in one.variables}
@@ -351,15 +334,7 @@ def _traced(endpoints, half_precision):
 
 
 def next_version(folder):
-    """Returns the number of a new version in TensorFlow Serving's layout.
-
-    Args:
-        folder: the model's folder, `<name>/`, whose numbered subfolders are
-            versions; the folder need not exist.
-
-    Returns:
-        One more than the largest number of a version; at least 1.
-    """
+    """Returns the next version number in a model's folder, at least 1."""
     names = [one.name for one in pathlib.Path(folder).glob("[0-9]*")]
     numbers = [int(n) for n in names if n.isascii() and n.isdigit()]
     return max(numbers, default=0) + 1
@@ -375,11 +350,7 @@ def versions():
 
 
 def inputs_of(function):
-    """Returns the inputs of a signature: name -> `tf.TensorSpec`.
-
-    Args:
-        function: concrete function, traced or from a loaded SavedModel.
-    """
+    """Returns the inputs of a concrete function: name -> `tf.TensorSpec`."""
     arguments, named = function.structured_input_signature
     return {spec.name: spec for spec in (*arguments, *named.values())}
 
@@ -399,12 +370,12 @@ def describe_signature(function):
 def is_batchable(described):
     """Returns whether a server may batch the rows of several requests.
 
-    TensorFlow Serving concatenates the inputs of requests along their first
-    axis and splits the outputs again. This requires one input, whose other axes
-    are known, and outputs with one row for each row of the input.
+    TensorFlow Serving concatenates requests along the first axis. This requires
+    a single input with known further axes, and outputs with one row per input
+    row.
 
     Args:
-        described: result of `describe_signature` for the signature.
+        described: result of `describe_signature`.
     """
     inputs, outputs = (
         [one["shape"] for one in described[kind].values()]

@@ -40,7 +40,7 @@ from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import SearchIndex
 
 SUPPRESSION = 0.5
-"""Overlap above which a region is a duplicate of a better region."""
+"""IoU above which a region is a duplicate of a better region."""
 
 
 def search(
@@ -52,33 +52,30 @@ def search(
     like: Photos = (),
     cache: Path | Literal[False] | None = None,
 ) -> list[list[tuple[str | int, float]]]:
-    """Finds the images that fit a sentence best, or are most like an image.
+    """Finds the images that match a sentence, or are most similar to an image.
 
-    Warns if the model knows no word of a sentence, because its results then
-    depend on no word.
+    Warns if no word of a sentence is in the vocabulary, because its results are
+    meaningless.
 
     Args:
         model: the `Served`.
-        queries: as in `embed_text`.
-        images: images to search, as in `embed_images`; or a folder, whose
-            photos are all searched, while other files are reported on standard
-            error and left out; or, if the model takes photos, float array
-            `[n, embedding_dim]` from `embed_images`; or a `SearchIndex`; None
-            for the index in the model.
+        queries: sentences, as in `embed_text`.
+        images: images as in `embed_images`; a folder of photos; embeddings `[n,
+            embedding_dim]` of photos; a `SearchIndex`; or None for the index in
+            the model.
         top: number of results for each query.
-        like: images to search with, as in `embed_images`, after the sentences
-            or instead of them.
-        cache: folder to keep the embeddings of a folder in, so that the next
+        like: query images, as in `embed_images`, after the sentences.
+        cache: folder that stores the embeddings of a folder, so that the next
             search embeds only new and changed photos; None for FOLDER.tbnets
             next to the folder, False for no cache.
 
     Returns:
         list with a list for each query, best first, of `(image, similarity)`:
-        the path, the id in an index, or the row for images with neither.
+        the path, the id in an index, or else the row.
 
     Raises:
-        ValueError: the model is for phrase localization; or it learned to
-            compare images with texts, and `like` is given.
+        ValueError: the model is for phrase localization; or `like` is given and
+            the model has a learned similarity.
 
     Example:
         model.search(["a dog in the snow"], "photos", top=3)
@@ -131,7 +128,6 @@ def search(
 
 
 def _sentences(queries):
-    """Returns the queries that are text, as strings."""
     some = [one.numpy() if tf.is_tensor(one) else one for one in queries]
     return [
         one.decode(errors="replace") if isinstance(one, bytes) else one
@@ -142,7 +138,7 @@ def _sentences(queries):
 
 def _search_held(model, queries, top):
     inputs = model._input("embed_text", queries)
-    k = tf.constant(min(top, tf.int32.max))  # No graph has more rows.
+    k = tf.constant(min(top, tf.int32.max))  # No index has more rows.
     found = model._ask("search", {**inputs, "k": k})
     return [
         [(name.decode(), float(value)) for name, value in zip(ids, values)]
@@ -151,7 +147,7 @@ def _search_held(model, queries, top):
 
 
 def _gallery(model, images, cache):
-    """Returns the names of the images, and their embeddings."""
+    """Returns the names and the embeddings of the images."""
     if isinstance(images, SearchIndex):
         images.check_embedded_by(about(model))
         return images.ids, images
@@ -191,16 +187,15 @@ def _gallery(model, images, cache):
 
 
 def propose(model: Any, photo: Photo) -> np.ndarray:
-    """Proposes boxes in the same way as in the model's training.
+    """Proposes boxes with the settings of the model's training.
 
     Args:
         model: the `Served`.
         photo: a photo, as in `embed_images`.
 
     Returns:
-        float32 NumPy array `[n, 4]` in pixels of the upright photo, best first;
-        n may be 0. If the model was exported with the whole photo as a region,
-        the last box is the photo itself.
+        float32 NumPy array `[n, 4]` in pixels of the upright photo, best first.
+        If training added the whole photo as a region, it is the last box.
 
     Raises:
         BrokenImageError: the photo is broken.
@@ -214,7 +209,7 @@ def propose(model: Any, photo: Photo) -> np.ndarray:
 
 
 def _inside(boxes, photo):
-    """Returns a user's boxes as float32; they must be inside the photo."""
+    """Returns a user's boxes as float32. Each must overlap the photo."""
     boxes = checked_array("boxes", boxes)
     boxes = check_boxes(boxes[None] if boxes.shape == (4,) else boxes)
     width, height = read_photo_sizes([photo])[0]
@@ -242,32 +237,29 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
     choice_temperature: float | None = None,
     choice_area_exponent: float | None = None,
 ) -> list[list[tuple[np.ndarray, float]]]:
-    """Finds the regions of a photo that phrases name.
+    """Finds the regions of a photo that phrases describe.
 
-    If regions overlap by more than half, only the best region is returned.
+    Of regions that overlap by more than half, only the best is returned.
 
     Args:
         model: the `Served`.
         phrases: as in `embed_phrases`.
-        photo: as in `localize`.
+        photo: a photo, as in `embed_images`.
         top: maximum number of regions for each phrase.
         boxes: candidates, float `[n, 4]` in pixels of the upright photo; None
-            for the boxes of `propose`, which needs OpenCV (the extra
-            `regions`).
-        choice: rule for choosing a region: `most_similar`; `expected_overlap`:
-            the region on which many similar regions agree; or `mean_box`: the
-            mean of the regions around the most similar one.
-            `correspondences.Choice` has the formulas. None for the choice with
-            which the model was exported, else `most_similar`.
-        choice_temperature: temperature of the last two choices, in the unit of
-            the similarities; None for the default.
-        choice_area_exponent: power of the region's area by which the last two
-            choices multiply weights; at least 0, the default.
+            for the boxes of `propose`, which needs the extra `regions`.
+        choice: `most_similar`; `expected_overlap`, the region on which many
+            similar regions agree; or `mean_box`, the mean of the regions around
+            the most similar region. None for the model's own choice, or else
+            `most_similar`. `correspondences.Choice` has the formulas.
+        choice_temperature: temperature of the last two choices, in units of the
+            similarity; None for the default.
+        choice_area_exponent: exponent of a region's area in the weights of the
+            last two choices, 0 by default.
 
     Returns:
         list with a list for each phrase, best first, of `(box, similarity)`:
-        float32 `[4]` and a float, the similarity of the chosen region. The list
-        is empty if no box is proposed.
+        float32 `[4]` and a float. The list is empty if no box is proposed.
 
     Raises:
         BrokenImageError: the photo is broken.
@@ -291,7 +283,7 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
         k: v for k, v in zip(correspondences.CHOOSING, given) if v is not None
     }
     way = correspondences.checked_choice(**told)
-    content = read_content(photo)  # Once: pixels are encoded.
+    content = read_content(photo)  # Encodes pixels only once.
     try:
         if boxes is None:
             is_decoded = isinstance(photo, np.ndarray)

@@ -1,9 +1,4 @@
-"""Writes a search index atomically: readers get the old or the new index.
-
-New files are written next to the old ones until `finish` names them in the
-manifest, so the index is whole for concurrent readers, and whenever the process
-dies. One process at a time writes.
-"""
+"""Writes a search index atomically: readers see the old or the new index."""
 
 import contextlib
 import dataclasses
@@ -39,14 +34,14 @@ from tbnets.serving.search_index import (
 )
 
 SHARD_ROWS = 32768
-"""Maximum number of rows in a shard, rewritten whenever a row is removed."""
+"""Maximum number of rows in a shard. Removing a row rewrites its shard."""
 _LOCK = ".writer"
 _OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
 
 
 @dataclasses.dataclass
 class _Part:
-    """Kept rows of one shard; `left` has the row numbers, ascending."""
+    """The kept rows of a shard. `left` holds their row numbers, ascending."""
 
     shard: Shard
     ids: list
@@ -55,30 +50,28 @@ class _Part:
 
 
 def _listed(ids):
-    """Returns ids as a list; raises an error for a single string."""
     if not isinstance(ids, Iterator):
         refuse_single("ids", ids)
     return list(ids)
 
 
 class IndexWriter:
-    """Makes a search index, or changes one, in a `with` block.
+    """Creates or changes a search index in a `with` block.
 
-    The lock ends with the block. If the block raises, the index is unchanged; a
-    new index is removed.
+    The index is locked in the block. If the block raises, the index is
+    unchanged, and a new index is removed.
 
     Args:
-        path: the folder, which is made if missing.
+        path: the folder, which is created if missing.
         model: JSON value that identifies the model, from `photo_index.about`.
         dim: number of values in an embedding.
-        dtype: "float32", or "bfloat16", which takes half the space; None for
-            the dtype of the index, float32 for a new one.
-        notes: dict of strings, which replaces the notes of the index.
+        dtype: "float32", or "bfloat16" in half the space; None for the dtype of
+            the index, float32 for a new index.
+        notes: dict of strings that replaces the notes of the index.
 
     Raises:
-        FileExistsError: a different process writes the index.
-        ValueError: the folder holds no index, or embeddings of a different
-            model.
+        FileExistsError: another process writes the index.
+        ValueError: the folder holds no index, or embeddings from another model.
 
     Example:
         with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
@@ -136,7 +129,7 @@ class IndexWriter:
         self._seen, self._new = set(), []
         self._ids, self._rows = [], []
         self.added: int = 0
-        """Rows that were put and are new or changed."""
+        """Number of rows that are new or changed."""
 
     __repr__ = short_repr("path", "dtype", "size")
 
@@ -170,15 +163,13 @@ class IndexWriter:
     def put(self, ids: Sequence[str], rows: Array) -> None:
         """Adds rows, or replaces rows with equal ids.
 
-        Rows that are unchanged are not written again.
-
         Args:
-            ids: n strings, each put once.
+            ids: n strings, each put only once.
             rows: `[n, dim]` finite numbers.
 
         Raises:
             ValueError: an id is put twice or is not a line of text, or a number
-                is not finite; then no row is put.
+                is not finite. No row is put.
         """
         ids = _listed(ids)
         check_ids(ids, self._seen, f"what is put into {self.path}")
@@ -199,10 +190,10 @@ class IndexWriter:
             self._flush(SHARD_ROWS)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes rows that existed before the block.
+        """Removes rows that the index had before the block.
 
         Raises:
-            ValueError: an id is unknown, or a row was put for it.
+            ValueError: an id is unknown, or was put in this block.
         """
         ids = _listed(list(ids) if isinstance(ids, Set) else ids)
         if put := self._seen.intersection(ids):
@@ -221,12 +212,12 @@ class IndexWriter:
         self._gone |= np.array([key not in self._seen for key in held], bool)
 
     def finish(self) -> None:
-        """Writes the rows that were put or kept, and switches the manifest."""
+        """Writes all rows, and switches the manifest."""
         self._flush(1)
         groups, size = [], SHARD_ROWS
         for part in [*self._old(), *self._new]:
             size += len(part.left)
-            if size > SHARD_ROWS:  # Smaller neighbours become one shard.
+            if size > SHARD_ROWS:  # Merges small neighbours.
                 groups.append([])
                 size = len(part.left)
             groups[-1].append(part)
@@ -241,11 +232,10 @@ class IndexWriter:
                 (self.path / name).unlink()
 
     def _undo(self):
-        """Removes an unfinished new index."""
         (self.path / MANIFEST).unlink(missing_ok=True)
         for name in filter(_OURS.fullmatch, os.listdir(self.path)):
             (self.path / name).unlink()
-        with contextlib.suppress(OSError):  # A held lock may remain.
+        with contextlib.suppress(OSError):  # The lock may be in use.
             (self.path / _LOCK).unlink()
             if self._makes_folder:
                 self.path.rmdir()
@@ -263,7 +253,7 @@ class IndexWriter:
             first += shard.rows
 
     def _flush(self, size):
-        """Writes shards of the rows that were put, of at least `size` rows."""
+        """Writes shards of at least `size` rows that were put."""
         rows = [np.concatenate(self._rows)] if self._rows else []
         ids, at = self._ids, 0
         while len(ids) - at >= size:
@@ -273,7 +263,7 @@ class IndexWriter:
         self._ids, self._rows = ids[at:], [array[at:] for array in rows]
 
     def _joined(self, parts):
-        """Returns one shard with the kept rows of some parts."""
+        """Returns a shard with the kept rows of `parts`."""
         if len(parts) == 1 and len(parts[0].left) == parts[0].shard.rows:
             return parts[0].shard
         ids = [part.ids[row] for part in parts for row in part.left]
@@ -281,7 +271,7 @@ class IndexWriter:
         return self._write(ids, np.concatenate(rows)).shard
 
     def _write(self, ids, rows):
-        """Writes a shard, named by a digest of its content."""
+        """Writes a shard, named after the digest of its content."""
         digest = hashlib.sha256(rows.view(np.uint8))
         digest.update("\n".join(ids).encode())
         name = digest.hexdigest()[:16]

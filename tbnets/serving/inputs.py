@@ -1,9 +1,7 @@
 """Checks and reads the inputs of a served graph.
 
-A server runs every request of its clients. A caption of the wrong rank would
-end the process in an op that trusts its input, and NaN would be returned as a
-result. `guarded` checks each input of a signature; every exported function uses
-it.
+A server executes every request, so invalid input must not crash an op or be
+returned as NaN. `guarded` checks all inputs of an exported signature.
 """
 
 import numpy as np
@@ -36,34 +34,34 @@ from tbnets.text.vocabulary import Tokenizer
 # Decoding of single photos in the graph.
 #
 # A server that batches puts the photos of several clients into one call. An op
-# that meets a broken photo ends the whole call, so each photo is decoded
-# separately, as an element of a `tf.data` pipeline that drops failures. Its ops
-# are TensorFlow's own, so they run in every SavedModel.
+# that meets a broken photo fails the whole call. So each photo is decoded
+# separately, as an element of a `tf.data` pipeline that drops failures. All its
+# ops are TensorFlow's own, so they run in any SavedModel.
 
 AT_ONCE = 10
-"""Photos decoded at once; memory grows with their number."""
+"""Number of photos decoded in parallel. Memory grows with this number."""
 
 
 def attempt(function, elements, otherwise):
-    """Calls a function for each row; failed rows get a default value.
+    """Maps a function over rows; failed rows get a default value.
 
     Args:
         function: function of one row of each element; returns nested tensors.
         elements: tuple of tensors `[n, ...]`; n may be 0.
-        otherwise: nested tensors with the shapes of the function's results.
+        otherwise: default value, with the shapes of a result.
 
     Returns:
         (results, succeeded): nested tensors `[n, ...]` and bool `[n]`.
     """
     count = tf.shape(elements[0], tf.int64)[0]
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), *elements))
-    # The default value is the last row, since a batch cannot be empty.
+    # The default value is the last row, so the batch is never empty.
     rows, results = _single(
         _tried(rows, lambda row, *one: (row, function(*one)))
         .concatenate(tf.data.Dataset.from_tensors((count, otherwise)))
         .batch(count + 1)
     )
-    # Position of every row among the results; a failed row gets the last.
+    # Position of each row among the results; failed rows get the last position.
     last = tf.size(rows, tf.int64) - 1
     places = tf.tensor_scatter_nd_update(
         tf.fill([count + 1], last), rows[:, None], tf.range(last + 1)
@@ -73,12 +71,12 @@ def attempt(function, elements, otherwise):
 
 
 def attempt_once(function, inputs, otherwise):
-    """Calls a function; if it fails, returns a default value.
+    """Calls a function once; returns a default value if it fails.
 
     Args:
-        function: function of the inputs; returns nested tensors of any shapes.
+        function: function of the inputs; returns nested tensors.
         inputs: tuple of tensors.
-        otherwise: nested tensors of equal ranks.
+        otherwise: default value, with the ranks of the result.
 
     Returns:
         (results, succeeded): nested tensors and bool `[]`.
@@ -92,7 +90,7 @@ def attempt_once(function, inputs, otherwise):
 
 
 def _tried(dataset, function):
-    """Returns the results of a function on elements, without failures."""
+    """Maps a function over a dataset, and drops failed elements."""
     made = dataset.map(function, num_parallel_calls=AT_ONCE)
     return made.ignore_errors(log_warning=False)
 
@@ -105,21 +103,18 @@ def _single(dataset):
 
 
 class PhotoReader:
-    """Turns photos into the network's input, and reports broken photos.
+    """Converts photos to the network's input, and reports broken photos.
 
     Args:
         read: for photos, a function of TensorFlow operations, string `[n]` ->
-            `[n, ...]`. If it has methods `decode`, string `[]` -> `[...]` or a
-            tuple, and `forward`, of a batch of decoded photos, these methods
-            are called instead, which separates decoding from a network that
-            follows. For regions, a `features.regions.AveragedFeatures`, or an
-            object with its methods `decode`, string `[]` -> `(pixels, sides)`,
-            and `of_decoded`, of the pixels and sides and float32 boxes `[n, 4]`
-            -> `[n, dim]`.
+            `[n, ...]`, or an object with `decode`, string `[]` -> nested
+            tensors, and `forward`, which maps a batch of decoded photos to the
+            network's input. For regions, a `features.regions.AveragedFeatures`.
 
     Attributes:
         max_pixels: maximum number of pixels in a photo.
-        is_traced: whether the reader is part of a graph, and so cannot change.
+        is_traced: whether the reader is part of a graph and can no longer
+            change.
     """
 
     def __init__(self, read):
@@ -128,7 +123,6 @@ class PhotoReader:
         self._read = read
 
     def _decode(self, image_bytes):
-        """Decodes a photo after checking its size."""
         self.is_traced = True
         content, _ = photo_kinds.small_enough(image_bytes, self.max_pixels)
         if hasattr(self._read, "decode"):
@@ -137,15 +131,11 @@ class PhotoReader:
 
     @tf.autograph.experimental.do_not_convert
     def photos(self, image_bytes):
-        """Reads photos.
-
-        Args:
-            image_bytes: string `[n]`, JPEG or PNG files.
+        """Reads JPEG or PNG files, string `[n]`.
 
         Returns:
-            (rows, status): the network's input, `[n, ...]`; and string `[n]`,
-            "" for a photo, otherwise its fault, phrased to follow "which". The
-            row of a broken photo has no meaning.
+            (rows, status): the network's input `[n, ...]`, undefined for broken
+            photos; and the result of `status_of`.
         """
         decode = tf.function(
             self._decode, input_signature=[tf.TensorSpec([], tf.string)]
@@ -181,12 +171,12 @@ def status_of(image_bytes, decoded, max_pixels):
 
     Args:
         image_bytes: string `[n]`.
-        decoded: bool `[n]`, whether they were decoded.
+        decoded: bool `[n]`, whether each photo was decoded.
         max_pixels: maximum number of pixels in a photo.
 
     Returns:
-        string `[n]`, "" for a decoded photo, otherwise the fault, phrased to
-        follow "which".
+        string `[n]`: "" for a decoded photo, or its fault, a predicate such as
+        "does not decode".
     """
 
     def is_small(one):
@@ -211,15 +201,11 @@ def status_of(image_bytes, decoded, max_pixels):
 
 
 def limit_pixels(endpoints, max_pixels):
-    """Sets the largest photo of endpoints that have not been traced.
-
-    Args:
-        endpoints: `Endpoints`.
-        max_pixels: maximum number of pixels in a photo.
+    """Sets the maximum number of pixels in photos for new `Endpoints`.
 
     Raises:
-        ValueError: the endpoints take no photos or have been traced, or the
-            number is invalid.
+        ValueError: the endpoints take no photos or were traced, or the number
+            is invalid.
     """
     most = photo_kinds.MAX_PIXELS
     checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
@@ -236,15 +222,14 @@ def limit_pixels(endpoints, max_pixels):
 
 
 def require_photos(value, status):
-    """Returns a value, after checking that all its photos are good.
+    """Returns `value` after checking that all photos were decoded.
 
     Args:
         value: tensor.
         status: string `[n]`, from `PhotoReader`.
 
     Raises:
-        tf.errors.InvalidArgumentError: when the graph runs, a photo is broken;
-            the message names the first.
+        tf.errors.InvalidArgumentError: a photo is broken, when the graph runs.
     """
     return require_rows(
         value,
@@ -255,21 +240,16 @@ def require_photos(value, status):
 
 
 MOST_WORDS = 200
-"""Words of a caption that a served graph reads, unless training captions are
-longer."""
+"""Default number of words after which a served graph cuts a caption."""
 
 
 def guarded(function):
-    """Returns a function that rejects inputs outside its signature.
-
-    When the graph runs, the function checks rank and known dimensions, and that
-    floats are finite; the error names the row with NaN or infinity.
+    """Returns a concrete function that rejects invalid inputs.
 
     Args:
-        function: `tf.function` with an input signature.
-
-    Returns:
-        A concrete function with an equal signature.
+        function: `tf.function` whose input signature gives the ranks and
+            dimensions to check. NaN and infinity are rejected with the number
+            of the row.
     """
     inner = function.get_concrete_function()
     specs = inner.structured_input_signature[0]
@@ -282,7 +262,6 @@ def guarded(function):
 
 
 def _enter(value, spec):
-    """Returns an input after checking it against its spec."""
     value = tf.ensure_shape(value, spec.shape)
     if not spec.dtype.is_floating:
         return value
@@ -295,16 +274,15 @@ def _enter(value, spec):
 
 
 def require_rows(value, good, expectation):
-    """Returns a value, after checking that all its rows are good.
+    """Returns `value` after checking its rows.
 
     Args:
         value: tensor.
         good: bool `[n]`, or `[]` for a single value.
-        expectation: message for a bad row, before its number.
+        expectation: error message, before the number of the bad row.
 
     Raises:
-        tf.errors.InvalidArgumentError: when the graph runs, a row is bad; the
-            message names the row.
+        tf.errors.InvalidArgumentError: a row is bad, when the graph runs.
     """
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))
@@ -312,12 +290,7 @@ def require_rows(value, good, expectation):
 
 
 def bounded(tokenizer):
-    """Returns a reader of captions with a limit on their words.
-
-    Args:
-        tokenizer: a `Tokenizer`, which gets a limit if it has none; or another
-            reader or None, which is returned unchanged.
-    """
+    """Returns the reader of captions; limits the words of a `Tokenizer`."""
     if type(tokenizer) is Tokenizer and tokenizer.max_tokens is None:
         return Tokenizer(tokenizer.vocabulary, MOST_WORDS)
     return tokenizer
@@ -332,27 +305,23 @@ ARGUMENTS = {
     "embed_phrases": "phrases",
     "embed_regions": "features",
 }
-"""Endpoints that embed -> name of their argument in errors."""
+"""Endpoint that embeds -> name of its argument in error messages."""
 Texts = Strings | list[Tree]
 Inputs = Photos | Texts
 
 
 def as_input(argument, spec, values):
-    """Converts one input to a tensor; checks its shape and type.
+    """Converts an input to a tensor, after checking its shape and type.
 
     Args:
-        argument: name of the input in messages.
+        argument: name of the input in error messages.
         spec: `tf.TensorSpec` of the input.
-        values: list of strings, or float array; for `IMAGE_BYTES` photos, as
-            `images.read_content` takes them.
-
-    Returns:
-        A tensor.
+        values: list of strings, or float array; for `IMAGE_BYTES`, photos as in
+            `images.read_content`.
 
     Raises:
         TypeError: a string or photo has the wrong type.
-        ValueError: the input is not a list, holds no numbers, or has the wrong
-            shape.
+        ValueError: the input is not a list, or has the wrong shape.
     """
     if spec.dtype == tf.string and spec.shape.rank == 0:
         value = read_content(values) if spec.name == IMAGE_BYTES else values
@@ -377,7 +346,6 @@ def as_input(argument, spec, values):
 
 
 def _encoded(argument, values):
-    """Returns strings as bytes; an error names the first non-string."""
     advice = "Leave it out, or write it as text."
     encoded = []
     for row, value in enumerate(values):
@@ -397,20 +365,19 @@ def _encoded(argument, values):
 
 
 def is_trees(spec):
-    """Returns whether an input takes trees that `TreeReader.read` makes."""
+    """Returns whether an input takes the result of `TreeReader.read`."""
     return spec.name == TreeReader.spec.name
 
 
 class TreeReader:
     """Replaces a `Tokenizer` for a network that reads trees.
 
-    A graph cannot parse, so it takes rows of trees that `read` makes outside
-    the graph.
+    A graph cannot parse sentences, so `read` converts them outside the graph.
 
     Args:
         vocabulary: `Vocabulary` of the words in the trees.
-        max_tokens: number of words after which a caption is cut; None never to
-            cut. Trees with more nodes than such captions have are rejected.
+        max_tokens: maximum number of words in a caption, or None. It also
+            limits the number of nodes.
     """
 
     spec = tf.TensorSpec([None, None, len(FIELDS)], tf.int32, "trees")
@@ -420,15 +387,7 @@ class TreeReader:
         self.max_tokens = max_tokens
 
     def __call__(self, rows):
-        """Returns rows of trees unchanged, after checking them.
-
-        Args:
-            rows: int32 `[n, nodes, 6]`.
-
-        Raises:
-            tf.errors.InvalidArgumentError: when the graph runs, a row is not a
-                tree or there are too many nodes; the message names the rows.
-        """
+        """Returns int32 `[n, nodes, 6]` unchanged, with checks in the graph."""
         if self.max_tokens is not None:
             most = most_nodes(self.max_tokens)
             nodes = tf.shape(rows)[1]
@@ -447,18 +406,13 @@ class TreeReader:
         )
 
     def read(self, captions) -> np.ndarray:
-        """Returns captions as the graph takes them.
-
-        Args:
-            captions: list of strings, which the embedded parser parses, and of
-                `text.trees.Tree`s.
+        """Converts strings, which are parsed, and `Tree`s to the graph's input.
 
         Returns:
             int32 `[len(captions), nodes, 6]`.
 
         Raises:
-            ModuleNotFoundError: strings are given, and a package of the parser
-                is missing.
+            ModuleNotFoundError: a package of the parser is not installed.
         """
         captions = list(captions)
         texts = [one for one in captions if not isinstance(one, Tree)]

@@ -1,8 +1,8 @@
-"""The ops that an exported graph may have; conversion of weights to float16.
+"""Restricts the ops of exported graphs, and converts weights to float16.
 
-TensorFlow Serving rejects a graph with an unknown op. Moreover, an op may write
-or read files, or call other machines. So a graph that is exported or loaded may
-only have ops that compute.
+TensorFlow Serving rejects a graph with an unknown op. Some ops write or read
+files, or connect to other machines. So only ops that compute are allowed in
+graphs that are exported or loaded.
 """
 
 import copy
@@ -14,28 +14,24 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 
-# Weights stored as float16 and computed with as float32 halve the size of an
-# exported model. The graph of a function is rewritten: it reads the float16
-# copy of a weight and casts it; the rest is unchanged. Vectors remain float32:
-# they are few, and variances of batch normalisation may exceed the range of
-# float16.
+# Weights stored as float16 halve the size of an exported model. The graph is
+# rewritten: it reads the float16 copy of a weight and casts it to float32.
+# Vectors remain float32: they are small, and variances of batch normalisation
+# may exceed the range of float16.
 
 _FLOAT, _HALF = tf.float32.as_datatype_enum, tf.float16.as_datatype_enum
 _READS = {
-    # Op that reads a variable -> the name of its output.
+    # Op that reads a variable -> name of its output.
     "ReadVariableOp": "value",
     "ResourceGather": "output",
 }
 _CALLS = re.compile("(Stateful|Stateless)?(PartitionedCall|While|If|Case)")
-"""Ops that call functions; If and Case have an input before their arguments."""
+"""Ops that call functions. The first input of If and Case is not an
+argument."""
 
 
 def copy_halved(variables):
-    """Copies the weights that are stored as float16.
-
-    Args:
-        variables: `tf.Variable`s; only float32 variables with at least two axes
-            are copied.
+    """Copies float32 variables with at least two axes to float16.
 
     Returns:
         dict, `id` of a variable -> its float16 copy.
@@ -62,17 +58,14 @@ def copy_halved(variables):
 
 
 def with_halves(function, halves):
-    """Returns an equivalent function that reads float16 weights.
+    """Returns an equivalent concrete function that reads float16 weights.
 
     Args:
         function: concrete function whose arguments are tensors.
-        halves: copies that `copy_halved` returned for the function's variables.
-
-    Returns:
-        A concrete function to be saved, which reads the copies only.
+        halves: result of `copy_halved`.
 
     Raises:
-        ValueError: the graph reads a weight by an unsupported op.
+        ValueError: the graph reads a weight with an unsupported op.
     """
     kept = [one for one in function.variables if id(one) in halves]
     by_handle = {id(one.handle): halves[id(one)].handle for one in kept}
@@ -89,7 +82,7 @@ def with_halves(function, halves):
     )
     def call(*inputs):
         here = {old.name: new for old, new in zip(arguments, inputs)}
-        for old, handle in captured:  # These become part of the graph.
+        for old, handle in captured:  # Captures them in the new graph.
             here[old.name] = tf.identity(by_handle.get(id(handle), handle))
         outputs = tf.graph_util.import_graph_def(
             graph_def,
@@ -103,20 +96,20 @@ def with_halves(function, halves):
 
 
 class _Rewriter:
-    """Rewrites a `GraphDef` in place, and the functions that it calls."""
+    """Rewrites a `GraphDef` in place, with the functions that it calls."""
 
     def __init__(self, graph_def):
         self.graph_def = graph_def
         library = graph_def.library.function
         self.before = {one.signature.name: one for one in library}
-        self.after = {}  # (name before, halved arguments) -> function.
+        self.after = {}  # (old name, halved arguments) -> function.
 
     def rewrite(self, halved, dropped):
-        """Returns the `GraphDef` without nodes in `dropped`.
+        """Returns the rewritten `GraphDef`.
 
         Args:
             halved: names of the nodes that are handles of float16 weights.
-            dropped: names of nodes to leave out.
+            dropped: names of the nodes to leave out.
         """
         nodes = [n for n in self.graph_def.node if n.name not in dropped]
         nodes, _ = self._rewrite_nodes(nodes, halved, in_body=False)
@@ -126,7 +119,7 @@ class _Rewriter:
         return result
 
     def _rewrite_nodes(self, nodes, halved, in_body):
-        """Returns rewritten nodes, and old -> new names in a body."""
+        """Returns rewritten nodes, and renamed outputs: old -> new name."""
         written, renamed = [], {}
         for node in nodes:
             inputs = [i.partition(":")[0] for i in node.input if i[0] != "^"]
@@ -153,13 +146,14 @@ class _Rewriter:
         return written, renamed
 
     def _rewrite_function(self, name, places):
-        """Returns the name of a function with float16 at some positions."""
+        """Returns the name of a function that takes some handles of float16."""
         if (name, places) in self.after:
             return self.after[name, places].signature.name
         function = copy.deepcopy(self.before[name])
         self.after[name, places] = function
         if places:
-            # The name must agree in all graphs that share the function.
+            # Several graphs may share the function, so its name must be
+            # deterministic.
             which = zlib.crc32(repr(places).encode())
             function.signature.name = f"{name}_half_{which:08x}"
         arguments = [argument.name for argument in function.signature.input_arg]
@@ -205,10 +199,9 @@ TF_TEXT_SERVING_OPS = frozenset(
     WordpieceTokenizeWithOffsets
     """.split()
 )
-"""The ops of TF Text 2.12.1, which TensorFlow Serving up to 2.19.1 includes.
+"""Ops of TF Text 2.12.1, which TensorFlow Serving up to 2.19.1 includes.
 
-A server rejects a graph with an unknown op. TensorFlow Serving 2.20.0 includes
-TF Text 2.20.0, which has all these ops.
+TensorFlow Serving 2.20.0 includes TF Text 2.20.0, which has all these ops.
 """
 KEEPING_OPS = frozenset(
     """
@@ -227,18 +220,18 @@ KEEPING_OPS = frozenset(
     TensorDataset TensorSliceDataset
     """.split()
 )
-"""TensorFlow's own ops with internal state only: weights, tables and random
-states; and, at the end, the ops of `tf.data` that decode photos (`inputs`)."""
+"""TensorFlow's own ops with only internal state: weights, tables and random
+states; and, at the end, the `tf.data` ops that decode photos (`inputs`)."""
 SAVER_OPS = frozenset(
     ["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"]
 )
-"""Ops that save and load a SavedModel's own variables; they are in functions
-that no signature calls."""
+"""Ops that save and restore a SavedModel's own variables, in functions that no
+signature calls."""
 COMPUTING_OPS = frozenset(
     pathlib.Path(__file__).with_name("computing_ops.txt").read_text().split()
 )
-"""The ops of TensorFlow 2.21 that have no state and reach no file, machine or
-Python code. Ops of later versions are rejected until they are added."""
+"""Ops of TensorFlow 2.21 that have no state and access no files, other machines
+or Python code. Ops of later versions are rejected until they are added."""
 MOST_GRAPH_BYTES = 1 << 29
 
 
@@ -248,12 +241,7 @@ def is_allowed(op):
 
 
 def check_ops(name, graph_def):
-    """Raises a ValueError if TensorFlow Serving could not load a graph.
-
-    Args:
-        name: name of the graph in the error.
-        graph_def: a `GraphDef`; the functions that it calls are checked too.
-    """
+    """Raises a ValueError if TensorFlow Serving cannot load a `GraphDef`."""
     ops = _ops_of(graph_def.node, graph_def.library.function)
     unknown = sorted(op for op in ops if not is_allowed(op))
     if unknown:
@@ -267,22 +255,17 @@ def check_ops(name, graph_def):
 
 
 def foreign_ops(graphs):
-    """Finds the ops of a SavedModel that `check_ops` does not allow.
-
-    No part of the SavedModel is executed.
+    """Returns the sorted names of ops that a SavedModel must not have.
 
     Args:
-        graphs: `MetaGraphDef`s of the SavedModel.
-
-    Returns:
-        Sorted list of names.
+        graphs: `MetaGraphDef`s of the SavedModel, which are not executed.
     """
     ops = set().union(*map(_ops_called, graphs))
     return sorted(op for op in ops if not is_allowed(op))
 
 
 def _ops_called(graph):
-    """Returns the ops of a `MetaGraphDef`, without those its saver may have."""
+    """Returns the ops of a `MetaGraphDef`, without those of its saver."""
     functions = graph.graph_def.library.function
     saver = graph.saver_def
     names = (saver.save_tensor_name, saver.restore_op_name)

@@ -1,18 +1,13 @@
-"""A cache of the embeddings of a folder of photos by one model.
+"""A cache of a model's embeddings for a folder of photos.
 
 ::
 
     photos.tbnets/embeddings/MODEL/*.photos1
 
-`MODEL` is the first part of a SHA-256 of the model's files. `format_entries`
-writes a file with some of the photos.
-
-A feature store (`store/`) does not suit: one process makes a store once from a
-list of images, and no photo in it is ever replaced or removed. A folder of
-photos changes, and two searches may run at once. Here every file has a unique
-name and is never changed. New entries go to a new file, and once all photos are
-embedded the process replaces the files that it has read by one file. Two
-processes at once only repeat work.
+`MODEL` is the beginning of the SHA-256 from `about`. Files have unique names
+and are never modified, so two searches may run at once. New entries go to a new
+file. When all photos are embedded, the process replaces the files that it has
+read with a single file.
 """
 
 import concurrent.futures
@@ -39,31 +34,30 @@ from tbnets.serving import search
 from tbnets.serving.checksums import CHECKSUMS
 from tbnets.serving.saved_files import GRAPH_FILE, hash_files
 
-# The format of a file, which anyone may have changed: a line of JSON (names,
-# sizes, times, and faults of broken photos), the embeddings as little-endian
-# float32, and the SHA-256 of both. No part of it can be executed, and its size
-# bounds the memory that it takes.
+# The file format: a line of JSON (names, sizes, times, and the faults of broken
+# photos), the embeddings as little-endian float32, and the SHA-256 of both.
+# Files are untrusted: reading one executes no code, and needs memory in
+# proportion to its size.
 
 FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"
-"""File next to an assembled SavedModel with the identity of its parts.
+"""File next to an assembled SavedModel with a digest of its parts.
 
-TensorFlow numbers functions anew at each assembly, so equal models have
-different bytes.
+TensorFlow numbers functions differently in each assembly, so the bytes of equal
+models differ.
 """
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class Entry(NamedTuple):
-    """The cache's knowledge of a file.
+    """The cache entry of a file.
 
     Args:
-        stamp: size in bytes and modification time in nanoseconds of the file
-            that was read. An unchanged stamp means an unchanged file, unless a
-            file of equal size replaced it and its time was set back. None if
-            the file could not be read; such entries are not kept.
+        stamp: size in bytes and modification time in nanoseconds. A file is
+            read again if its stamp changes. None, which is not saved, if the
+            file could not be read.
         embedding: float32 `[embedding_dim]`; None if the file is not a photo.
-        reason: "", or the fault of the file, phrased to follow "which".
+        reason: "", or the fault of the file, a predicate such as "is empty".
     """
 
     stamp: tuple | None
@@ -72,11 +66,10 @@ class Entry(NamedTuple):
 
 
 def about(model):
-    """Returns the header that identifies a model in each file of its cache.
+    """Returns a header with the SHA-256 of a model, for cache files.
 
-    The header has the SHA-256 of the SavedModel's graph, variables and assets
-    (names and content), without files that are only for people. For an
-    assembled model, it has the SHA-256 of the identity of its parts.
+    The digest covers the graph, variables and assets of the SavedModel, or the
+    parts of an assembled model.
 
     Raises:
         ValueError: the model is on a server, so its files cannot be read.
@@ -108,7 +101,7 @@ def about(model):
 
 
 def format_entries(entries, about):
-    """Returns the content of a file, which `parse_index` reads."""
+    """Returns the content of a cache file for `parse_index`."""
     photos = {n: e for n, e in entries.items() if not e.reason}
     broken = {n: e for n, e in entries.items() if e.reason}
     header = {
@@ -122,17 +115,17 @@ def format_entries(entries, about):
 
 
 def parse_index(content, about):
-    """Reads the content of a file, which may be damaged or forged.
+    """Parses the content of a cache file, which may be damaged or forged.
 
     Args:
         content: bytes.
-        about: header that `about` returned for the model in use.
+        about: header from `about` for the current model.
 
     Returns:
         dict, name of a photo -> `Entry`.
 
     Raises:
-        ValueError: the content is damaged, or of a different kind or model.
+        ValueError: the content is damaged, or from another model.
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
     start = content.find(b"\n") + 1
@@ -162,38 +155,36 @@ def parse_index(content, about):
 
 SUFFIX = ".photos1"
 PHOTOS_PER_FILE = 256
-"""Photos embedded between two writes, which a kill may lose."""
+"""Number of photos embedded between two writes. A killed process loses them."""
 HELD_BYTES = 2**28
-"""Bytes of photos held at once; a photo other than a JPEG is large as PNG."""
+"""Maximum size in bytes of the encoded photos in memory. A decoded image is
+encoded as PNG, which is large."""
 AT_ONCE = 2
-"""Batches in work at once, so that one uses cores that the other leaves
-idle."""
+"""Number of batches in parallel, so that all cores are busy."""
 
 
 def embed_folder(
     model, folder, place=None, batch_size=None, fault_of_name=lambda name: ""
 ):
-    """Embeds the photos of a folder that are new or changed.
+    """Embeds the new and changed photos of a folder.
 
-    Files that are not photos are reported on standard error, with the reason
-    and the number of files, at each call; a broken file is not decoded again.
-    If the cache cannot be written, this is reported once.
+    Reports files that are not photos on standard error.
 
     Args:
         model: a `Served` that takes photos.
         folder: folder of photos, including subfolders.
-        place: folder of the cache, which must be unique to the folder of
-            photos; None for the folder next to `folder`, False for no cache.
-        batch_size: number of photos embedded at once; None for a fast size.
-        fault_of_name: function of a photo's path in the folder -> why its name
-            excludes it, phrased to follow "which"; "" to include it.
+        place: folder of the cache, unique to the folder of photos; None for the
+            folder next to `folder`, False for no cache.
+        batch_size: number of photos in a batch; None for a fast size.
+        fault_of_name: function of a photo's relative path that returns why its
+            name excludes it, a predicate such as "is empty"; or "".
 
     Returns:
-        `(ids, embeddings)`: paths relative to the folder, and float32
-        `[n, embedding_dim]`.
+        `(ids, embeddings)`: paths relative to the folder, and float32 `[n,
+        embedding_dim]`.
 
     Raises:
-        FileNotFoundError: the folder holds no file named as a photo.
+        FileNotFoundError: no file in the folder has the name of a photo.
         ValueError: no file is a photo, or an embedding is not finite.
     """
     paths, others = sort_files(folder)
@@ -212,21 +203,20 @@ def embed_photos(
     batch_size=None,
     fault_of_name=lambda name: "",
 ):
-    """Embeds some photos of a folder, leaving out files that are not photos.
+    """Embeds some photos of a folder, as `embed_folder`.
 
     Args:
-        model: as in `embed_folder`.
+        model: a `Served` that takes photos.
         folder: folder of photos.
         paths: files to embed: name -> `pathlib.Path` or `os.DirEntry`.
-        others: further files to report as left out.
-        index: `Index` with cached photos; None for no cache.
+        others: further files to report.
+        index: `Index` with cached photos, or None.
         batch_size: as in `embed_folder`.
         fault_of_name: as in `embed_folder`.
-
-    Returns: and raises as `embed_folder`.
     """
     index = index or Index()
-    # Stamps precede reading: a file that changes in between is read next time.
+    # Stamps are taken before reading: a file that changes in between is read
+    # again by the next call.
     stamps = {name: stamp_of(path) for name, path in paths.items()}
     new = [name for name in paths if not index.knows(name, stamps[name])]
     size = batch_size or search.PHOTO_BATCH_SIZE
@@ -264,12 +254,12 @@ def embed_photos(
             "See the reasons above.",
         )
     rows = {n: e.embedding for n, e in entries.items() if not faults[n]}
-    # Far faster than `np.stack` for many rows.
+    # Much faster than `np.stack` for many rows.
     return list(rows), np.concatenate([*rows.values()]).reshape(len(rows), -1)
 
 
 def _embed(model, paths, stamps, names):
-    """Returns name -> `Entry` of some files."""
+    """Reads and embeds some files: name -> `Entry`."""
     found, contents = {}, {}
     for name in names:
         try:
@@ -283,7 +273,7 @@ def _embed(model, paths, stamps, names):
 
 
 def _ask(model, contents, stamps):
-    """Returns name -> `Entry` of file contents: name -> bytes."""
+    """Embeds the contents of files: name -> `Entry`."""
     if not contents:  # Convolutions on some CPUs reject an empty batch.
         return {}
     # The model decides which files are photos.
@@ -302,15 +292,16 @@ def _note(text):
 class Index:
     """The cache of a folder of photos.
 
+    Embeddings from a server are not saved, since its address may later serve
+    another model.
+
     Args:
-        place: as in `embed_folder`; only `save` writes to it.
-        model: `Served` that embeds the photos. Embeddings of a model on a
-            server are not kept, since an address may serve a different model
-            later.
+        place: as in `embed_folder`.
+        model: `Served` that embeds the photos.
         folder: folder of the photos.
 
     Attributes:
-        entries: dict, name of a photo in the folder -> `Entry`.
+        entries: dict, name of a photo -> `Entry`.
     """
 
     def __init__(self, place=False, model=None, folder=""):
@@ -324,7 +315,7 @@ class Index:
             self._read()
 
     def knows(self, name, stamp):
-        """Returns whether the cache has a photo, and it has not changed."""
+        """Returns whether the cache has a photo that has not changed since."""
         known = self.entries.get(name)
         return bool(known and stamp) and known.stamp == stamp
 
@@ -336,8 +327,7 @@ class Index:
     def save(self, at_least=1):
         """Writes the added entries if there are at least `at_least`.
 
-        Returns:
-            Whether embeddings are being kept.
+        Returns whether the cache is writable.
         """
         if len(self._unsaved) >= at_least:
             self._write(self._unsaved)
@@ -345,11 +335,7 @@ class Index:
         return self._can_write
 
     def tidy(self, names):
-        """Drops all photos but some, and merges the files into one.
-
-        Args:
-            names: the photos of the folder.
-        """
+        """Removes all entries except `names`, and merges the files."""
         kept = {n: self.entries[n] for n in names if n in self.entries}
         if len(kept) == len(self.entries) and len(self._files) < 2:
             return
@@ -357,12 +343,12 @@ class Index:
         old, self._files = self._files, []
         if not self._write(kept):
             return
-        with contextlib.suppress(OSError):  # Keeping them only costs space.
+        with contextlib.suppress(OSError):  # Old files only take space.
             for path in old:
                 path.unlink(missing_ok=True)
 
     def _read(self):
-        """Reads the files, oldest first; drops faults that no longer apply."""
+        """Reads the files, oldest first, and drops outdated faults."""
         try:
             found = self.place.glob(f"*{SUFFIX}")
             self._files = sorted(found, key=lambda x: x.stat().st_mtime_ns)
@@ -380,7 +366,7 @@ class Index:
         self.entries = {n: e for n, e in found if not is_cured(e.reason)}
 
     def _write(self, entries):
-        """Writes entries into a new file; returns whether that worked."""
+        """Writes entries to a new file; returns whether this is possible."""
         entries = {n: e for n, e in entries.items() if e.stamp}
         if not (entries and self._can_write):
             return self._can_write
@@ -403,7 +389,7 @@ class Index:
 
 
 def stamp_of(path):
-    """Returns the stamp of a file; None if the file is missing."""
+    """Returns the size and modification time of a file, or None if missing."""
     try:
         found = path.stat()
     except OSError:

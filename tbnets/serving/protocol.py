@@ -1,10 +1,6 @@
-"""Messages of TensorFlow Serving: conversion of tensors, and errors.
+"""Converts tensors and errors to and from TensorFlow Serving's messages.
 
-The messages and stubs come from the package tensorflow-serving-api of the extra
-`serving`, which is imported on use. `TensorProto` comes from TensorFlow.
-
-The size of a client's tensor is checked before memory is allocated: a
-`TensorProto` of a few bytes can declare terabytes.
+The extra `serving` installs the messages and stubs, which are imported on use.
 """
 
 import math
@@ -17,7 +13,7 @@ from google.protobuf import json_format
 from tbnets.errors import UserError, import_extra
 
 MOST_BYTES = 32 * 2**20
-"""Maximum size of a request, and of each tensor in it."""
+"""Maximum size in bytes of a request, and of each of its tensors."""
 MOST_SIDES = 8
 HTTP_STATUS = {
     "OK": 200,
@@ -38,7 +34,7 @@ HTTP_STATUS = {
     "DATA_LOSS": 500,
     "UNAUTHENTICATED": 401,
 }
-"""Canonical code, in the order of their numbers -> TF Serving's HTTP status."""
+"""Canonical code, sorted by number -> HTTP status of TensorFlow Serving."""
 _FIELDS = {
     tf.float32: "float_val",
     tf.float64: "double_val",
@@ -50,13 +46,12 @@ _FIELDS = {
 
 
 class RequestError(UserError):
-    """The error with which a request is rejected, by gRPC as by REST.
+    """The error of a rejected request, in gRPC and REST.
 
     Args:
-        code: a key of `HTTP_STATUS`; gRPC's code is `grpc.StatusCode[code]`. On
-            a client also `channels.OTHER_PROTOCOL`.
-        message: the fault of the request, for its sender; or of the connection
-            to the server.
+        code: a key of `HTTP_STATUS`, and the name of a `grpc.StatusCode`. A
+            client also uses `OTHER_PROTOCOL`.
+        message: description of the fault.
     """
 
     def __init__(self, code, message):
@@ -70,10 +65,7 @@ def invalid(message):
 
 
 def api(module):
-    """Returns a module of tensorflow-serving-api.
-
-    Args:
-        module: name of the module, for example `predict_pb2`.
+    """Returns a module of tensorflow-serving-api, such as `predict_pb2`.
 
     Raises:
         ImportError: the extra `serving` is not installed.
@@ -82,11 +74,9 @@ def api(module):
 
 
 def refusal(error):
-    """Returns the `RequestError` of an error in a running graph.
+    """Returns the `RequestError` of a `tf.errors.OpError`.
 
-    Args:
-        error: a `tf.errors.OpError`. Only the op's own message is kept, not its
-            place in the graph.
+    Keeps only the op's own message, without its place in the graph.
     """
     said = error.message.split("\n\t [[")[0].rstrip().rpartition("\n")[2]
     said = re.sub(r" \[Op:\S*\].*|\{\{function_node \S*\}\} ?", "", said)
@@ -95,36 +85,36 @@ def refusal(error):
 
 
 def as_dict(message):
-    """Returns a message as JSON, with the field names of the message."""
+    """Returns a message as a JSON dict, with the message's own field names."""
     return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
 
 def to_numpy(tensor):
-    """Returns the array of a tensor, also for a single string."""
+    """Returns a tensor as an array, also for a scalar string."""
     value = tensor.numpy()
     return np.array(value, object) if isinstance(value, bytes) else value
 
 
 def to_proto(array):
-    """Returns the `TensorProto` of an array; strings are bytes or str."""
+    """Returns an array as a `TensorProto`; strings are bytes or str."""
     is_text = array.dtype.kind in "OSU"
     kind = tf.string if is_text else tf.as_dtype(array.dtype)
     return tf.make_tensor_proto(array, kind, array.shape)
 
 
 def to_array(name, proto):
-    """Returns the array of a `TensorProto`; strings become objects, bytes.
+    """Returns the array of an untrusted `TensorProto`, with strings as bytes.
 
-    Values are in `tensor_content` or in the field of their type, which may hold
-    one number for all values.
+    The values are in `tensor_content` or in the field of their type, which may
+    hold a single number for all values.
 
     Args:
-        name: name of the input, for messages.
-        proto: a `TensorProto` from any client.
+        name: name of the input, for error messages.
+        proto: the `TensorProto`.
 
     Raises:
-        RequestError: no signature takes the tensor's type, the shape is invalid
-            or too large, or the number of values does not fit the shape.
+        RequestError: the dtype is unsupported, the shape is invalid or too
+            large, or the number of values does not match the shape.
     """
     kinds = {kind.as_datatype_enum: kind for kind in _FIELDS}
     if proto.dtype not in kinds:
@@ -152,7 +142,11 @@ def to_array(name, proto):
 
 
 def _size_of(name, shape, kind):
-    """Returns the number of values in a shape, after checking its limits."""
+    """Returns the number of values in a shape.
+
+    Checks the size before memory is allocated: a `TensorProto` of a few bytes
+    can declare terabytes.
+    """
     sides = [dim.size for dim in shape.dim]
     good = not shape.unknown_rank and min(sides, default=0) >= 0
     most = math.prod(max(1, size) for size in (kind.size, *sides))
@@ -166,7 +160,7 @@ def _size_of(name, shape, kind):
 
 
 def _packed_strings(name, proto, size):
-    """Returns strings that are packed with their lengths in front."""
+    """Returns the strings of a `tensor_content`."""
     try:
         if size > len(proto.tensor_content):  # Every string has a length.
             raise tf.errors.InvalidArgumentError(None, None, "too few bytes")

@@ -1,7 +1,6 @@
-"""The files of a SavedModel: graph, metadata, vocabulary, and their checks.
+"""Reads and checks the files of a SavedModel.
 
-`assets.extra/tbnets.json` has the SHA-256 of the other files. Models exported
-before this file had checksums are not checked.
+`assets.extra/tbnets.json` lists the SHA-256 of all other files.
 """
 
 import os
@@ -33,11 +32,11 @@ def newest_version(path):
     """Returns the folder of the newest SavedModel of a run.
 
     Args:
-        path: folder of a run, its `saved_model` with the numbered versions, or
-            a version.
+        path: folder of a run, its `saved_model` with numbered versions, or a
+            version.
 
     Raises:
-        FileNotFoundError: If there is no SavedModel.
+        FileNotFoundError: there is no SavedModel.
     """
     advice = "Give the folder of an exported model, or of a run."
     check_kind("path", path, (str, os.PathLike), advice)
@@ -51,13 +50,9 @@ def newest_version(path):
 
 
 def find_versions(path):
-    """Finds the SavedModels of a run.
+    """Returns the SavedModels of a run: number -> folder.
 
-    Args:
-        path: as in `newest_version`.
-
-    Returns:
-        dict, number -> folder; a SavedModel in a folder without a number is 1.
+    A SavedModel in a folder without a number has number 1.
     """
     path = pathlib.Path(path)
     for folder in (path / "saved_model", path):
@@ -78,14 +73,13 @@ def load_graph(path, trust=False):
         trust: whether the model's graph may have any ops.
 
     Returns:
-        (path, root, metadata): the folder; the object that TensorFlow loads,
-        whose `signatures` are name -> concrete function; and the result of
-        `read_metadata`.
+        (path, root, metadata): the folder, the object that TensorFlow loads,
+        and the result of `read_metadata`.
 
     Raises:
-        FileNotFoundError: If there is no SavedModel.
-        ValueError: If the SavedModel is damaged, has no signatures, or has
-            foreign ops.
+        FileNotFoundError: there is no SavedModel.
+        ValueError: the SavedModel is damaged, or has no signatures or foreign
+            ops.
     """
     path = newest_version(path)
     metadata = read_metadata(path)
@@ -112,13 +106,10 @@ def load_graph(path, trust=False):
 
 
 def read_graphs(path):
-    """Reads the graphs of a SavedModel without executing them.
-
-    Returns:
-        `MetaGraphDef`s; the first of a loadable SavedModel is the model's.
+    """Returns the `MetaGraphDef`s of a SavedModel, without executing them.
 
     Raises:
-        ValueError: the file is damaged, or too large to be parsed.
+        ValueError: the file is damaged or too large.
     """
     file = path / GRAPH_FILE
     size = file.stat().st_size
@@ -139,9 +130,7 @@ def read_graphs(path):
 def hash_files(path):
     """Returns the SHA-256 of the files of a SavedModel: name -> digits.
 
-    Args:
-        path: folder of the SavedModel; `METADATA_FILE` and `fingerprint.pb`,
-            which is never read, are left out.
+    Omits `METADATA_FILE` and `fingerprint.pb`, which is never read.
     """
     left_out = (METADATA_FILE, "fingerprint.pb")
     return {
@@ -152,14 +141,10 @@ def hash_files(path):
 
 
 def read_metadata(path):
-    """Reads the metadata of a SavedModel.
-
-    Returns:
-        dict; {} if the SavedModel has no metadata.
+    """Reads the metadata of a SavedModel; returns {} if there is none.
 
     Raises:
-        ValueError: the file is damaged; the message names the file and the
-            place.
+        ValueError: the file is damaged.
     """
     file = CheckedFile(pathlib.Path(path, METADATA_FILE))
     if not pathlib.Path(file.path).is_file():
@@ -192,14 +177,11 @@ _KINDS = {
     "metadata.image_features_made_by": (dict,),
     "metadata.image_features_made_by.proposals": (dict, type(None)),
 }
-"""Keys of the metadata that are read -> allowed types of their values."""
+"""Metadata key -> allowed types of its value."""
 
 
 def read_weights(path):
-    """Reads the variables of a SavedModel without running its graph.
-
-    Returns:
-        list of (name, array), in no particular order.
+    """Returns the (name, array) pairs of a SavedModel's variables, unsorted.
 
     Raises:
         ValueError: the SavedModel is damaged, or was not written by tbnets.
@@ -221,7 +203,6 @@ def read_weights(path):
 
 
 def _check_files(path, metadata):
-    """Raises an error if files of a SavedModel differ from the export."""
     for problem in differences(path, metadata.get(SHA256, {})):
         raise _damaged(path, f"where {problem}")
 

@@ -1,8 +1,4 @@
-"""Search with an exported network: ranks images for sentences or images.
-
-The search uses a `served.Served`, so that its results are equal to those from
-TensorFlow Serving.
-"""
+"""Ranks images for sentences or images, and formats the results."""
 
 import numpy as np
 
@@ -16,25 +12,21 @@ from tbnets.text.vocabulary import split_words
 
 BATCH_SIZE = 256
 PHOTO_BATCH_SIZE = 32
-"""Larger batches are not faster on a CPU, and each photo takes memory."""
+"""Larger batches are not faster on a CPU and need more memory."""
 NO_WORD = "no word of this is known"
 
 
 def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
-    """Embeds rows in batches, with a progress bar if it takes long.
+    """Embeds rows in batches, with a progress bar.
 
     Args:
-        embed_batch: function from some of the rows to `[n, embedding_dim]`; it
-            is also called for empty rows.
-        rows: list or array.
-        what: unit for the bar, for example "image".
-        batch_size: number of rows embedded at once.
-
-    Returns:
-        float32 `[len(rows), embedding_dim]`.
+        embed_batch: function that maps some rows to `[n, embedding_dim]`.
+        rows: list or array, may be empty.
+        what: unit of the progress bar, such as "image".
+        batch_size: number of rows in a batch.
 
     Raises:
-        ValueError: If an embedding is not finite.
+        ValueError: an embedding is not finite.
     """
     parts = []
     with progress_bar(len(rows), "embedding", what) as bar:
@@ -51,26 +43,26 @@ def best(similarities, top):
 
     Args:
         similarities: float32 `[q, n]`, larger is better.
-        top: number of results, limited to `n`.
+        top: maximum number of results.
 
     Returns:
-        `(order, similarities)`, each `[q, min(top, n)]`, best first; the first
-        of equal candidates comes first.
+        `(order, similarities)`, each `[q, min(top, n)]`, best first. Ties are
+        sorted by candidate.
     """
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :top]
     return order, np.take_along_axis(similarities, order, axis=1)
 
 
 def notes_on(model, queries):
-    """Finds the words of sentences that the network does not know.
+    """Finds the words of sentences that are not in the vocabulary.
 
     Args:
         model: a `Served`.
         queries: list of sentences.
 
     Returns:
-        list with `(words, note)` for each query: the unknown words, and a note
-        on the words, which may be ""; `NO_WORD` if all words are unknown.
+        list of `(unknown_words, note)`. The note is "" if all words are known,
+        `NO_WORD` if no word is known.
     """
     if model.vocabulary is None:
         return [([], "")] * len(queries)
@@ -84,15 +76,15 @@ def notes_on(model, queries):
 
 
 def split_into_words(texts):
-    """Returns the words of texts, as the network's tokeniser splits them."""
+    """Splits texts into words, like the model's tokenizer."""
     return split_words(list(texts)).to_list() if len(texts) else []
 
 
 def find_hits(queries, captions, caption_to_image):
     """Finds the images with a caption that contains a query.
 
-    A caption contains a query if it has all words of the query in their order;
-    other words may be between them.
+    A caption contains a query if it has all its words in order, with any words
+    in between.
 
     Args:
         queries: list of sentences.
@@ -100,9 +92,8 @@ def find_hits(queries, captions, caption_to_image):
         caption_to_image: int `[len(captions)]`, row of the image.
 
     Returns:
-        list with a dict for each query, row of an image -> its first caption
-        that contains the query; None for a query that no caption contains,
-        since its correct images are unknown.
+        list with a dict for each query, row of an image -> its first matching
+        caption; or None if no caption matches.
     """
     told = split_into_words(captions)
     hits = []
@@ -116,19 +107,18 @@ def find_hits(queries, captions, caption_to_image):
 
 
 def _in_order(wanted, words):
-    """Returns whether the wanted words occur in this order."""
     rest = iter(words)
     return all(word in rest for word in wanted)
 
 
 def format_answers(title, similarities, answers, hits=None):
-    """Returns one query's table.
+    """Returns the table of one query.
 
     Args:
         title: the first line.
-        similarities: k floats, best first.
-        answers: k strings.
-        hits: k bools, which get a column; None for no column.
+        similarities: floats, best first.
+        answers: strings.
+        hits: bools for a column of hits, or None.
     """
     head, marks = "", [""] * len(answers)
     if hits is not None:
@@ -141,14 +131,10 @@ def format_answers(title, similarities, answers, hits=None):
 
 
 def embed_examples(model, images):
-    """Embeds images to search with; all of them must be photos.
-
-    Args:
-        model: a `Served`.
-        images: as in `Served.embed_images`.
+    """Embeds query images, all of which must be valid photos.
 
     Raises:
-        BrokenImageError: an image is not a photo; the message names the image.
+        BrokenImageError: an image is not a photo.
     """
     if model.takes_photos:
         refuse_single("like", images)
@@ -161,21 +147,21 @@ def embed_examples(model, images):
 
 
 def rank(model, queries, like, embeddings, top):
-    """Ranks images for sentences, then for images.
+    """Ranks images for sentences, then for query images.
 
     Args:
         model: a `Served` that takes captions.
-        queries: as in `Served.embed_text`.
-        like: as in `Served.embed_images`; both may be empty.
+        queries: sentences; may be empty.
+        like: query images; may be empty.
         embeddings: float32 `[n, embedding_dim]` of the candidates, or a
-            `SearchIndex` of them.
+            `SearchIndex`.
         top: number of results for each query.
 
     Returns:
-        `(order, similarities)`, as `best` returns them.
+        `(order, similarities)`, as from `best`.
 
     Raises:
-        ValueError: the model's embeddings do not compare images.
+        ValueError: `like` is given and the model has a learned similarity.
     """
     if len(like) and model.has("compare"):
         raise InputError(
@@ -210,16 +196,14 @@ def titles_of(queries, notes):
 
 
 def format_tables(titles, ids, order, similarities, hits=None):
-    """Returns a table for every query.
+    """Returns a table for each query.
 
     Args:
-        titles: titles from `titles_of`.
+        titles: result of `titles_of`.
         ids: ids of the images.
         order: rows from `rank`.
         similarities: similarities from `rank`.
-        hits: list with a dict for each query, row of a correct image -> text
-            shown in place of its id; None for a query, or for all, if the
-            correct images are unknown.
+        hits: result of `find_hits`, whose captions replace ids; or None.
     """
     tables = []
     for title, rows, values, right in zip(
@@ -235,13 +219,13 @@ def format_tables(titles, ids, order, similarities, hits=None):
 
 
 def answers_record(kind, names, rows, similarities):
-    """Returns the results of one query in the form of the JSON output.
+    """Returns the results of one query as JSON values.
 
     Args:
-        kind: name of a result, "image" or "caption".
+        kind: key of a result, "image" or "caption".
         names: names of the candidates.
-        rows: ints `[k]`, rows of the results, best first.
-        similarities: float32 `[k]`.
+        rows: ints, best first.
+        similarities: floats.
     """
     return [
         {kind: names[row], "similarity": float(similarity)}
@@ -250,13 +234,7 @@ def answers_record(kind, names, rows, similarities):
 
 
 def regions_record(phrases, notes, found):
-    """Returns the regions found for phrases in the form of the JSON output.
-
-    Args:
-        phrases: list of strings.
-        notes: notes from `notes_on`.
-        found: regions from `Served.find`.
-    """
+    """Returns regions from `Served.find` as JSON values."""
     return [
         {
             "phrase": phrase,

@@ -5,10 +5,9 @@
     INDEX/manifest.json
           4a09c1....npy  4a09c1....ids.txt       a shard of embeddings
 
-An index is a feature store (`data.store.manifest`), so every reader of stores
-reads an index. Its `extraction` names the model that embedded all rows. A shard
-is named after its content and never changed: `index_writer.IndexWriter`
-replaces shards by others, and an open index keeps the shards that it opened.
+An index is a feature store (`data.store.manifest`) whose `extraction` names the
+model that embedded the rows. A shard is named after its content and never
+modified. `index_writer.IndexWriter` replaces whole shards.
 """
 
 import hashlib
@@ -42,25 +41,21 @@ from tbnets.errors import (
 from tbnets.files import CheckedFile, is_kind, shown, write_atomically
 
 # Exact search of any number of rows. Rows are compared tile by tile, so memory
-# is needed only for the results and two tiles of similarities. The code runs on
-# arrays, such as mapped files, and in a graph on variables.
+# is needed only for the results and two tiles of similarities. The code accepts
+# arrays, such as mapped files, and variables in a graph.
 
 QUERIES_AT_ONCE = 64
-"""Queries that share a tile. Together with `ROWS_AT_ONCE` it bounds memory."""
+"""Number of queries that share a tile. With `ROWS_AT_ONCE` it limits memory."""
 ROWS_AT_ONCE = 32768
 CAST_AT_ONCE = 8192
-"""Rows that are not float32 are cast in blocks that fit the cache."""
+"""Number of rows in a tile if the rows must be cast to float32, so that the
+tile fits the CPU cache."""
 TILES_AT_ONCE = 2
-"""Tiles in work at once: one computes while another waits for the disk."""
+"""Number of tiles in parallel: one is computed while another is read."""
 
 
 def cosines(queries, rows):
-    """Returns the dot products of float32 queries and rows, `[m, n]`.
-
-    Args:
-        queries: float32 `[m, dim]`.
-        rows: `[n, dim]` of any float.
-    """
+    """Returns the dot products of queries `[m, dim]` and rows `[n, dim]`."""
     # Unlike `tf.matmul`, these raw ops do not copy their input.
     if rows.dtype != "float32":
         rows = tf.raw_ops.Cast(x=rows, DstT=tf.float32)
@@ -72,16 +67,15 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
 
     Args:
         queries: float32 `[m, dim]`.
-        shards: list of `[n_i, dim]`, arrays or variables; rows are numbered
-            through all shards.
-        k: number of results for each query, at least 1; an int, or int32 `[]`.
-        similarities: function of queries and some rows -> float32 `[m, n]`,
-            larger is closer.
+        shards: list of `[n_i, dim]`, arrays or variables.
+        k: number of results for each query, int or int32 `[]`, at least 1.
+        similarities: function of queries and rows that returns float32 `[m,
+            n]`.
         rows_at_once: maximum number of rows in a tile.
 
     Returns:
-        `(rows, similarities)`: int32 and float32 `[m, min(k, n)]`, best first;
-        the first of equally similar rows comes first.
+        `(rows, similarities)`: int32 and float32 `[m, min(k, n)]`, best first.
+        Ties are sorted by row.
     """
     tiles, first = [], 0
     for shard in shards:
@@ -117,25 +111,25 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
 
 
 EMBEDDED_BY = "embedded_by"
-"""Key of the extraction for the identity of the model, its digest and more."""
+"""Key of the extraction for the identity of the model."""
 NOTES = "notes"
-"""Key for notes: the name of the model, the folder of photos."""
+"""Key for notes, such as the name of the model and the folder of photos."""
 
 
 class SearchIndex:
-    """An open index; `open_index` returns one.
+    """An open index, returned by `open_index`.
 
     Args:
-        store: the `data.store.shards.FeatureStore`.
+        store: the `FeatureStore`.
         shards: open shards; None to open them.
 
     Attributes:
         ids: tuple of n strings.
         dim: number of values in an embedding.
-        dtype: "float32", or "bfloat16".
+        dtype: "float32" or "bfloat16".
         shards: list of mapped arrays `[n_i, dim]`.
         embedded_by: JSON value that identifies the model.
-        notes: dict of strings, for people.
+        notes: dict of strings, only for display.
     """
 
     def __init__(
@@ -146,7 +140,7 @@ class SearchIndex:
         self.dtype = store.manifest.dtype
         self.embedded_by = store.extraction[EMBEDDED_BY]
         self.notes = store.extraction[NOTES]
-        # Opened once: a writer may delete files that are not open.
+        # Opens all shards now: a writer may delete files that are not open.
         shards = shards or [file.map() for file in store.row_files]
         self.shards: list[np.ndarray] = shards
 
@@ -163,12 +157,12 @@ class SearchIndex:
         return folder if name and folder.is_dir() else None
 
     def check_embedded_by(self, model: Any) -> None:
-        """Raises a ValueError if a different model made the embeddings.
+        """Raises a ValueError if another model made the embeddings.
 
         Args:
             model: JSON value that identifies the model.
         """
-        # Compares as JSON: a tuple becomes a list, a key a string.
+        # Compares as JSON: tuples become lists, and keys become strings.
         if _as_json(model) != self.embedded_by:
             name = self.notes.get("model")
             raise InputError(
@@ -181,15 +175,7 @@ class SearchIndex:
             )
 
     def checked(self, queries: Array, k: int) -> tuple[np.ndarray, int]:
-        """Returns checked arguments of a search.
-
-        Args:
-            queries: float array `[m, dim]`.
-            k: number of results for each query, at least 1.
-
-        Returns:
-            `(queries, k)`: float32, and an int of at most n.
-        """
+        """Returns the checked arguments of a search: float32, and k <= n."""
         k = checked_number("k", k, 1, whole=True)
         shape, advice = (None, self.dim), "Ask the model that made the index."
         queries = as_numbers("queries", queries, "embeddings", shape, advice)
@@ -197,7 +183,7 @@ class SearchIndex:
         return queries, min(k, len(self))
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Returns float32 `[n, dim]`, the rows of ascending int `[n]`."""
+        """Returns the rows of ascending int `[n]` as float32 `[n, dim]`."""
         firsts = np.cumsum([0, *(len(one) for one in self.shards)])
         parts = np.split(rows, np.searchsorted(rows, firsts[1:-1]))
         taken = [
@@ -218,13 +204,13 @@ class SearchIndex:
         Args:
             queries: float array `[m, dim]`, m may be 0.
             k: number of results for each query, at least 1.
-            similarities: for a model that learned to compare, function of rows
-                `[n, dim]` and queries `[m, dim]` -> `[n, m]`; None for the dot
-                product, which is the cosine of unit vectors.
+            similarities: function of rows `[n, dim]` and queries `[m, dim]`
+                that returns `[n, m]`, such as `Served.compare`; None for the
+                dot product, which is the cosine of unit vectors.
 
         Returns:
             `(rows, similarities)`: int64 and float32 `[m, min(k, n)]`, best
-            first; the first of equally similar rows comes first.
+            first. Ties are sorted by row.
 
         Raises:
             ValueError: the queries are not embeddings, or the index is damaged.
@@ -252,7 +238,7 @@ class SearchIndex:
 
 
 def _as_json(value):
-    """Returns a value after a JSON round trip; unchanged if impossible."""
+    """Returns a value after a JSON round trip, or unchanged if not JSON."""
     try:
         return json.loads(json.dumps(value))
     except (TypeError, ValueError):
@@ -262,7 +248,7 @@ def _as_json(value):
 def open_index(path: Path, model: Any = None) -> SearchIndex:
     """Opens a search index, without reading its embeddings.
 
-    Later writes to the index do not affect the open one.
+    Later changes to the index do not affect the open index.
 
     Args:
         path: folder of the index.
@@ -271,7 +257,7 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
 
     Raises:
         FileNotFoundError: there is no index.
-        ValueError: the index is damaged, or of a different model.
+        ValueError: the index is damaged, or from another model.
 
     Example:
         index = tbnets.open_index("photos.index")
@@ -291,7 +277,7 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
 
 
 def _open_unchanged(place):
-    """Opens the index; tries again if it changed in the meantime."""
+    """Opens an index; tries again if it changed in the meantime."""
     while True:
         before = place.read_bytes()
         try:
@@ -316,36 +302,36 @@ def check_is_index(store):
         )
 
 
-# Approximate search, in a fraction of the time. FAISS sorts the rows into cells
-# and keeps a byte for each number. A query searches the cells closest to it;
-# the rows found there are compared again with the embeddings themselves, so
-# similarities and order are exact. Only rows in other cells are missed. The
-# file of cells is named after the shards that it was made from, so a changed
-# index has no cells.
+# Approximate search takes a fraction of the time. FAISS clusters the rows into
+# cells and stores one byte per number. A query is compared with the cells
+# closest to it. The best rows of these cells are compared again with the
+# original embeddings, so their similarities and order are exact. Only rows in
+# other cells are missed. The file of cells is named after the shards that it
+# was made from, so a changed index has no cells.
 
 CELLS_LOOKED_INTO = 64
 CANDIDATES = 4
-"""Number of cell rows per result that are compared with the query again."""
+"""Number of rows per result that are compared with the original embeddings."""
 _ROWS_A_CELL = 1000
 _LEARNED_FROM = 64
-"""Rows for each cell from which the cells are learned."""
+"""Number of rows per cell from which the cells are learned."""
 _DIGEST_BYTES = 32
 _CURE = "Run tbnets index with --approximate once more."
 
 
 def index_file(path, shards):
-    """Returns the path of the cells of shards in the folder of an index."""
+    """Returns the path of the cells for some shards."""
     names = "\n".join(shard.name for shard in shards)
     digest = hashlib.sha256(names.encode()).hexdigest()
     return pathlib.Path(path, f"{digest[:16]}.faiss")
 
 
 def build_index(path):
-    """Makes the cells of an index, unless they exist.
+    """Writes the cells of an index, unless they exist.
 
     Raises:
         ImportError: FAISS is not installed.
-        ValueError: the index is damaged, or empty.
+        ValueError: the index is damaged or empty.
     """
     faiss = import_extra("faiss", "faiss")
     index = open_index(path)
@@ -376,27 +362,19 @@ def build_index(path):
 
 
 class ApproximateIndex(SearchIndex):
-    """A `SearchIndex` that may miss a few of the best rows.
-
-    `open_approximate` returns one.
-
-    Args:
-        index: the `SearchIndex`.
-        cells: FAISS index of its rows.
-    """
+    """A `SearchIndex` that may miss a few of the best rows."""
 
     def __init__(self, index, cells):
         super().__init__(index.store, index.shards)
         self._cells = cells
 
     def search(self, queries, k, similarities=None):
-        """Finds the rows that are closest to each query, as `SearchIndex`.
+        """Finds the closest rows, as `SearchIndex.search`.
 
         A query whose cells have fewer than k rows is compared with all rows.
 
         Raises:
-            ValueError: as in `SearchIndex.search`; or the model learned to
-                compare, so that its embeddings have no cells.
+            ValueError: as in `SearchIndex.search`; or `similarities` is given.
         """
         if similarities is not None:
             raise InputError(
@@ -423,11 +401,11 @@ class ApproximateIndex(SearchIndex):
 
 
 def open_approximate(path):
-    """Opens an index with cells, like `search_index.open_index`.
+    """Opens an index with its cells.
 
     Raises:
         FileNotFoundError, ValueError: as in `open_index`; or the cells are
-            missing, damaged or of different rows.
+            missing, damaged or from other rows.
         ImportError: FAISS is not installed.
     """
     faiss = import_extra("faiss", "faiss")

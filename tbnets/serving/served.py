@@ -1,7 +1,4 @@
-"""An exported model, called with lists and arrays.
-
-One class serves all models; the available methods follow from the signatures.
-"""
+"""Calls an exported model with lists and arrays."""
 
 import pathlib
 from typing import Any
@@ -40,23 +37,22 @@ SIDES = (
         "embed_regions": "region_embeddings",
     },
 )
-"""Endpoints of the two sides that a model compares, in the order of its
-similarities -> name of their embeddings in the endpoint `compare`."""
+"""The two sides that a model compares, in the order of its similarities:
+endpoint -> name of its embeddings in the endpoint `compare`."""
 
 
 class Served:
     """A loaded SavedModel of any task.
 
-    A method whose endpoint the model lacks raises an error; `call` calls any
-    endpoint.
+    A method raises an error if the model lacks its endpoint.
 
     Args:
         path: folder of the SavedModel.
         signatures: name -> concrete function.
         metadata: content of `assets.extra/tbnets.json`, {} if absent.
         vocabulary: `Vocabulary` of the model's texts, or None.
-        root: object that TensorFlow loaded. It holds the variables, which a
-            graph only refers to weakly; None for a model on a server.
+        root: object that TensorFlow loaded, which keeps the variables alive;
+            None for a model on a server.
     """
 
     def __init__(
@@ -101,12 +97,12 @@ class Served:
 
     @property
     def takes_photos(self) -> bool:
-        """Whether the model takes photos (otherwise features)."""
+        """Whether images are photos rather than features."""
         return any(IMAGE_BYTES in self.inputs(name) for name in self.signatures)
 
     @property
     def takes_captions(self) -> bool:
-        """Whether texts are strings (otherwise feature vectors)."""
+        """Whether texts are strings rather than features."""
         read = {"embed_text", "embed_phrases"} & set(self.signatures)
         specs = [spec for name in read for spec in self.inputs(name).values()]
         return any(one.dtype == tf.string or is_trees(one) for one in specs)
@@ -129,7 +125,7 @@ class Served:
             dict, name of an output -> NumPy array.
 
         Raises:
-            ValueError: there is no signature with this name or these inputs.
+            ValueError: the model lacks the signature, or an input is invalid.
         """
         specs = self.inputs(signature)
         if specs.keys() != inputs.keys():
@@ -166,8 +162,8 @@ class Served:
 
         Args:
             texts: list of `m` strings, or float array `[m, text_dim]`; for a
-                model of trees, strings, which are parsed, or
-                `text.trees.Tree`s.
+                model of trees also `text.trees.Tree`s, since strings are
+                parsed.
 
         Returns:
             float32 NumPy array `[m, embedding_dim]`, unit vectors.
@@ -175,7 +171,7 @@ class Served:
         return self._embed("embed_text", texts)
 
     def embed_phrases(self, phrases: Texts) -> np.ndarray:
-        """Embeds phrases; arguments and result as in `embed_text`."""
+        """Embeds phrases, like `embed_text`."""
         return self._embed("embed_phrases", phrases)
 
     def embed_regions(self, features: Array) -> np.ndarray:
@@ -183,7 +179,7 @@ class Served:
         return self._embed("embed_regions", features)
 
     def embed_features(self, features: Array) -> np.ndarray:
-        """Embeds image features, for a model that also takes photos.
+        """Embeds image features with a model that also takes photos.
 
         Args:
             features: float array `[n, feature_dim]`.
@@ -197,17 +193,15 @@ class Served:
         """Embeds images.
 
         Args:
-            images: list of `n` photos, each a path (`str` or `pathlib.Path`),
-                the content of a file (`bytes`), a `PIL.Image.Image` or uint8
-                `[height, width, 3]`; or, if the model takes features, float
-                array `[n, feature_dim]`.
+            images: list of `n` photos, each a path, the bytes of a file, a
+                `PIL.Image.Image` or uint8 `[height, width, 3]`; or, if the
+                model takes features, float array `[n, feature_dim]`.
 
         Returns:
             float32 NumPy array `[n, embedding_dim]`, unit vectors.
 
         Raises:
-            ValueError: an item is not a photo; the message names the item and
-                its fault.
+            ValueError: an item is not a photo.
         """
         embeddings, reasons = self.try_images(images)
         for row, reason in enumerate(reasons):
@@ -221,21 +215,20 @@ class Served:
         return embeddings
 
     def try_images(self, images: Photos) -> tuple[np.ndarray, list[str]]:
-        """Embeds images, and reports broken ones.
+        """Embeds images, and reports broken photos instead of raising an error.
 
         Args:
             images: as in `embed_images`.
 
         Returns:
-            (embeddings, reasons): float32 `[n, embedding_dim]`, and for each
-            photo "", or its fault, phrased to follow "which"; the photo's row
-            is then 0.
+            (embeddings, reasons): float32 `[n, embedding_dim]`, and "" for each
+            photo, or its fault, such as "is empty". The embedding is then 0.
         """
         inputs = self._input("embed_image", images)
         answers = self._ask("embed_image", inputs)
         told = [one.decode() for one in answers.get("status", ())]
         contents = inputs[IMAGE_BYTES].numpy() if told else []
-        # The host's function gives more detail on faults.
+        # `fault_of` describes faults in more detail than the graph.
         reasons = [
             reason and (fault_of(content) or reason)
             for content, reason in zip(contents, told)
@@ -247,13 +240,13 @@ class Served:
 
         Args:
             first: `n` images as in `embed_images`; for phrase localization,
-                phrases as in `embed_phrases`.
+                phrases.
             second: `m` texts as in `embed_text`; for phrase localization,
-                features of regions as in `embed_regions`.
+                features of regions.
 
         Returns:
-            float32 NumPy array `[n, m]` of cosine similarities, or of the
-            logits of a model that learned to compare.
+            float32 NumPy array `[n, m]` of cosines, or of the logits of a
+            learned similarity.
         """
         inputs = {}
         for name, rows in zip(self._sides(), (first, second)):
@@ -268,13 +261,10 @@ class Served:
     def compare(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Compares each embedding of one side with each of the second side.
 
-        A model that learned to compare is called with a few thousand pairs at
-        once.
-
         Args:
-            first: float array `[n, embedding_dim]` of the first side in
+            first: float array `[n, embedding_dim]`, the first side in
                 `similarity`.
-            second: float array `[m, embedding_dim]` of the second side.
+            second: float array `[m, embedding_dim]`, the second side.
 
         Returns:
             float32 NumPy array `[n, m]`, as in `similarity`.
@@ -287,8 +277,7 @@ class Served:
         first = as_numbers("first", first, *wanted, advice)
         second = as_numbers("second", second, *wanted, advice)
         found = None if self.has("compare") else first @ second.T
-        # A non-finite input makes the sum non-finite, which is cheaper to
-        # check.
+        # A non-finite input makes the sum non-finite, which is faster to check.
         if found is None or not np.isfinite(found.sum(dtype=np.float64)):
             check_finite("first", first)
             check_finite("second", second)
@@ -317,22 +306,21 @@ class Served:
 def load_saved_model(path: Path, trust: bool = False) -> Served:
     """Loads a SavedModel that `export_saved_model` wrote.
 
-    A SavedModel is a program: calling it executes its graph. A graph with ops
-    that exported models lack, which could write files, raises an error before
-    any op is executed.
+    A SavedModel is a program. A graph with ops that could access files raises
+    an error before it is executed.
 
     Args:
-        path: folder of the SavedModel, with `saved_model.pb`; or a parent of
-            numbered versions, whose newest is loaded.
+        path: folder of the SavedModel, or a parent of numbered versions, whose
+            newest is loaded.
         trust: whether the model's graph may have any ops.
 
     Returns:
         A `Served`.
 
     Raises:
-        FileNotFoundError: If there is no SavedModel.
-        ValueError: If the SavedModel is damaged, has no signatures, or has
-            foreign ops.
+        FileNotFoundError: there is no SavedModel.
+        ValueError: the SavedModel is damaged, or has no signatures or foreign
+            ops.
 
     Example:
         served = tbnets.load_saved_model("served/1")

@@ -1,4 +1,4 @@
-"""The model zoo: trained networks that come with the package.
+"""The model zoo: trained models that are part of the package.
 
 ::
 
@@ -7,12 +7,9 @@
                   /metrics.json   measured quality
                   /sha256.txt     SHA-256 of every other file
                   /1/             the SavedModel
-                  /answers.json   only for a SavedModel of features, which is
-                                  joined with networks of the extra `photos`
+                  /answers.json   only if `assembled` adds image networks
 
-A model is loaded after each of its files has been compared with `sha256.txt`;
-`assembled` joins a SavedModel of features with its networks. Zoo models are
-never downloaded, and TensorFlow is only imported when a model is loaded.
+The checksums are verified before a model is loaded.
 """
 
 import os
@@ -47,7 +44,7 @@ def folder() -> pathlib.Path:
 
 
 def names() -> list[str]:
-    """Returns the names of the models that `load` takes, sorted.
+    """Returns the sorted names of the zoo models.
 
     Example:
         tbnets.zoo.names()  # ["flickr8k_photos", "scenes_embedding", ...]
@@ -56,16 +53,15 @@ def names() -> list[str]:
 
 
 class Described(NamedTuple):
-    """Description of a model of the zoo.
+    """Description of a zoo model.
 
     Args:
         name: name for `load`.
-        task: "matching" of images and sentences, or "localization" of phrases,
-            as in `--task`.
+        task: "matching" of images and sentences, or "localization" of phrases.
         language: language of its sentences or phrases.
         size: size of its files in bytes.
         recall: direction -> recall at 1, 5 and 10, fractions in [0, 1], on the
-            test split that its card names.
+            test split in its README.
     """
 
     name: str
@@ -96,10 +92,7 @@ class Descriptions(list[Described]):
 
 
 def describe() -> Descriptions:
-    """Describes the models of the zoo, without loading any.
-
-    Returns:
-        list of `Described`, which prints as a table.
+    """Returns a table of the zoo models, a list of `Described`.
 
     Example:
         print(tbnets.zoo.describe())
@@ -121,12 +114,12 @@ def describe() -> Descriptions:
 
 
 def size(path: Path) -> int:
-    """Returns the size of the files of a model in bytes."""
+    """Returns the size of a model's files in bytes."""
     return sum(file.stat().st_size for file in model_files(path).values())
 
 
 def load(name: str) -> "Served":
-    """Loads a model of the zoo after checking all its files.
+    """Loads a zoo model after verifying its files.
 
     Args:
         name: a name in `names()`.
@@ -135,8 +128,7 @@ def load(name: str) -> "Served":
         A `served.Served`.
 
     Raises:
-        ValueError: there is no such model, or a file was changed, is missing or
-            was added.
+        ValueError: there is no such model, or its files were changed.
 
     Example:
         model = tbnets.zoo.load("flickr8k_photos")
@@ -147,7 +139,7 @@ def load(name: str) -> "Served":
 
 
 def check_name(name: str, argument: str = "name") -> None:
-    """Raises an error that names `argument` if `name` is not a model."""
+    """Raises an error for `argument` if `name` is not a zoo model."""
     if name not in names():
         raise InputError(
             argument,
@@ -158,13 +150,13 @@ def check_name(name: str, argument: str = "name") -> None:
 
 
 def open_model(name_or_path: Path, trust: bool = False) -> "Served":
-    """Loads a model of the zoo or a user's own.
+    """Loads a zoo model or a user's own model.
 
     Args:
         name_or_path: a name in `names()`; or the folder of a run, of a
-            SavedModel or of its versions. For a folder that has the name of a
-            zoo model write `./NAME`, or pass a `pathlib.Path`.
-        trust: as in `served.load_saved_model`.
+            SavedModel or of its versions. For a folder with the name of a zoo
+            model, pass `./NAME` or a `pathlib.Path`.
+        trust: whether the model's graph may have any ops.
 
     Returns:
         A `served.Served`.
@@ -182,13 +174,12 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
 def locate(name_or_path: Path) -> pathlib.Path:
     """Returns the folder of a model, named as in `open_model`.
 
-    The files of a zoo model are checked first. If the model needs networks from
-    the extra `photos`, the folder of the assembled model is returned. The
-    folder is made if needed.
+    Verifies the files of a zoo model, and assembles it if it needs networks
+    from the extra `photos`.
     """
     advice = "Give a name of the zoo, or a folder."
     check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
-    # Paths are not names, since pathlib turns ./NAME into NAME.
+    # Only strings are names: pathlib turns ./NAME into NAME.
     is_name = isinstance(name_or_path, str) and name_or_path in names()
     path = pathlib.Path(folder() if is_name else "", name_or_path)
     if not (os.fspath(name_or_path) and path.is_dir()):
