@@ -1,4 +1,6 @@
-"""The app behind the page of `tbnets demo`, which returns JSON and JPEGs.
+"""The web application of `tbnets demo`, which returns JSON and JPEGs.
+
+::
 
     /, /page.js, /page.css, /icon.svg     the page
     /about                                models, folder and examples
@@ -10,7 +12,7 @@
     /picture?photo=KEY&side=400           a photo, as a JPEG
     /photos                               POST of a photo's file: its key
 
-Every query is a GET, so the page's own address can hold it.
+Every query is a GET request, so that the address of the page can contain it.
 """
 
 import collections
@@ -41,21 +43,21 @@ from tbnets.startup import usable_cores
 from tbnets.visualization.boxes import COLOURS
 from tbnets.visualization.page import jpeg
 
-# The page shows photos of the folder, and uploaded photos. A photo is selected
-# by its key, which is looked up in a list, so a request never contains a path.
-# Photos are re-encoded, so no other file can be sent.
+# The page shows photos of the folder and uploaded photos. A request selects a
+# photo by its key, never by a path. Photos are encoded again, so no other file
+# can be sent.
 
 GIVEN = "given "
-"""Prefix of the key of an uploaded photo; no photo of the folder has it."""
+"""Prefix of the keys of uploaded photos. No photo of the folder has it."""
 MOST_GIVEN = 8
 SIDES = (400, 1280)
-"""Allowed longer sides of a photo in pixels."""
+"""Allowed lengths of a photo's longer side in pixels."""
 DRAWN = 256
-"""Number of encoded pictures that are cached."""
+"""Number of encoded pictures in the cache."""
 
 
 class Photos:
-    """Photos that may be ranked and shown.
+    """Photos that can be ranked and displayed.
 
     Args:
         model: a `Served` that takes photos.
@@ -63,11 +65,11 @@ class Photos:
         cache: as in `photo_index.embed_folder`.
 
     Attributes:
-        links_out: paths of links that lead out of the folder, which are left
-            out.
+        links_out: paths of links to files outside the folder, which are
+            ignored.
 
     Raises:
-        FileNotFoundError: the folder holds no file named as a photo.
+        FileNotFoundError: no file in the folder has the name of a photo.
     """
 
     def __init__(self, model, folder, cache=None):
@@ -88,35 +90,31 @@ class Photos:
         self._index = photo_index.Index(cache, model, folder)
         self._embedded = None
         self._lock = threading.Lock()
-        # Decoding a photo takes memory, so the number is limited.
+        # Limits the memory of concurrent decoding.
         self.decoding = threading.BoundedSemaphore(usable_cores())
         self._draw = functools.lru_cache(DRAWN)(self._drawn)
 
     def __len__(self):
-        """Returns the number of the folder's files named as photos."""
         return len(self._paths)
 
     @property
     def keys(self):
-        """The keys of the folder's photos, except known broken ones."""
+        """The keys of the folder's photos, except known broken photos."""
         broken = {key for key, one in self._known().items() if one.reason}
         return [key for key in self._names if key not in broken]
 
     @property
     def num_read(self):
-        """Number of photos read so far, good or broken."""
+        """Number of photos read so far, including broken photos."""
         return len(self._known())
 
     def _known(self):
         """Returns the folder's photos read so far: key -> `Entry`."""
-        known = dict(self._index.entries)  # Copied: a thread may add.
+        known = dict(self._index.entries)  # A thread may add entries.
         return {k: known[n] for k, n in self._names.items() if n in known}
 
     def embed(self):
-        """Embeds new photos of the folder; other threads may search meanwhile.
-
-        Raises: as `photo_index.embed_photos`.
-        """
+        """Embeds new photos of the folder; other threads may keep searching."""
         photo_index.embed_photos(
             *(self._model, self.folder, self._paths),
             *(self._others, self._index),
@@ -133,13 +131,7 @@ class Photos:
         return list(found), rows.reshape(len(found), self._model.embedding_dim)
 
     def give(self, content):
-        """Stores an uploaded photo; drops the oldest beyond `MOST_GIVEN`.
-
-        Args:
-            content: bytes of the photo's file.
-
-        Returns:
-            The photo's key.
+        """Stores an uploaded photo, drops the oldest, and returns its key.
 
         Raises:
             BrokenImageError: the content is not a photo.
@@ -158,8 +150,7 @@ class Photos:
         """Returns a photo's path or, if uploaded, its bytes.
 
         Raises:
-            FileNotFoundError: there is no such photo, or it is outside the
-                folder.
+            FileNotFoundError: there is no such photo inside the folder.
         """
         if given := self._given.get(key):
             return given
@@ -173,16 +164,15 @@ class Photos:
         return path.path
 
     def picture(self, key, side):
-        """Returns a photo as a JPEG, as the network sees it.
+        """Returns an upright photo as a JPEG.
 
         Args:
             key: key of the photo.
-            side: maximum length of the photo's longer side in pixels, in
-                `SIDES`.
+            side: maximum length of the longer side in pixels, in `SIDES`.
 
         Raises:
-            FileNotFoundError, BrokenImageError: there is no such photo, or it
-                is broken.
+            FileNotFoundError: there is no such photo.
+            BrokenImageError: the photo is broken.
         """
         found = self.find(key)
         is_file = isinstance(found, str)
@@ -194,7 +184,7 @@ class Photos:
             return jpeg(PIL.Image.fromarray(read_photo(photo)), side)
 
     def _is_inside(self, path):
-        """Returns whether a file, after following links, is in the folder."""
+        """Returns whether a file is in the folder after following links."""
         real = os.path.realpath(path)
         return os.path.commonpath([real, self._root]) == self._root
 
@@ -217,7 +207,7 @@ PAGE = {
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 MOST_BYTES = 32 * 2**20
-"""Maximum size of an uploaded photo's file."""
+"""Maximum size in bytes of an uploaded file."""
 MOST_LETTERS, MOST_TEXTS = 500, 50
 """Maximum length of a sentence; maximum number of sentences in a query."""
 MOST_ANSWERS, CAPTIONS_SHOWN = 240, 8
@@ -229,13 +219,13 @@ class Shown(NamedTuple):
     """The models and data of the page.
 
     Args:
-        model: a `Served` of photos and sentences.
+        model: a `Served` that takes photos and sentences.
         photos: `Photos`.
         captions: list of captions to rank for a photo.
-        embeddings: float32 `[len(captions), embedding_dim]` of the captions.
-        localizer: a `Served` of phrase localization; None without boxes.
+        embeddings: float32 `[len(captions), embedding_dim]`.
+        localizer: a `Served` for phrase localization, or None.
         phrases: example phrases to find in a photo.
-        about: dict of further facts for the page.
+        about: further values for `/about`.
     """
 
     model: Any
@@ -248,7 +238,7 @@ class Shown(NamedTuple):
 
 
 class Demo:
-    """Handles requests; returns JSON and JPEGs."""
+    """Handles the requests of the page."""
 
     def __init__(self, shown):
         self.shown = shown
@@ -264,8 +254,8 @@ class Demo:
         """Returns the `Response` to a request.
 
         Raises:
-            UserError: the request has no result; the message gives the reason.
-            HTTPException: the path is unknown, or the request is not a GET.
+            UserError: the request is invalid.
+            HTTPException: the path or the method is invalid.
         """
         if request.path == "/photos":
             return self._give(request)
@@ -316,7 +306,7 @@ class Demo:
         top = min(max(request.args.get("top", 0, int), 1), MOST_ANSWERS)
         if not keys:
             return {"among": 0, "answers": []}
-        # One more, for the photo that finds itself.
+        # One more, since a query photo finds itself.
         order, values = search.rank(
             self.shown.model, queries, like, rows, top + 1
         )
@@ -378,7 +368,6 @@ class Demo:
 
 
 def _texts(request, name):
-    """Returns the sentences of a query, after checking number and length."""
     texts = list(filter(None, map(str.strip, request.args.getlist(name))))
     if not 0 < len(texts) <= MOST_TEXTS:
         raise InputError(

@@ -1,8 +1,8 @@
-"""A local WSGI app that only its own page can use.
+"""Serves a local web application that only its own page can use.
 
-Any page in a browser can send requests to this machine and, by DNS rebinding,
-read the responses. So a request must name the host as the user does, and come
-from the app's own page; responses forbid framing, sniffing and foreign scripts.
+Any web page can send requests to this machine and, by DNS rebinding, read the
+responses. So requests must name this server and come from its page, and the
+headers of responses forbid framing, sniffing and foreign scripts.
 """
 
 import array
@@ -26,21 +26,23 @@ from tbnets.errors import InputError, UserError
 
 HOST = "127.0.0.1"
 PATIENCE = 30
-"""Seconds that a client may be silent before and in a request."""
+"""Maximum time in seconds that a client may be silent."""
 GRACE = 30
-"""Seconds for the last requests when a server ends."""
+"""Maximum time in seconds for the last requests when a server stops."""
 _WAKES = 0.5
-"""Seconds until a signal that a different thread received is handled."""
+"""Maximum delay in seconds for a signal that another thread received."""
 _SILENCE = 0.5
-"""Seconds for which a silent client may delay the end of a server."""
+"""Maximum time in seconds that a silent client can delay the end of a
+server."""
 _POLL = 0.05
 _MOST_UNREAD = 1000
-"""Reads, of up to 64 KB, after which a client that still sends is cut off."""
+"""Number of reads of up to 64 KB after which a sending client is
+disconnected."""
 _ATTACH_FILTER = 26
-"""Linux's SO_ATTACH_FILTER, which `socket` lacks."""
+"""Linux's SO_ATTACH_FILTER, which the `socket` module lacks."""
 _DROP_SYN = struct.pack(
     4 * "HBBI",
-    *(0x30, 0, 0, 13),  # Load the flags of TCP.
+    *(0x30, 0, 0, 13),  # Load the TCP flags.
     *(0x45, 0, 1, 0x02),  # Without SYN, skip an instruction.
     *(0x06, 0, 0, 0),  # Drop the packet.
     *(0x06, 0, 0, 2**32 - 1),  # Keep the packet.
@@ -61,13 +63,12 @@ HEADERS = {
 
 
 class LocalApp:
-    """Serves the requests of its own page.
+    """A WSGI application that accepts requests only from its own page.
 
     Args:
-        answer: function of a `werkzeug.wrappers.Request` -> `Response`, which
-            may raise an `HTTPException` or a `UserError`, whose text the page
-            shows.
-        host: address that the server listens at.
+        answer: function of a `Request` that returns a `Response`, or raises an
+            `HTTPException` or a `UserError`.
+        host: address that the server listens on.
         most_bytes: maximum size of a request.
     """
 
@@ -76,7 +77,7 @@ class LocalApp:
         self._most_bytes = most_bytes
 
     def __call__(self, environ, start_response):
-        """Handles a request, as a WSGI application."""
+        """Handles a WSGI request."""
         request = Request(environ)
         request.max_content_length = self._most_bytes
         try:
@@ -95,7 +96,7 @@ class LocalApp:
         return response(environ, start_response)
 
     def _check(self, request):
-        """Raises an error for requests that no page of this server sends."""
+        """Raises an error for a request that the own page would not send."""
         if not is_own_name(request.host, self._host):
             raise Forbidden("Use the address of this server.")
         site = request.headers.get("Sec-Fetch-Site", "none")
@@ -112,14 +113,9 @@ class LocalApp:
 
 
 def is_own_name(name, listening):
-    """Returns whether a request's header `Host` names the server.
+    """Returns whether the `Host` header of a request names the server.
 
-    An attacker who rebinds a name to this machine uses a name, never an
-    address.
-
-    Args:
-        name: the header, with or without a port.
-        listening: address that the server listens at.
+    DNS rebinding needs a foreign host name, so IP addresses are safe.
     """
     try:
         name = urllib.parse.urlsplit(f"//{name}").hostname
@@ -132,7 +128,7 @@ def is_own_name(name, listening):
 
 
 def is_local(host):
-    """Returns whether an address reaches this machine only."""
+    """Returns whether an address is only reachable from this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -140,27 +136,26 @@ def is_local(host):
 
 
 def in_url(host):
-    """Returns an address for a URL: IPv6 in brackets."""
+    """Returns an address for a URL, with IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def in_json(value, status=200):
-    """Returns a response that holds a value as JSON."""
+    """Returns a response with a value as JSON."""
     return Response(json.dumps(value), status, mimetype="application/json")
 
 
 def wait():
-    """Waits for the signal that ends a server.
+    """Waits until a signal ends the server.
 
-    Any thread may receive the signal, but only the main thread, which waits
-    here, handles it when it wakes.
+    Only the main thread handles signals, after it wakes.
     """
     while True:
         time.sleep(_WAKES)
 
 
 class _Handler(WSGIRequestHandler):
-    """Reads requests without logging, with a time limit."""
+    """Reads requests with a timeout, without logging."""
 
     timeout = PATIENCE
 
@@ -183,10 +178,7 @@ class _Handler(WSGIRequestHandler):
             self.close_connection = True
 
     def _has_request(self):
-        """Waits for a request; stops early when the server ends.
-
-        Browsers open connections that they may never use.
-        """
+        """Waits for a request, which browsers may not send, or for the end."""
         self.connection.settimeout(_SILENCE)
         end = time.monotonic() + PATIENCE
         while True:
@@ -202,17 +194,17 @@ class _Handler(WSGIRequestHandler):
     def run_wsgi(self):
         try:
             urllib.parse.urlsplit(self.path)
-        except ValueError:  # No request object is possible.
+        except ValueError:  # Werkzeug cannot parse it.
             self.send_error(400)
         else:
             super().run_wsgi()
 
 
 class Server(ThreadedWSGIServer):
-    """A server that finishes all clients connected before its end.
+    """A server that serves all connected clients before it stops.
 
     Attributes:
-        port: port that the server listens at.
+        port: port that the server listens on.
         is_ending: whether `end` was called.
     """
 
@@ -220,18 +212,14 @@ class Server(ThreadedWSGIServer):
     _clients = ()
 
     def start(self):
-        """Starts to serve, in a separate thread."""
+        """Starts to serve requests in a thread."""
         self._accepting = threading.Thread(
             target=self.serve_forever, args=(_POLL,), daemon=True
         )
         self._accepting.start()
 
     def end(self, grace=GRACE):
-        """Closes the port and waits until all clients are served.
-
-        Args:
-            grace: seconds after which the remaining clients are cut off.
-        """
+        """Closes the port and waits up to `grace` seconds for clients."""
         self.is_ending = True
         end = time.monotonic() + grace
         self.shutdown()
@@ -251,10 +239,10 @@ class Server(ThreadedWSGIServer):
         self._clients.append(client)
 
     def shutdown_request(self, request):
-        """Closes a connection after reading what the client still sends.
+        """Closes a connection after reading all data that the client sends.
 
-        A connection that is closed with unread bytes is reset, and its client
-        may lose the response.
+        A connection with unread data is reset, and its client may lose the
+        response.
         """
         with contextlib.suppress(OSError):
             request.shutdown(socket.SHUT_WR)
@@ -269,7 +257,7 @@ class Server(ThreadedWSGIServer):
 
         Otherwise the kernel would reset their connections.
         """
-        with contextlib.suppress(OSError):  # No client, or closed already.
+        with contextlib.suppress(OSError):  # No client, or already closed.
             self.socket.settimeout(_POLL if _ignore_new(self.socket) else 0)
             while True:
                 self.process_request(*self.get_request())
@@ -277,10 +265,10 @@ class Server(ThreadedWSGIServer):
 
 
 def _ignore_new(listening):
-    """Makes the kernel ignore new connections; returns whether it can (Linux).
+    """Makes the Linux kernel ignore new connections; returns whether it does.
 
-    An ignored client tries again after a second. The port is closed by then, so
-    the client is refused and not reset.
+    An ignored client tries again after the port is closed, so its connection is
+    refused instead of reset.
     """
     if sys.platform != "linux":
         return False
@@ -294,16 +282,13 @@ def _ignore_new(listening):
 
 
 def server_of(app, host=HOST, port=0, flag="port"):
-    """Returns a listening server with a thread for each request.
+    """Returns a `Server` for a WSGI application, not started.
 
     Args:
-        app: WSGI application.
-        host: address to listen at.
-        port: port to listen at; 0 for any free port.
+        app: the application.
+        host: address to listen on.
+        port: port to listen on; 0 for any free port.
         flag: name of the port's flag, for errors.
-
-    Returns:
-        A `Server`, not started.
 
     Raises:
         ValueError: the port cannot be opened.

@@ -1,4 +1,4 @@
-"""Keras Hub presets as networks for images and for texts."""
+"""Keras Hub presets as image and text networks."""
 
 from tbnets.extras.hub.presets import (
     PresetEncoder,

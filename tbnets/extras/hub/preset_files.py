@@ -1,7 +1,7 @@
-"""Finds, fetches, reads and checks the files of Keras Hub presets.
+"""Finds, downloads, reads and checks the files of Keras Hub presets.
 
-The JSON files may be untrusted: before a class is instantiated, the module
-checks that every class that a file names is Keras Hub's own.
+The JSON files are untrusted: they may only name classes of Keras Hub, which is
+checked before a class is instantiated.
 """
 
 import concurrent.futures
@@ -23,14 +23,14 @@ from tbnets.errors import (
 )
 
 PATIENCE = 15
-"""Seconds to wait for a JSON file of a preset."""
+"""Maximum time in seconds to download a JSON file."""
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 SHARDS, CONVERTER = "model.weights.json", "image_converter.json"
 _OF_KERAS = ("keras.initializers", "keras.regularizers", "keras.constraints")
 _PASSING = ("dtype", "build_config", "compile_config")
-"""Keys of a configuration that describe the process that wrote it."""
+"""Config keys about the process that wrote the config."""
 _PATHS = ("vocabulary", "merges", "proto")
-"""Keys of a tokenizer that may name any file; a preset has its own files."""
+"""Tokenizer config keys that may name any file. A preset has its own files."""
 
 
 def _from_kaggle(handle, file):
@@ -47,9 +47,10 @@ def _from_hugging_face(handle, file):
 
 
 _FETCH = {"kaggle": _from_kaggle, "hf": _from_hugging_face}
-"""Scheme of a handle -> function (handle, file) -> path in the cache."""
+"""Scheme of a handle -> function of (handle, file) that returns a cached
+path."""
 _CACHES = {"kaggle": "KAGGLEHUB_CACHE", "hf": "HF_HOME"}
-"""Scheme of a handle -> environment variable that moves its cache."""
+"""Scheme of a handle -> environment variable for the cache folder."""
 _UNWRITABLE = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES
 
 
@@ -57,9 +58,8 @@ def find_preset(name, known):
     """Returns the folder or the handle of a preset's files.
 
     Args:
-        name: a folder, which takes precedence if it exists, a handle, or a name
-            of Keras Hub.
-        known: dict of Keras Hub's names; values have a `kaggle_handle`.
+        name: a folder, which takes precedence, a handle, or a name in `known`.
+        known: Keras Hub's names -> dict with a `kaggle_handle`.
 
     Raises:
         FileNotFoundError: the name is a path, but not of a folder.
@@ -90,18 +90,17 @@ def find_preset(name, known):
 
 
 def fetch(source, file, name):
-    """Returns the path of a file of a preset, fetched into its hub's cache.
+    """Returns the path of a preset's file, after downloading it to the cache.
 
     Args:
         source: folder or handle.
         file: name of the file.
-        name: the preset, for messages.
+        name: the preset, for error messages.
 
     Raises:
         FileNotFoundError: the folder has no such file.
-        ConnectionError: the hub does not deliver the file, or not in time.
-        OSError: the file cannot be written into the cache, for example because
-            the disk is full.
+        ConnectionError: the download fails or times out.
+        OSError: the cache cannot be written.
     """
     scheme, is_handle, handle = source.partition("://")
     if not is_handle:
@@ -134,7 +133,6 @@ def fetch(source, file, name):
 
 
 def _within(seconds, function, *args):
-    """Calls a function that may hang, with a time limit if there is one."""
     if seconds is None:
         return function(*args)
     found = concurrent.futures.Future()
@@ -152,13 +150,13 @@ def _within(seconds, function, *args):
 
 
 def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
-    """Returns the files of the weights; for shards, their list comes first.
+    """Returns the files of the weights, or the list of shards and the shards.
 
     Args:
         source: folder or handle.
-        name: the preset, for messages.
+        name: the preset, for error messages.
         whole: name of the file with all weights.
-        shards: name of the file that lists the shards.
+        shards: name of the list of shards.
     """
     try:
         return [fetch(source, whole, name)]
@@ -175,13 +173,10 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
 
 
 def files_of_others(source, name):
-    """Returns the files of a preset of `transformers` or `timm`.
+    """Returns the files of a `transformers` or `timm` preset: name -> path.
 
-    For a folder these are all its files, except hidden files and READMEs; for a
-    hub, the files of the network.
-
-    Returns:
-        name -> path.
+    These are all visible files in a folder except READMEs, or the network's
+    files of a handle.
     """
     if "://" not in source:
         paths = sorted(pathlib.Path(source).iterdir())
@@ -196,13 +191,13 @@ def files_of_others(source, name):
 
 
 def _files(parts):
-    """Yields the names of files in a map of weights to shards."""
+    """Yields the file names in a map of weights to shards."""
     for each in parts.values() if isinstance(parts, dict) else ():
         yield from [each] if isinstance(each, str) else map(str, each)
 
 
 def parsed(path):
-    """Returns the content of a JSON file of a preset, a dictionary."""
+    """Returns the content of a JSON file, a dictionary."""
     try:
         return {**files.parse_json(path.read_text("utf-8"))}
     except (OSError, TypeError, ValueError) as error:
@@ -213,17 +208,13 @@ def parsed(path):
 
 
 def check_config(config, where):
-    """Raises a ValueError if a configuration names classes outside Keras Hub.
+    """Returns a config; raises a ValueError if it names foreign classes.
 
-    Keras' own number types, initializers and functions are allowed too: they
-    execute and read no files.
+    Keras' dtype policies, initializers and functions are allowed.
 
     Args:
         config: content of a JSON file.
-        where: the file, for messages.
-
-    Returns:
-        `config`.
+        where: the file, for error messages.
     """
     for each in _objects(config):
         names = [each.get(key) for key in ("module", "class_name")]
@@ -241,7 +232,7 @@ def check_config(config, where):
 
 
 def _objects(value):
-    """Yields all dictionaries inside a value, including itself."""
+    """Yields all dictionaries in a value, including itself."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -253,12 +244,12 @@ def _objects(value):
 
 
 def _is_harmless(config):
-    """Returns whether a class is Keras Hub's, or a plain one of Keras."""
+    """Returns whether a class is Keras Hub's, or a harmless class of Keras."""
     module, kind = config.get("module"), config.get("class_name")
     registered = config.get("registered_name")
     if not all(isinstance(x, str | None) for x in (module, kind, registered)):
         return False
-    # Without a registered name, Keras searches for the class name.
+    # Without a registered name, Keras looks up the class name.
     if ">" in str(kind):
         return False
     if registered and registered.startswith("keras_hub>"):
@@ -272,12 +263,12 @@ def _is_harmless(config):
 
 
 def is_own(config):
-    """Returns whether a configuration is Keras Hub's, not `transformers`'."""
+    """Returns whether a config is Keras Hub's, not `transformers`'."""
     return "registered_name" in config
 
 
 def bare(config):
-    """Returns a configuration without keys about the writing process."""
+    """Returns a config without keys about the process that wrote it."""
     if isinstance(config, dict):
         return {k: bare(v) for k, v in config.items() if k not in _PASSING}
     if isinstance(config, list | tuple):
@@ -286,7 +277,7 @@ def bare(config):
 
 
 def resized(config, image_size):
-    """Returns a configuration for images of a different size."""
+    """Returns a config for images of another size."""
     own = config["config"]
     inner = own.get("vision_encoder", {}).get("config", {})
     keys = [key for key in ("image_shape", "input_shape") if key in own]
@@ -306,7 +297,7 @@ def resized(config, image_size):
 
 
 def damaged(name, reason):
-    """Returns the error of a preset that cannot be opened."""
+    """Returns the error for a preset that cannot be opened."""
     return InputError(
         "preset",
         "be one that Keras Hub can open",

@@ -1,13 +1,8 @@
-"""Finds, fetches, checks and opens Keras Hub presets.
+"""Opens Keras Hub presets, and their image networks.
 
-A preset is a folder with JSON files, which describe its classes, its weights
-and the words of a tokenizer. It is given by a Keras Hub name
-(`clip_vit_base_patch16`), by a handle (`kaggle://...`, `hf://...`), or by the
-folder itself, such as `save_to_preset` writes.
-
-The JSON files of a preset may be untrusted: before a class is instantiated,
-every class that a file names must be Keras Hub's own. Files of `transformers`
-and `timm` name no classes; Keras Hub converts them with its own code.
+A preset is a folder with JSON files, weights and words, given by a Keras Hub
+name (`clip_vit_base_patch16`), a handle (`kaggle://...`, `hf://...`), or its
+path.
 """
 
 import contextlib
@@ -42,14 +37,11 @@ _OF_TEXTS = "tokenizer.json", "preprocessor.json", "task.json"
 
 
 def files(name, side):
-    """Returns the files that determine the vectors of a preset.
+    """Returns the files that determine the vectors of a preset: name -> path.
 
     Args:
         name: as in `open_preset`.
-        side: the side in use, a value in `SIDES`.
-
-    Returns:
-        name -> path, fetched.
+        side: the network in use, a value in `SIDES`.
     """
     name = name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, keras_hub().models.Backbone.presets)
@@ -95,14 +87,14 @@ class Preset:
     """An opened preset.
 
     Args:
-        name: name that the user gave, without `PREFIX`; may be a path.
+        name: name from the user, without `PREFIX`.
         source: folder or handle of its files; None for a rebuilt preset.
         backbone: `keras_hub.models.Backbone`.
-        image_converter: configuration of a rebuilt preset's converter.
+        image_converter: config of a rebuilt preset's converter.
 
     Attributes:
         kind: name of the backbone's class.
-        sides: the values in `SIDES` that the preset turns into vectors.
+        sides: the values in `SIDES` that the preset supports.
     """
 
     def __init__(self, name, source, backbone, image_converter=None):
@@ -132,17 +124,17 @@ class Preset:
 
     @functools.cached_property
     def tokenizer(self):
-        """The `keras_hub.tokenizers.Tokenizer`, with its words."""
+        """The `keras_hub.tokenizers.Tokenizer`."""
         return self.part("tokenizer.json", keras_hub().tokenizers.Tokenizer)
 
     def part(self, file, kind, **given):
-        """Opens a preprocessing part as a `kind`, a class of Keras Hub.
+        """Opens a preprocessing part of the preset.
 
         Args:
             file: JSON file that describes the part, which is checked.
-            kind: the class.
-            **given: components of the part; Keras Hub may read the files of
-                the remaining components, which must have been checked before.
+            kind: class of Keras Hub.
+            **given: components of the part. The files of further components
+                must have been checked before.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
@@ -150,21 +142,17 @@ class Preset:
             return kind.from_preset(self.source, **given)
 
     def read(self, file):
-        """Returns the content of a JSON file of the preset, checked.
+        """Returns the checked content of a JSON file.
 
         Raises:
             FileNotFoundError: the preset has no such file.
-            ValueError: the file names classes that are not Keras Hub's own.
+            ValueError: the file names foreign classes.
         """
         path = preset_files.fetch(self.source, file, self.name)
         return preset_files.check_config(preset_files.parsed(path), path)
 
     def config(self):
-        """Returns the configuration for `rebuild`: names and numbers.
-
-        It has classes and sizes of the backbone and, for images, of the
-        converter, but no weights, words or paths.
-        """
+        """Returns the config for `rebuild`, without weights, words or paths."""
         parts = {"backbone": self.backbone}
         if "image" in self.sides:
             parts["image_converter"] = self.image_converter
@@ -172,7 +160,7 @@ class Preset:
         return {k: preset_files.bare(told(part)) for k, part in parts.items()}
 
     def description(self):
-        """Returns the description for manifests: class and digest, no path."""
+        """Returns the class and a digest for manifests, without paths."""
         text = json.dumps(self.config(), sort_keys=True).encode()
         digest = hashlib.sha256(text).hexdigest()
         return {"preset": self.kind, "config_sha256": digest}
@@ -182,22 +170,21 @@ def open_preset(name, side=None, image_size=None, weights=True):
     """Opens a preset.
 
     Args:
-        name: a Keras Hub name, a handle or a folder, with or without `PREFIX`.
-            An existing folder takes precedence.
-        side: required side, a value in `SIDES`; None for any.
+        name: a Keras Hub name, a handle or a folder, which takes precedence,
+            with or without `PREFIX`.
+        side: required side, a value in `SIDES`, or None.
         image_size: side of the images in pixels; None for the preset's own.
-        weights: whether to load the backbone's weights; otherwise they are
-            random, from the global seed.
+        weights: whether to load the weights instead of random weights.
 
     Returns:
-        A `Preset`; weights have the type of the global policy.
+        A `Preset`, with weights in the dtype of the global policy.
 
     Raises:
         ImportError: Keras Hub is not installed.
         FileNotFoundError: the name is a folder without a preset.
-        ConnectionError: the preset cannot be fetched.
-        ValueError: no preset has this name; or the preset is damaged, names
-            classes that are not Keras Hub's own, or lacks the side.
+        ConnectionError: the preset cannot be downloaded.
+        ValueError: there is no such preset; or it is damaged, names foreign
+            classes, or lacks the side.
     """
     hub, name = keras_hub(), name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, hub.models.Backbone.presets)
@@ -227,17 +214,13 @@ def open_preset(name, side=None, image_size=None, weights=True):
 
 
 def rebuild(config):
-    """Rebuilds a preset from its configuration.
+    """Rebuilds a preset from an untrusted config, with random weights.
 
     Args:
-        config: result of `Preset.config`; it may be untrusted.
-
-    Returns:
-        A `Preset` with random weights, without words.
+        config: result of `Preset.config`.
 
     Raises:
-        ValueError: the configuration names classes that are not Keras Hub's
-            own, or is invalid.
+        ValueError: the config is invalid, or names foreign classes.
     """
     kind, name = keras_hub().models.Backbone, "that of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
@@ -246,7 +229,7 @@ def rebuild(config):
 
 
 def converter_of(config):
-    """Returns the image converter in a result of `Preset.config`.
+    """Returns the image converter from a result of `Preset.config`.
 
     Raises:
         ValueError: as in `rebuild`.
@@ -258,7 +241,7 @@ def converter_of(config):
 
 
 def _made_of(config, kind, name):
-    """Returns the object of a checked configuration, with the global policy."""
+    """Instantiates a checked config with the global policy."""
     make = keras.saving.deserialize_keras_object
     with _damage_told(name):
         found = make(preset_files.bare(config), safe_mode=True)
@@ -270,9 +253,9 @@ def _made_of(config, kind, name):
 
 @contextlib.contextmanager
 def _damage_told(name):
-    """Reports exceptions in the block as damage of the preset."""
+    """Converts exceptions in the block to errors about the preset."""
     try:
-        with warnings.catch_warnings():  # Faults raise anyway.
+        with warnings.catch_warnings():  # Faults raise errors anyway.
             warnings.simplefilter("ignore")
             yield
     except UserError:
@@ -290,7 +273,6 @@ def _damage_told(name):
 
 
 def _sides(backbone):
-    """Returns the values in `SIDES` that a backbone turns into vectors."""
     both = ("get_vision_embeddings", "get_text_embeddings", "vision_encoder")
     if all(hasattr(backbone, name) for name in both):
         return SIDES
@@ -302,33 +284,32 @@ def _sides(backbone):
     return ("text",) if is_text else ()
 
 
-# The side of a preset that turns photos into vectors. `last` is the vector that
-# the preset was trained to give:
+# The image network of a preset. `last` is the vector that the preset was
+# trained to produce:
 #
 # - CLIP, MetaCLIP 2, SigLIP: the projected embedding that is compared with
 #   texts, before normalisation to length 1;
 # - DINOv2, DINOv3, DeiT, ViT: the class token after the last normalisation;
-# - ViT without a class token, Swin and others with tokens: their mean;
+# - ViT without a class token, Swin and others with tokens: the mean of the
+#   tokens;
 # - convolutional backbones: the last map, averaged over its positions.
 #
-# Other layers are given by their name, in the vision encoder if there is one
-# (`clip_vision_encoder_encoder_block_5`), or by the name of a level (`P4`) if
-# there are levels; maps are averaged over positions, tokens over all of them.
+# Other layers are given by their name in the vision encoder, if there is one
+# (`clip_vision_encoder_encoder_block_5`), or by the name of a pyramid level
+# (`P4`). Maps are averaged over positions, and tokens over all tokens.
 
 USUAL_SIZE = 224
-"""Side of the images if neither the backbone nor its converter has one."""
+"""Side of the images if neither the backbone nor its converter has a size."""
 _WITH_CLASS_TOKEN = ("DINOV2Backbone", "DINOV3Backbone", "DeiTBackbone")
 _AFTER_ENCODER = "vision_pooler", "vision_post_layer_norm", "vision_projection"
 
 
 class PresetPhotos:
-    """Resizes a photo to a square as an image converter does, in the graph.
-
-    Decoders of photos accept it in place of a size in pixels.
+    """Resizes a photo to a square in the graph, like an image converter.
 
     Args:
         converter: `keras_hub.layers.ImageConverter`.
-        side: side of the square, in pixels.
+        side: side of the square in pixels.
     """
 
     @in_float32()
@@ -350,16 +331,16 @@ class PresetPhotos:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HubCnn(Cnn):
-    """The vision side of a preset, as a `Cnn`."""
+    """The image network of a preset, as a `Cnn`."""
 
     preset: Preset | None = None
 
     def photos_of(self, side):
-        """Returns the `PresetPhotos` that `images.decode_image` takes."""
+        """Returns the `PresetPhotos` for `images.decode_image`."""
         return PresetPhotos(self.preset.image_converter, side)
 
     def describe(self, layers, resize=None):
-        """Returns the description for features; no path."""
+        """Returns the description for feature stores, without paths."""
         return {**super().describe(layers, resize), **self.preset.description()}
 
     def weighty_layers(self):
@@ -373,7 +354,7 @@ class HubCnn(Cnn):
         )
 
     def known_outputs(self):
-        """Returns name of a layer or a level -> its output."""
+        """Returns the outputs of layers and levels: name -> output."""
         found = getattr(self.preset.backbone, "pyramid_outputs", {})
         for name, output in (super().known_outputs() | found).items():
             while isinstance(output, list | tuple):
@@ -383,26 +364,23 @@ class HubCnn(Cnn):
 
 
 def build_hub_cnn(name, random=False, image_size=None):
-    """Opens the vision side of a preset.
+    """Opens the image network of a preset as a `HubCnn`.
 
     Args:
-        name: as in `hub.open_preset`.
+        name: as in `open_preset`.
         random: whether weights are random, from the global seed.
         image_size: side of the photos in pixels; None for the preset's own.
 
-    Returns:
-        A `HubCnn`.
-
     Raises:
-        ValueError: the preset has no vision side, or does not support this
-            size; or as in `hub.open_preset`.
+        ValueError: the preset has no image network or does not support the
+            size; or as in `open_preset`.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)
 
 
 def vision_of(preset, image_size=None):
-    """Returns the `HubCnn` of an opened preset, as `build_hub_cnn` does."""
+    """Returns the `HubCnn` of an opened preset."""
     preset.require("image")
     converter = preset.image_converter
     inputs, output = _inputs_and_vector(preset)
@@ -438,7 +416,6 @@ def _inputs_and_vector(preset):
 
 
 def _scaling(converter):
-    """Returns a converter's function of colours: [0, 255] -> its own range."""
     scale = 1.0 if converter.scale is None else converter.scale
     offset = 0.0 if converter.offset is None else converter.offset
 
@@ -451,19 +428,18 @@ def _scaling(converter):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class PresetEncoder(PooledEncoder):
-    """The vision side of a Keras Hub preset.
+    """Encodes photos with the image network of a Keras Hub preset.
 
     Args:
         preset: an opened `Preset`; or its `config` as JSON text, from which the
-            layer is rebuilt with random weights, without the preset's files.
+            layer is rebuilt with random weights.
         image_size: side of the square input in pixels; None for the preset's
             own.
-        fine_tune: whether the preset's weights are trained. If False, batch
-            normalisation and dropout also remain in inference mode.
+        fine_tune: whether to train the preset's weights. If False, batch
+            normalisation and dropout are in inference mode.
 
     Returns from a call on float `[n, image_size, image_size, 3]` RGB in [0,
-    255], as from `PresetPhotos`: `[n, dim]`, the vector that the preset was
-    trained to give.
+    255]: `[n, dim]`, the vector that the preset was trained to produce.
     """
 
     def __init__(

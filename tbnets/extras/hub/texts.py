@@ -1,14 +1,12 @@
-"""The text side of Keras Hub presets: captions -> ids -> vectors.
+"""Converts captions to vectors with the text networks of Keras Hub presets.
 
-Texts are pooled as in the preset's training:
+The vector of a text is computed as in the preset's training:
 
-- CLIP, MetaCLIP 2: the projected state at the end of the text;
-- SigLIP: the output of its head for the last position;
-- a preset of a `TextEmbedder`: the mean, the maximum or the first state, as
-  configured;
-- models with a `pooled_output`, such as BERT and ALBERT: this output;
-- all others, such as DistilBERT, RoBERTa, DeBERTa, T5's encoder: the mean over
-  the ids of a text.
+- CLIP, MetaCLIP 2: the projected state at the end of the text.
+- SigLIP: the output of its head for the last position.
+- presets of a `TextEmbedder`: the configured mean, maximum or first state.
+- models with a `pooled_output`, such as BERT and ALBERT: this output.
+- all others, such as DistilBERT, RoBERTa, DeBERTa and T5: the mean state.
 """
 
 import copy
@@ -34,19 +32,19 @@ from tbnets.features.hub import placed
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.text.byte_pairs import BytePairs
 
-# Frozen features of captions by a preset.
+# Frozen features of captions.
 
 BATCH = 64
 
 
 class HubFeatures(CaptionEncoder):
-    """The vectors of captions by a preset, pooled as in its training.
+    """Embeds captions with the frozen text network of a preset.
 
-    It needs no fitting on captions: `of` returns a fitted encoder. The
-    encoder's file has the name and digests of the preset, but not the weights.
+    `of` returns a ready encoder, without fitting. Its file has the name and
+    digests of the preset, but not the weights.
 
     Args:
-        preset: description that identifies the preset; `of` computes it.
+        preset: description that identifies the preset, from `of`.
     """
 
     kind = "hub"
@@ -59,7 +57,7 @@ class HubFeatures(CaptionEncoder):
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """Opens a preset by a name as in `presets.open_preset`."""
+        """Opens a preset by its name, as in `presets.open_preset`."""
         name = placed(name)
         opened = _Opened(name)
         encoder = cls(opened.told())
@@ -69,11 +67,10 @@ class HubFeatures(CaptionEncoder):
 
     @functools.cached_property
     def opened(self) -> "_Opened":
-        """The preset, opened by its name and compared with its description.
+        """The preset, whose files must match the description.
 
         Raises:
-            ValueError: a different preset has this name now; or as in
-                `open_preset`.
+            ValueError: the preset has changed; or as in `open_preset`.
         """
         name = self.notes_.get("name", "")
         opened = _Opened(name)
@@ -92,7 +89,7 @@ class HubFeatures(CaptionEncoder):
         return self.preset["dim"]
 
     def tokenizer(self, max_tokens: int | None = None):
-        """Returns the reader of captions, a `HubTokenizer`."""
+        """Returns the `HubTokenizer` of the preset."""
         return HubTokenizer(self.opened.preset, max_tokens)
 
     def describe(self) -> str:
@@ -100,7 +97,7 @@ class HubFeatures(CaptionEncoder):
         return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:
-        """Returns vectors, float32 `[n, dim]`; batches texts by length."""
+        """Returns the vectors of captions, float32 `[n, dim]`."""
         opened, made = self.opened, [np.zeros((0, self.dim), np.float32)]
         ids = opened.tokenizer.ragged(list(captions))
         order = np.argsort(ids.row_lengths().numpy(), kind="stable")
@@ -124,7 +121,7 @@ class _Opened:
         self.embed = tf.function(self.side, spec, autograph=False)
 
     def told(self):
-        """Returns all that determines the vector of a text; no path."""
+        """Returns everything that determines the vectors, without paths."""
         return {
             **self.preset.description(),
             "weights_sha256": weights_sha256(self.side.network),
@@ -134,24 +131,23 @@ class _Opened:
         }
 
 
-# Text side of a preset as a layer.
+# The text network of a preset as a layer.
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class HubTextEncoder(ConfiguredLayer):
-    """Reads captions like a Keras Hub preset, with random initial weights.
+    """Encodes captions with the text network of a Keras Hub preset.
 
-    `of` takes the weights of the preset. Dropout is off even in training, since
-    no checkpoint would hold its state.
+    The initial weights are random, and `of` loads the weights of the preset.
+    Dropout is always off, since checkpoints would not contain its state.
 
     Args:
         preset: result of `Preset.config`.
         pooling: a value in `texts.POOLINGS`.
         padding_id: the preset's padding id.
 
-    Returns from a call on int `[n, ids]` of a `HubTokenizer`: float
-    `[n, output_dim]`, pooled as in the preset's training (`extras.hub.texts`
-    lists how).
+    Returns from a call on int `[n, ids]` of a `HubTokenizer`: float `[n,
+    output_dim]`.
     """
 
     def __init__(
@@ -187,7 +183,7 @@ class HubTextEncoder(ConfiguredLayer):
 
 
 def _without_photos(config):
-    """Returns a configuration whose unused image side has one small layer."""
+    """Returns a config whose unused image network has a single layer."""
     config = {"backbone": copy.deepcopy(config["backbone"])}
     vision = config["backbone"]["config"].get("vision_encoder")
     if vision:
@@ -199,26 +195,22 @@ OWN, MEAN, FIRST, MAX = POOLINGS = "own", "mean", "cls", "max"
 _NO_START = ("T5Backbone",)
 _INPUTS = "token_ids", "segment_ids", "padding_mask"
 MOST_IDS = 512
-"""Ids of a text that are read if a preset has no limit."""
+"""Maximum number of ids in a text if the preset has no limit."""
 _LOOKS_BACK = "CLIPBackbone", "MetaCLIP2Backbone"
 """Backbones whose states do not depend on later ids, such as padding."""
 
 
 class HubTokenizer(tf.Module):
-    """Maps captions to the ids of a preset, plus 1.
-
-    So 0 is padding, whatever the preset's own padding id. It replaces a
-    `text.vocabulary.Tokenizer`.
+    """Maps captions to the ids of a preset plus 1, so that 0 is padding.
 
     Args:
-        preset: a `Preset` that turns texts into vectors.
-        max_tokens: number of ids after which a caption is cut, including start
-            and end; the preset's own limit if None, or if the preset's limit is
-            smaller.
+        preset: a `Preset` with a text network.
+        max_tokens: maximum number of ids in a caption, including start and end,
+            if smaller than the preset's limit.
 
     Attributes:
-        vocabulary: None, because the words are not from a run.
-        padding_id: the preset's padding id.
+        vocabulary: None, since the words are not from a run.
+        padding_id: the preset's own padding id.
     """
 
     vocabulary = None
@@ -234,38 +226,31 @@ class HubTokenizer(tf.Module):
             kind = _Clip
         self._read = kind(preset, self.max_tokens)
         spec = [tf.TensorSpec([None], tf.string)]
-        # Keras Hub reads differently outside graphs. A partial is not saved in
-        # a SavedModel.
+        # Keras Hub tokenizes differently outside graphs. A SavedModel ignores a
+        # partial.
         read = tf.function(self._read, spec, autograph=False)
         self._in_graph = functools.partial(read)
 
     __repr__ = short_repr("max_tokens")
 
     def ragged(self, captions):
-        """Maps captions to ids without padding.
-
-        Args:
-            captions: string `[num_captions]`, UTF-8.
-
-        Returns:
-            int32 `tf.RaggedTensor` `[num_captions, (ids)]`.
-        """
+        """Maps captions, string `[n]`, to ids, an int32 `tf.RaggedTensor`."""
         captions = tf.convert_to_tensor(captions, tf.string)
         read = self._in_graph if tf.executing_eagerly() else self._read
         return read(captions)
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, captions):
-        """Maps captions to ids, int32 `[num_captions, longest]`."""
+        """Maps captions, string `[n]`, to ids, int32 `[n, longest]`."""
         ids = self.ragged(captions).to_tensor(0)
         return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
 
     def graph_def(self):
-        """Returns the graph that reads captions, a `GraphDef`."""
+        """Returns the `GraphDef` that reads captions."""
         return self._in_graph.func.get_concrete_function().graph.as_graph_def()
 
     def sha256(self):
-        """Returns a digest of all that determines the ids of captions."""
+        """Returns a digest of everything that determines the ids."""
         digest = hashlib.sha256(f"{self._read.told}".encode())
         with tempfile.TemporaryDirectory() as folder:
             self._read.tokenizer.save_assets(folder)
@@ -275,17 +260,17 @@ class HubTokenizer(tf.Module):
 
 
 class _Clip(tf.Module):
-    """Captions -> ids of CLIP, by ops that TensorFlow Serving has.
+    """Maps captions to ids of CLIP with ops that TensorFlow Serving has.
 
-    Keras Hub's own ops keep a table of seen words, and in a graph they read a
-    number as one word, although CLIP was trained on its digits.
+    Keras Hub's own ops read a number in a graph as a single word, although CLIP
+    was trained on its digits.
     """
 
     def __init__(self, preset, most):
         super().__init__()
         tokenizer = preset.tokenizer
-        # Not a tracked attribute: a SavedModel would keep its tables, one of
-        # which is written to.
+        # Untracked, since a SavedModel would store its tables, one of which is
+        # mutable.
         vars(self)["tokenizer"] = tokenizer
         self.most = most
         specials = tokenizer.start_token, tokenizer.end_token
@@ -302,7 +287,7 @@ class _Clip(tf.Module):
 
 
 class _OfPair(tf.Module):
-    """Captions -> ids, as a preset of images and texts prepares them."""
+    """Maps captions to ids, like the preprocessor of an image-text preset."""
 
     def __init__(self, preset, most):
         super().__init__()
@@ -311,7 +296,8 @@ class _OfPair(tf.Module):
         names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
         kind = next(one for one in names if hasattr(models, one))
         made, file = getattr(models, kind), "preprocessor.json"
-        # Otherwise Keras Hub may read the converter's file, unchecked.
+        # Otherwise Keras Hub might read the converter's file, which is not
+        # checked.
         packer = preset.part(file, made, image_converter=None)
         packer.sequence_length = most
         self.packer, self.tokenizer = packer, packer.tokenizer
@@ -326,7 +312,7 @@ class _OfPair(tf.Module):
 
 
 class _Alone(tf.Module):
-    """Captions -> start, ids, end, as text-only models expect.
+    """Maps captions to start, ids and end, for models of only texts.
 
     TensorFlow Serving lacks the ops with which Keras Hub packs texts.
     """
@@ -354,21 +340,21 @@ class _Alone(tf.Module):
 
 
 def _begin_anew(tokenizer):
-    """Makes a SentencePiece model part of the graph being traced.
+    """Adds a SentencePiece model to the graph being traced.
 
-    Otherwise TensorFlow would lose it as soon as its seed is set.
+    Otherwise TensorFlow loses the model as soon as its seed is set.
     """
     if hasattr(tokenizer, "set_proto"):
         tokenizer.set_proto(tokenizer.proto)
 
 
 def _plain(name):
-    """Returns the name of an input without the prefix of an encoder-decoder."""
+    """Returns the name of an input without an encoder-decoder's prefix."""
     return name.removeprefix("encoder_")
 
 
 def pooling_of(preset):
-    """Returns how the ids of a preset are pooled: a value in `POOLINGS`."""
+    """Returns the value in `POOLINGS` for a preset."""
     if len(preset.sides) > 1:
         return OWN
     try:
@@ -388,16 +374,7 @@ def most_ids(backbone):
 
 
 def text_network(backbone, pooling=OWN):
-    """Returns the part of a backbone that reads texts.
-
-    Args:
-        backbone: backbone of a `Preset` that turns texts into vectors.
-        pooling: a value in `POOLINGS`.
-
-    Returns:
-        Keras model, dict of ids and masks -> vectors `[n, dim]`, or
-        `[n, ids, dim]`, to be pooled.
-    """
+    """Returns a backbone's text network, which returns vectors or states."""
     if hasattr(backbone, "get_text_embeddings"):
         ids = keras.Input((None,), dtype="int32", name="token_ids")
         made = backbone.get_text_embeddings(ids)
@@ -421,15 +398,15 @@ def text_network(backbone, pooling=OWN):
 
 
 class TextSide:
-    """Turns ids of a `HubTokenizer` into vectors.
+    """Maps ids of a `HubTokenizer` to vectors.
 
     Args:
-        backbone: backbone of a `Preset` that turns texts into vectors.
+        backbone: backbone of a `Preset` with a text network.
         pooling: a value in `POOLINGS`.
         padding_id: the preset's padding id.
 
     Attributes:
-        network: Keras model of the text side.
+        network: Keras model of the text network.
         dim: size of the vectors.
     """
 
@@ -440,19 +417,12 @@ class TextSide:
         self.dim = self.network.output_shape[-1]
         masked = any(name.endswith("mask") for name in self.network.input)
         looks_back = type(backbone).__name__ in _LOOKS_BACK
-        # A model without a padding mask needs as much padding as in its
+        # A model without a padding mask needs the padded length of its
         # training.
         self._fills = not (masked or looks_back)
 
     def __call__(self, ids):
-        """Returns the vectors of texts.
-
-        Args:
-            ids: int32 `[n, width]`; 0 is padding, on the right.
-
-        Returns:
-            `[n, dim]`.
-        """
+        """Returns the vectors `[n, dim]` of ids `[n, width]` with padding 0."""
         ids = tf.cast(ids, tf.int32)[:, : self.most]
         if self._fills:
             more = self.most - tf.shape(ids)[1]
@@ -461,7 +431,7 @@ class TextSide:
         given = tf.where(mask, ids - 1, self.padding_id), tf.zeros_like(ids)
         given = dict(zip(_INPUTS, (*given, tf.cast(mask, tf.int32))))
         given = {name: given[_plain(name)] for name in self.network.input}
-        # No checkpoint would hold the state of dropout.
+        # Checkpoints would not contain the state of dropout.
         made = self.network(given, training=False)
         return self._pooled(made, mask) if made.shape.rank > 2 else made
 

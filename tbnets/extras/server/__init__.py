@@ -1,1 +1,1 @@
-"""Servers and clients of TensorFlow Serving's protocols, gRPC and REST."""
+"""Servers and clients for TensorFlow Serving's protocols, gRPC and REST."""

@@ -1,8 +1,4 @@
-"""A model on a server, called like a loaded one.
-
-`Client` is a `serving.served.Served` whose signatures are called over
-TensorFlow Serving's gRPC or REST, depending on the address.
-"""
+"""Calls a model on a server with the methods of a loaded model."""
 
 import base64
 import functools
@@ -33,19 +29,19 @@ from tbnets.serving.protocol import (
 )
 from tbnets.serving.served import Served
 
-# Channels by gRPC and REST, with the same three methods. A channel sends a
-# request once, and raises a `RequestError` if it gets no result; `Client`
-# retries and words the error for the user.
+# Channels for gRPC and REST have the same three methods. A channel sends a
+# request once, and raises a `RequestError` if it fails. `Client` retries, and
+# converts the error to a message for the user.
 
 PORTS = {"grpc": 8500, "http": 8501, "https": 443}
 """Scheme of an address -> its default port."""
 OTHER_PROTOCOL = "OTHER_PROTOCOL"
-"""Code of a `RequestError`: the server uses a different protocol."""
+"""Code of a `RequestError` if the server uses a different protocol."""
 _CODES = {status: code for code, status in reversed(HTTP_STATUS.items())}
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # Until a channel reconnects, it fails every request.
+    # A channel fails all requests until it reconnects.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -53,7 +49,7 @@ _OPTIONS = [
 
 
 def open_channel(server, model, version=None):
-    """Returns a channel; no request is sent yet.
+    """Returns a channel to a server, without sending a request.
 
     Args:
         server: `grpc://HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
@@ -62,7 +58,7 @@ def open_channel(server, model, version=None):
 
     Raises:
         ValueError: the address is invalid.
-        ImportError: gRPC is selected, and the extra `serving` is missing.
+        ImportError: the extra `serving`, which gRPC needs, is not installed.
     """
     try:
         parts = urllib.parse.urlsplit(server)
@@ -85,13 +81,7 @@ def open_channel(server, model, version=None):
 
 
 class GrpcChannel:
-    """A model on a server, called by gRPC.
-
-    Args:
-        address: `HOST:PORT`.
-        model: as in `open_channel`.
-        version: as in `open_channel`.
-    """
+    """Calls a model on a server, `HOST:PORT`, with gRPC."""
 
     def __init__(self, address, model, version):
         self._channel = grpc.insecure_channel(address, _OPTIONS)
@@ -119,23 +109,20 @@ class GrpcChannel:
         return dict(found.signature_def)
 
     def states(self, timeout):
-        """Returns the states of the versions, as the protocol's JSON."""
+        """Returns the states of the versions, as JSON values."""
         messages = api("get_model_status_pb2")
         request = messages.GetModelStatusRequest(model_spec=self._spec)
         answer = _by_grpc(self._models.GetModelStatus, request, timeout)
         return list(map(as_dict, answer.model_version_status))
 
     def predict(self, signature, inputs, outputs, timeout):
-        """Calls a signature.
+        """Calls a signature; returns name of an output -> array.
 
         Args:
             signature: name of the signature.
             inputs: name -> array; strings are bytes.
             outputs: name -> `tf.TensorSpec` of the outputs.
             timeout: seconds.
-
-        Returns:
-            dict, name of an output -> array.
         """
         request = api("predict_pb2").PredictRequest(model_spec=self._spec)
         request.model_spec.signature_name = signature
@@ -156,13 +143,7 @@ def _by_grpc(method, request, timeout):
 
 
 class RestChannel:
-    """A model on a server, called by REST.
-
-    Args:
-        address: `http://HOST:PORT`.
-        model: as in `open_channel`.
-        version: as in `open_channel`.
-    """
+    """Calls a model on a server, `http://HOST:PORT`, with REST."""
 
     def __init__(self, address, model, version):
         self._url = f"{address}/v1/models/{urllib.parse.quote(model, '')}"
@@ -186,11 +167,11 @@ class RestChannel:
         }
 
     def states(self, timeout):
-        """Returns the states of the versions, as the protocol's JSON."""
+        """Returns the states of the versions, as JSON values."""
         return self._ask("get", "", timeout, "model_version_status")
 
     def predict(self, signature, inputs, outputs, timeout):
-        """Calls a signature; arguments as in `GrpcChannel.predict`."""
+        """Calls a signature, like `GrpcChannel.predict`."""
         columns = {name: _to_json(name, one) for name, one in inputs.items()}
         question = {"signature_name": signature, "inputs": columns}
         body = json.dumps(question).encode()
@@ -199,7 +180,7 @@ class RestChannel:
         return {k: _of_json(found[k], spec) for k, spec in outputs.items()}
 
     def _ask(self, method, path, timeout, wanted, body=None):
-        """Returns the value with the key `wanted` of a response."""
+        """Returns the value with the key `wanted` in a response."""
         try:
             answer = self._connections.request(
                 method, self._url + path, data=body, timeout=timeout
@@ -214,7 +195,7 @@ class RestChannel:
             why = str(getattr(reason, "reason", reason)).rpartition(": ")[2]
             raise RequestError("UNAVAILABLE", why) from error
         try:
-            # TensorFlow Serving's strings are bytes, perhaps invalid UTF-8.
+            # TensorFlow Serving may send strings that are not valid UTF-8.
             text = answer.content.decode("utf-8", "surrogateescape")
             found = json.loads(text)
             part = found[wanted] if answer.ok else found["error"]
@@ -254,32 +235,31 @@ def _to_bytes(value):
 
 
 BATCH_SIZE = 32
-"""Rows of a request that TensorFlow Serving takes as configured here."""
+"""Number of rows that a server accepts in a request with this package's
+settings."""
 MOST_BYTES = 2**24
-"""Maximum size of a request's rows, unless a single row is larger."""
+"""Maximum size in bytes of a request with more than one row."""
 PAUSE = 0.2
-"""Seconds before the first retry; each further pause is twice as long."""
+"""Seconds before the first retry. Each further pause is twice as long."""
 _AWAY = ("UNAVAILABLE", OTHER_PROTOCOL, "DEADLINE_EXCEEDED")
 
 
 class Client(Served):
     """A model on a server, with the methods of `Served`.
 
-    A server does not publish a model's words and its proposals of boxes; they
-    come from the model's folder, if this machine has it.
+    The vocabulary and the settings for proposing boxes are read from `folder`,
+    because they are not on the server.
 
     Args:
         server: `grpc://HOST:PORT`, which needs the extra `serving`, or
             `http://HOST:PORT`.
         model: name of the model on the server.
-        version: number of the version; None for the newest at the time of a
-            request.
-        folder: folder of this SavedModel, or its parent; None for the zoo model
-            of this name, if there is one.
-        timeout: seconds for a result, including retries.
-        retries: number of retries if the server is not available; errors of the
-            server are not retried.
-        batch_size: maximum number of rows in a request; more rows are split.
+        version: number of the version; None for the newest at each request.
+        folder: folder of the SavedModel; None for the zoo model with this name,
+            if there is one.
+        timeout: maximum time for a result in seconds, including retries.
+        retries: number of retries if the server is unavailable.
+        batch_size: maximum number of rows in a request. More rows are split.
 
     Raises:
         ConnectionError: the server does not respond.
@@ -328,11 +308,9 @@ class Client(Served):
     __repr__ = short_repr("server", "model", "embedding_dim")
 
     def __enter__(self) -> "Client":
-        """Returns itself; the connection is closed after the block."""
         return self
 
     def __exit__(self, *_) -> None:
-        """Closes the connection."""
         self.close()
 
     def close(self) -> None:
@@ -341,10 +319,7 @@ class Client(Served):
 
     @classmethod
     def at(cls, address: str) -> "Client":
-        """Returns the client of the model at an address.
-
-        Args:
-            address: SERVER/MODEL or SERVER/MODEL/VERSION.
+        """Returns a client for SERVER/MODEL or SERVER/MODEL/VERSION.
 
         Example:
             Client.at("http://localhost:8501/flickr8k_photos")
@@ -363,17 +338,16 @@ class Client(Served):
         return cls(f"{server}://{host}", model, number)
 
     def states(self) -> list[dict]:
-        """Returns the states of the versions that the server knows.
+        """Returns the states of the versions on the server.
 
         Returns:
             list of dicts with "version", "state" (START, LOADING, AVAILABLE,
-            UNLOADING or END) and "status", with the reason if the version is
-            not served.
+            UNLOADING or END) and "status" with an error.
         """
         return self._patiently(self._channel.states)
 
     def _patiently(self, question, *given):
-        """Retries a request until it succeeds, fails for good or time is up."""
+        """Retries a request until it succeeds, is rejected or times out."""
         until = time.monotonic() + self.timeout
         for attempt in range(self.retries + 1):
             left = until - time.monotonic()
@@ -419,13 +393,13 @@ class Client(Served):
 
 
 class Signature:
-    """A signature of a model on a server, called like a loaded one.
+    """A signature of a model on a server, called like a concrete function.
 
-    A signature that works row by row is called in batches.
+    Inputs are split into batches if the rows are independent.
 
     Args:
-        ask: function (name -> array of the inputs, name -> spec of the outputs)
-            -> name -> array.
+        ask: function of the inputs (name -> array) and the outputs (name ->
+            spec) that returns name -> array.
         told: `SignatureDef` of the signature.
         batch_size: maximum number of rows in a request.
     """
@@ -437,7 +411,7 @@ class Signature:
         self._is_by_rows = export.is_batchable(export.describe_signature(self))
 
     def __call__(self, **inputs):
-        """Returns the outputs by name, as tensors."""
+        """Returns the outputs: name -> tensor."""
         arrays = {name: to_numpy(one) for name, one in inputs.items()}
         outputs = self.structured_outputs
         if not self._is_by_rows:
@@ -464,17 +438,16 @@ def _specs(told):
 
 
 def _none(spec):
-    """Returns an output without rows."""
     return tf.zeros([size or 0 for size in spec.shape], spec.dtype)
 
 
 def parts_of(rows, most, most_bytes=MOST_BYTES):
-    """Yields rows in parts, limited in rows and in bytes.
+    """Yields batches of an array's rows.
 
     Args:
         rows: array; strings are bytes.
-        most: maximum number of rows in a part.
-        most_bytes: maximum size of a part with more than one row.
+        most: maximum number of rows in a batch.
+        most_bytes: maximum size of a batch with more than one row.
     """
     start = size = 0
     for stop, row in enumerate(rows):

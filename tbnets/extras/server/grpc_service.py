@@ -1,9 +1,7 @@
-"""TensorFlow Serving's gRPC services for the models of a server.
+"""Implements TensorFlow Serving's gRPC services.
 
-The server implements PredictionService.Predict and GetModelMetadata, and
-ModelService.GetModelStatus; errors have the status that TensorFlow Serving
-gives them. The messages and stubs come from tensorflow-serving-api, the extra
-`serving`.
+These are PredictionService.Predict and GetModelMetadata, and
+ModelService.GetModelStatus, with TensorFlow Serving's status codes.
 """
 
 import os
@@ -19,28 +17,27 @@ from tbnets.serving import export, protocol
 from tbnets.serving.protocol import HTTP_STATUS, RequestError, invalid
 
 _SPARE_THREADS = 4
-"""Threads that reject clients while all other threads work."""
+"""Number of threads that reject requests while all other threads are busy."""
 _PAUSE, _MOST_PAUSES = 0.1, 10
 """The server stops after a pause of these seconds without a request, or after
 this number of pauses."""
 _SIGNATURES = "signature_def"
 _MOST_LETTERS = 1000
-"""Maximum length of an error; more than some 8 KB would not reach the
+"""Maximum length of an error message. More than about 8 KB would not reach the
 client."""
 
 
 class GrpcServer:
-    """Serves models at a port; starts at once.
+    """Serves models on a port, from its construction on.
 
     Args:
         served: `Models`.
-        host: address to listen at.
-        port: port to listen at; 0 for any free port.
-        tell: function that prints a line: the traceback of unexpected errors,
-            which no client sees.
+        host: address to listen on.
+        port: port to listen on; 0 for any free port.
+        tell: function that prints the tracebacks of unexpected errors.
 
     Attributes:
-        port: the port in use.
+        port: the actual port.
 
     Raises:
         ImportError: the extra `serving` is not installed.
@@ -48,7 +45,7 @@ class GrpcServer:
     """
 
     def __init__(self, served, host="127.0.0.1", port=0, tell=print):
-        # gRPC would print errors with places in its source.
+        # Otherwise gRPC prints errors with positions in its source.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         predictions = protocol.api("prediction_service_pb2_grpc")
         states = protocol.api("model_service_pb2_grpc")
@@ -62,7 +59,7 @@ class GrpcServer:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
             ],
-            # Requests beyond this are not read yet.
+            # Further requests are not read yet.
             maximum_concurrent_rpcs=4 * threads,
         )
         service = self._service = _Service(served, tell, grpc.StatusCode)
@@ -71,7 +68,7 @@ class GrpcServer:
         try:
             self.port = server.add_insecure_port(f"{in_url(host)}:{port}")
         except RuntimeError as error:
-            reason = str(error).partition(";")[0]  # Then gRPC's details.
+            reason = str(error).partition(";")[0]  # gRPC's details follow.
             raise InputError(
                 "port",
                 f"be one that can be opened at {host}",
@@ -83,12 +80,11 @@ class GrpcServer:
     def close(self, grace=GRACE):
         """Finishes the requests that have arrived, then stops.
 
-        gRPC cancels a request that arrives while its server stops. So new
-        requests are held back until no more arrive and gRPC has told the
-        clients to leave.
+        gRPC cancels requests that arrive while its server stops. So new
+        requests wait until gRPC has disconnected the clients.
 
         Args:
-            grace: seconds after which the remaining requests are cut off.
+            grace: seconds after which the remaining requests are cancelled.
         """
         service = self._service
         service.may_answer.clear()
@@ -105,8 +101,7 @@ class GrpcServer:
 class _Service:
     """The methods of the two services.
 
-    While `may_answer` is cleared, requests wait. `num_arrived` counts all
-    requests.
+    Requests wait while `may_answer` is cleared.
     """
 
     def __init__(self, served, tell, codes):
@@ -126,7 +121,7 @@ class _Service:
             setattr(self, name, self._answered(method))
 
     def _answered(self, method):
-        """Returns a method that reports its errors as gRPC's."""
+        """Returns a method that converts its errors to gRPC errors."""
 
         def call(request, context):
             self.num_arrived += 1
@@ -190,7 +185,7 @@ class _Service:
 
 
 def _which(request):
-    """Returns (model, version or None, label) of a request."""
+    """Returns the (model, version or None, label) of a request."""
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
     spec = request.model_spec

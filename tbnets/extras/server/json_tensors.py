@@ -1,10 +1,9 @@
-"""Conversion of TensorFlow Serving's REST: JSON -> arrays -> JSON.
+"""Converts the JSON of TensorFlow Serving's REST API to and from arrays.
 
-A request has its inputs by rows (`instances`) or by columns (`inputs`), and its
-response has the same form (`predictions` or `outputs`). Bytes are written as
-`{"b64": ...}`. The rules follow TensorFlow Serving's `json_tensor.cc`. Where
-this file is lenient (a surplus input in columns, text that is not UTF-8), this
-module is strict: TensorFlow Serving accepts every request accepted here.
+The keys are `instances` and `predictions` for data by rows, `inputs` and
+`outputs` for data by columns. Bytes are written as `{"b64": ...}`. The rules
+follow TensorFlow Serving's `json_tensor.cc`, but unknown inputs in columns and
+invalid UTF-8 are rejected.
 """
 
 import base64
@@ -19,13 +18,13 @@ from tbnets.files import parse_json
 from tbnets.serving.protocol import MOST_SIDES, invalid
 
 MOST_VALUES = 2**20
-"""Maximum number of values in a request, estimated by its commas: Python makes
-an object for each value."""
+"""Maximum number of values in a request, estimated by its commas. Each value
+becomes a Python object."""
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
 _TOO_LARGE = {int: 2**24, float: 2.0**128 - 2.0**103}
-"""Limits for float32: it represents smaller whole numbers exactly, and rounds
-smaller other numbers."""
+"""Limits for float32, which represents smaller integers exactly and rounds
+smaller floats to finite values."""
 _TYPES = {
     tf.string: {str, dict},
     tf.float32: {float, int},
@@ -39,8 +38,7 @@ def parse(body):
     """Returns the JSON object in the body of a request.
 
     Raises:
-        RequestError: the body is not a JSON object in UTF-8, or is nested too
-            deeply.
+        RequestError: the body is not a JSON object in UTF-8.
     """
     if body.count(b",") > MOST_VALUES:
         raise invalid(
@@ -63,11 +61,7 @@ def parse(body):
 
 
 def signature_of(document):
-    """Returns the name of the signature in a request.
-
-    Raises:
-        RequestError: the name is not a string.
-    """
+    """Returns the name of the signature in a request."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise invalid(
@@ -82,12 +76,11 @@ def read_inputs(document, specs):
 
     Args:
         document: result of `parse`.
-        specs: name of an input -> its `tf.TensorSpec`. Only types are checked
-            here; the graph checks shapes.
+        specs: name of an input -> `tf.TensorSpec`, whose dtype is checked.
 
     Returns:
-        Tuple of dict, name -> array (strings as objects, bytes), and whether
-        the inputs are by rows; the response then is by rows too.
+        (arrays, by_rows): name -> array, with strings as bytes; and whether the
+        inputs are by rows.
 
     Raises:
         RequestError: the inputs do not match `specs`.
@@ -105,7 +98,7 @@ def read_inputs(document, specs):
             f"{'an empty list' if value == [] else _kind(value)}. Send "
             f"`{_COLUMNS}` for none."
         )
-    # Columns are handled as one row that holds all values.
+    # Columns are handled as a single row with all values.
     columns = _columns(given[0], value if by_rows else [value], specs)
     arrays = {
         name: _array(name, rows if by_rows else rows[0], specs[name].dtype)
@@ -118,12 +111,11 @@ def write_outputs(outputs, by_rows):
     """Returns the body of a response, bytes.
 
     Args:
-        outputs: name -> array. Strings are written as base64 if the name ends
-            in `_bytes`, or a string is not UTF-8.
+        outputs: name -> array.
         by_rows: whether the request was by rows.
 
     Raises:
-        RequestError: by rows, and the outputs differ in length.
+        RequestError: the outputs are by rows and have different lengths.
     """
     values = {name: nested_lists(name, one) for name, one in outputs.items()}
     only = len(values) == 1 and next(iter(values))
@@ -143,7 +135,7 @@ def write_outputs(outputs, by_rows):
 
 
 def as_b64(content):
-    """Returns the JSON form of bytes."""
+    """Returns the JSON value of bytes."""
     return {_B64: base64.b64encode(content).decode("ascii")}
 
 
@@ -156,7 +148,7 @@ def _is_named(value):
 
 
 def _columns(key, rows, specs):
-    """Returns the values of each input in rows: name -> list."""
+    """Returns the values of each input: name -> list with one item per row."""
     wanted = ", ".join(sorted(specs))
     if not any(map(_is_named, rows)):
         if len(specs) != 1:
@@ -179,7 +171,7 @@ def _columns(key, rows, specs):
 
 
 def _array(name, value, kind):
-    """Returns an array of nested lists, which must be of equal length."""
+    """Returns nested lists, which must have equal lengths, as an array."""
     given = np.array(value, object)
     if given.ndim > MOST_SIDES:
         raise invalid(
@@ -198,7 +190,6 @@ def _array(name, value, kind):
 
 
 def _typed(name, leaves, kind):
-    """Returns values of a type: str become bytes; others raise an error."""
     wrong = {*map(type, leaves)} - _TYPES.get(kind, set())
     if wrong:
         [bad, *_] = [one for one in leaves if type(one) in wrong]
@@ -220,7 +211,6 @@ def _other_values(name, kind, given):
 
 
 def _content(name, value):
-    """Returns the bytes of a string, or of base64."""
     try:
         if isinstance(value, str):
             return value.encode("utf-8")
@@ -234,12 +224,11 @@ def _content(name, value):
 def nested_lists(name, array):
     """Returns an array as nested lists for JSON.
 
-    Args:
-        name: name of the tensor; if it ends in `_bytes`, strings become base64.
-        array: array of strings (bytes) or numbers.
+    Strings become base64 if they are not UTF-8, or the tensor's name ends in
+    `_bytes`.
     """
     flat = np.asarray(array).ravel().tolist()
-    if array.dtype.kind == "f":  # The fewest digits that float32 needs.
+    if array.dtype.kind == "f":  # Shortest decimal form of float32.
         flat = [*map(float, map(str, array.ravel()))]
     if array.dtype.kind in "OSU":
         as_bytes = name.endswith("_bytes")

@@ -1,4 +1,4 @@
-"""The models of a server, for gRPC and REST.
+"""Loads and calls the models of a server.
 
 ::
 
@@ -8,8 +8,7 @@
         version.predict("embed_text", {"captions": ["a dog"]})
     models.close()
 
-A client gets a model's newest version, or a version by its number or label.
-This server is for trials; use TensorFlow Serving in production.
+This server is for trials. Use TensorFlow Serving in production.
 """
 
 import contextlib
@@ -39,25 +38,23 @@ from tbnets.serving.saved_files import read_graphs
 from tbnets.serving.served import load_saved_model
 from tbnets.startup import usable_cores
 
-# Batching of requests from several clients, by TensorFlow's own op, as in
-# TensorFlow Serving. TensorFlow Serving batches every signature of a model;
-# here only signatures that embed row by row are batched. If a batch fails, its
-# requests are run one by one, so that only the bad request gets the error.
+# Requests of several clients are batched by TensorFlow's own op, as in
+# TensorFlow Serving. Unlike there, only signatures that embed row by row are
+# batched. If a batch fails, its requests run separately, so that only the
+# invalid request gets an error.
 
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """Settings for batching requests; the names are TensorFlow Serving's.
+    """Settings for batching requests, named as in TensorFlow Serving.
 
     Args:
-        max_batch_size: maximum number of rows in a batch; a request with more
-            rows is run alone.
-        batch_timeout_micros: microseconds that a batch waits to be filled.
-        max_enqueued_batches: number of waiting batches beyond which requests
-            are rejected.
-        num_batch_threads: number of batches in work at once, for all models
-            together.
-        allowed_batch_sizes: sizes to which batches are padded; () for any.
+        max_batch_size: maximum number of rows in a batch.
+        batch_timeout_micros: microseconds to wait for more requests.
+        max_enqueued_batches: number of waiting batches above which requests are
+            rejected.
+        num_batch_threads: number of batches in parallel, for all models.
+        allowed_batch_sizes: sizes to which batches are padded; () for any size.
     """
 
     max_batch_size: int = 32
@@ -71,18 +68,14 @@ _ENTRY = re.compile(r"(\w+)\s*(?::\s*(\d+)|:?\s*\{\s*value\s*:\s*(\d+)\s*\})")
 
 
 def read_parameters(path):
-    """Reads a file of --batching_parameters_file.
+    """Reads a `Batching` from a file for `--batching_parameters_file`.
 
     Args:
-        path: text like `max_batch_size { value: 32 }`, an entry for each field
-            of `Batching`; `allowed_batch_sizes: 8` once for each size.
-
-    Returns:
-        A `Batching` with defaults for missing entries.
+        path: text with entries such as `max_batch_size { value: 32 }`, and
+            `allowed_batch_sizes: 8` for each size.
 
     Raises:
-        ValueError: an entry is invalid; the message names the file and the
-            entry.
+        ValueError: an entry is invalid.
     """
     file = CheckedFile(path)
     text = "\n".join(line.partition("#")[0] for line in file.lines()[0])
@@ -115,8 +108,7 @@ class Batched:
     """A signature whose calls are batched.
 
     Args:
-        function: concrete function of a signature that `export.is_batchable`
-            accepts; the owner of its variables must be kept alive.
+        function: concrete function for which `export.is_batchable` is true.
         options: `Batching`.
     """
 
@@ -127,7 +119,8 @@ class Batched:
         self._name, self._most = name, options.max_batch_size
         outputs = sorted(function.structured_outputs)
         more = dataclasses.asdict(options)
-        # All share the threads; a queue has calls of one function.
+        # The name makes all queues share threads. Each queue has the calls of
+        # one function.
         more["shared_name"] = f"tbnets {dataclasses.astuple(options)}"
         more["batching_queue"] = str(next(self._queues))
 
@@ -154,16 +147,13 @@ class Batched:
     def __call__(self, inputs):
         """Calls the signature in a batch with other calls.
 
-        Args:
-            inputs: name -> tensor, the only input.
-
         Returns:
-            dict, name of an output -> tensor; None if the input must be run in
-            a call of its own: it has no rows or too many, or the batch has
+            dict, name of an output -> tensor; None if the input must be run
+            separately, because of its number of rows or because the batch
             failed.
 
         Raises:
-            tf.errors.UnavailableError: too many batches wait.
+            tf.errors.UnavailableError: too many batches are waiting.
         """
         values = inputs[self._name]
         if not 0 < values.shape[0] <= self._most:
@@ -176,15 +166,15 @@ class Batched:
             return None
 
 
-# A loaded version. It checks clients' inputs, whose type or shape may be wrong,
-# with the messages of TensorFlow Serving.
+# Inputs from clients may have the wrong dtype or shape. `Version` checks them,
+# with the error messages of TensorFlow Serving.
 
 MOST_ROWS = 4096
-"""Maximum number of rows in an input: a million empty captions are few bytes,
-but much work."""
+"""Maximum number of rows in an input. A million empty captions are small but
+take long."""
 MOST_PAIRS = 2**18
-"""Maximum number of pairs from two inputs: learned comparisons run a network
-for each pair."""
+"""Maximum number of pairs from two inputs, since a learned similarity runs a
+network for each pair."""
 
 
 class Version:
@@ -193,17 +183,16 @@ class Version:
     Args:
         number: number of the version.
         path: folder of the SavedModel.
-        trust: as in `load_saved_model`.
-        slots: semaphore that limits concurrent calls; None for no limit.
-        batching: `Batching`; None for no batching.
+        trust: whether the model's graph may have any ops.
+        slots: semaphore that limits concurrent calls, or None.
+        batching: `Batching`, or None.
 
     Attributes:
         served: the `Served` model.
-        signature_defs: name -> `SignatureDef`, of each signature.
+        signature_defs: name -> `SignatureDef`.
 
     Raises:
-        ValueError: as in `load_saved_model`; or a warm-up request of the model
-            fails.
+        ValueError: as in `load_saved_model`; or a warm-up request fails.
     """
 
     def __init__(self, number, path, trust=False, slots=None, batching=None):
@@ -240,16 +229,13 @@ class Version:
         return function.structured_input_signature[1]
 
     def predict(self, signature, inputs, output_filter=(), timeout=None):
-        """Calls a signature.
+        """Calls a signature; returns name of an output -> NumPy array, sorted.
 
         Args:
             signature: as in `inputs`.
             inputs: name -> array or tensor.
             output_filter: names of the outputs to return; () for all.
-            timeout: seconds that the call may wait for a slot; None for any.
-
-        Returns:
-            dict, name of an output -> NumPy array, sorted.
+            timeout: maximum time to wait for a slot in seconds, or None.
 
         Raises:
             RequestError: the request is invalid, or the graph raised an error.
@@ -272,7 +258,7 @@ class Version:
         answers = batched and batched(tensors)
         if answers:
             return answers
-        # Limits the memory of running calls.
+        # Limits the memory of concurrent calls.
         if not self._slots.acquire(timeout=timeout):
             raise RequestError("DEADLINE_EXCEEDED", "Deadline Exceeded")
         try:
@@ -281,7 +267,7 @@ class Version:
             self._slots.release()
 
     def _warm_up(self, request):
-        """Runs a `PredictRequest`, so that later ones are fast."""
+        """Runs a `PredictRequest`, so that later requests are fast."""
         inputs = request.inputs.items()
         signature = request.model_spec.signature_name
         try:
@@ -293,7 +279,6 @@ class Version:
 
 
 def _check_names(specs, inputs):
-    """Raises an error unless the inputs are the signature's."""
     extra, missing = inputs.keys() - specs.keys(), specs.keys() - inputs.keys()
     if extra or missing:
         raise invalid(
@@ -305,7 +290,7 @@ def _check_names(specs, inputs):
 
 
 def _check_pairs(outputs, tensors):
-    """Raises an error for too many pairs if outputs have one value per pair."""
+    """Raises an error if outputs have values for too many pairs."""
     shapes = [spec.shape.as_list() for spec in outputs.values()]
     rows = {n: one.shape[0] for n, one in tensors.items() if one.shape.rank}
     if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:
@@ -357,24 +342,22 @@ def _braced(names):
 
 
 MOST_REQUESTS = 64
-"""Number of running and waiting requests beyond which clients are rejected."""
+"""Number of requests above which further requests are rejected."""
 MOST_FAILURES = 20
 """Maximum number of failed requests printed per minute."""
 
 
 class Models:
-    """Models by name.
+    """The models of a server.
 
     Args:
         folders: name -> folder, as in `Versions`.
         trust: whether the models' graphs may have any ops.
-        batching: `Batching`; None for no batching.
-        policies: name -> function of existing versions -> versions to serve;
-            the default is the newest.
+        batching: `Batching`, or None.
+        policies: name -> `wanted` of `Versions`.
         labels: name -> label -> version.
         poll_seconds: seconds between two checks of the folders.
-        tell: function that prints a line: loaded versions, and some of the
-            failed requests.
+        tell: function that prints a line.
     """
 
     def __init__(
@@ -411,7 +394,7 @@ class Models:
         """Loads all models, then watches their folders.
 
         Raises:
-            ValueError: a model has no version, or a version does not load.
+            ValueError: a model has no version, or a version fails to load.
         """
         for versions in self._versions.values():
             versions.start()
@@ -427,7 +410,7 @@ class Models:
 
     @contextlib.contextmanager
     def using(self, model, version=None, label=""):
-        """Yields the `Version` of a request, until the context ends.
+        """Yields the `Version` for a request.
 
         Args:
             model: name of the model.
@@ -435,7 +418,8 @@ class Models:
             label: label of the version, instead of a number.
 
         Raises:
-            RequestError: the version does not exist, or too many requests run.
+            RequestError: there is no such version, or too many requests are
+                running.
         """
         try:
             versions = self._of(model)
@@ -455,7 +439,6 @@ class Models:
 
     @contextlib.contextmanager
     def _admitted(self):
-        """Rejects a client if too many requests run."""
         requests = self._requests
         if not requests.acquire(blocking=False):
             raise RequestError(
@@ -469,12 +452,12 @@ class Models:
             requests.release()
 
     def metadata(self, model, version=None, label=""):
-        """Returns (number of the version, name -> `SignatureDef`)."""
+        """Returns a version's number and its `SignatureDef`s by name."""
         with self.using(model, version, label) as served:
             return served.number, served.signature_defs
 
     def status(self, model, version=None, label=""):
-        """Returns the `State` of a version, or of all, the newest first.
+        """Returns the `State`s of a version or of all versions, newest first.
 
         Raises:
             RequestError: there is no such version, or a label is given.
@@ -505,7 +488,7 @@ class Models:
 
 
 class _Failures:
-    """Prints some failed requests per minute, and counts the rest."""
+    """Prints a limited number of failed requests per minute."""
 
     def __init__(self, tell):
         self._tell = tell
@@ -513,7 +496,6 @@ class _Failures:
         self._since, self._count = 0, 0
 
     def tell(self, line):
-        """Prints a line, unless too many were printed in this minute."""
         now = time.monotonic()
         with self._lock:
             if now - self._since > 60:

@@ -1,4 +1,4 @@
-"""Serves models by TensorFlow Serving's two protocols, in this process.
+"""Serves models with TensorFlow Serving's gRPC and REST APIs, in this process.
 
 ::
 
@@ -36,8 +36,8 @@ from tbnets.serving.protocol import (
 #     GET  /v1/models/NAME[/versions/NUMBER]
 #     GET  /v1/models/NAME[/versions/NUMBER|/labels/LABEL]/metadata
 #
-# Responses are JSON; an error is `{"error": ...}` with the status of TensorFlow
-# Serving's.
+# Responses are JSON. An error is `{"error": ...}`, with TensorFlow Serving's
+# HTTP status.
 
 _MODEL = r"(?i)/v1/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?"
 _POST = re.compile(_MODEL + ":(classify|regress|predict)")
@@ -46,12 +46,11 @@ _MOST_VERSION = 2**63 - 1
 
 
 class RestService:
-    """A WSGI application that serves the models of a server.
+    """A WSGI application that serves models.
 
     Args:
         models: `Models`.
-        tell: function that prints a line: the traceback of unexpected errors,
-            which no client sees.
+        tell: function that prints the tracebacks of unexpected errors.
     """
 
     def __init__(self, models, tell=print):
@@ -59,7 +58,7 @@ class RestService:
         self._tell = tell
 
     def __call__(self, environ, start_response):
-        """Handles a request, as a WSGI application."""
+        """Handles a WSGI request."""
         request = Request(environ)
         request.max_content_length = MOST_BYTES
         status = 200
@@ -120,7 +119,6 @@ class RestService:
 
 
 def _number(version):
-    """Returns the number of a version; None if none is given."""
     if version is None:
         return None
     if len(version) > 19 or int(version) > _MOST_VERSION:
@@ -137,23 +135,22 @@ def _json(value):
 
 
 class StandIn:
-    """Loads models, serves them, and shuts down cleanly; a context manager.
+    """A server for models; a context manager.
 
     Args:
         models: `Models`, not started.
-        host: address to listen at.
-        port: port of gRPC; 0 for any free port, None for no gRPC.
-        rest_port: port of REST; 0 for any free port, None for no REST.
-        tell: function that prints a line: the traceback of unexpected errors.
+        host: address to listen on.
+        port: gRPC port; 0 for any free port, None to disable gRPC.
+        rest_port: REST port; 0 for any free port, None to disable REST.
+        tell: function that prints the tracebacks of unexpected errors.
 
     Attributes:
-        models: `Models`.
-        port: port of gRPC in use.
-        rest_port: port of REST in use.
+        port: the actual gRPC port.
+        rest_port: the actual REST port.
 
     Raises:
-        ImportError: gRPC is selected, and the extra `serving` is missing.
-        ValueError: a model does not load, or a port cannot be opened.
+        ImportError: the extra `serving`, which gRPC needs, is not installed.
+        ValueError: a model fails to load, or a port cannot be opened.
     """
 
     def __init__(
@@ -175,27 +172,21 @@ class StandIn:
             raise
 
     def close(self, grace=GRACE):
-        """Accepts no more requests, and ends after the running ones.
-
-        Args:
-            grace: seconds after which running requests are cut off.
-        """
+        """Stops after the running requests, or after `grace` seconds."""
         closing = [one for one in (self._rest, self._grpc) if one]
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda one: one.close(grace), closing))
         self.models.close()
 
     def __enter__(self):
-        """Returns itself."""
         return self
 
     def __exit__(self, *_):
-        """Closes the server."""
         self.close()
 
 
 class _Rest:
-    """A WSGI server that limits concurrent requests and can be drained."""
+    """A WSGI server with a limit on concurrent requests."""
 
     def __init__(self, app, host, port):
         self._app = app
@@ -207,7 +198,7 @@ class _Rest:
         self._server.start()
 
     def _answer(self, environ, start_response):
-        """Handles a request, or rejects it unread if too many run."""
+        """Handles a request, or rejects it unread if too many are running."""
         with self._lock:
             is_busy = self._in_work >= MOST_REQUESTS
             self._in_work += not is_busy

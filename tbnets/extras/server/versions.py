@@ -1,10 +1,8 @@
-"""Watches a model's folder: loads, replaces and drains versions.
+"""Loads, replaces and unloads the versions in a model's folder.
 
-As in TensorFlow Serving, the newest version serves. A new version is loaded
-while the old one serves, and replaces it when it is ready; running requests
-finish on the old one. If a version does not load, an error is printed and the
-old version continues. It is loaded again when its files change, so a version
-that is copied slowly is loaded in the end.
+The newest version is served. The old version serves requests while a new
+version is loaded, and finishes its running requests before it is unloaded. A
+version that fails to load is loaded again when its files change.
 """
 
 import contextlib
@@ -24,8 +22,8 @@ class State(NamedTuple):
     Args:
         version: number of the version.
         state: name of a `ModelVersionStatus.State`.
-        code: "OK", or the name of the gRPC status with which the version ended.
-        message: reason for the code, in words.
+        code: "OK", or the name of the error's gRPC status.
+        message: description of the error.
     """
 
     version: int
@@ -36,9 +34,9 @@ class State(NamedTuple):
 
 @dataclasses.dataclass
 class _Held:
-    """A version that serves or is drained.
+    """A version, with the number of its running requests.
 
-    `users` counts its requests, plus one while it takes requests.
+    `users` is 1 larger while the version accepts new requests.
     """
 
     number: int
@@ -47,19 +45,19 @@ class _Held:
 
 
 def newest(numbers, count=1):
-    """Returns the greatest `count` of version numbers."""
+    """Returns the `count` largest version numbers."""
     return sorted(numbers)[-count:]
 
 
 class Versions:
-    """The versions of one model.
+    """The versions of a model.
 
     Args:
         name: name of the model.
-        folder: `NAME/VERSION/saved_model.pb` of TensorFlow Serving, or the
-            folder of a run.
-        load: function (number, path) -> loaded `Version`.
-        wanted: function of existing numbers -> numbers to serve.
+        folder: folder with `VERSION/saved_model.pb`, or the folder of a run.
+        load: function of (number, path) that returns a loaded `Version`.
+        wanted: function that selects the numbers to serve, by default the
+            newest.
         tell: function that prints a line.
     """
 
@@ -70,13 +68,13 @@ class Versions:
         self._lock = threading.Lock()
         self._states = {}
         self._serving = {}  # number -> `_Held`
-        self._failed = {}  # number -> the files that did not load
+        self._failed = {}  # number -> files that failed to load
 
     def states(self, version=None):
-        """Returns the `State` of a version, or of all, the newest first.
+        """Returns the `State`s of a version or of all versions, newest first.
 
         Raises:
-            RequestError: there is no such version, or no version at all.
+            RequestError: there is no such version.
         """
         with self._lock:
             states = sorted(self._states.values(), reverse=True)
@@ -91,13 +89,13 @@ class Versions:
 
     @contextlib.contextmanager
     def using(self, version=None):
-        """Yields a version, which is not ended before the context.
+        """Yields a version, which is not unloaded in the context.
 
         Args:
-            version: number of the version; None for the newest that serves.
+            version: number of the version; None for the newest.
 
         Raises:
-            RequestError: the version does not serve.
+            RequestError: the version is not served.
         """
         with self._lock:
             number, asked = version, f"Specific({self.name}, {version})"
@@ -119,7 +117,7 @@ class Versions:
         """Loads the existing versions.
 
         Raises:
-            ValueError: there is no version, or a version does not load.
+            ValueError: there is no version, or a version fails to load.
         """
         self.look()
         for state in self._states.values():
@@ -136,7 +134,7 @@ class Versions:
     def look(self):
         """Loads new versions, and retires the versions that they replace.
 
-        A thread calls this method once per second; calls do not overlap.
+        Calls must not overlap.
         """
         found = saved_files.find_versions(self._folder)
         wanted = self._wanted(found)
@@ -145,7 +143,7 @@ class Versions:
                 self._try(number, found[number])
         for number in self._failed.keys() - set(wanted):
             del self._failed[number]
-        # Versions serve until a replacement serves.
+        # Keeps the old versions until a new version is served.
         if not self._serving.keys().isdisjoint(wanted):
             for number in self._serving.keys() - set(wanted):
                 self._retire(number)
@@ -156,7 +154,7 @@ class Versions:
             self._retire(number)
 
     def _try(self, number, path):
-        """Loads a version, unless its files are unchanged since they failed."""
+        """Loads a version, unless it failed before with the current files."""
         found = [one for one in path.rglob("*") if one.is_file()]
         files = {one: stamp_of(one) for one in found}
         if self._failed.get(number) == files:
@@ -184,19 +182,18 @@ class Versions:
         self._tell(f"{self.name} version {number} serves")
 
     def _retire(self, number):
-        """Stops giving a version to requests, and ends it when drained."""
+        """Stops accepting requests for a version, and unloads it when idle."""
         with self._lock:
             held = self._serving.pop(number)
             self._states[number] = State(number, "UNLOADING")
         self._leave(held)
 
     def _leave(self, held):
-        """Ends a version when its last user leaves, and prints that."""
         with self._lock:
             held.users -= 1
             if held.users:
                 return
-            # It may be loaded again by now.
+            # It may have been loaded again.
             if self._states[held.number].state == "UNLOADING":
                 self._states[held.number] = State(held.number, "END")
         self._tell(f"{self.name} version {held.number} has ended")
