@@ -70,8 +70,8 @@ class IndexWriter:
         notes: dict of strings that replaces the notes of the index.
 
     Raises:
-        FileExistsError: another process writes the index.
-        ValueError: the folder holds no index, or embeddings from another model.
+        FileExistsError: a different process writes the index.
+        ValueError: the folder holds no index, or an index of another model.
 
     Example:
         with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:

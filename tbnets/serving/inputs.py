@@ -175,8 +175,7 @@ def status_of(image_bytes, decoded, max_pixels):
         max_pixels: maximum number of pixels in a photo.
 
     Returns:
-        string `[n]`: "" for a decoded photo, or its fault, a predicate such as
-        "does not decode".
+        string `[n]`: "", or the fault, a predicate such as "does not decode".
     """
 
     def is_small(one):

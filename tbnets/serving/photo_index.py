@@ -125,7 +125,7 @@ def parse_index(content, about):
         dict, name of a photo -> `Entry`.
 
     Raises:
-        ValueError: the content is damaged, or from another model.
+        ValueError: the content is damaged, or from a different model.
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
     start = content.find(b"\n") + 1

@@ -32,7 +32,7 @@ def newest_version(path):
     """Returns the folder of the newest SavedModel of a run.
 
     Args:
-        path: folder of a run, its `saved_model` with numbered versions, or a
+        path: a run folder, its `saved_model` with numbered versions, or a
             version.
 
     Raises:

@@ -54,11 +54,7 @@ def best(similarities, top):
 
 
 def notes_on(model, queries):
-    """Finds the words of sentences that are not in the vocabulary.
-
-    Args:
-        model: a `Served`.
-        queries: list of sentences.
+    """Finds the words of sentences that are not in the model's vocabulary.
 
     Returns:
         list of `(unknown_words, note)`. The note is "" if all words are known,

@@ -257,7 +257,7 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
 
     Raises:
         FileNotFoundError: there is no index.
-        ValueError: the index is damaged, or from another model.
+        ValueError: the index is damaged, or from a different model.
 
     Example:
         index = tbnets.open_index("photos.index")

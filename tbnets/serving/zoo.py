@@ -58,10 +58,9 @@ class Described(NamedTuple):
     Args:
         name: name for `load`.
         task: "matching" of images and sentences, or "localization" of phrases.
-        language: language of its sentences or phrases.
+        language: language of its texts.
         size: size of its files in bytes.
-        recall: direction -> recall at 1, 5 and 10, fractions in [0, 1], on the
-            test split in its README.
+        recall: direction -> recall at 1, 5 and 10 on its test split, in [0, 1].
     """
 
     name: str
