@@ -1,8 +1,7 @@
-"""The branch: fully connected layers followed by L2 normalisation.
+"""Branches: fully connected layers followed by L2 normalisation.
 
-One branch maps images and another maps text into the shared space of Wang et
-al. 2016, Fig. 1. Its input comes from a convolutional network, a text encoder
-or a file of features.
+The image branch and the text branch map features or encoder outputs into a
+shared space (Wang et al. 2016, Fig. 1).
 """
 
 from collections.abc import Sequence
@@ -18,28 +17,26 @@ from tbnets.layers.configured import ConfiguredLayer
 from tbnets.losses import replicas
 
 _APART = 1 << 30
-"""Difference between the seeds of `draw_apart` layers."""
+"""Seed offset of the layers on which `draw_apart` was called."""
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SeededDropout(ConfiguredLayer):
-    """Drops units by a random stream saved with the model's weights.
+    """Applies dropout with masks that continue after a checkpoint is restored.
 
-    The mask depends on `seed` and on the number of draws so far, a
-    non-trainable weight. A restored model therefore continues with the masks of
-    an uninterrupted run, on every Keras version; not all versions save Keras'
-    random generators with the weights. XLA draws other masks than a plain
-    graph. Replicas that share a batch draw different masks.
+    The mask depends on `seed` and on the number of masks drawn so far, a
+    non-trainable weight. XLA draws other masks than a graph without XLA. Each
+    replica draws its own masks.
 
     Args:
-        rate: fraction of units set to 0, in [0, 1); the rest is scaled by
-            `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
-        seed: integer; layers of one side of a model need different seeds. For
-            a seed used on both sides, the model calls `draw_apart`.
+        rate: fraction of units set to 0, in [0, 1). The remaining units are
+            scaled by `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
+        seed: integer. Layers of a branch need different seeds. The model calls
+            `draw_apart` if both branches use a seed.
 
     Example:
         drop = tbnets.SeededDropout(0.5, seed=1)
-        drop(image_features, training=True)  # half are 0, the others doubled
+        drop(image_features, training=True)  # half become 0, half are doubled
     """
 
     def __init__(self, rate: float, seed: int = 0, **kwargs: Any) -> None:
@@ -50,11 +47,11 @@ class SeededDropout(ConfiguredLayer):
         self.stream = seed
 
     def draw_apart(self) -> None:
-        """Changes the masks to differ from a layer with an equal seed."""
+        """Makes the masks differ from those that another layer draws."""
         self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the counter of draws."""
+        """Creates the counter of masks."""
         options = {"initializer": "zeros", "trainable": False}
         self.draws = self.add_weight(
             name="draws", shape=(), dtype="int32", **options
@@ -62,7 +59,7 @@ class SeededDropout(ConfiguredLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns `inputs` with units dropped when `training`."""
+        """Returns `inputs`, with dropout if `training` is true."""
         if not training or not self.rate:
             return inputs
         draws = tf.convert_to_tensor(self.draws)
@@ -77,21 +74,17 @@ class SeededDropout(ConfiguredLayer):
 
 
 def batch_normalization(name, dtype=None):
-    """Returns a layer that keeps 90 % of its history a step.
-
-    In the scope of a strategy with several replicas, the layer normalises by
-    the statistics of the whole batch.
-    """
+    """Returns a batch normalisation layer, synchronised across replicas."""
     return keras.layers.BatchNormalization(
         momentum=0.9, name=name, dtype=dtype, synchronized=_has_replicas()
     )
 
 
 def share_statistics(network):
-    """Lets a network's batch normalisation use the whole batch's statistics.
+    """Synchronises a network's batch normalisation across replicas.
 
-    This covers nested models, but not layers inside layers of other kinds,
-    which keep the statistics of their replica.
+    A batch normalisation layer is not reached inside a layer that is not a
+    model.
     """
     if not _has_replicas():
         return
@@ -113,24 +106,23 @@ BATCH_NORMALIZATION = ("last", "first", "none")
 class Branch(configured.ConfiguredLayer):
     """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`.
 
-    With the default `batch_normalization="last"`, as both papers describe::
+    The default `batch_normalization="last"` is the network in both papers::
 
         x -> [FC -> ReLU -> dropout] * (len(units) - 1) -> FC -> BN -> L2
 
-    With `"first"`, as in the authors' released code, batch normalisation is
-    between the first FC and its ReLU. A single entry in `units` with
-    `batch_normalization="none"` is the linear branch of the papers' ablations
-    ("immediately followed by L2").
+    `"first"` puts batch normalisation between the first FC and its ReLU, as in
+    the authors' released code. A single entry in `units` with
+    `batch_normalization="none"` is the linear branch of the papers' ablations.
 
     Args:
-        units: output size of each fully connected layer. Papers: `(2048, 512)`
-            on CNN and Fisher-vector features, `(1024, 512)` on LSTM states.
-            `()` leaves only L2, as in the text branch of Vilalta et al. 2017,
-            where GRU states are the embedding.
+        units: sizes of the fully connected layers. Papers: `(2048, 512)` on CNN
+            and Fisher-vector features, `(1024, 512)` on LSTM states. `()`
+            applies only L2 normalisation, as in the text branch of Vilalta et
+            al. 2017.
         batch_normalization: `last`, `first` or `none`.
         dropout: rate after each ReLU. Paper: 0.5.
         input_dropout: rate on the branch's input. Paper: 0.
-        seed: integer that determines the dropout streams.
+        seed: integer seed of the dropout masks.
 
     Returns from a call: `[n, output_dim]` float32, rows of length 1, under
     every mixed-precision policy.
@@ -140,8 +132,7 @@ class Branch(configured.ConfiguredLayer):
         branch(image_features).shape  # (n, 512)
 
     Source: Wang et al. 2016, Sec. 2.1 and 3.1; Wang et al. 2018, Sec. 3.2.1.
-    Departures: batch normalisation keeps 90 % of its history a step (the
-    released code kept 10 %).
+    Departures: batch normalisation has momentum 0.9 (0.1 in the released code).
     """
 
     def __init__(
@@ -184,7 +175,7 @@ class Branch(configured.ConfiguredLayer):
         return steps
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds the steps in sequence."""
+        """Builds the layers in sequence."""
         if len(input_shape) != 2:
             raise InputError(
                 "input_shape",
@@ -199,6 +190,6 @@ class Branch(configured.ConfiguredLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns embeddings of unit length `[n, output_dim]`."""
+        """Returns embeddings of unit length, `[n, output_dim]`."""
         outputs = configured.run_steps(self.steps, inputs, training)
         return tf.math.l2_normalize(tf.cast(outputs, tf.float32), axis=-1)

@@ -1,4 +1,4 @@
-"""Layers whose config is their constructors' arguments."""
+"""Layers that build their config from their constructor's arguments."""
 
 import inspect
 from collections.abc import Sequence
@@ -11,12 +11,16 @@ from tbnets.errors import InputError
 
 
 def parameters_of(kind, method, base):
-    """Returns the parameters of a method: name -> `inspect.Parameter`.
+    """Returns a method's parameters, with those that base classes define.
 
     Args:
         kind: a class.
         method: name of the method.
         base: the last base class to include.
+
+    Returns:
+        dict, name -> `inspect.Parameter`, without `self`, `*args` and
+        `**kwargs`.
     """
     found = {}
     for one in reversed(kind.__mro__):
@@ -28,15 +32,15 @@ def parameters_of(kind, method, base):
 
 
 def repr_of(thing, base, **more):
-    """Returns one line that describes an object and further values.
+    """Returns a one-line description of an object.
 
-    It holds the constructor's first argument and the arguments that differ from
-    their defaults.
+    The line shows the constructor's first argument, the arguments that differ
+    from their defaults, and `more`.
 
     Args:
         thing: object that keeps its arguments as attributes.
         base: the last base class to include.
-        **more: further values by name.
+        **more: additional values by name.
     """
     given = parameters_of(type(thing), "__init__", base).items()
     parts = {
@@ -52,14 +56,13 @@ def repr_of(thing, base, **more):
 
 
 class ConfiguredLayer(keras.layers.Layer):
-    """A layer that keeps its constructor's arguments as attributes.
+    """A layer that stores its constructor's arguments as attributes.
 
-    Its config holds the arguments of the constructors of its class and base
-    classes, up to this class.
+    `get_config` collects them for the class and its base classes.
     """
 
     vocabulary_size: int = 0
-    """Number of word ids that the layer reads; 0 if it reads features."""
+    """Number of word ids of a text encoder, 0 for layers on features."""
 
     def __repr__(self) -> str:
         return repr_of(self, ConfiguredLayer)
@@ -72,7 +75,7 @@ class ConfiguredLayer(keras.layers.Layer):
 
 
 class FittedLayer(ConfiguredLayer):
-    """A layer of constants: float32 under every policy, never trained."""
+    """A layer of untrained constants, float32 under every policy."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("dtype", "float32")
@@ -85,13 +88,13 @@ class FittedLayer(ConfiguredLayer):
         initial: str = "zeros",
         dtype: str = "float32",
     ) -> None:
-        """Creates a weight for a fitted constant, as an attribute."""
+        """Creates a non-trainable weight and stores it as an attribute."""
         options = {"initializer": initial, "trainable": False, "dtype": dtype}
         setattr(self, name, self.add_weight(name=name, shape=shape, **options))
 
 
 def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
-    """Returns layer sizes as a tuple of whole numbers from 1."""
+    """Returns layer sizes as a tuple of integers >= 1."""
     if not hasattr(units, "__iter__") or isinstance(units, str):
         raise InputError(
             name,
@@ -103,7 +106,7 @@ def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
 
 
 def build_steps(steps, shape):
-    """Builds layers in sequence; returns the output shape of the last."""
+    """Builds layers in sequence and returns the output shape of the last."""
     for step in steps:
         step.build(shape)
         if isinstance(step, keras.layers.Dense):
@@ -112,7 +115,7 @@ def build_steps(steps, shape):
 
 
 def run_steps(steps, outputs, training):
-    """Applies layers in sequence to `outputs`."""
+    """Applies layers to `outputs` in sequence."""
     plain = (keras.layers.Dense, keras.layers.ReLU)
     for step in steps:
         told = {} if isinstance(step, plain) else {"training": training}

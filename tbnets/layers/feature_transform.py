@@ -15,10 +15,9 @@ NOISE = 1e-6
 
 
 class StreamingStatistics:
-    """Mean and standard deviation of features, in one pass.
+    """Computes the mean and standard deviation of features in one pass.
 
-    Batches are merged by the update of Chan et al. 1983, in float64, so that a
-    large mean does not hide the deviation.
+    The update of Chan et al. 1983 merges batches accurately, in float64.
     """
 
     def __init__(self):
@@ -27,11 +26,7 @@ class StreamingStatistics:
         self._squares = 0.0
 
     def update(self, features):
-        """Adds features.
-
-        Args:
-            features: `[n, dim]` numbers; `n` may be 0.
-        """
+        """Adds a batch of features, `[n, dim]` numbers; `n` may be 0."""
         features = np.asarray(features, np.float64)
         count = len(features)
         if not count:
@@ -53,7 +48,7 @@ class StreamingStatistics:
     def deviation(self):
         """The standard deviation, float64 `[dim]`; 0 for a constant feature.
 
-        Deviations below a millionth of the mean are rounding noise and count as
+        Deviations below `NOISE` times the mean are rounding noise and count as
         0.
         """
         deviation = np.sqrt(self.variance)
@@ -68,22 +63,20 @@ LOW, HIGH = -0.25, 0.15
 
 
 def ternary_bounds(mean, deviation):
-    """Returns the bounds below and above which features are low or high.
+    """Computes the thresholds of `ternary` from a mean and a deviation.
 
-    `(x - mean) / deviation < LOW` becomes `x < mean + LOW * deviation`, which
-    needs no division and no rounding of x. The bounds are rounded outwards, so
-    that float32 comparisons agree with exact arithmetic.
+    The condition `(x - mean) / deviation < LOW` becomes `x < mean + LOW *
+    deviation`. The bounds are rounded outwards, so that float32 comparisons
+    agree with exact arithmetic.
 
     Args:
-        mean: float64 `[dim]`, of the training images.
-        deviation: float64 `[dim]`; 0 for a constant feature, which is always
-            cut to 0.
+        mean: float64 `[dim]`, mean over the training images.
+        deviation: float64 `[dim]`; 0 for a constant feature, which maps to 0.
 
     Returns:
         (lower, upper): float32 `[dim]` each.
 
-    Source: Vilalta et al. 2017, Sec. 3.1. Departures: none; the thresholds come
-    from the authors' code, which the paper refers to and does not print.
+    Source: Vilalta et al. 2017, Sec. 3.1, and its authors' code.
     """
     mean, deviation = np.asarray(mean), np.asarray(deviation)
     lower = np.where(deviation > 0, mean + LOW * deviation, -np.inf)
@@ -96,15 +89,12 @@ def ternary_bounds(mean, deviation):
 
 
 def ternary(features, lower, upper):
-    """Cuts features to -1 (unusually low), 0 and +1 (unusually high).
+    """Maps features to -1 (unusually low), 0 or +1 (unusually high).
 
     Args:
         features: float32 `[n, dim]`.
         lower: float32 `[dim]`, from `ternary_bounds`.
         upper: float32 `[dim]`.
-
-    Returns:
-        float32 `[n, dim]`.
     """
     low = tf.cast(features < lower, tf.float32)
     return tf.cast(features > upper, tf.float32) - low
@@ -115,16 +105,16 @@ class FeatureTransform(FittedLayer):
     """Rescales precomputed features, in training and in serving.
 
     `center`, `standardize` and `ternary` use statistics of the training
-    features, computed by `adapt`. The statistics are weights: checkpoints and
-    SavedModels hold them.
+    features. `adapt` computes them as weights, saved in checkpoints and
+    SavedModels.
 
     Args:
-        steps: names from `FEATURE_STEPS`, applied in order: `signed_sqrt`,
-            `sign(x) sqrt(|x|)`, which tames the heavy tail of pooled
-            activations; `l2`, to unit length; and, only as the last, `center`,
-            minus each dimension's mean, divided by one common standard
-            deviation, `standardize`, divided by each dimension's own, or
-            `ternary`, standardised and cut to -1, 0, +1 (Vilalta et al. 2017).
+        steps: names from `FEATURE_STEPS`, applied in order. `signed_sqrt` is
+            `sign(x) sqrt(|x|)`, and `l2` scales rows to unit length. The last
+            step may use statistics: `center` subtracts each dimension's mean
+            and divides by one common standard deviation, `standardize` divides
+            by each dimension's own, and `ternary` maps standardised values to
+            -1, 0 or +1 (Vilalta et al. 2017).
 
     Example:
         transform = tbnets.FeatureTransform(("signed_sqrt", "standardize"))
@@ -148,7 +138,7 @@ class FeatureTransform(FittedLayer):
 
     @property
     def needs_statistics(self) -> bool:
-        """Whether `adapt` must see the training features."""
+        """Whether `adapt` must be called with the training features."""
         return bool(set(self.steps) & STATISTICS)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
@@ -162,13 +152,13 @@ class FeatureTransform(FittedLayer):
         super().build(input_shape)
 
     def adapt(self, batches: Iterable[Array]) -> None:
-        """Computes the statistics of the training features, in one pass.
+        """Computes the statistics of the training features in one pass.
 
         Args:
             batches: iterable of float arrays `[n, feature_dim]`.
 
         Raises:
-            ValueError: If there are no features, or they have another shape.
+            ValueError: If there are no features, or their sizes differ.
         """
         statistics = StreamingStatistics()
         for batch in batches:
@@ -194,7 +184,7 @@ class FeatureTransform(FittedLayer):
         if "center" in self.steps:
             common = np.sqrt(np.mean(statistics.variance))
             deviation = np.full_like(deviation, common)
-        # A constant dimension carries no information: keep its scale.
+        # A constant dimension is not divided by its deviation of 0.
         fitted = mean, np.where(deviation > 0, deviation, 1.0)
         if "ternary" in self.steps:
             fitted = ternary_bounds(mean, deviation)
@@ -210,7 +200,7 @@ class FeatureTransform(FittedLayer):
         return outputs
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the rescaled features, in shape and dtype of `inputs`."""
+        """Returns the rescaled features in the shape and dtype of `inputs`."""
         outputs = self._without_statistics(tf.cast(inputs, tf.float32))
         if "ternary" in self.steps:
             lower = tf.convert_to_tensor(self.lower)

@@ -20,16 +20,14 @@ class CanonicalProjection(FittedLayer):
 
         x -> (x - mean) projection [+ bias] -> L2
 
-    `models.cca` computes the weights; no gradient trains them. Before that the
-    layer returns the first `output_dim` features, normalised.
+    `models.cca` computes the weights, and no gradient changes them.
 
     Args:
         output_dim: size of the shared space. Gong et al. 2014: 256 and more.
-        use_bias: whether to add a bias, which the texts of CCA with background
-            need.
+        use_bias: whether to add a bias, as CCA with background needs for texts.
 
-    Returns from a call: `[n, output_dim]` float32, rows of length 1, or 0 for
-    the mean itself without a bias.
+    Returns from a call: `[n, output_dim]` float32, rows of length 1. Without a
+    bias, an input equal to the mean maps to 0.
 
     Example:
         projection = tbnets.CanonicalProjection(32)
@@ -52,14 +50,14 @@ class CanonicalProjection(FittedLayer):
         """Creates the weights with neutral values."""
         size = input_shape[-1]
         self.constant("mean", (size,))
-        # Computed in float64, kept and used in float32.
+        # Computed in float64, stored and applied in float32.
         self.constant("projection", (size, self.output_dim), "identity")
         if self.use_bias:
             self.constant("bias", (self.output_dim,))
         super().build(input_shape)
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns embeddings of unit length `[n, output_dim]`."""
+        """Returns embeddings of unit length, `[n, output_dim]`."""
         rows = tf.cast(inputs, tf.float32) - tf.convert_to_tensor(self.mean)
         outputs = tf.matmul(rows, tf.convert_to_tensor(self.projection))
         if self.bias is not None:
@@ -69,30 +67,27 @@ class CanonicalProjection(FittedLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class PairHead(configured.ConfiguredLayer):
-    """Maps element-wise products `[n, dim]` of pairs to logits `[n]`.
+    """Maps the element-wise products `[n, dim]` of pairs to logits `[n]`.
 
     ::
 
         x * y -> [FC -> ReLU -> dropout] * len(units) -> FC of one unit
 
-    Products of two unit vectors are small, about 1 / dim. `scale` multiplies
-    them; None means dim, which makes them about 1.
-
     Args:
-        units: sizes of the FC layers before the last. Paper: `(512, 256)`,
-            three FC layers in all; `()` leaves only the last.
+        units: sizes of the FC layers before the last. Paper: `(512, 256)`.
         dropout: rate after each ReLU.
-        scale: factor of the products. Paper: 1.
-        seed: integer that determines the dropout streams.
+        scale: factor of the products, which are about 1 / dim for unit vectors;
+            None for dim. Paper: 1.
+        seed: integer seed of the dropout masks.
 
-    Returns from a call: float32 `[n]` under every mixed-precision policy: the
-    last layer computes in float32, because half-precision scores would tie.
+    Returns from a call: float32 `[n]`. The last layer computes in float32 under
+    every policy, because half-precision scores would tie.
 
     Example:
         head = tbnets.PairHead((512, 256))
         head(image_embeddings * text_embeddings).shape  # (n,)
 
-    Source: Wang et al. 2018, Sec. 3.3 and 4.3; departures: `scale` and
+    Source: Wang et al. 2018, Sec. 3.3 and 4.3. Departures: `scale` and
     `dropout`, which the paper does not mention here.
     """
 
@@ -117,14 +112,14 @@ class PairHead(configured.ConfiguredLayer):
         self.last = keras.layers.Dense(1, dtype="float32", name="logit")
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds the steps in sequence."""
+        """Builds the layers in sequence."""
         shape = tuple(input_shape)
         self.factor = float(shape[-1] if self.scale is None else self.scale)
         self.last.build(configured.build_steps(self.steps, shape))
         super().build(input_shape)
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the logits float32 `[n]` of products `[n, dim]`."""
+        """Returns the logits float32 `[n]` for products `[n, dim]`."""
         outputs = inputs * tf.cast(self.factor, inputs.dtype)
         outputs = configured.run_steps(self.steps, outputs, training)
         return tf.squeeze(self.last(outputs), axis=-1)

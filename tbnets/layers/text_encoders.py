@@ -1,4 +1,4 @@
-"""Text encoders: word ids `[n, words]` to text features `[n, feature_dim]`.
+"""Text encoders: layers that map word ids `[n, words]` to text features.
 
 Id 0 is padding. The number of padded columns does not change the output.
 """
@@ -20,16 +20,12 @@ CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
 
 
 def pool_words(states, mask, pooling):
-    """Pools `[n, words, dim]` over the words where `mask` holds.
+    """Pools `[n, words, dim]` over the words that `mask` selects.
 
     Args:
         states: `[n, words, dim]`, a vector for each word.
-        mask: bool `[n, words]`, at least one True in each row.
-        pooling: `mean` or `max`.
-
-    Returns:
-        `[n, dim]` in the dtype of `states`; under `mean`, rows without words
-        are 0.
+        mask: bool `[n, words]`.
+        pooling: `mean` (0 for a row without words) or `max`.
     """
     keep = mask[:, :, tf.newaxis]
     if pooling == "max":
@@ -42,14 +38,14 @@ def pool_words(states, mask, pooling):
 class TextEncoder(ConfiguredLayer):
     """Base class of text encoders: a table of word vectors with dropout.
 
-    A subclass defines `call`, sets `output_dim` and builds its further layers.
+    A subclass defines `call`, sets `output_dim` and builds its own layers.
 
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         embedding_dim: size of a word vector.
         word_dropout: dropout rate on the units of the word vectors.
-        seed: integer, seed of the dropout stream.
-        word_training: `trained` or `frozen` vectors.
+        seed: integer seed of the dropout masks.
+        word_training: `trained` or `frozen` word vectors.
 
     Attributes:
         input_rank: number of axes of the input.
@@ -90,7 +86,7 @@ class TextEncoder(ConfiguredLayer):
         self.output_dim: int = embedding_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds the word table."""
+        """Builds the embedding table."""
         if input_shape is not None and len(input_shape) != self.input_rank:
             axes = ", ".join(("n", "words", "6")[: self.input_rank])
             raise InputError(
@@ -105,7 +101,7 @@ class TextEncoder(ConfiguredLayer):
         super().build(input_shape)
 
     def word_vectors(self, ids: Array, training: bool) -> tf.Tensor:
-        """Returns the vectors of word ids (any shape), after dropout."""
+        """Returns the vectors of word ids in any shape, after dropout."""
         return self.drop(self.embedding(ids), training=training)
 
 
@@ -113,12 +109,7 @@ class TextEncoder(ConfiguredLayer):
 class MeanOfWords(TextEncoder):
     """Averages the learned vectors of a caption's words.
 
-    Args:
-        vocabulary_size: number of ids, including padding (0) and unknown (1).
-        embedding_dim: size of a word vector. Papers: 300.
-        word_dropout: dropout rate on the units of the word vectors.
-        seed: integer, seed of the dropout stream.
-        word_training: `trained` or `frozen` vectors.
+    Takes the arguments of `TextEncoder`. Papers: `embedding_dim=300`.
 
     Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
 
@@ -127,35 +118,34 @@ class MeanOfWords(TextEncoder):
         encoder(tbnets.Tokenizer(vocabulary)(captions)).shape  # (n, 300)
 
     Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c). Departures:
-    the vectors are learned; for fixed word2vec assign them
-    (`embedding.embeddings.assign`) and set `frozen`.
+    the vectors are learned. For fixed word2vec, assign `embedding.embeddings`
+    and set `word_training="frozen"`.
     """
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the mean word vectors of rows of ids."""
+        """Returns a mean word vector for each row of ids."""
         words = self.word_vectors(inputs, training)
         return pool_words(words, tf.not_equal(inputs, 0), "mean")
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class RecurrentEncoder(TextEncoder):
-    """Reads the words of a caption with an LSTM or a GRU.
+    """Encodes captions with an LSTM or a GRU.
 
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         cell: `lstm` (Wang et al. 2018) or `gru` (Vilalta et al. 2017).
         embedding_dim: size of a word vector. Wang 2018: 256.
         units: state size per direction. Wang 2018: 512.
-        bidirectional: whether to append the states of a second network, which
-            reads backwards.
-        pooling: `last` state (both papers), or all states' `mean` or `max`.
-        mean_beside: whether to append the mean of the word vectors, so that the
-            recurrence need not learn features that ignore word order.
-        **kwargs: further arguments of `TextEncoder`; name and dtype of the
-            layer.
+        bidirectional: whether to append the output of a second network, which
+            reads the caption backwards.
+        pooling: `last` state (both papers), or `mean` or `max` over all states.
+        mean_beside: whether to append the mean word vector.
+        **kwargs: other arguments of `TextEncoder`; name and dtype of the layer.
 
-    Returns from a call on int `[n, words]`: float `[n, output_dim]`: `units`,
-    or `2 * units` when bidirectional, plus `embedding_dim` for the mean.
+    Returns from a call on int `[n, words]`: float `[n, output_dim]`. The size
+    is `units`, or `2 * units` if bidirectional, plus `embedding_dim` for the
+    mean.
 
     Example:
         encoder = tbnets.RecurrentEncoder(vocabulary.size, "gru", units=1024)
@@ -193,7 +183,7 @@ class RecurrentEncoder(TextEncoder):
         self.output_dim += embedding_dim * mean_beside
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds the word table and the recurrence."""
+        """Builds the embedding table and the recurrent layer."""
         super().build(input_shape)
         self.recurrence.build((*input_shape, self.embedding_dim))
 

@@ -11,13 +11,12 @@ from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.text.packed_trees import PackedTrees, pack_trees
 
-# States of trees, computed level by level, and their gradient.
-#
-# A step computes all nodes of one level of the whole batch: it gathers the
-# children's states, separately for noun phrases and other children, multiplies
-# each kind by its matrices, and sums over each parent's children. The
-# written-out gradient visits the levels in reverse and computes the matrices'
-# gradients in one product each at the end. The equations are in `TreeLSTM`.
+# The states of all trees in a batch are computed level by level. A step gathers
+# the states of a level's children, separately for noun phrases and other
+# children, multiplies them by their matrices and sums over each parent's
+# children. The custom gradient visits the levels in reverse. At the end it
+# computes the gradient of each matrix in one product. `TreeLSTM` has the
+# equations.
 
 WEIGHTS = (
     *("noun_gates", "other_gates", "noun_forget", "other_forget"),
@@ -26,15 +25,12 @@ WEIGHTS = (
 
 
 def tree_states(projected, weights, trees):
-    """Computes every node's state, with a written-out gradient.
+    """Computes a state for every node, with a custom gradient.
 
     Args:
         projected: `[num_words, 3 * units]`, W x of the words, gates i, o, u.
         weights: tensors in the order of `WEIGHTS`.
         trees: `PackedTrees`.
-
-    Returns:
-        `[num_nodes, units]`.
     """
 
     @tf.custom_gradient
@@ -42,7 +38,7 @@ def tree_states(projected, weights, trees):
         hidden, kept = _forward(projected, weights, trees)
 
         def gradient(upstream):
-            # The gradient of a gather, as for the roots, is `IndexedSlices`.
+            # The gather of the roots has `IndexedSlices` as its gradient.
             upstream = tf.convert_to_tensor(upstream)
             return _backward(upstream, weights, kept, trees)
 
@@ -60,7 +56,7 @@ def _gates(sums, cells):
 
 
 def _gates_gradient(d_hidden, d_cells, i, o, u, c):
-    """Returns the gradients by the arguments of `_gates`."""
+    """Returns the gradients with respect to the arguments of `_gates`."""
     tanh_c = tf.tanh(c)
     d_cells = d_cells + tf.raw_ops.TanhGrad(y=tanh_c, dy=d_hidden * o)
     d_i = tf.raw_ops.SigmoidGrad(y=i, dy=d_cells * u)
@@ -70,16 +66,16 @@ def _gates_gradient(d_hidden, d_cells, i, o, u, c):
 
 
 def _column_sums(matrix):
-    """Returns the sum of the rows; a product is faster on a CPU."""
+    """Sums the rows by a matrix product, which is faster on a CPU."""
     ones = tf.ones([1, tf.shape(matrix)[0]], matrix.dtype)
     return tf.matmul(ones, matrix)[0]
 
 
 class _Level:
-    """Slices of one level, whose nodes are ordered by their kinds of children.
+    """Slices of one level.
 
-    The order (only others, both, only noun phrases) keeps the parents of each
-    kind contiguous.
+    A level's nodes with only other children come first, then nodes with both
+    kinds of children, then nodes with only noun phrases.
     """
 
     def __init__(self, bounds, level, trees):
@@ -99,14 +95,14 @@ class _Level:
         self.noun_parents = noun_parents - self.before_noun
 
     def joined(self, others, nouns):
-        """Adds values at parents of others to values at parents of nouns."""
+        """Adds the values at parents of other children and of noun phrases."""
         first, both = self.before_noun, self.num_others - self.before_noun
         middle = others[first:] + nouns[:both]
         return tf.concat([others[:first], middle, nouns[both:]], axis=0)
 
 
 def _bounds(trees):
-    """Returns `trees.levels` with a row that ends the last level."""
+    """Appends a row to `trees.levels` that ends the last level."""
     nodes, edges = trees.ends[0], trees.ends[1]
     end = tf.stack([nodes, nodes, nodes, edges, edges])
     return tf.concat([trees.levels, end[tf.newaxis]], axis=0)
@@ -118,7 +114,7 @@ def _arrays(like, count, widths):
         tf.TensorArray(
             like.dtype,
             count,
-            clear_after_read=False,  # A tape may be used twice.
+            clear_after_read=False,  # A persistent tape reads twice.
             infer_shape=False,
             element_shape=(None, width),
         )
@@ -133,7 +129,7 @@ def _written(arrays, level, values):
 
 
 def _forward(projected, weights, trees):
-    """Returns h of all nodes, and values for the gradient."""
+    """Returns the h of the nodes and the values that the gradient needs."""
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
     leaf = _gates(projected + bias, 0)
@@ -177,10 +173,9 @@ def _forward(projected, weights, trees):
 
 
 def _to_children(at, transposed, gradients):
-    """Returns the gradients by the states of a level's children.
+    """Returns the gradients with respect to the states of a level's children.
 
-    `gradients` are at parents of nouns, at parents of others, at edges of
-    nouns, at edges of others; `transposed` is in the order of `WEIGHTS`.
+    `gradients` and `transposed` are in the order of `WEIGHTS`.
     """
     at_nouns, at_others, nouns, others = map(tf.matmul, gradients, transposed)
     others += tf.gather(at_others, at.other_parents)
@@ -195,7 +190,7 @@ def _backward(upstream, weights, saved, trees):
     num_words = tf.shape(leaf[0])[0]
     bounds = _bounds(trees)
     count = tf.shape(trees.levels)[0]
-    # Transposed once; a transposing product would do it at every level.
+    # Transposed once here; `transpose_b` would transpose at every level.
     transposed = [tf.transpose(matrix) for matrix in weights[:4]]
 
     def step(level, d_hidden, d_cells, d_bias, found):
@@ -236,7 +231,7 @@ def _backward(upstream, weights, saved, trees):
         d_hidden[:num_words], d_cells[:num_words], *leaf, cells[:num_words]
     )
     d_bias += _column_sums(d_projected)
-    # The inputs of each matrix, and the gradients of its products.
+    # Pairs each matrix's inputs with the gradients of its products.
     inputs, found = ([one.concat() for one in x] for x in (kept[4:], found))
     pairs = zip(inputs, found)
     d_matrices = [tf.matmul(*pair, transpose_a=True) for pair in pairs]
@@ -246,22 +241,20 @@ def _backward(upstream, weights, saved, trees):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class TreeEncoder(TextEncoder):
-    """Reads a caption's words along its tree with the hierarchical LSTM.
+    """Encodes captions along their parse trees with the hierarchical LSTM.
 
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         embedding_dim: size of a word vector. Niu 2017: 300, word2vec, frozen.
         units: size of a state.
-        tied: whether noun phrases and other children share their matrices: the
-            child-sum Tree-LSTM of Tai et al. 2015.
-        mean_beside: whether to append the mean vector of a node's words to its
-            state.
-        **kwargs: further arguments of `TextEncoder`; name and dtype of the
-            layer.
+        tied: whether noun phrases and other children share their matrices, as
+            in the child-sum Tree-LSTM of Tai et al. 2015.
+        mean_beside: whether to append the mean vector of a node's words.
+        **kwargs: other arguments of `TextEncoder`; name and dtype of the layer.
 
-    Returns from a call on int32 `[n, nodes, 6]`, from
-    `text.packed_trees.TreeRows`: float `[n, output_dim]`, the state of each
-    root: `units`, plus `embedding_dim` for the mean.
+    Returns from a call on int32 `[n, nodes, 6]` from `TreeRows`: float `[n,
+    output_dim]`, the roots' states. The size is `units`, plus `embedding_dim`
+    for the mean.
 
     Example:
         trees = [tbnets.read_tree("(NP (DT a) (NN dog))")]
@@ -270,7 +263,7 @@ class TreeEncoder(TextEncoder):
         tbnets.TreeEncoder(vocabulary.size)(rows).shape  # (1, 512)
 
     Source: Niu et al. 2017, Sec. 3.2.1. Departures: the word vectors are
-    learned unless they are assigned and `frozen`; the paper does not append a
+    learned unless they are assigned and `frozen`. The paper does not append a
     mean.
     """
 
@@ -293,22 +286,21 @@ class TreeEncoder(TextEncoder):
         self.output_dim = units + embedding_dim * mean_beside
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds the word table and the LSTM."""
+        """Builds the embedding table and the LSTM."""
         super().build(input_shape)
         self.tree_lstm.build((None, self.embedding_dim))
 
     def encode_nodes(
         self, inputs: Array, training: bool = False
     ) -> tuple[tf.Tensor, PackedTrees]:
-        """Returns the states of every word and phrase.
+        """Returns the states of the words and phrases.
 
         Args:
             inputs: int32 `[n, nodes, 6]`.
-            training: whether words are dropped.
+            training: whether to apply dropout to the word vectors.
 
         Returns:
-            (states, trees): float `[num_nodes, output_dim]`, and the
-            `PackedTrees` with the tree, words and kind of each row.
+            (states, trees): float `[num_nodes, output_dim]`, and `PackedTrees`.
         """
         if not self.built:
             self.build(inputs.shape)
@@ -320,17 +312,16 @@ class TreeEncoder(TextEncoder):
         return states, trees
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns each tree's root state."""
+        """Returns the root's state for each tree."""
         states, trees = self.encode_nodes(inputs, training)
         return tf.gather(states, trees.roots)
 
 
 def span_means(words, trees):
-    """Returns each node's mean word vector, `[num_nodes, dim]`.
+    """Returns a mean word vector for each node, `[num_nodes, dim]`.
 
     Args:
-        words: `[num_words, dim]`, in the order of `trees.word_ids`, where the
-            words of one tree are contiguous.
+        words: `[num_words, dim]` in the order of `trees.word_ids`.
         trees: `PackedTrees`.
     """
     num_words, num_trees = tf.shape(words)[0], tf.size(trees.roots)
@@ -339,12 +330,12 @@ def span_means(words, trees):
     counts = tf.math.unsorted_segment_sum(ones, owners, num_trees)
     first = tf.cumsum(counts, exclusive=True)
     places = tf.range(num_words) - tf.gather(first, owners)
-    # Summed tree by tree, so that captions do not share rounding errors.
+    # Each tree has its own sums: its rounding does not depend on the batch.
     width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
     shape = tf.stack([num_trees, width, words.shape[1]])
     places = tf.stack([owners, places], axis=1)
     own = tf.scatter_nd(places, tf.cast(words, tf.float32), shape)
-    # A span's sum: words up to its end minus words before its start.
+    # The sum over a span is a difference of two cumulative sums.
     sums = tf.pad(tf.cumsum(own, axis=1), [[0, 0], [1, 0], [0, 0]])
     start, end = tf.unstack(trees.spans, axis=1)
     upper, lower = (
@@ -357,9 +348,10 @@ def span_means(words, trees):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class TreeLSTM(ConfiguredLayer):
-    r"""Computes the state of every node of constituency trees.
+    r"""Computes a state for every node in constituency trees.
 
-    With N(j) the children of node j that are noun phrases, M(j) the others:
+    N(j) are the children of node j that are noun phrases, M(j) its other
+    children::
 
         \hat h_j = sum_{k in N(j)} h_k,  \bar h_j = sum_{l in M(j)} h_l    (2)
         \hat f_jk = sigma(\hat U_f h_k + b_f)                              (3)
@@ -370,27 +362,22 @@ class TreeLSTM(ConfiguredLayer):
         c_j = i_j u_j + sum_k \hat f_jk c_k + sum_l \bar f_jl c_l          (7)
         h_j = o_j tanh(c_j)                                                (8)
 
-    Only words have an x, and words have no children. The paper's W_f, which
-    needs both, is therefore no weight of the layer.
+    Only words have an x, and words have no children. The paper's W_f would need
+    both, so the layer has no W_f.
 
-    XLA does not compile the layer, because the sizes of its steps depend on the
+    XLA cannot compile the layer, because the sizes of its steps depend on the
     data (docs/trees.md).
 
     Args:
         units: size of a state. Tai et al. 2015: 150.
-        tied: whether noun phrases and other children share their matrices; the
-            layer is then the child-sum Tree-LSTM.
+        tied: whether noun phrases and other children share their matrices,
+            which makes the layer a child-sum Tree-LSTM.
 
-    A call takes
+    A call takes `inputs`, the word vectors `[num_words, dim]` in the order of
+    `trees.word_ids`, and `trees`, the `PackedTrees` from `pack_trees`.
 
-    - `inputs`: `[num_words, dim]` vectors of all trees' words, in the order of
-      `trees.word_ids`;
-    - `trees`: `PackedTrees`, from `text.packed_trees.pack_trees`.
-
-    Returns from a call: `[num_nodes, units]`, h of each node, in the order of
-    the packed trees: `tf.gather(states, trees.roots)` are the sentences,
-    `tf.boolean_mask(states, trees.is_noun_phrase > 0)` the noun phrases;
-    `trees.trees` and `trees.spans` hold each node's caption and words.
+    Returns from a call: `[num_nodes, units]`, an h for each node, in the order
+    of the packed trees. `tf.gather(states, trees.roots)` selects the sentences.
 
     Example:
         trees = tbnets.pack_trees(rows)  # rows: of TreeRows
@@ -398,8 +385,8 @@ class TreeLSTM(ConfiguredLayer):
         states = tbnets.TreeLSTM(512)(vectors, trees)
 
     Source: Niu et al. 2017, Eq. 2-8; tied: Tai et al. 2015, Eq. 2-8.
-    Departures: none; b_f is initialised to 1, as in the LSTM of Keras; the
-    papers do not specify it.
+    Departures: none. b_f is initialised to 1, as in Keras' LSTM; the papers do
+    not specify it.
     """
 
     def __init__(self, units: int, tied: bool = False, **kwargs: Any) -> None:
@@ -410,7 +397,7 @@ class TreeLSTM(ConfiguredLayer):
     def build(
         self, inputs_shape: Sequence[int | None], trees_shape: Any = None
     ) -> None:
-        """Creates the matrices; gates are concatenated as i, o, u."""
+        """Creates the matrices, with gates concatenated as i, o, u."""
         units = self.units
         self.kernel = self.add_weight(
             name="kernel",
@@ -437,7 +424,7 @@ class TreeLSTM(ConfiguredLayer):
         self.built = True
 
     def call(self, inputs: Array, trees: PackedTrees) -> tf.Tensor:
-        """Returns the state of every node."""
+        """Returns a state for every node."""
 
         def cast(values):
             return tf.cast(values, self.compute_dtype)
