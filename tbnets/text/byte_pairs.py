@@ -1,9 +1,7 @@
-"""Converts captions to CLIP's byte pairs, inside the graph.
+"""Converts captions to CLIP's byte pairs in the graph.
 
-A word is a row of bytes. Among neighbours that the list of merges contains, the
-earliest in the list are merged, until no neighbours are in the list. Only ops
-of TensorFlow and TF Text 2.12.1 are used, without mutable tables: TensorFlow
-Serving runs them.
+A word starts as a list of bytes. Each step merges the pair of neighbours that
+is earliest in the list of merges. TensorFlow Serving supports all ops.
 
 Source: Sennrich et al. 2016; Radford et al. 2021, `simple_tokenizer.py`.
 Departures: HTML and broken encodings are not repaired, and words are cut after
@@ -21,7 +19,7 @@ from tbnets.errors import InputError
 from tbnets.text.vocabulary import constant_table
 
 MOST_BYTES = 256
-"""Longest word in bytes: merging takes time quadratic in its length."""
+"""Longest word in bytes. The time of merging is quadratic in the length."""
 END_OF_WORD = "</w>"
 # RE2 does not count a vertical tab as a space.
 _SPACES = r"[\s\v\pZ\x{85}]+"
@@ -40,8 +38,8 @@ class BytePairs(tf.Module):
     """Maps captions to ids of byte pairs.
 
     Args:
-        vocabulary: piece -> id; a piece that ends a word ends in `</w>`.
-        merges: lines "first second", the earliest merged first.
+        vocabulary: piece -> id. The last piece of a word ends in `</w>`.
+        merges: lines "first second", by descending priority.
         specials: pieces that are matched literally in a caption.
     """
 
@@ -102,7 +100,7 @@ class BytePairs(tf.Module):
         text = tf.strings.lower(text, "utf-8")
         text = tf.strings.regex_replace(text, self._special, r" \1 ")
         text = tf.strings.regex_replace(text, self._word, r" \0 ")
-        # TF Text's `regex_split` would check its own offsets, by 290 more ops.
+        # TF Text's `regex_split` would add 290 ops that check its offsets.
         return tf.strings.split(text)
 
     def _pieces(self, words):

@@ -1,9 +1,7 @@
 """Trees as arrays: int32 rows on the host, packed batches in the graph.
 
-On the host a tree is an array `[nodes, 6]` (`tree_array`). A batch of captions
-is one int32 tensor `[trees, nodes, 6]`, padded with 0 (`TreeRows`), in place of
-token ids `[captions, words]`. In the graph `pack_trees` orders the nodes of the
-batch level by level for networks over trees.
+`tree_array` converts a tree to an array `[nodes, 6]`. `TreeRows` pads a batch
+to `[trees, nodes, 6]`. `pack_trees` sorts its nodes by level in the graph.
 """
 
 from collections.abc import Sequence
@@ -23,35 +21,28 @@ from tbnets.text.vocabulary import (
     split_in_batches,
 )
 
-# Validation of trees that a served graph receives.
-#
-# A network over trees uses its input as indices of parents and numbers of
-# levels. A server receives trees from untrusted clients.
+# A served graph validates its trees, because untrusted clients send them and a
+# network uses them as indices.
 
 NODES_A_WORD = 4
-"""Nodes reserved for a word: binary trees need two, unary chains more."""
+"""Nodes reserved per word. Binary trees need two, unary chains more."""
 
 
 def most_nodes(most_words):
-    """Returns the padded number of nodes reserved for trees of that length."""
+    """Returns the padded number of nodes reserved for `most_words` words."""
     return padded_width(NODES_A_WORD * most_words, TreeRows.least_step)
 
 
 def whole_trees(rows, vocabulary_size):
     """Returns which rows are valid trees in the format of `tree_array`.
 
-    Words come first and have ids of the vocabulary. Phrases follow level by
-    level; each has a child, and a parent of a higher level. The root is the
-    last node; padding after it is 0.
+    Words come first, and their ids are in the vocabulary. Phrases follow level
+    by level, and each has a child. A parent's level is higher. The root is the
+    last node, followed by padding with 0.
 
     Args:
         rows: int32 `[n, nodes, 6]`.
         vocabulary_size: number of ids, padding included.
-
-    Returns:
-        bool `[n]`.
-
-    Source: the loop in `tests.reference.is_whole_tree` is equivalent.
     """
     word, parent, level, noun_phrase, start, end = tf.unstack(rows, axis=-1)
     width = tf.shape(rows)[1]
@@ -61,7 +52,7 @@ def whole_trees(rows, vocabulary_size):
     has_parent = places < counts - 1
     is_word = level == 1
     num_words = tf.reduce_sum(tf.cast(is_word, tf.int32), 1, keepdims=True)
-    # Clipped for the gather; parents out of range fail a check below.
+    # Clipped for the gather. Parents out of range fail a check below.
     safe = tf.clip_by_value(parent, 0, tf.maximum(width - 1, 0))
     above = tf.gather(level, safe, batch_dims=1)
     after = tf.concat([level[:, 1:], tf.zeros_like(level[:, :1])], axis=1)
@@ -71,10 +62,10 @@ def whole_trees(rows, vocabulary_size):
         tf.cast(has_parent, tf.int32), before + safe, tf.size(level)
     )
     good = [
-        # Padding follows all nodes, and is 0.
+        # Padding is 0 and follows all nodes.
         is_node == (places < counts),
         is_node | is_padding,
-        # Levels rise without gaps.
+        # Levels increase without gaps.
         tf.where(has_parent, (after == level) | (after == level + 1), True),
         (word > 0) == is_word,
         (word >= 0) & (word < vocabulary_size),
@@ -93,37 +84,33 @@ def whole_trees(rows, vocabulary_size):
 FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")
 WORD, PARENT, LEVEL, NOUN_PHRASE, START, END = range(len(FIELDS))
 CLASSES = 3
-# XLA needs sizes that do not depend on data. Its error contains the name of the
-# op that it cannot compile; ops whose sizes depend on trees get this name.
+# XLA cannot compile ops whose sizes depend on the trees. Its error shows the
+# name of the op.
 XLA_REFUSED = "trees_cannot_be_compiled_by_XLA_use_jit_compile_False"
 
 
 class PackedTrees(NamedTuple):
-    """The nodes of a batch of trees, ordered level by level.
+    """The nodes of a batch of trees, sorted by level.
 
-    Words come first, then the phrases over only words, and so on: a node
-    follows its children. A *row* is a position in this order; a network's
-    values for nodes are `[num_nodes, ...]`. All tensors are int32.
+    Words come first, then the phrases that contain only words, and so on. A
+    *row* is a position in this order. All tensors are int32.
 
     Attributes:
         word_ids: `[num_words]`; the words are the first `num_words` rows.
-        children: `[num_edges]`, row of each edge's child.
-        parents: `[num_edges]`, row of each edge's parent. Edges are ordered by
-            the level of the parent, then by whether the child is a noun phrase
-            (noun phrases last), then by the row of the parent.
-        levels: `[num_levels, 5]`, at least one level: where the phrases of a
-            level start. Row of the first phrase; of the first with a
-            noun-phrase child; of the first whose children are all noun phrases;
-            its first edge; its first edge to a noun phrase.
+        children: `[num_edges]`, each edge's child row.
+        parents: `[num_edges]`, each edge's parent row. Edges are sorted by the
+            parent's level, then noun-phrase children last, then by the parent's
+            row.
+        levels: `[num_levels, 5]`, at least one level. Columns: the level's
+            first row, its first row with a noun-phrase child, its first row
+            with only noun-phrase children, its first edge, and its first edge
+            to a noun phrase.
         ends: `[2]`, number of nodes and number of edges.
-        trees: `[num_nodes]`, row of each node's tree in the batch.
+        trees: `[num_nodes]`, each node's tree in the batch.
         is_noun_phrase: `[num_nodes]`, 1 for a noun phrase.
-        spans: `[num_nodes, 2]`, each node's words, start and end, counted from
-            0 in its caption.
-        roots: `[num_trees]`, row of each tree's root; -1 for a tree without
-            nodes.
-        rows: `[num_nodes]`, row of each node, indexed tree by tree as in the
-            arrays.
+        spans: `[num_nodes, 2]`, start and end of a node's words in its caption.
+        roots: `[num_trees]`, each tree's root row; -1 for a tree without nodes.
+        rows: `[num_nodes]`, row of a node; nodes are in the arrays' order.
     """
 
     word_ids: tf.Tensor
@@ -142,16 +129,11 @@ class PackedTrees(NamedTuple):
 
 
 def tree_array(tree, word_ids) -> np.ndarray:
-    """Returns a tree as int32 `[num_nodes, 6]`, by level.
+    """Converts a `Tree` to int32 `[num_nodes, 6]`.
 
-    Nodes are ordered by height, then as in the sentence: words first, the root
-    last. The fields are `FIELDS`: the word's id, 0 for a phrase; the parent's
-    position, 0 for the root; the height + 1, so that 0 is padding; 1 for a noun
-    phrase; the node's words.
-
-    Args:
-        tree: a `Tree`.
-        word_ids: the id of each word of the tree, not 0.
+    Nodes are sorted by height, then by position. The columns are `FIELDS`: the
+    word's id (0 for a phrase), the parent's index (0 for the root), the height
+    + 1, 1 for a noun phrase, and the start and end of the node's words.
     """
     heights, spans = tree.heights(), tree.spans()
     order = np.lexsort((spans[:, 0], heights))
@@ -172,10 +154,9 @@ def tree_arrays(
 ) -> list[np.ndarray]:
     """Converts trees to arrays with the word ids of a vocabulary.
 
-    `split_words` splits each leaf as it splits captions: punctuation is
-    removed, `T-shirt` becomes two sibling words, and `n't`, which treebanks
-    separate, is joined to the word before it. A tree without words becomes one
-    unknown word.
+    `split_words` splits the leaves, so punctuation is removed and `T-shirt`
+    becomes two sibling words. `n't` is first joined to the preceding word. A
+    tree without words becomes one unknown word.
 
     Args:
         trees: a list of `Tree`.
@@ -184,7 +165,7 @@ def tree_arrays(
             limit.
 
     Returns:
-        A list of int32 `[num_nodes, 6]`, as in `tree_array`.
+        A list of int32 `[num_nodes, 6]`, for `TreeRows`.
 
     Example:
         trees = [tbnets.read_tree("(NP (DT a) (NN dog))")]
@@ -222,7 +203,7 @@ def tree_arrays(
 
 
 def _joined_nots(words):
-    """Joins `do`, `n't` to `don't`, "" as captions write it."""
+    """Replaces `do`, `n't` by `don't`, ""."""
     joined = list(words)
     for place in range(len(words) - 1):
         if words[place + 1].casefold() in ("n't", "n\u2019t"):
@@ -232,10 +213,10 @@ def _joined_nots(words):
 
 
 class TreeRows(PaddedRows):
-    """Trees of captions, as the texts of `Examples`.
+    """The trees of captions, as the texts of `Examples`.
 
     Args:
-        arrays: for each caption int32 `[num_nodes, 6]`, from `tree_array`.
+        arrays: for each caption int32 `[num_nodes, 6]`, from `tree_arrays`.
 
     Example:
         tree = tbnets.read_tree("(NP (DT a) (NN dog))")
@@ -263,19 +244,18 @@ class TreeRows(PaddedRows):
 
 
 def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
-    """Orders the nodes of a batch of trees by level, in the graph.
+    """Sorts the nodes of a batch of trees by level, in the graph.
 
     Args:
-        rows: int32 `[num_trees, nodes, 6]`, from `tree_array`; padded with 0.
-        noun_phrases: whether to separate edges to noun phrases; if False, all
-            edges are of one kind.
+        rows: int32 `[num_trees, nodes, 6]`, from `TreeRows`; padded with 0.
+        noun_phrases: whether edges to noun phrases are a separate kind.
 
     Returns:
         `PackedTrees`.
 
     Example:
         rows = tbnets.TreeRows(arrays).batch([0])  # arrays: of tree_arrays
-        tbnets.pack_trees(rows).word_ids  # the words of all trees, one by one
+        tbnets.pack_trees(rows).word_ids  # the words, tree by tree
     """
     rows = tf.convert_to_tensor(rows)
     if not rows.shape.is_compatible_with((None, None, len(FIELDS))):
@@ -323,7 +303,7 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
 
 
 def _sorts(parents, kinds, is_child):
-    """Returns 0 (no noun-phrase child), 1 (both kinds) or 2 (only such)."""
+    """Returns 0 for no noun-phrase child, 1 for both kinds, 2 for no other."""
     num_nodes = tf.size(parents)
     parents = tf.where(is_child, parents, -1)  # Parents of -1 are not counted.
     others, phrases = (
@@ -334,7 +314,7 @@ def _sorts(parents, kinds, is_child):
 
 
 def _order(keys, then=None):
-    """Returns the int32 permutation that sorts keys; ties by `then`, place."""
+    """Returns the stable int32 permutation that sorts by `keys` and `then`."""
     keys = tf.cast(keys, tf.int64)
     if then is not None:
         then = tf.cast(then, tf.int64)
@@ -345,7 +325,7 @@ def _order(keys, then=None):
 
 
 def _levels(levels, sorts, parent_levels, kinds):
-    """Returns `PackedTrees.levels` of nodes and edges in any order."""
+    """Returns `PackedTrees.levels` from unsorted nodes and edges."""
     highest = tf.reduce_max(tf.concat([levels, [1]], axis=0))
     nodes = _counts(levels * CLASSES + sorts, (highest + 1) * CLASSES)
     edges = _counts(parent_levels * 2 + kinds, (highest + 1) * 2)

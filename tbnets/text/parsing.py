@@ -1,9 +1,4 @@
-"""Parses captions in parallel, once per text, and writes files of trees.
-
-The cache has a JSON object on each line: the parser's name, a caption, its tree
-in brackets, and the reason if the tree is right-branching because the parser
-failed. `trees` describes the file of trees.
-"""
+"""Parses captions in parallel, once per text, and writes files of trees."""
 
 import json
 import multiprocessing
@@ -30,11 +25,8 @@ from tbnets.text.trees import (
     right_branching,
 )
 
-# Parsers: a caption -> its constituency tree in brackets.
-#
-# `embedded` needs `pip install "tbnets[parse]"` and downloads no data:
-# TextBlob's tagger (its own word lists), then a cascade of NLTK's RegexpParser.
-# `corenlp` uses a server; `right_branching` uses no syntax.
+# `embedded` needs `pip install "tbnets[parse]"` and downloads no data. It runs
+# TextBlob's tagger, then a cascade of NLTK's RegexpParser.
 
 DEFAULT_URL = "http://localhost:9000"
 
@@ -46,8 +38,8 @@ _TOKEN = re.compile(
     re.IGNORECASE,
 )
 
-# Rules apply in order. OF, PART (a participle or infinitive and its
-# complements) and OFPP are auxiliary labels, renamed below.
+# Rules apply in order. OF, OFPP and PART (a participle or infinitive with its
+# complements) are auxiliary labels, renamed below.
 GRAMMAR = r"""
 NP: {<PDT>?<DT|PRP\$|CD>+<RB|JJ.*|VBN|VBG|CD>*(<CC|,><JJ.*|VBN>+)*<NN.*>+}
     {<RB>?<JJ.*|CD>+(<CC|,><JJ.*>+)*<NN.*>+}
@@ -76,12 +68,7 @@ _PUNCTUATION = {".", ",", ":", "``", "''", '"', "(", ")"}
 
 
 def split_tokens(caption) -> list[str]:
-    """Returns the words, clitics and punctuation marks of a caption.
-
-    Example:
-        split_tokens("A man's dog doesn't run.")
-        # ["A", "man", "'s", "dog", "does", "n't", "run", "."]
-    """
+    """Returns the words, clitics and punctuation marks of a caption."""
     return _TOKEN.findall(caption)
 
 
@@ -99,7 +86,7 @@ class EmbeddedParser:
         """Returns the tree of a caption in brackets.
 
         Raises:
-            ValueError: If the caption has no words, or the tagger lost some.
+            ValueError: If the caption has no words, or the tagger lost words.
         """
         tokens = split_tokens(caption)
         if not any(token[0].isalnum() for token in tokens):
@@ -109,7 +96,7 @@ class EmbeddedParser:
 
     def _tag(self, tokens):
         """Returns (word, tag) pairs; `of` gets its own tag."""
-        # The first word's capital is no evidence of a name; the tagger
+        # The first word's capital does not indicate a name. The tagger
         # separates words and tags by "/".
         plain = [token.replace("/", "-") for token in tokens]
         plain[0] = plain[0].lower()
@@ -122,7 +109,7 @@ class EmbeddedParser:
         ]
 
     def _rooted(self, tree):
-        """Returns only the phrase if the caption is one phrase."""
+        """Makes a phrase the root if only punctuation surrounds it."""
         inner = [
             place
             for place, child in enumerate(tree)
@@ -135,7 +122,7 @@ class EmbeddedParser:
         return self._tree(phrase.label(), children)
 
     def _written(self, tree):
-        """Returns an NLTK tree over (word, tag) in brackets."""
+        """Writes an NLTK tree over (word, tag) in brackets."""
         if isinstance(tree, self._tree):
             label, inside = tree.label(), " ".join(map(self._written, tree))
         else:
@@ -144,13 +131,10 @@ class EmbeddedParser:
 
 
 class CoreNLPParser:
-    """Parses with a CoreNLP server through NLTK's client.
-
-    Args:
-        url: address of the server.
+    """Parses with the CoreNLP server at `url` through NLTK's client.
 
     Raises:
-        ConnectionError: If no server responds.
+        ConnectionError: If the server does not respond.
     """
 
     def __init__(self, url=DEFAULT_URL):
@@ -173,16 +157,13 @@ class CoreNLPParser:
 
 
 class RightBranchingParser:
-    """Joins each word with the phrase of all later words, without syntax.
-
-    Used for captions that a parser cannot parse, and as a baseline for parsers.
-    """
+    """Makes right-branching trees, as a baseline and where a parser fails."""
 
     def parse(self, caption) -> str:
         """Returns the right-branching tree of a caption in brackets.
 
-        Words after the 4096th and letters after a word's 200th are dropped; a
-        caption without words becomes the word `-`.
+        Words after the 4096th and letters after a word's 200th are dropped. A
+        caption without words becomes `-`.
         """
         words = [word[:MOST_LETTERS] for word in split_tokens(caption)] or ["-"]
         return right_branching(words[:MOST_WORDS]).bracketed()
@@ -196,16 +177,10 @@ PARSERS = {
 
 
 def open_parser(name, corenlp_url=DEFAULT_URL):
-    """Returns a parser: an object with `parse(caption)` -> brackets.
+    """Returns a parser of `PARSERS`: an object with `parse(caption)`.
 
-    Args:
-        name: a name in `PARSERS`.
-        corenlp_url: the server of `corenlp`.
-
-    Raises:
-        ValueError: If the parser is unknown.
-        ModuleNotFoundError, ConnectionError: If its package or server is
-            missing.
+    Raises ValueError if the parser is unknown, ModuleNotFoundError or
+    ConnectionError if its package or server is missing.
     """
     check_choice("parser", name, PARSERS)
     if name == "corenlp":
@@ -252,17 +227,16 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
     Args:
         captions: strings.
         parser: a name in `PARSERS`.
-        cache: file of parsed captions; each new one is appended at once, so
-            that an interrupted run can resume. None for no cache.
+        cache: file to which each parsed caption is appended at once, so that an
+            interrupted run resumes; None for no cache.
         processes: number of parallel processes; None for one per core.
-        corenlp_url: server of the `corenlp` parser.
-        progress: function of the number of captions just done, or None.
+        corenlp_url: address of the server for `corenlp`.
+        progress: None, or function called with the number of parsed captions.
 
     Raises:
         ValueError, ModuleNotFoundError, ConnectionError: As `open_parser`.
         ProblemError: If a line of the cache is invalid.
-        InputError: If a process was killed; the cache keeps the parsed
-            captions.
+        InputError: If a process was killed.
     """
     progress = progress or (lambda count: None)
     wanted = list(dict.fromkeys(captions))
@@ -286,7 +260,7 @@ def _parsed(captions, name, processes):
     """Yields a dict for each caption: `caption`, `tree`, `failure` or ""."""
     if not captions:
         return
-    opened = open_parser(*name)  # Raises its error before a pool starts.
+    opened = open_parser(*name)  # Raises errors before a pool starts.
     processes = min(processes or usable_cores(), -(-len(captions) // CHUNK))
     if processes == 1:
         yield from (_parse(caption, opened) for caption in captions)
@@ -315,7 +289,7 @@ def _start(name, corenlp_url):
 
 
 def _parse(caption, parser=None):
-    """Parses a caption with a parser, or else with the process' parser."""
+    """Parses a caption with `parser`, by default the parser of the process."""
     parser = parser or _PARSER[0]
     try:
         tree, failure = parser.parse(caption), ""
@@ -324,6 +298,10 @@ def _parse(caption, parser=None):
         tree = RightBranchingParser().parse(caption)
         failure = " ".join(str(error).split())[:300] or type(error).__name__
     return {"caption": caption, "tree": tree, "failure": failure}
+
+
+# Each line of the cache is a JSON object with the parser's name, a caption, its
+# tree in brackets, and the error if the parser failed.
 
 
 def _read_cache(path, parser):
@@ -346,13 +324,7 @@ def _line(**row):
 
 
 def write_parses(path, captions, parses):
-    """Writes a file of trees, complete or not at all.
-
-    Args:
-        path: the file.
-        captions: list of (id, caption).
-        parses: `Parses` that contains all captions.
-    """
+    """Writes a file of trees for a list of (id, caption)."""
     lines = []
     for name, caption in captions:
         failed = {"fallback": True} if caption in parses.failures else {}

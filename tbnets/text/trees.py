@@ -1,11 +1,12 @@
 """Constituency trees: reads, converts and writes brackets.
 
+::
+
     tree = read_tree("(NP (NP (DT a) (NN dog)) (PP (IN on) (NP (NN grass))))")
     tree.words          # ("a", "dog", "on", "grass")
     tree.phrases("NP")  # [(0, 0, 4), (1, 0, 2), (6, 3, 4)]: node, start, end
 
-No function is recursive: trees are read with a stack, and computations are one
-pass over the nodes.
+No function is recursive.
 """
 
 import dataclasses
@@ -36,10 +37,10 @@ class Tree:
     and words are in the order of the sentence.
 
     Args:
-        labels: label of each node, such as `NP`, or a word's part of speech;
+        labels: a label for each node, such as `NP`, or a word's part of speech;
             "" if unknown.
-        parents: parent of each node; -1 for the root.
-        texts: text of each word; "" for phrases.
+        parents: a parent for each node; -1 for the root.
+        texts: a word for each leaf; "" for phrases.
 
     Example:
         tree = tbnets.read_tree("(NP (DT a) (NN dog))")
@@ -64,10 +65,7 @@ class Tree:
         return tuple(text for text in self.texts if text)
 
     def spans(self) -> np.ndarray:
-        """Returns each node's words, int `[num_nodes, 2]`.
-
-        A node contains the words `start` to `end - 1`, counted from 0.
-        """
+        """Returns int `[num_nodes, 2]`, the start and end of a node's words."""
         lengths = [int(bool(text)) for text in self.texts]
         starts = np.cumsum(lengths) - lengths
         for node in range(self.num_nodes - 1, 0, -1):
@@ -83,7 +81,7 @@ class Tree:
         return np.array(heights)
 
     def phrases(self, kind: str = "NP") -> list[tuple[int, int, int]]:
-        """Returns (node, start, end) of the nodes of a kind, in preorder."""
+        """Returns (node, start, end) for the nodes of a kind, in preorder."""
         return [
             (node, int(start), int(end))
             for node, (start, end) in enumerate(self.spans())
@@ -91,9 +89,9 @@ class Tree:
         ]
 
     def bracketed(self) -> str:
-        """Returns the tree on one line, `(NP (DT a) (NN ring))`.
+        """Returns the tree on one line, such as `(NP (DT a) (NN ring))`.
 
-        `read_tree` reads it back; brackets without a label are bare.
+        `read_tree` reads it. Brackets without a label are bare.
         """
         inside = [[] for _ in range(self.num_nodes + 1)]
         for node in reversed(range(self.num_nodes)):
@@ -105,14 +103,14 @@ class Tree:
         return inside[-1][0]
 
     def with_texts(self, texts: Sequence[Sequence[str]]) -> "Tree | None":
-        """Returns the tree with words replaced; phrases left empty are removed.
+        """Returns the tree with words replaced and empty phrases removed.
 
         Args:
-            texts: for each word of the tree its replacements: no string, one,
-                or several siblings.
+            texts: for each word, its replacements. Several replacements become
+                siblings, and an empty list removes the word.
 
         Returns:
-            A `Tree`; None if no word is left.
+            A `Tree`; None if no word remains.
         """
         if self.num_nodes == 1 and len(texts[0]) > 1:
             return right_branching(texts[0])
@@ -133,13 +131,10 @@ def kind_of(label) -> str:
 def read_tree(text: str, name: str = "") -> Tree:
     """Reads a tree in the brackets of treebanks and parsers.
 
-    - Brackets around a word and its part of speech are one node: `(DT a)`. Bare
-      words are allowed: `(NP a dog)`.
-    - Other unary chains are kept: `(NP (NNS dogs))` is a phrase of one word.
-    - A bracket around the whole tree without a name or called ROOT, TOP or S1
-      is removed.
-    - Empty nodes, `(-NONE- *)`, and phrases that contain only these are
-      removed.
+    - A word may be bare, `(NP a dog)`, or with its part of speech, `(DT a)`.
+    - Other unary chains remain: `(NP (NNS dogs))` is a phrase of one word.
+    - An outer bracket without a label, or with ROOT, TOP or S1, is removed.
+    - Empty nodes, `(-NONE- *)`, and phrases with only empty nodes are removed.
     - `-LRB-` and `-RRB-` are read as brackets.
 
     Args:
@@ -148,7 +143,7 @@ def read_tree(text: str, name: str = "") -> Tree:
 
     Raises:
         TypeError: If the text is not a string.
-        ValueError: If brackets do not match, no word is left, a word is longer
+        ValueError: If brackets do not match, no word remains, a word is longer
             than 200 letters, or the tree is deeper than 128 or has more than
             4096 words.
 
@@ -188,7 +183,7 @@ def _nodes(text):
         if token == "(":
             stack.append(len(nodes))
             nodes.append(("", parent, ""))
-            if len(stack) > 2 * MOST_DEEP:  # Unary wrappers may go later.
+            if len(stack) > 2 * MOST_DEEP:  # Wrappers are removed later.
                 raise InputError(f"it is deeper than {MOST_DEEP}")
         elif token == ")":
             stack.pop()
@@ -221,13 +216,10 @@ def unescaped(token) -> str:
 
 
 def right_branching(words) -> Tree:
-    """Returns the right-branching tree of a sentence without a parse.
+    """Returns the right-branching tree of one or more words.
 
-    Each word is the sibling of a phrase of all later words; from the 60th on,
-    words are siblings. No node is a noun phrase.
-
-    Args:
-        words: at least one string.
+    Each word is the sibling of a phrase with all later words, up to the 60th
+    word. No node is a noun phrase.
     """
     nodes, parent = [], -1
     for place, word in enumerate(words):
@@ -239,7 +231,7 @@ def right_branching(words) -> Tree:
 
 
 def _without_empty(nodes):
-    """Returns the `Tree` of preorder nodes without empty phrases, wrapper."""
+    """Returns the `Tree` of nodes without empty phrases and wrappers."""
     held = [bool(text) for _, _, text in nodes]
     for node in range(len(nodes) - 1, 0, -1):
         held[nodes[node][1]] |= held[node]
@@ -256,34 +248,30 @@ def _without_empty(nodes):
     return Tree(tuple(label or "" for label in labels), parents, texts)
 
 
-# Files of trees: JSON lines with brackets, and folders of gold trees.
-#
 # A file of trees has a JSON object on each line:
 #
 #     {"id": "1.jpg#0", "caption": "A dog.", "tree": "(NP (DT A) (NN dog))"}
 #
-# `"fallback": true` marks a right-branching tree of a caption that the parser
-# failed on. A folder of gold trees has `.txt` files with a bracketed tree on
-# each line; its words, joined by blanks, are the caption. Trees are found by
-# the text of their caption.
+# `"fallback": true` marks a right-branching tree, used if the parser failed. A
+# folder of gold trees has `.txt` files with a bracketed tree on each line. The
+# words of a gold tree, joined by spaces, are its caption.
 
-# A word before a closing bracket, matched at its start only, so that a very
-# long word takes no time.
+# A word before a closing bracket. It matches only at the word's start, so that
+# the time is linear in the word's length.
 _WORD = re.compile(r"(?<![^\s()])[^\s()]+(?=\s*\))")
 
 
 def trees_of(path, captions) -> list[Tree]:
-    """Returns the tree of each caption, found by its text.
+    """Returns a list with the tree of every caption, found by its text.
 
     Args:
         path: JSON lines from `tools/parse_captions.py`, or a folder of gold
-            trees, such as `trees` of the embedded scenes.
+            trees.
         captions: list of strings.
 
     Raises:
-        FileNotFoundError: If the file, or a file in the folder, is missing.
-        ValueError: If a caption has no tree or two different trees, or a row is
-            invalid; the message names the file and line.
+        FileNotFoundError: If the path or a file in the folder is missing.
+        ValueError: If a caption has no tree or two trees, or a row is invalid.
     """
     path, known, wanted = pathlib.Path(path), {}, set(captions)
     rows = gold_rows(path) if path.is_dir() else _parsed_rows(path)
@@ -314,7 +302,7 @@ def trees_of(path, captions) -> list[Tree]:
 
 
 def _parsed_rows(path):
-    """Yields the tuples of `gold_rows` from a file of trees."""
+    """Yields tuples as `gold_rows` does, from a file of trees."""
     file, lines_of = CheckedFile(path), {}
     names = ("id", "caption", "tree")
     for line, row in file.json_rows(names, strings=True):
@@ -326,14 +314,11 @@ def _parsed_rows(path):
 
 
 def gold_rows(folder):
-    """Yields the gold trees of a folder, one on each line of a `.txt` file.
-
-    Args:
-        folder: such as `trees` of the embedded scenes.
+    """Yields the gold trees of a folder, one per line of its `.txt` files.
 
     Yields:
-        (file, line, id, caption, brackets): the `CheckedFile`, a number, and
-        three strings.
+        (file, line, id, caption, brackets): `CheckedFile`, int, and three
+        strings.
 
     Raises:
         FileNotFoundError: If the folder has no `.txt` file.

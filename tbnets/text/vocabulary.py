@@ -1,8 +1,4 @@
-"""Maps words to token ids, inside the graph.
-
-`Vocabulary.build` counts the words of the training captions; `Tokenizer`, which
-maps words to ids, is part of the exported model.
-"""
+"""Maps words to token ids in the graph."""
 
 import collections
 import dataclasses
@@ -19,15 +15,15 @@ from tbnets.files import CheckedFile, shown, write_text
 
 
 class PaddedRows:
-    """Rows of any length, as the texts of `Examples`.
+    """Rows of varying length, as the texts of `Examples`.
 
-    A batch is as wide as its longest row, rounded up by `padded_width`, so that
-    compiled code has few shapes. A long row widens only its own batch.
+    A batch is as wide as its longest row, rounded up to limit the number of
+    shapes.
 
     Args:
         values: int32 `[n, ...]`, the concatenated rows: word ids without 0, or
             nodes of trees.
-        lengths: int `[num_rows]`, length of each row.
+        lengths: int `[num_rows]`, the rows' lengths.
     """
 
     dtype = tf.int32
@@ -55,18 +51,14 @@ class PaddedRows:
 
 
 def padded_width(length, least_step):
-    """Rounds up: by 4 to 32, by 8 to 64, 16 to 128, ..., never by less."""
+    """Rounds up to a multiple of 4 up to 32, of 8 up to 64, and so on."""
     step = max(least_step, 1 << max(0, (length - 1).bit_length() - 3))
     return -(-length // step) * step
 
 
-# Splitting of captions into words, inside the graph, and word counts.
-#
-# `split_words` splits both the training captions for the vocabulary and the
-# input of the exported `Tokenizer`, so training and serving cannot disagree.
-#
-# The only op of TF Text is in TF Text 2.12.1, the version in TensorFlow Serving
-# up to 2.19.1.
+# `split_words` splits the training captions and the input of the exported
+# `Tokenizer`, so that training and serving agree. It uses one op of TF Text,
+# which TensorFlow Serving has.
 
 _SPLIT_BATCH = 8192
 
@@ -74,8 +66,8 @@ _APOSTROPHES = "[\u2018\u2019\u201b\u2032\u02bc\u00b4`]"
 _CLITIC = r"'(s|ll|re|ve|d|m)([^\pL\pM\pN]|$)", r" \1\2"
 _INNER_APOSTROPHE = r"([\pL\pM\pN])'([\pL\pM\pN])", r"\1\2"
 # RE2 patterns and their replacements, in order. Word boundaries are spelt out
-# because RE2's \b supports only ASCII letters. Patterns for clitics and inner
-# apostrophes appear twice: in a chain, one pass replaces every second match.
+# because RE2's \b supports only ASCII letters. Clitics and inner apostrophes
+# need two passes, because matches in a chain overlap.
 _REWRITES = (
     (r"(\pL) n't([^\pL\pM\pN]|$)", r"\1nt\2"),
     *(_CLITIC, _CLITIC, _INNER_APOSTROPHE, _INNER_APOSTROPHE),
@@ -84,30 +76,25 @@ _REWRITES = (
 )
 
 
-# No branch depends on a tensor; a conversion would take half a second.
+# AutoGraph would take half a second. No branch depends on a tensor.
 @tf.autograph.experimental.do_not_convert
 def split_words(captions: Strings) -> tf.RaggedTensor:
     """Splits captions into normalised words.
 
-    Works eagerly, in a `tf.function`, in `Dataset.map` and in a SavedModel.
-
-    - Unicode is normalised (NFKC) and case is folded; bytes that are not UTF-8
+    - Unicode is normalised (NFKC) and case is folded. Bytes that are not UTF-8
       count as punctuation.
-    - A word is a run of letters, marks and digits; all other characters
-      separate words and are dropped: `T-shirt!` is `t`, `shirt`.
+    - A word is a run of letters, marks and digits: `T-shirt!` becomes `t`,
+      `shirt`.
     - Apostrophes are removed. Clitics become words: `man's` and the `man 's` of
-      Penn Treebank text are both `man`, `s`, and `I'd've` and `I 'd 've` are
-      `i`, `d`, `ve`. Inside other words the parts are joined: `don't` and `do
-      n't` are both `dont`, and `o'clock` is `oclock`. (Karpathy's tokens follow
-      this custom.)
-    - Each Han character is a word: Chinese writes no spaces.
+      Penn Treebank text both become `man`, `s`. Other parts are joined: `don't`
+      and `do n't` both become `dont`.
+    - Each Han character is a word.
 
     Args:
         captions: string `[num_captions]`, UTF-8.
 
     Returns:
-        A `tf.RaggedTensor` of strings, `[num_captions, (words)]`; a caption
-        without a letter or digit has no words.
+        A `tf.RaggedTensor` of strings, `[num_captions, (words)]`.
 
     Raises:
         TypeError: If captions are not strings.
@@ -122,13 +109,13 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
     text = tf_text.case_fold_utf8(text)  # Its mapping includes NFKC.
     for pattern, rewrite in _REWRITES:
         text = tf.strings.regex_replace(text, pattern, rewrite)
-    # Only letters, marks, digits and spaces are left. TF Text's tokeniser would
-    # split them identically, but check its offsets by 170 more ops.
+    # Only letters, marks, digits and spaces remain. TF Text's tokeniser splits
+    # them equally, but adds 170 ops that check its offsets.
     return tf.strings.split(text)
 
 
 def _as_strings(captions):
-    """Returns captions as a tensor; raises unless they are a row of strings."""
+    """Returns captions as a string tensor; raises if the rank is not 1."""
     expected = "`captions` must be strings [num_captions]. Received: captions"
     try:
         text = tf.convert_to_tensor(captions, tf.string)
@@ -142,25 +129,17 @@ def _as_strings(captions):
 
 
 def split_in_batches(captions):
-    """Yields `split_words` of 8192 captions at a time.
-
-    Args:
-        captions: sequence of strings.
-    """
+    """Yields the words of `_SPLIT_BATCH` captions at a time."""
     for start in range(0, len(captions), _SPLIT_BATCH):
         yield split_words(list(captions[start : start + _SPLIT_BATCH]))
 
 
 def count_words(captions):
-    """Counts the words of captions, batch by batch.
-
-    Args:
-        captions: sequence of strings.
+    """Counts the words of a sequence of captions, batch by batch.
 
     Returns:
-        (counts, lengths): a `collections.Counter` of the words, in order of
-        first occurrence, and int64 `[num_captions]`, the number of words of
-        every caption.
+        (counts, lengths): a `collections.Counter` in order of first occurrence,
+        and int64 `[num_captions]`, the number of words per caption.
     """
     if isinstance(captions, (str, bytes)) or not hasattr(captions, "__len__"):
         raise InputError(
@@ -185,11 +164,10 @@ UNKNOWN_ID = 1
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Lists the words that have an id: the position is the id.
+    """Lists the words that have an id; a word's position is its id.
 
-    Word 0 is padding, spelt as the empty string; word 1 represents unknown
-    words, spelt `[UNK]`. `split_words` returns neither, so captions cannot
-    contain them.
+    Word 0 is padding, the empty string. Word 1, `[UNK]`, represents unknown
+    words.
 
     Example:
         vocabulary = tbnets.Vocabulary.build(["A dog runs.", "A cat."])
@@ -225,17 +203,13 @@ class Vocabulary:
         Words are sorted by descending count, then alphabetically.
 
         Args:
-            captions: sequence of strings, of the training split only: words
-                without a training caption have no trained vector.
-            min_count: number of occurrences below which a word remains unknown.
-            max_words: number of words to keep, the most frequent ones, without
-                the two special words; None for all.
-
-        Returns:
-            A `Vocabulary`.
+            captions: sequence of strings from the training split.
+            min_count: minimum number of occurrences of a word.
+            max_words: maximum number of words, without the two special words;
+                None for no limit.
 
         Raises:
-            ValueError: If an argument is out of range or no word is left.
+            ValueError: If an argument is out of range or no word remains.
         """
         return cls.of_counts(count_words(captions)[0], min_count, max_words)
 
@@ -246,18 +220,12 @@ class Vocabulary:
         min_count: int = 1,
         max_words: int | None = None,
     ) -> Self:
-        """Builds the vocabulary from word counts.
+        """Builds the vocabulary from word counts, as `build` does.
 
         Args:
-            counts: word -> count, from `count_words`.
+            counts: word -> count.
             min_count: as in `build`.
             max_words: as in `build`.
-
-        Returns:
-            A `Vocabulary`.
-
-        Raises:
-            ValueError: As `build`.
         """
         checked_number("min_count", min_count, 1, whole=True)
         if max_words is not None:
@@ -284,10 +252,7 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         """Writes one word per line, UTF-8; the line number is the id + 1.
 
-        The file is written completely or not at all.
-
-        Args:
-            path: file to write; an existing file is replaced.
+        An existing file is replaced.
         """
         write_text(path, "".join(f"{word}\n" for word in self.words))
 
@@ -295,15 +260,9 @@ class Vocabulary:
     def load(cls, path: Path) -> Self:
         """Reads a vocabulary that `save` wrote.
 
-        Args:
-            path: file to read.
-
-        Returns:
-            A `Vocabulary`.
-
         Raises:
-            FileNotFoundError: If there is no such file.
-            ValueError: If the file is damaged; names path and line.
+            FileNotFoundError: If the file does not exist.
+            ValueError: If the file is damaged. The message names path and line.
         """
         file = CheckedFile(path)
         words, ends_well = file.lines()
@@ -319,9 +278,7 @@ class Vocabulary:
 
 
 class Tokenizer(tf.Module):
-    """Maps caption strings to token ids, in the graph.
-
-    The table is a constant of the graph; a SavedModel needs no file for it.
+    """Maps caption strings to token ids, by a table that is part of the graph.
 
     Args:
         vocabulary: a `Vocabulary`.
@@ -355,7 +312,7 @@ class Tokenizer(tf.Module):
             captions: string `[num_captions]`, UTF-8; `num_captions` may be 0.
 
         Returns:
-            int32 `tf.RaggedTensor` `[num_captions, (words)]`; a caption without
+            int32 `tf.RaggedTensor` `[num_captions, (words)]`. A caption without
             words becomes one unknown word.
         """
         words = split_words(captions)
@@ -365,7 +322,7 @@ class Tokenizer(tf.Module):
         ids = words.with_values(tf.cast(found, tf.int32))
         is_empty = tf.cast(tf.equal(words.row_lengths(), 0), tf.int64)
         unknown = tf.fill([tf.reduce_sum(is_empty)], UNKNOWN_ID)
-        # The lengths are correct by construction; checks would add ops.
+        # The lengths are correct by construction. Validation would add ops.
         filled = tf.RaggedTensor.from_row_lengths(
             unknown, is_empty, validate=False
         )
@@ -380,8 +337,7 @@ class Tokenizer(tf.Module):
 
         Returns:
             int32 `[num_captions, longest]`, padded with 0 on the right;
-            `longest` is at least 1, because a caption without words becomes one
-            unknown word.
+            `longest` is at least 1.
         """
         ids = self.ragged(captions).to_tensor(PADDING_ID)
         return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])

@@ -1,10 +1,4 @@
-"""Reads pretrained word vectors: word2vec and GloVe files.
-
-    vectors = read_word_vectors("glove.6B.300d.txt", vocabulary.words)
-
-The files hold millions of words; they are streamed, and only the rows of wanted
-words are kept.
-"""
+"""Reads pretrained word vectors: word2vec and GloVe files."""
 
 import contextlib
 import dataclasses
@@ -23,24 +17,17 @@ from tbnets.progress import progress_bar
 from tbnets.seeds import generator_of
 from tbnets.text.vocabulary import PADDING_ID
 
-# Pretrained word vectors as a network's initial word table.
-#
-# table = embedding_table(centred(vectors, 0.05), vocabulary)
-# print(coverage_line(coverage(vectors, counts)))
-
 
 def coverage(vectors, counts):
-    """Returns the share of words and of their occurrences with vectors.
+    """Returns the share of words, and of their occurrences, with vectors.
 
     Args:
         vectors: `WordVectors`.
-        counts: word -> number of occurrences, from `count_words`.
+        counts: word -> number of occurrences.
 
     Returns:
-        dict: `words`, number of distinct words; `known_words`, number of words
-        with a vector; `token_share`, fraction in [0, 1] of occurrences with a
-        vector; `most_frequent_missing`, up to five words without a vector, the
-        most frequent first.
+        dict: numbers `words` and `known_words`; `token_share`, fraction of
+        occurrences with a vector; `most_frequent_missing`, up to five words.
     """
     known = set(vectors.words)
     missing = [word for word in counts if word not in known]
@@ -56,7 +43,7 @@ def coverage(vectors, counts):
 
 
 def coverage_line(report):
-    """Returns a `coverage` as a sentence."""
+    """Formats the result of `coverage` as one line."""
     missing = ", ".join(report["most_frequent_missing"])
     return (
         f"{report['known_words']} of {report['words']} words have vectors, "
@@ -66,21 +53,13 @@ def coverage_line(report):
 
 
 def centred(vectors, scale):
-    """Returns vectors centred and scaled for further training.
+    """Centres and scales `WordVectors` to a standard deviation > 0.
 
-    Pretrained vectors share a large mean, and are long. The mean of a caption's
-    words is then nearly equal for all captions, and steps suited to other
-    weights hardly change it: such a network did not learn.
+    Pretrained vectors are long and share a large mean. All captions then have
+    nearly equal mean vectors, and a network did not learn to separate them.
+    Keras initialises tables with a deviation of 0.03.
 
-    Args:
-        vectors: `WordVectors`.
-        scale: standard deviation of the result, above 0.
-
-    Returns:
-        `WordVectors`, each dimension with mean 0 over the words.
-
-    Source: Mu and Viswanath 2018, "All-but-the-top", first remove the mean; for
-    comparison, Keras initialises tables with a deviation of 0.03.
+    Source: Mu and Viswanath 2018, "All-but-the-top", first remove the mean.
     """
     rows = vectors.vectors - vectors.vectors.mean(axis=0)
     deviation = rows.std()
@@ -90,16 +69,12 @@ def centred(vectors, scale):
 
 
 def with_new_dims(table, count, seed=0):
-    """Appends new random numbers to each word's row of a table.
+    """Appends `count` random numbers to each word's row of a table.
 
     Args:
-        table: float32 `[words, dim]`; row 0 is padding.
-        count: new numbers per word, uniform from -0.05 to 0.05 as in Keras; 0
-            for padding.
-        seed: integer, seed of the random numbers.
-
-    Returns:
-        float32 `[words, dim + count]`.
+        table: float32 `[words, dim]`; row 0 is padding, which gets 0.
+        count: new numbers per word, uniform from -0.05 to 0.05 as in Keras.
+        seed: integer seed of the random numbers.
     """
     generator = generator_of(seed, "new_dims")
     new = generator.uniform(-0.05, 0.05, (len(table), count))
@@ -108,18 +83,10 @@ def with_new_dims(table, count, seed=0):
 
 
 def embedding_table(vectors, vocabulary, seed=0):
-    """Returns the initial table of a vocabulary's word vectors.
+    """Returns the initial embedding table, float32 `[vocabulary.size, dim]`.
 
-    A word without a vector, such as the unknown word, gets normal random
-    numbers with the known vectors' mean and deviation in each dimension.
-
-    Args:
-        vectors: `WordVectors`, at least one.
-        vocabulary: a `Vocabulary`.
-        seed: integer, seed of the random numbers.
-
-    Returns:
-        float32 `[vocabulary.size, dim]`; the row of padding is 0.
+    A word without a vector gets normal random numbers with the mean and
+    deviation of the known vectors in each dimension. Padding gets 0.
 
     Raises:
         ValueError: If no word has a vector.
@@ -192,14 +159,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """Returns the row of each word, -1 for a word without a vector.
-
-        Args:
-            words: sequence of strings.
-
-        Returns:
-            int64 `[len(words)]`.
-        """
+        """Returns int64 rows, -1 for a word without a vector."""
         places = {word: row for row, word in enumerate(self.words)}
         return np.array([places.get(word, -1) for word in words], np.int64)
 
@@ -209,29 +169,27 @@ def read_word_vectors(
     words: Iterable[str],
     progress: Callable[[int], object] | None = None,
 ) -> WordVectors:
-    """Reads the vectors of some words from a file.
+    """Reads the vectors of the given words from a file.
 
-    The format is detected from the content: word2vec binary; word2vec text (a
-    first line `words dimensions`); or GloVe text (no such line).
-
-    A word's exact spelling has priority; otherwise the file's first word that
-    differs only in case and apostrophes is used: `dont` finds `don't`, `paris`
-    finds `Paris`.
+    The format is detected: word2vec binary; word2vec text, whose first line is
+    `words dimensions`; or GloVe text, without such a line. An exact match has
+    priority. Otherwise the first word in the file that differs only in case and
+    apostrophes is used: `dont` matches `don't`, and `paris` matches `Paris`.
 
     Args:
         path: the file, decompressed.
-        words: words whose vectors are kept, spelt as `split_words` returns
-            them.
-        progress: None, or called with the bytes read since the last call.
+        words: words to read, spelt as `split_words` returns them.
+        progress: function called with the bytes read since the last call, or
+            None.
 
     Returns:
         `WordVectors` of the words found, in the order of `words`.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If it is compressed or damaged, its header is wrong, vectors
-            differ in length, or a wanted word occurs twice or has a vector that
-            is not finite; names line or word.
+        ValueError: If the file is compressed or damaged, its header is wrong,
+            vectors differ in length, or a requested word occurs twice or has a
+            vector that is not finite.
 
     Example:
         words = tbnets.Vocabulary.build(captions).words
@@ -247,13 +205,13 @@ def read_word_vectors(
         )
     require_file(path)
     file, wanted = CheckedFile(path), dict.fromkeys(filter(None, words))
-    found = {}  # Wanted word -> the file's spelling, its position, its numbers.
+    found = {}  # Requested word -> spelling, position and vector in the file.
 
     def asked_by(name):
-        """Returns the wanted word that a file's word may match, or None."""
+        """Returns the requested word that a file's word may match, or None."""
         if name in wanted:
             return name
-        # Spelt as by `split_words`.
+        # Normalised as in `split_words`.
         plain = unicodedata.normalize("NFKC", name).casefold()
         plain = plain.translate(_APOSTROPHES)
         return plain if plain in wanted and plain not in found else None
@@ -317,7 +275,7 @@ def _is_number(field):
 
 
 def _text_rows(stream, file, header, asked_by, progress):
-    """Yields (word, line, vector) of `word number number ...` lines."""
+    """Yields (word, line, vector) from lines `word number number ...`."""
     count, dim = header
     line = first = int(count is not None)  # Number of header lines.
     row = b"\n"
@@ -352,7 +310,7 @@ def _text_rows(stream, file, header, asked_by, progress):
 
 
 def _numbers(fields, name, line, file):
-    """Returns float32 `[dim]` of text fields; reports invalid numbers."""
+    """Converts text fields to float32 `[dim]`; reports invalid numbers."""
     if b"_" not in b" ".join(fields):
         with contextlib.suppress(ValueError), np.errstate(over="ignore"):
             return np.array(list(map(float, fields)), np.float32)
@@ -365,7 +323,7 @@ def _numbers(fields, name, line, file):
 
 
 def _binary_rows(stream, file, header, asked_by, progress):
-    """Yields (word, number, vector) of `word SPACE floats` records."""
+    """Yields (word, number, vector) from records `word SPACE floats`."""
     count, dim = header
     size = os.fstat(stream.fileno()).st_size
     least = count * (4 * dim + 2)
