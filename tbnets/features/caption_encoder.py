@@ -1,11 +1,7 @@
-"""Encoders of captions to fixed vectors, fitted once and saved in one file.
+"""Encoders that map captions to fixed vectors.
 
-A `CaptionEncoder` is fitted on training captions and then maps each caption to
-a vector. It has a fixed list of words and splits captions by `split_words`,
-like the layers of `features.fisher_vectors` in a SavedModel.
-
-The file is an `.npz` without pickle: the fitted arrays, and a JSON text with
-the kind, the parameters and the words.
+An encoder is fitted on training captions and saved in one `.npz` file without
+pickle.
 """
 
 import hashlib
@@ -33,7 +29,7 @@ _SPECIAL = 2  # The ids of padding and unknown words.
 
 
 class CaptionEncoder:
-    """Maps captions to vectors; the base class of encoders.
+    """Base class of encoders, which map captions to vectors.
 
     ::
 
@@ -42,12 +38,11 @@ class CaptionEncoder:
         encoder.save("encoder.npz")
 
     Attributes:
-        kind: its name in files and flags.
+        kind: name of the class in files and flags.
         parameters: names of the constructor's arguments, JSON values.
         chunk: number of captions encoded at a time.
         words_: the known words, without padding and unknown.
-        notes_: JSON dict about the fit, which `transform` does not use; its
-            `fitted_on` describes the captions, written by a tool.
+        notes_: JSON dict about the fit; `fitted_on` describes the captions.
     """
 
     kind = ""
@@ -70,22 +65,16 @@ class CaptionEncoder:
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
-        """Fits the encoder on captions, if it has parameters to fit.
+        """Fits the encoder, if it has parameters to fit, and returns it.
 
         Args:
-            captions: strings, of the training split only.
+            captions: strings, only from the training split.
             vectors: `text.word_vectors.WordVectors`, for kinds that use them.
-
-        Returns:
-            Itself.
         """
         return self
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:
-        """Returns the vectors of captions, float32 `[n, dim]`.
-
-        All are computed at once; `chunks` bounds the memory.
-        """
+        """Returns the vectors of captions, float32 `[n, dim]`."""
         raise NotImplementedError
 
     def chunks(
@@ -97,7 +86,7 @@ class CaptionEncoder:
             yield rows, self.transform(captions[rows])
 
     def tokenizer(self, max_tokens: int | None = None) -> Any:
-        """Returns the `Tokenizer` that reads captions in a graph."""
+        """Returns the `Tokenizer` that maps captions to word ids in a graph."""
         return Tokenizer(self.vocabulary, max_tokens)
 
     @property
@@ -121,7 +110,7 @@ class CaptionEncoder:
         }
 
     def digest(self) -> str:
-        """Returns the SHA-256 of all header and array data for `transform`."""
+        """Returns the SHA-256 of the parameters, the words and the arrays."""
         header = json.dumps(self._header(), sort_keys=True)
         digest = hashlib.sha256(header.encode())
         for name in self.shapes():
@@ -131,16 +120,14 @@ class CaptionEncoder:
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Writes the encoder as one `.npz`, atomically."""
+        """Writes the encoder to one `.npz` file, completely or not at all."""
         arrays = {name: getattr(self, name) for name in self.shapes()}
         write_npz(path, self._header() | {"notes": self.notes_}, arrays)
 
     def restore(self, header: Any, arrays: Any) -> None:
-        """Restores the encoder from the header and arrays of `save`.
+        """Restores the encoder from the header and arrays of a file.
 
-        Raises:
-            KeyError, TypeError, ValueError: an entry is missing or has another
-                shape or type.
+        Raises KeyError, TypeError or ValueError for an invalid entry.
         """
         checked = Vocabulary((PADDING_WORD, UNKNOWN_WORD, *header["words"]))
         self.words_ = checked.words[_SPECIAL:]
@@ -164,15 +151,10 @@ class CaptionEncoder:
 
 
 def word_counts(vocabulary, captions):
-    """Counts the words of a vocabulary in captions.
+    """Counts the known words in captions.
 
-    Args:
-        vocabulary: a `Vocabulary`.
-        captions: sequence of n strings.
-
-    Returns:
-        float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`; padding and
-        unknown words have no column.
+    Returns float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`, without
+    columns for padding and unknown words.
     """
     sparse = import_extra("text", "scipy.sparse")
     ids = Tokenizer(vocabulary).ragged(tf.constant(captions, tf.string))
@@ -181,7 +163,7 @@ def word_counts(vocabulary, captions):
     columns = columns[columns >= 0]
     ones = np.ones(len(columns), np.float32)
     shape = (len(captions), vocabulary.size - _SPECIAL)
-    # The conversion sums repeated entries.
+    # `tocsr` sums repeated entries.
     return sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
 
 
@@ -200,9 +182,9 @@ def check_vectors(vectors):
 
 
 class MeanFeatures(CaptionEncoder):
-    """Means of the word vectors of captions.
+    """Averages the word vectors of a caption.
 
-    Words without a vector are ignored; a caption without other words is 0.
+    Words without a vector are ignored. A caption without known words gets 0.
 
     Attributes:
         vectors_: float32 `[len(words_), dim]`.
@@ -236,7 +218,7 @@ class MeanFeatures(CaptionEncoder):
         return self
 
     def describe(self) -> str:
-        """Returns the number of words and the size of their vectors."""
+        """Returns a line with the number of words and the size of vectors."""
         return f"means of {self.dim}-d vectors of {len(self.words_)} words"
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:

@@ -1,8 +1,7 @@
-"""Extracts features of captions into a store, found by text.
+"""Extracts features of captions into a store, indexed by text.
 
-Rows belong to texts: captions with one `caption_key` share a row, and an edited
-caption has no row. The store's folder also has the encoder, so that an exported
-model can read raw captions.
+Captions with an equal `caption_key` share a row. The store's folder also holds
+the encoder, so that an exported model can read raw captions.
 """
 
 import os
@@ -43,11 +42,10 @@ def description(encoder):
 
 
 def open_fitted(folder, encoder):
-    """Returns the fitted encoder in a store; None for a new store.
+    """Returns the fitted encoder in a store, or None for a new store.
 
-    Raises:
-        ValueError: its settings differ from those in `encoder`, which is not
-            fitted; lists the differences.
+    Raises ValueError if its settings differ from those in `encoder`, which is
+    not fitted.
     """
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
@@ -58,13 +56,9 @@ def open_fitted(folder, encoder):
 
 
 def open_writer(folder, encoder, dtype="float32", share=None):
-    """Opens a store to write, and saves its encoder in it.
+    """Opens a store for writing and saves its encoder there.
 
-    Args:
-        folder: folder of the store.
-        encoder: the fitted `CaptionEncoder`.
-        dtype: see `FeatureWriter`.
-        share: the description from `take_share`; None for all texts.
+    `share` is the description from `take_share`, or None for all texts.
     """
     made_by = {**description(encoder), **(share or {})}
     writer = FeatureWriter(folder, made_by, encoder.dim, dtype)
@@ -75,16 +69,13 @@ def open_writer(folder, encoder, dtype="float32", share=None):
 
 
 def extract_captions(captions, encoder, writer, progress=lambda count: None):
-    """Extracts the features of captions into a store.
-
-    Captions that the store has are skipped, so that a stopped extraction
-    continues.
+    """Extracts the features of captions that a store lacks.
 
     Args:
         captions: strings; equal captions are encoded once.
         encoder: a fitted `CaptionEncoder`.
-        writer: a `FeatureWriter` of its `dim`.
-        progress: called with the number of new texts.
+        writer: a `FeatureWriter`.
+        progress: function called with the number of new texts.
     """
     texts = {caption_key(caption): caption for caption in captions}
     todo = [key for key in texts if key not in writer.done]
@@ -100,10 +91,11 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
 def load_encoder(path) -> CaptionEncoder:
     """Reads a fitted encoder from its file or its store.
 
+    No code in the file is executed.
+
     Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is damaged, or is not an encoder; no code in it is
-            executed.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is damaged or is not an encoder.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -132,13 +124,10 @@ def load_encoder(path) -> CaptionEncoder:
 
 
 def load_encoder_of(made_by, path):
-    """Reads the encoder of a store, and checks that it made the features.
+    """Reads a store's encoder and checks that it computed the features.
 
-    `made_by` is the store's `Features.made_by`.
-
-    Raises:
-        FileNotFoundError, ValueError: see `load_encoder`; or another encoder
-            made the features.
+    `made_by` is the store's `Features.made_by`. Raises ValueError if another
+    encoder computed the features.
     """
     encoder, wanted = load_encoder(path), made_by["encoder_sha256"]
     if encoder.digest() != wanted:

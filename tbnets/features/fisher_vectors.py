@@ -1,10 +1,7 @@
 """Layers that compute the features of caption encoders from word ids.
 
-Each layer computes the features of a `CaptionEncoder` of `features` by
-TensorFlow operations from fitted constants, so that an exported model takes raw
-captions. The constants are weights that training does not change; checkpoints
-and SavedModels include them. Id 0 is padding and id 1 an unknown word; neither
-contributes.
+The constants of a fitted `CaptionEncoder` are untrained weights. Padding (id 0)
+and unknown words (id 1) do not contribute.
 """
 
 from collections.abc import Sequence
@@ -24,7 +21,7 @@ FIRST_WORD = 2
 
 
 class _EncoderLayer(FittedLayer):
-    """A layer whose constants `NAME_` are from an encoder.
+    """A layer whose constants are arrays of an encoder.
 
     Attributes:
         of_words: names of constants with a row for each word.
@@ -35,10 +32,10 @@ class _EncoderLayer(FittedLayer):
     others: tuple[str, ...] = ()
 
     def take(self, encoder: CaptionEncoder) -> None:
-        """Sets the constants from a fitted `CaptionEncoder`."""
+        """Copies the constants from a fitted `CaptionEncoder`."""
         for name in (*self.of_words, *self.others):
             values = np.asarray(getattr(encoder, f"{name}_"))
-            if name in self.of_words:  # First padding and unknown.
+            if name in self.of_words:  # Rows for padding and unknown.
                 values = np.insert(values, [0] * FIRST_WORD, 0, axis=0)
             weight = getattr(self, name)
             weight.assign(tf.cast(values, weight.dtype))
@@ -72,14 +69,14 @@ class TfidfVectors(_EncoderLayer):
         self.num_terms = self.output_dim = num_terms
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants, not yet set."""
+        """Creates the constants with neutral values."""
         size = (self.vocabulary_size,)
         self.constant("columns", size, dtype="int32")
         self.constant("idf", (self.num_terms,))
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns the tf-idf vector of each row of ids, of length 1 or 0."""
+        """Returns a tf-idf vector for each row of ids, of length 1 or 0."""
         ids = tf.cast(inputs, tf.int32)
         columns = tf.gather(tf.convert_to_tensor(self.columns), ids)
         count = tf.shape(ids)[0]
@@ -121,12 +118,12 @@ class MeanVectors(_EncoderLayer):
         self.word_dim = self.output_dim = word_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants, not yet set."""
+        """Creates the constants with neutral values."""
         self.constant("vectors", (self.vocabulary_size, self.word_dim))
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns the mean of the known words in each row of ids."""
+        """Returns the mean vector of the known words in each row of ids."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
         known = tf.cast(inputs >= FIRST_WORD, tf.float32)
         words = tf.reduce_sum(known, axis=1, keepdims=True)
@@ -138,15 +135,15 @@ class MeanVectors(_EncoderLayer):
 class FisherVectors(_EncoderLayer):
     """Computes the vectors of `features.fisher.FisherFeatures`.
 
-    Gradients are computed for the words of the batch, component by component: a
-    table for all words would have 576 MB for 8000 words.
+    It computes gradients only for the words in the batch. A table for 8000
+    words would need 576 MB.
 
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         word_dim: size of a word vector after ICA. Papers: 300.
         num_components: components of the mixture. Papers: 30.
-        pca_dim: dimensions kept by PCA of `2 * num_components * word_dim`; 0
-            without PCA. Papers: 6000.
+        pca_dim: dimensions that PCA keeps of `2 * num_components * word_dim`; 0
+            for no PCA. Papers: 6000.
 
     Returns from a call on int `[n, words]`: float32 `[n, output_dim]`.
 
@@ -176,7 +173,7 @@ class FisherVectors(_EncoderLayer):
         self.output_dim = pca_dim or self.full_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants, not yet set."""
+        """Creates the constants with neutral values."""
         words, components = self.vocabulary_size, self.num_components
         shape = (components, self.word_dim)
         self.constant("vectors", (words, self.word_dim))
@@ -191,7 +188,7 @@ class FisherVectors(_EncoderLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns the Fisher vector of each row of ids, of length 1 or 0."""
+        """Returns a Fisher vector for each row of ids, of length 1 or 0."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
         shares = tf.gather(tf.convert_to_tensor(self.shares), inputs)
 
@@ -218,7 +215,7 @@ class FisherVectors(_EncoderLayer):
         rows = tf.math.l2_normalize(rows, axis=-1)
         if not self.pca_dim:
             return rows
-        # Rows of zeros remain zeros after PCA.
+        # PCA must not change rows of zeros.
         known = tf.reduce_any(rows != 0, axis=1, keepdims=True)
         rows = rows - tf.convert_to_tensor(self.pca_mean)
         axes = tf.convert_to_tensor(self.pca_axes)
@@ -244,7 +241,7 @@ def fitted_layer(encoder):
 
 
 class CaptionReader(tf.Module):
-    """Computes an encoder's features of raw captions, in the graph.
+    """Computes an encoder's features from raw captions, in the graph.
 
     Args:
         encoder: a fitted `CaptionEncoder`.
@@ -272,5 +269,5 @@ class CaptionReader(tf.Module):
     __repr__ = short_repr("dim", "vocabulary", "max_tokens")
 
     def __call__(self, captions: Strings) -> tf.Tensor:
-        """Returns the features of captions: string `[n]` -> `[n, dim]`."""
+        """Maps captions, string `[n]`, to features `[n, dim]`."""
         return self.layer(self.tokenizer(captions))

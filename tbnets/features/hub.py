@@ -1,19 +1,19 @@
-"""Names of Keras Hub presets, `hub:PRESET`; an extra opens them.
+"""Names of Keras Hub presets, `hub:PRESET`.
 
-A preset is a name of Keras Hub (`hub:clip_vit_base_patch16`), a handle
+A preset is a name in Keras Hub (`hub:clip_vit_base_patch16`), a handle
 (`hub:kaggle://...`, `hub:hf://...`), or a folder.
 """
 
 import pathlib
 
 PREFIX = "hub:"
-"""Prefix of a preset in flags that may also name other networks."""
+"""Prefix of a preset in flags that also accept other networks."""
 
 
 def package():
-    """Returns `tbnets.extras.hub`, imported when a preset is used.
+    """Imports and returns `tbnets.extras.hub`.
 
-    This is the only import of an extra by the core packages.
+    This is the only import of an extra in the core packages.
     """
     from tbnets.extras import hub
 
@@ -29,8 +29,8 @@ def placed(name, *starts):
     """Returns the name of a preset with an absolute path for a folder.
 
     Args:
-        name: a flag's value; returned unchanged if it is not a preset.
-        *starts: folders to look up relative ones in; by default the current.
+        name: a flag's value; returned unchanged if it is not a preset's folder.
+        *starts: parents of a relative folder; by default the current folder.
     """
     for start in starts or [""] if is_hub(name) else ():
         folder = pathlib.Path(start, name.removeprefix(PREFIX)).absolute()
@@ -42,7 +42,7 @@ def placed(name, *starts):
 def unplaced(name):
     """Returns the name of a preset without the folder's parents.
 
-    Any other value of a flag is returned unchanged.
+    Other values are returned unchanged.
     """
     is_path = is_hub(name) and "/" in name and "://" not in name
     return f"{PREFIX}{pathlib.Path(name).name}" if is_path else name

@@ -19,11 +19,10 @@ from tbnets.layers.configured import ConfiguredLayer, checked_units
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SmallConvNet(ConfiguredLayer):
-    """A convolutional network small enough to train on two CPU cores.
+    """A convolutional network that two CPU cores can train.
 
-    Each stage is a 3x3 convolution of stride 2, batch normalisation and ReLU.
-    The last map is flattened instead of averaged, as captions of scenes
-    describe the positions of objects.
+    A stage is a 3x3 convolution of stride 2, batch normalisation and ReLU. The
+    last map is flattened instead of averaged, to keep the positions of objects.
 
     Args:
         channels: output channels per stage; every stage halves the map.
@@ -47,7 +46,7 @@ class SmallConvNet(ConfiguredLayer):
             policy = self.dtype_policy
             options = {"strides": 2, "padding": "same", "use_bias": False}
             options |= {"name": f"conv{i + 1}", "dtype": policy}
-            # A flat list: Keras 2 does not save layers in nested lists.
+            # The list is flat because Keras 2 does not save nested lists.
             self.stages += [
                 keras.layers.Conv2D(size, 3, **options),
                 batch_normalization(f"bn{i + 1}", policy),
@@ -88,10 +87,10 @@ class SmallConvNet(ConfiguredLayer):
 
 
 class PooledEncoder(ConfiguredLayer):
-    """A network averaged over its last map, optionally fine-tuned."""
+    """Averages a network's last map; fine-tunes the network if requested."""
 
     def take_network(self, found: cnn.Cnn, fine_tune: bool) -> None:
-        """Uses the network of a `cnn.Cnn`, without its classifier."""
+        """Sets the network to a `cnn.Cnn`, without its classifier."""
         self.fine_tune, self.preprocess = fine_tune, found.preprocess
         self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
         self.network.trainable = fine_tune
@@ -110,13 +109,13 @@ class PooledEncoder(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class ApplicationEncoder(PooledEncoder):
-    """A network by name, averaged over its last map.
+    """Averages the last map of a network in `features.cnn.NETWORKS`.
 
     Args:
-        application: a key of `features.cnn.NETWORKS`.
+        application: a key of `NETWORKS`.
         image_size: side of the square input in pixels. Papers: 224.
         weights: `imagenet`, a path to a weights file, or None for random
-            weights; see `features.cnn.build_cnn`.
+            weights.
         fine_tune: whether the network's weights are trained. If False, its
             batch normalisation remains in inference mode.
 

@@ -1,15 +1,13 @@
-"""A cache of the features of a folder's photos, which extracts each once.
+"""A cache for the features of a folder's photos.
 
 ::
 
     CACHE/photos.json                    path -> size, time, sha256 of a photo
           EfficientNetLite0-3f2a9c81/    a feature store for each network
 
-Photos are identified by content: the ids of a store are sha256 sums. So a
-renamed or duplicate photo is extracted once, a changed photo is a new one, and
-changes in the folder never make a store wrong. Size and time of a file only
-decide whether it must be read to compute its sum, as in version control. An
-unchanged folder costs one stat per file.
+The ids in a store are sha256 sums of the photos' contents. A renamed or
+duplicate photo is therefore extracted once. A sum is computed again only if the
+file's size or time changes.
 """
 
 import concurrent.futures
@@ -33,16 +31,13 @@ from tbnets.startup import usable_cores
 
 INDEX = "photos.json"
 _SETTLED_SECONDS = 2
-"""Age from which a file's time reveals every later change."""
+"""Minimum age of a file whose time shows every later change."""
 
 
 def photo_sums(folder, names, index):
-    """Returns (sha256, None) or (None, fault) of photos, with a cache.
+    """Returns (sha256, None) or (None, fault) for the photos in a folder.
 
-    Args:
-        folder: folder of the photos.
-        names: n paths from the folder.
-        index: the file of cached hashes.
+    `names` are relative to the folder. `index` is the file of cached sums.
     """
     folder, known = pathlib.Path(folder), _read_index(index)
 
@@ -64,11 +59,11 @@ def photo_sums(folder, names, index):
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         entries = list(pool.map(entry, names))
     sums = {name: x for name, x in zip(names, entries) if isinstance(x, list)}
-    # A later change of an older photo always changes its time.
+    # Caches only photos that are old enough: a later change changes their time.
     latest = (time.time() - _SETTLED_SECONDS) * 1e9
     now = known | {name: x for name, x in sums.items() if x[1] < latest}
     if now != known:
-        with contextlib.suppress(OSError):  # They will be read again.
+        with contextlib.suppress(OSError):  # The next call reads them again.
             write_json(index, now)
     return [(None, x) if isinstance(x, str) else (x[2], None) for x in entries]
 
@@ -88,7 +83,7 @@ def _read_index(path):
 
 
 def make_cache(folder, cache):
-    """Creates the folder for a cache of photos; raises OSError if it cannot."""
+    """Creates the folder of a cache; raises OSError if it cannot."""
     try:
         make_folder_of(folder, cache)
     except OSError as error:
@@ -101,14 +96,14 @@ def make_cache(folder, cache):
 
 
 class PhotoCache:
-    """A cache of one network's features of a folder's photos.
+    """Caches one network's features of a folder's photos.
 
     Args:
         folder: folder of the photos.
-        cache: folder of the features; created when written.
+        cache: folder of the cache, created if missing.
         description: from `PhotoFeatures.description`.
-        build: function () -> the `PhotoFeatures`; called when a photo must be
-            extracted.
+        build: function () -> the `PhotoFeatures`, called only if a photo must
+            be extracted.
     """
 
     def __init__(self, folder, cache, description, build):
@@ -122,20 +117,10 @@ class PhotoCache:
         self._keys = {}
 
     def update(self, names):
-        """Extracts the photos that are not cached yet, with a progress bar.
-
-        If it is killed and called again, it continues.
-
-        Args:
-            names: paths of photos from the folder.
+        """Extracts the photos that are not cached, with a progress bar.
 
         Returns:
-            dict, name -> the fault of a file that is not a photo, a few words
-            after "which".
-
-        Raises:
-            OSError: the cache cannot be written.
-            ValueError: the store is damaged, or another process writes it.
+            dict, name -> the fault of a file that is not a photo.
         """
         make_cache(self.folder, self.cache)
         found = photo_sums(self.folder, names, self.cache / INDEX)
@@ -146,10 +131,9 @@ class PhotoCache:
         return {name: why for name, why in reasons.items() if why}
 
     def load(self, names):
-        """Opens the features of photos that `update` accepted.
+        """Returns (features, rows) of photos that `update` accepted.
 
-        Returns (features, rows), see `data.store.opening.load_features`; raises
-        ValueError if the store is damaged.
+        Raises ValueError if the store is damaged.
         """
         keys = [self._keys[name] for name in names]
         with self._explained():
@@ -166,7 +150,7 @@ class PhotoCache:
         new = [(k, self.folder / n) for k, n in photos.items() if k not in done]
         before = [photo for photo in new if photo[0] in failed]
         reasons = faults([path for _, path in before])
-        # Retries photos whose disk failed, or that a newer version accepts.
+        # Retries photos that can be read now, after a fault of the disk.
         mended = [photo for photo, why in zip(before, reasons) if why is None]
         fresh = [photo for photo in new if photo[0] not in failed]
         if fresh or mended or not complete:
@@ -184,7 +168,7 @@ class PhotoCache:
 
     @contextlib.contextmanager
     def _explained(self):
-        """Adds to the error of a damaged store that it can be removed."""
+        """Adds advice to the error of a damaged store."""
         try:
             yield
         except ValueError as error:

@@ -1,8 +1,4 @@
-"""Photos to feature vectors: decode, crop, run the network, average.
-
-The extraction and the exported graph use one object, so that served features
-equal training features.
-"""
+"""Computes features of photos: decodes, crops, runs the network, averages."""
 
 import keras
 import tensorflow as tf
@@ -23,14 +19,9 @@ from tbnets.features.cnn import (
     pooled_network,
 )
 
-# Features of photos from several networks, concatenated.
-
 
 class SeveralNetworks:
-    """Computes the concatenated features of several networks.
-
-    Each network sees the photo at its own size. Serving thus computes the
-    features that `data.store.opening.SideBySide` joined for training.
+    """Concatenates the features of several networks.
 
     Args:
         parts: a `PhotoFeatures` for each network, in the order of the stores.
@@ -41,11 +32,11 @@ class SeveralNetworks:
         self.dim = sum(part.dim for part in self.parts)
 
     def decode(self, image_bytes):
-        """Decodes one photo: string `[]` -> float32 `[side, side, 3]` each."""
+        """Decodes a photo to float32 `[side, side, 3]` for each network."""
         return tuple(part.decode(image_bytes) for part in self.parts)
 
     def forward(self, photos):
-        """Computes float32 `[n, dim]` of decoded photos.
+        """Computes float32 `[n, dim]` for decoded photos.
 
         `photos` has float32 `[n, side, side, 3]` for each network; n may be 0.
         """
@@ -53,7 +44,7 @@ class SeveralNetworks:
         return tf.concat([part.forward(some) for part, some in pairs], axis=1)
 
     def __call__(self, image_bytes):
-        """Returns float32 `[n, dim]` of JPEG or PNG files, string `[n]`."""
+        """Computes float32 `[n, dim]` for JPEG or PNG contents `[n]`."""
         return tf.concat([part(image_bytes) for part in self.parts], axis=1)
 
 
@@ -69,9 +60,8 @@ def ten_crops(photos, size):
         size: side of the crops in pixels. Papers: 224 of 256.
 
     Returns:
-        float `[n * 10, size, size, 3]`, the ten crops of a photo in a row: top
-        left, top right, bottom left, bottom right, centre, then their mirror
-        images.
+        float `[n * 10, size, size, 3]`, a photo's crops in a row: top left, top
+        right, bottom left, bottom right, centre, then mirrored.
 
     Source: Wang et al. 2016, Sec. 3.1.
     """
@@ -87,19 +77,19 @@ def ten_crops(photos, size):
 class PhotoFeatures:
     """Computes features of photos by a convolutional network.
 
+    Extraction and exported graphs use this class, so that served features equal
+    training features.
+
     Args:
         cnn: a `cnn.Cnn`.
-        layers: names of its layers, whose averaged activations are
-            concatenated; `["last"]`, the last layer before any classifier; or
-            `["full_network"]`, all layers, see Vilalta et al. 2017.
-        crops: `one`, the whole photo squeezed into the network's input, or
-            `ten`, see `ten_crops`; features are averaged over crops.
+        layers: names of layers, whose averaged activations are concatenated;
+            `["last"]`, the last layer before a classifier; or
+            `["full_network"]`, all layers (Vilalta et al. 2017).
+        crops: `one`, the whole photo resized to the network's input, or `ten`,
+            the average over `ten_crops`.
 
     Attributes:
         squares: the `image_size` argument of `images.decode_image`.
-
-    Raises:
-        ValueError: a layer or kind of crops is unknown.
     """
 
     @in_float32()
@@ -129,14 +119,13 @@ class PhotoFeatures:
         }
 
     def decode(self, image_bytes):
-        """Decodes one photo: string `[]` -> float32 `[side, side, 3]`."""
+        """Decodes a photo, string `[]`, to float32 `[side, side, 3]`."""
         return decode_image(image_bytes, self.squares)
 
     def forward(self, photos):
-        """Computes float32 `[n, dim]` of decoded photos.
+        """Computes float32 `[n, dim]` for decoded photos; n may be 0.
 
-        `photos` are float32 `[n, photo_size, photo_size, 3]`, RGB in [0, 255];
-        n may be 0.
+        `photos` are float32 `[n, photo_size, photo_size, 3]`, RGB in [0, 255].
         """
         return call_with_any_batch(self._forward_some, photos)
 
@@ -151,24 +140,21 @@ class PhotoFeatures:
         return features
 
     def __call__(self, image_bytes):
-        """Returns float32 `[n, dim]` of JPEG or PNG files, string `[n]`."""
+        """Computes float32 `[n, dim]` for JPEG or PNG contents `[n]`."""
         return self.forward(decode_images(image_bytes, self.squares))
 
 
 @in_float32()
 def build_named_cnn(name, weights, image_size=None, top=True):
-    """Builds a network with the weights that flags name.
+    """Builds a `Cnn` with the weights that flags specify.
 
     Args:
         name: a key of `cnn.NETWORKS`, or a preset of Keras Hub, `hub:PRESET`.
-        weights: `imagenet`, a weights file, or `random`, which are equal each
-            time; None for random weights from the global seed. A preset uses
+        weights: `imagenet`, a weights file, or `random`, which are always
+            equal; None for random weights from the global seed. A preset uses
             its own weights unless this is `random`.
-        image_size: see `cnn.build_cnn`.
-        top: see `cnn.build_cnn`.
-
-    Returns:
-        A `cnn.Cnn`.
+        image_size: as in `cnn.build_cnn`.
+        top: as in `cnn.build_cnn`.
     """
     if weights == RANDOM:
         keras.utils.set_random_seed(0)
@@ -180,15 +166,10 @@ def build_named_cnn(name, weights, image_size=None, top=True):
 
 
 def build_described_cnn(description, weights):
-    """Builds the network that extracted the features of a store.
+    """Builds the `Cnn` that extracted a store's features.
 
-    Args:
-        description: from the manifest of the store.
-        weights: the weights of the extraction, see `build_named_cnn`; for
-            features by a preset, the preset.
-
-    Raises:
-        ValueError: the weights differ from the description.
+    `weights` are as in `build_named_cnn`, or the preset for a preset's
+    features. Raises ValueError if they differ from `description`.
     """
     name, size = description["cnn"], description["image_size"]
     if hub.is_hub(name):
@@ -218,18 +199,11 @@ def build_described_cnn(description, weights):
 
 
 def open_photo_features(description, weights):
-    """Builds the `PhotoFeatures` that extracted the features of a store.
+    """Builds the `PhotoFeatures` that extracted a store's features.
 
-    Args:
-        description: from `PhotoFeatures.description`; for joined stores
-            `{"side_by_side": [descriptions]}`.
-        weights: the weights of the extraction, see `build_named_cnn`.
-
-    Returns:
-        The `PhotoFeatures`; for joined stores the `SeveralNetworks`.
-
-    Raises:
-        ValueError: the weights differ from the description.
+    Arguments are as in `build_described_cnn`. For several networks the
+    description is `{"side_by_side": [descriptions]}`, and `SeveralNetworks` are
+    returned.
     """
     if SIDE_BY_SIDE in description:
         parts = description[SIDE_BY_SIDE]

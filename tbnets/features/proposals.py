@@ -1,9 +1,7 @@
-"""Proposals: boxes of a photo that may contain an object, whatever its class.
+"""Proposes boxes of a photo that may contain an object of unknown class.
 
 EdgeBoxes scores windows by the contours that are wholly inside them. Selective
-search merges similar neighbouring segments, and each merge is a box. Both are
-from OpenCV's `ximgproc` (the extra `regions`). Boxes follow
-`tbnets.evaluation.boxes`, in pixels of the upright photo.
+search merges similar neighbouring segments and proposes their boxes.
 """
 
 import dataclasses
@@ -27,10 +25,9 @@ EDGE_BOXES = {
     "gamma": 2.0,
     "kappa": 1.5,
 }
-"""Zitnick & Dollar 2014, Sec. 3, by OpenCV's names. `Proposer` sets beta and
-eta, for the method's own suppression before `MOST_CANDIDATES` are kept."""
+"""Zitnick & Dollar 2014, Sec. 3. `Proposer` sets OpenCV's beta and eta."""
 SMOOTHING = 1.5
-"""Standard deviation of the Gaussian before the edges' gradient, in pixels."""
+"""Standard deviation in pixels of the Gaussian before the gradient."""
 _EDGES = {"sobel": {"smoothing": SMOOTHING}}
 """The edge detector's entry in the manifest."""
 _RANGES = (
@@ -48,32 +45,24 @@ _RANGES = (
 class Proposer:
     """Proposes boxes for photos, deterministically.
 
-    The photo is scaled down to `longest_side` and the method is run. Boxes
-    smaller than `min_area` are dropped, then non-maximum suppression is
-    applied, and the first `limit` boxes are scaled back. With `whole_photo`, a
-    box of the whole photo follows, with a score of 0.
-
-    Selective search has no scores: they are all 0, and boxes are in the order
-    of their rank.
+    Selective search has no scores: they are 0, and boxes are in the order of
+    their rank.
 
     Args:
         method: a key of `IOU_THRESHOLDS`.
         limit: maximum number of boxes. Papers: 200 (Wang 2018, Sec. 4).
-        iou_threshold: of non-maximum suppression; None for the method's default
-            in `IOU_THRESHOLDS`.
-        longest_side: width or height in pixels to which larger photos are
-            scaled down; photos of Flickr30K have 500.
+        iou_threshold: threshold of non-maximum suppression; None for the
+            method's default in `IOU_THRESHOLDS`.
+        longest_side: pixels to which larger photos are scaled down.
         min_area: minimum area of a box, as a fraction of the photo.
         iou_decay: factor of EdgeBoxes' `iou_threshold` after each kept box,
-            while it is above 0.5: the first boxes may be close together, the
-            last ones are far apart. 1 for a constant threshold. Zitnick &
-            Dollar 2015, the toolbox's `eta`: 0.9996.
-        max_aspect_ratio: maximum ratio of the longer to the shorter side of a
-            box of EdgeBoxes.
-        whole_photo: whether to append a box of the whole photo.
+            while it is above 0.5. Zitnick & Dollar 2015, `eta`: 0.9996.
+        max_aspect_ratio: maximum ratio of the longer to the shorter side in
+            EdgeBoxes.
+        whole_photo: whether to append a box of the whole photo, with score 0.
 
     Raises:
-        ValueError: an argument is out of its range, or OpenCV is missing.
+        ValueError: If an argument is out of its range.
 
     Example:
         >>> boxes, scores = Proposer("edge_boxes", limit=50)(pixels)
@@ -122,11 +111,8 @@ class Proposer:
             pixels: uint8 `[height, width, 3]`, RGB, upright.
 
         Returns:
-            (boxes, scores): float32 `[k, 4]` and float32 `[k]`, best first; k
-            from 0 to `limit`, plus 1 with `whole_photo`.
-
-        Raises:
-            ValueError: `pixels` has another type or shape.
+            (boxes, scores): float32 `[k, 4]` and float32 `[k]`, best first. k
+            is at most `limit`, plus 1 with `whole_photo`.
         """
         pixels = np.asarray(pixels)
         is_photo = pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.size
@@ -154,10 +140,10 @@ class Proposer:
 
 
 def proposer_of(description) -> Proposer:
-    """Returns the proposer of a `Proposer.description`.
+    """Returns the proposer for a `Proposer.description`.
 
     Raises:
-        ValueError: the description is invalid, or from another edge detector.
+        ValueError: If the description is invalid or has another edge detector.
 
     Example:
         >>> proposer_of(Proposer(limit=50).description()).limit
@@ -180,7 +166,7 @@ def proposer_of(description) -> Proposer:
 
 
 def import_opencv():
-    """Returns `cv2` with `ximgproc`; an error has the command to install it."""
+    """Imports `cv2` with `ximgproc`; the error shows how to install it."""
     import_extra("regions", "cv2.ximgproc")
     return import_extra("regions", "cv2")
 
@@ -188,15 +174,14 @@ def import_opencv():
 def sobel_edges(pixels):
     """Finds edges by the gradient of the strongest colour channel.
 
-    Magnitudes grow with the step of colour; the strongest edge of the photo is
-    1. Edges are thinned to the crest of the gradient.
+    Edges are thinned to the crest of the gradient.
 
     Args:
         pixels: uint8 `[height, width, 3]`.
 
     Returns:
-        (magnitudes, orientations): float32 `[height, width]`; in [0, 1], and in
-        [0, pi): the direction across the edge, 0 for a vertical edge.
+        (magnitudes, orientations): float32 `[height, width]`, in [0, 1] and [0,
+        pi). An orientation is 0 for a vertical edge.
     """
     cv2 = import_opencv()
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), SMOOTHING)
@@ -224,10 +209,8 @@ def sobel_edges(pixels):
 def _edge_boxes(pixels, proposer):
     """Returns (boxes, scores) of EdgeBoxes, float64.
 
-    OpenCV's x and x + width are columns that no contour of the box crosses,
-    with width - 1 columns between them. Boxes of this size are returned. On
-    training scenes they fit best at x: at an overlap of 0.7, 92 instead of 85 %
-    of the objects are found; at 0.5 the number is unchanged.
+    OpenCV's boxes are one pixel larger than their contours. Reducing them finds
+    92 instead of 85 % of the training scenes' objects at an overlap of 0.7.
     """
     cv2 = import_opencv()
     finder = cv2.ximgproc.createEdgeBoxes(
@@ -249,12 +232,11 @@ def _edge_boxes(pixels, proposer):
 
 
 def _selective_search(pixels, _):
-    """Returns (boxes, scores) of selective search; all scores are 0.
+    """Returns (boxes, scores) of selective search; the scores are 0.
 
-    A box's rank is a random number times its place in the hierarchy, see
-    Uijlings et al. 2013, Sec. 4.1. OpenCV does not return places and its random
-    numbers cannot be seeded. So the place is the rank by area, the largest
-    first, and the seed is fixed.
+    A box's rank is a random number times its position in the hierarchy
+    (Uijlings et al. 2013, Sec. 4.1). OpenCV does not return positions, so the
+    rank by descending area replaces them.
     """
     cv2 = import_opencv()
     search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
@@ -279,7 +261,7 @@ def _corners(rectangles):
 
 
 def _shrink(pixels, longest_side):
-    """Scales a photo down so that no side is longer; never up."""
+    """Scales a photo down to a longest side; never up."""
     height, width = pixels.shape[:2]
     scale = longest_side / max(height, width)
     if scale >= 1:

@@ -1,11 +1,4 @@
-"""Features of a photo's regions, by a convolutional network.
-
-`WarpFeatures` cuts each box out, squeezes it into the network's input and runs
-the whole network on it (R-CNN). `RoiFeatures` runs the convolutions once per
-photo, pools each box from their last map and runs only the fully-connected
-layers on it (Fast R-CNN). `AveragedFeatures` averages boxes from maps of
-several depths. Boxes follow `tbnets.evaluation.boxes`.
-"""
+"""Features of a photo's regions, by a convolutional network."""
 
 import keras
 import numpy as np
@@ -25,28 +18,18 @@ from tbnets.features.cnn import (
 from tbnets.features.cutting import BOXES, roi_average, roi_pool, warped_crops
 from tbnets.features.photo_features import build_described_cnn
 
-# Averaged features. The photo is squeezed to the network's input and the
-# network runs once. Each box is averaged from one or more maps of different
-# depths (`cutting.roi_average`), and its geometry is added. The extraction and
-# the exported graph use one object, so that served features equal training
-# features.
-
 GEOMETRY_DIM = 5
 
 
 def box_geometry(boxes, sides):
-    """Returns the position and area of boxes, relative to their photo.
+    """Returns float32 `[k, 5]`: x_min, y_min, x_max, y_max and area of boxes.
 
     Args:
         boxes: float32 `[k, 4]` in pixels.
-        sides: float32 `[2]`, width and height of the photo in pixels.
-
-    Returns:
-        float32 `[k, 5]`: x_min, y_min, x_max, y_max and the area, as fractions
-        of the photo's width, height and area.
+        sides: float32 `[2]`, width and height of the photo, which become 1.
 
     Source: Mao et al. 2016, "Generation and Comprehension of Unambiguous Object
-    Descriptions", which adds these five to features of regions.
+    Descriptions".
     """
     corners = boxes / tf.tile(sides, [2])
     extents = corners[:, 2:] - corners[:, :2]
@@ -55,24 +38,21 @@ def box_geometry(boxes, sides):
 
 
 class AveragedFeatures:
-    """Computes features of regions with one pass of the network per photo.
+    """Averages boxes from a network's maps, with one pass per photo.
 
     Args:
-        cnn: a `cnn.Cnn`, built for the size to which photos are squeezed.
-        layers: names of layers with maps, or `last`, the maps that a classifier
-            averages; a single name is a list of one. Features of several layers
-            are concatenated in this order.
+        cnn: a `cnn.Cnn`, built for the size to which photos are resized.
+        layers: name of a layer with maps, `last` for the maps that a classifier
+            averages, or a list of names, whose features are concatenated.
         geometry: whether to append `box_geometry`.
-        grids: for each layer, the number of parts along a box's sides, which
-            are averaged separately. With 2 there are four times its channels,
-            which encode the layout inside the box. None for 1 each.
-        scales: for each layer, the factor by which the sides of a box are first
-            scaled about its centre, cut off at the photo's edges. Above 1, the
-            surroundings of the box are included. None for 1 each.
+        grids: for each layer, the number of parts along a box's sides, averaged
+            separately to encode the layout. None for 1 each.
+        scales: for each layer, the factor by which a box is scaled about its
+            centre, for example to include the surroundings. None for 1 each.
 
     Raises:
-        ValueError: a layer is unknown or has no map, or there is not one grid
-            and scale for each layer.
+        ValueError: If a layer is unknown or has no map, or the number of grids
+            or scales is wrong.
 
     Example:
         >>> cnn = build_cnn("EfficientNetLite2", "imagenet", image_size=448)
@@ -111,16 +91,12 @@ class AveragedFeatures:
         }
 
     def forward(self, pixels, boxes):
-        """Computes the features of boxes of a photo, in the graph.
+        """Computes float32 `[k, dim]` for a photo's boxes, in the graph.
 
         Args:
-            pixels: `[height, width, 3]`, RGB in [0, 255], upright, with any
-                number type; height and width may be unknown.
-            boxes: float32 `[k, 4]` in pixels of this photo; k may be 0. Boxes
-                are cut off at the photo's edges.
-
-        Returns:
-            float32 `[k, dim]`.
+            pixels: `[height, width, 3]`, RGB in [0, 255], upright, any numeric
+                dtype.
+            boxes: float32 `[k, 4]` in pixels, clipped to the photo; k may be 0.
         """
         size = self.cnn.image_size
         sides = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
@@ -138,42 +114,29 @@ class AveragedFeatures:
         return tf.concat(parts, axis=1)
 
     def decode(self, image_bytes):
-        """Decodes a photo for `of_decoded`, in the graph.
-
-        Args:
-            image_bytes: string `[]`, the content of a JPEG or PNG file.
+        """Decodes JPEG or PNG content for `of_decoded`, in the graph.
 
         Returns:
-            (pixels, sides): uint8 `[height, width, 3]`, upright; a very large
-            JPEG is decoded at a part of its size (`images.decode_photo`); and
-            float32 `[2]`, width and height at full size.
-
-        Raises:
-            tf.errors.InvalidArgumentError: see `images.decode_photo`.
+            (pixels, sides): uint8 `[height, width, 3]`, upright, with a very
+            large JPEG scaled down; and float32 `[2]`, width and height at full
+            size.
         """
         pixels = decode_photo(image_bytes, self.cnn.image_size)
         return pixels, tf.cast(read_upright_sides(image_bytes), tf.float32)
 
     def of_decoded(self, pixels, sides, boxes):
-        """Computes the features of boxes of a decoded photo, in the graph.
+        """Computes float32 `[k, dim]` for a decoded photo, in the graph.
 
-        Args:
-            pixels: from `decode`.
-            sides: from `decode`.
-            boxes: float32 `[k, 4]` in pixels of the upright photo.
-
-        Returns:
-            float32 `[k, dim]`, the features that `extract_regions` stores;
-            nearly these for a photo that was decoded at a part of its size.
+        `pixels` and `sides` are from `decode`; `boxes` are float32 `[k, 4]` in
+        pixels at full size.
         """
         decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
         return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Returns float32 `[k, dim]` for a photo's `boxes` `[k, 4]`, k from 0.
+        """Computes float32 `[k, dim]` for a photo's `boxes` `[k, 4]`.
 
-        `pixels` are uint8 `[height, width, 3]`, RGB, upright. Raises ValueError
-        for invalid boxes, see `boxes.check_boxes`.
+        `pixels` are uint8 `[height, width, 3]`, RGB, upright.
         """
         boxes = tf.constant(check_boxes(boxes), tf.float32)
         return self._forward(tf.cast(pixels, tf.uint8), boxes).numpy()
@@ -192,7 +155,7 @@ def _one_each(argument, layers, values, least):
 
 
 def _scaled(boxes, scale, sides):
-    """Scales boxes about their centres, within the photo."""
+    """Scales boxes about their centres and clips them to the photo."""
     if scale == 1:
         return boxes
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
@@ -208,7 +171,7 @@ def _cells(feature_map, sides):
 
 
 def _map(cnn, name, output):
-    """Returns the map that a layer outputs, or averages."""
+    """Returns the map that a layer outputs or averages."""
     kind = keras.layers.GlobalAveragePooling2D
     averages = [x for x in cnn.network.layers if isinstance(x, kind)]
     output = next((x.input for x in averages if x.output is output), output)
@@ -229,12 +192,11 @@ _PHOTO = tf.TensorSpec([None, None, 3], tf.float32)
 
 
 class WarpFeatures:
-    """Computes features of regions by running the network on each.
+    """Computes features of regions by R-CNN, a network run on each region.
 
     Args:
         cnn: a `cnn.Cnn`.
-        layer: name of a layer, whose maps are averaged over positions, or
-            `last`, see `Cnn.outputs`.
+        layer: name of a layer, whose maps are averaged, or `last`.
         context: see `warped_crops`.
     """
 
@@ -257,14 +219,14 @@ class WarpFeatures:
         }
 
     def forward(self, pixels, boxes):
-        """Computes the features of some boxes, in the graph."""
+        """Computes the features of boxes, in the graph."""
         size = self.cnn.image_size
         crops = warped_crops(pixels, boxes, size, self.context)
         outputs = self.network(self.cnn.preprocess(crops), training=False)
         return tf.cast(outputs, tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Returns float32 `[k, dim]` for a photo's `boxes` `[k, 4]`, k from 0.
+        """Computes float32 `[k, dim]` for a photo's `boxes` `[k, 4]`.
 
         `pixels` are `[height, width, 3]`, RGB in [0, 255], upright.
         """
@@ -273,25 +235,24 @@ class WarpFeatures:
 
 
 class RoiFeatures:
-    """Computes features of regions with one pass of convolutions per photo.
+    """Computes features of regions by Fast R-CNN.
 
-    A layer with maps is pooled to `output_size` bins per box, which are then
-    averaged. For a layer with vectors, such as VGG's `fc2`, the pooling
-    replaces the max pooling before the fully-connected layers, with the size
-    that they expect. Without such a max pooling, the map that is flattened or
-    averaged is pooled itself.
+    The convolutions run once per photo. A layer with maps is pooled to bins,
+    which are averaged. For a layer with vectors, such as VGG's `fc2`, the
+    pooling replaces the last max pooling, with the size that the dense layers
+    require.
 
     Args:
-        cnn: a `cnn.Cnn`; its network may have been built for any size.
-        layer: name of the layer, or `last`, see `Cnn.outputs`.
-        output_size: bins a side if the network does not require a size. Fast
+        cnn: a `cnn.Cnn`, built for any size.
+        layer: name of the layer, or `last`.
+        output_size: bins per side if the network does not require a size. Fast
             R-CNN with VGG: 7.
-        shorter_side: pixels to which the shorter side is scaled. Fast R-CNN:
-            600.
-        longest_side: maximum of its longer side. Fast R-CNN: 1000.
+        shorter_side: pixels to which a photo's shorter side is scaled. Fast
+            R-CNN: 600.
+        longest_side: maximum of its longer side in pixels. Fast R-CNN: 1000.
 
     Raises:
-        ValueError: the network cannot be cut at this layer.
+        ValueError: If the network cannot be cut at this layer.
     """
 
     @in_float32()
@@ -329,10 +290,9 @@ class RoiFeatures:
         }
 
     def feature_map(self, pixels):
-        """Scales a photo and runs the convolutions, in the graph.
+        """Scales a photo and computes its float32 map, in the graph.
 
-        `pixels` are float32 `[height, width, 3]`, RGB in [0, 255]. The map is
-        float32 `[map height, map width, channels]`.
+        `pixels` are float32 `[height, width, 3]`, RGB in [0, 255].
         """
         sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
         scale = self.shorter_side / tf.reduce_min(sides)
@@ -346,8 +306,7 @@ class RoiFeatures:
     def pooled(self, feature_map, boxes):
         """Pools boxes from a map and runs the remaining layers on them.
 
-        Boxes are float32 `[k, 4]` in cells of the map; returns float32 `[k,
-        dim]`.
+        Boxes are float32 `[k, 4]` in cells of the map.
         """
         bins = roi_pool(feature_map, boxes, self.output_size)
         if self.head is None:
@@ -355,7 +314,7 @@ class RoiFeatures:
         return tf.cast(self.head(bins, training=False), tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Returns float32 `[k, dim]` for a photo's `boxes` `[k, 4]`, k from 0.
+        """Computes float32 `[k, dim]` for a photo's `boxes` `[k, 4]`.
 
         `pixels` are `[height, width, 3]`, RGB in [0, 255], upright.
         """
@@ -375,20 +334,14 @@ KINDS = {
 
 
 def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
-    """Makes a function (pixels, boxes) -> features, see `KINDS`.
+    """Builds an extractor: a function (pixels, boxes) -> features.
 
     Args:
         cnn: a `cnn.Cnn`.
-        kind: `warp`, `roi_pool` or `roi_average`.
-        layer: name of a layer of the network, or `last`; for `roi_average` also
-            a list of several.
-        **options: further arguments of the class of this kind.
-
-    Returns:
-        A `WarpFeatures`, `RoiFeatures` or `AveragedFeatures`.
-
-    Raises:
-        ValueError: the kind or the layer is unknown.
+        kind: a key of `KINDS`.
+        layer: name of a layer, or `last`; for `roi_average` also a list of
+            names.
+        **options: other arguments of the class.
     """
     check_choice("kind", kind, KINDS)
     return KINDS[kind](cnn, layer, **options)
@@ -434,14 +387,9 @@ def _any_size(network, output):
 
 
 def open_averaged_features(description, weights):
-    """Builds the `AveragedFeatures` that extracted the features of a store.
+    """Builds the `AveragedFeatures` that extracted a store's features.
 
-    Args:
-        description: from `AveragedFeatures.description`.
-        weights: of the extraction, see `photo_features.build_named_cnn`.
-
-    Raises:
-        ValueError: the weights differ from the description.
+    Arguments are as in `build_described_cnn`.
     """
     cnn = build_described_cnn(description, weights)
     names = {"layers", "geometry", "grids", "scales"} & description.keys()

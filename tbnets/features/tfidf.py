@@ -1,9 +1,8 @@
 """Tf-idf vectors of the most frequent lemmas.
 
-    captions -> words -> lemmas, without stop words -> counts x idf -> L2
+::
 
-Words are lemmatised when the encoder is fitted: it stores the lemma of every
-word of the training captions, and other words are unknown.
+    captions -> words -> lemmas, without stop words -> counts x idf -> L2
 
 Source: Wang et al. 2016, Sec. 3.1. Departures: if NLTK's WordNet is not
 installed, simplemma provides the lemmas.
@@ -40,19 +39,19 @@ STOP_WORDS = frozenset(
     couldnt wont wouldnt shouldnt hasnt havent hadnt aint
     """.split()
 )
-"""Function words, spelled as by `split_words`. Numbers, places such as "front"
-and other words that a photo can show are not stop words."""
+"""Function words, spelt as `split_words` returns them.
+
+Words that a photo can show, such as numbers and "front", are not included.
+"""
 
 
 def find_lemmatizer():
-    """Returns the lemmatiser of this machine.
+    """Returns the name of a lemmatiser and its function word -> lemma.
 
-    Returns:
-        (name, function word -> lemma): `wordnet`, by NLTK, if its data are
-        installed; else `simplemma`, whose dictionary is part of the package.
+    It is NLTK's `wordnet` if its data are installed, otherwise `simplemma`.
 
     Raises:
-        ImportError: neither is installed; the message has the command.
+        ImportError: If neither is installed.
     """
     with contextlib.suppress(ImportError, LookupError):
         from nltk.stem import WordNetLemmatizer
@@ -77,15 +76,16 @@ class TfidfFeatures(CaptionEncoder):
 
         x_j = count_j (1 + ln((1 + n) / (1 + df_j))),   x / |x|
 
-    with n training captions, of which df_j have the lemma. A caption without a
-    known word is 0.
+    n is the number of training captions, and df_j have the lemma. Fitting
+    stores the lemmas of the training words. A caption without known words gets
+    0.
 
     Args:
         num_terms: maximum number of lemmas in the dictionary. Wang et al. 2016:
             3000 for Flickr30K, 5600 for MSCOCO.
 
     Attributes:
-        columns_: int32 `[len(words_)]`, the column of each known word.
+        columns_: int32 `[len(words_)]`, a column for each known word.
         idf_: float32 `[dim]`.
 
     Example:
@@ -115,9 +115,9 @@ class TfidfFeatures(CaptionEncoder):
         """Selects the dictionary and computes its weights.
 
         Raises:
-            ValueError: the captions have only stop words.
-            ImportError: a package is missing; the message has the command to
-                install it.
+            ValueError: If the captions have only stop words.
+            ImportError: If a package is missing. The message has the command
+                that installs it.
         """
         sklearn = import_extra("text", "sklearn.feature_extraction.text")
         name, lemmatize = find_lemmatizer()
@@ -168,7 +168,7 @@ class TfidfFeatures(CaptionEncoder):
         return {"columns_": (len(self.words_),), "idf_": (self.dim,)}
 
     def check(self) -> None:
-        """Refuses columns that the dictionary lacks."""
+        """Raises an error if a column is out of range."""
         columns = self.columns_
         if columns.dtype.kind != "i" or (
             columns.size and not 0 <= columns.min() <= columns.max() < self.dim
@@ -177,7 +177,7 @@ class TfidfFeatures(CaptionEncoder):
 
 
 def _most_frequent(lemmas, counts, number):
-    """Returns lemmas by falling count, equal counts alphabetically."""
+    """Returns lemmas by descending count, then alphabetically."""
     totals = {}
     for word, lemma in lemmas.items():
         if lemma not in STOP_WORDS:
