@@ -1,8 +1,7 @@
 """Draws a photo with boxes and their phrases.
 
-A box and its phrase share a colour that is distinct under every colour vision.
-A right box is solid and its phrase has a tick, a wrong one is dashed and its
-phrase has a cross, so correctness is visible without colour.
+Colours are distinct under every colour vision. Right boxes are solid with a
+tick, wrong boxes dashed with a cross.
 """
 
 import contextlib
@@ -17,25 +16,17 @@ from PIL import Image, ImageDraw, ImageFont
 from tbnets.evaluation.boxes import clip_boxes
 from tbnets.files import readable
 
-# Fonts for all scripts.
-#
-# Pillow's default font covers English. Other text is drawn by the first font
-# that covers it: DejaVu, which matplotlib contains (Latin, Greek, Cyrillic and
-# more), then the installed fonts.
+# Text that Pillow's default font does not cover is drawn in the first font that
+# covers it: DejaVu, which matplotlib contains, then the installed fonts.
 
 _NOWHERE = "\U0010ffff"
-"""No font has this letter; its drawing is the font's missing-letter glyph."""
+"""A letter that no font has. Fonts draw it as their missing-letter glyph."""
 _FOUND: list = []
 """Installed fonts that covered a text, tried first for the next text."""
 
 
 def font(size, text):
-    """Returns a font that covers a text.
-
-    Args:
-        size: size in pixels.
-        text: text to draw; letters that no font has become boxes.
-    """
+    """Returns a font of a size in pixels that covers a text."""
     path = None if text.isascii() else _find("".join(sorted({*text})))
     if path is None:
         return ImageFont.load_default(size)
@@ -53,7 +44,7 @@ def _find(letters):
     """Returns the first font file with all letters; None for Pillow's font."""
     if _has(ImageFont.load_default(), letters):
         return None
-    import matplotlib  # English text does without.
+    import matplotlib  # Not imported for English text.
 
     data = pathlib.Path(matplotlib.get_data_path())
     dejavu = data / "fonts" / "ttf" / "DejaVuSans.ttf"
@@ -108,7 +99,7 @@ class PhraseBox(NamedTuple):
     Args:
         box: `[4]`, x_min, y_min, x_max, y_max in pixels of the photo.
         phrase: text of the label.
-        colour: a number; colours repeat from 7 on.
+        colour: a number; colours repeat after 7.
         is_right: True for a tick, False for a cross, None for neither.
     """
 
@@ -121,21 +112,16 @@ class PhraseBox(NamedTuple):
 def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     """Draws a photo with its boxes and their phrases.
 
-    Phrases are placed at their boxes, inside the picture, and do not overlap
-    while there is space. Boxes are clipped to the photo.
+    Phrases do not overlap while there is space. Boxes are clipped to the photo.
 
     Args:
         photo: uint8 `[height, width, 3]`, RGB.
         boxes: list of `PhraseBox`; the first is drawn on top.
-        side: longer side of the drawn photo in pixels, whatever its own size.
+        side: longer side in pixels to which the photo is resized.
         heading: text above the photo; "" for no heading.
 
     Returns:
-        uint8 `[h, w, 3]`; a very narrow photo gets a grey margin for the
-        phrases.
-
-    Raises:
-        ValueError: If a box is invalid, as in `boxes.check_boxes`.
+        uint8 `[h, w, 3]`; a very narrow photo gets a grey margin.
 
     Example:
         >>> dog = PhraseBox([5, 8, 60, 90], "a dog")
@@ -154,7 +140,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     for one, edges in [*zip(boxes, _in_each_other(corners))][::-1]:
         _draw_box(draw, edges, one)
     taken = []
-    # Small boxes have the fewest places for their phrase.
+    # Small boxes are first, because they have the fewest places for a phrase.
     areas = np.prod(corners[:, 2:] - corners[:, :2], axis=1)
     for row in np.argsort(areas, kind="stable"):
         label = _label(boxes[row], size[0])
@@ -166,16 +152,9 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
 
 
 def draw_side_by_side(photo, truth, found, side=SIDE) -> np.ndarray:
-    """Draws the true boxes of a photo, and the found boxes at their right.
+    """Draws a photo's true boxes, with the found boxes to their right.
 
-    Args:
-        photo: uint8 `[height, width, 3]`, RGB.
-        truth: list of `PhraseBox`.
-        found: list of `PhraseBox`.
-        side: longer side of both drawn photos in pixels.
-
-    Returns:
-        uint8 `[h, w, 3]`.
+    Arguments and result are as in `draw_boxes`.
     """
     left = draw_boxes(photo, truth, side, "true")
     right = draw_boxes(photo, found, side, "found")
@@ -189,7 +168,7 @@ def colour_of(number):
 
 
 def _in_each_other(corners):
-    """Insets boxes `[n, 4]` by a line for each earlier one of equal edges."""
+    """Insets a box by a line's width for each earlier box with equal edges."""
     near = np.abs(corners[:, None] - corners).max(axis=2) < LINE
     insets = CASING * np.tril(near, -1).sum(axis=1, keepdims=True)
     insets = np.minimum(insets, (corners[:, 2:] - corners[:, :2]) / 2)
@@ -197,7 +176,7 @@ def _in_each_other(corners):
 
 
 def _below_heading(sheet, heading):
-    """Returns a picture below a line of text; unchanged without text."""
+    """Adds a heading above a picture; returns it unchanged without text."""
     if not heading:
         return sheet
     whole = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
@@ -210,7 +189,7 @@ def _below_heading(sheet, heading):
 
 
 def _draw_box(draw, edges, one):
-    """Draws a box: coloured lines in black ones, dashed if it is wrong."""
+    """Draws a box as coloured lines on black lines, dashed if it is wrong."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     x_max, y_max = max(x_max - 1, x_min), max(y_max - 1, y_min)
     for width, colour in ((CASING, "black"), (LINE, colour_of(one.colour))):
@@ -262,7 +241,7 @@ def _label(one, most_width):
 
 
 def _shortened(text, font, width):
-    """Cuts a text to a width, with dots at the end."""
+    """Shortens a text to a width, with dots at the end."""
     if len(text) <= MOST_LETTERS and font.getlength(text) <= width:
         return text
     text = text[:MOST_LETTERS]
@@ -272,14 +251,14 @@ def _shortened(text, font, width):
 
 
 def _places(edges, label, size):
-    """Returns a label's upper left corners, by distance from its box."""
+    """Returns upper left corners for a label, by distance from its box."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     (width, height), last = label, max(size[0] - label[0], 0)
     near = [
         (left, top)
         for top in (y_min - height, y_max, y_min, y_max - height)
         for left in (x_min, x_max - width)
-        # Rows must fit; columns are clipped below.
+        # Rows must fit. Columns are clipped below.
         if 0 <= top <= size[1] - height
     ]
     far = [
@@ -292,15 +271,10 @@ def _places(edges, label, size):
 
 
 def freest(places, size, taken):
-    """Finds the place where words cover the fewest pixels.
+    """Returns the place where words cover the fewest pixels, and the number.
 
-    Args:
-        places: list of (x, y), upper left corners.
-        size: width and height of the words.
-        taken: `[n, 4]`, edges of areas to keep free.
-
-    Returns:
-        The first of the best places, and the number of pixels covered there.
+    `size` is the width and height of the words, and `taken` `[n, 4]` has the
+    edges of areas to keep free.
     """
     starts, taken = np.array(places)[:, None], np.reshape(taken, (-1, 4))
     ends = np.minimum(starts + size, taken[:, 2:])

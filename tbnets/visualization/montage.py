@@ -26,7 +26,7 @@ class Tile(NamedTuple):
     """An image of a card.
 
     Args:
-        image_id: the image's name inside the folder of photos.
+        image_id: the image's name in the folder of photos.
         label: text below the image.
         is_hit: True for a green frame, False for a red one, None for no frame.
         apart: whether to leave a wider gap before the image.
@@ -39,15 +39,7 @@ class Tile(NamedTuple):
 
 
 def open_photo(folder, image_id):
-    """Opens a photo as the network sees it, before it is squeezed.
-
-    Args:
-        folder: folder of the photos.
-        image_id: the photo's name there.
-
-    Returns:
-        `PIL.Image.Image` in RGB, or None if the photo is missing or broken.
-    """
+    """Returns a photo as `PIL.Image.Image`, None if it is missing or broken."""
     path = find_photo(folder, image_id)
     if path is None:
         return None
@@ -88,7 +80,7 @@ def _paste_photo(sheet, folder, image_id, place, is_hit):
 def draw_montage(
     queries, ids, order, similarities, folder, hits=None, legend=""
 ):
-    """Draws each query and its best images, ten images in a row.
+    """Draws queries and their best images, ten images in a row.
 
     Args:
         queries: list of q strings; a `pathlib.Path` is a photo.
@@ -96,9 +88,9 @@ def draw_montage(
         order: int `[q, k]`, rows of the best images.
         similarities: float `[q, k]`.
         folder: folder of the photos.
-        hits: list of q entries, the rows of the images that match the query, or
-            None if unknown; None if all are unknown.
-        legend: meaning of the frames; drawn below if there are frames.
+        hits: for each query, the rows of the images that match it, or None if
+            unknown; None if all are unknown.
+        legend: meaning of the frames, drawn below if there are frames.
 
     Returns:
         A `PIL.Image.Image`.
@@ -146,15 +138,12 @@ def _draw_query(sheet, query, place):
 
 
 def draw_sheet(pictures, legend):
-    """Arranges pictures in rows, each kind in its own rows.
+    """Arranges pictures in rows, with separate rows for each kind.
 
     Args:
         pictures: name -> uint8 `[height, width, 3]`; names of one kind differ
             only in a number at their end.
         legend: description, drawn below.
-
-    Returns:
-        A `PIL.Image.Image`.
     """
     placed, kind = [], None
     left, top, below, right = MARGIN, MARGIN, MARGIN, 0
@@ -177,20 +166,11 @@ def draw_sheet(pictures, legend):
 
 
 def draw_card(title, tiles, folder):
-    """Draws a sentence above a row of small images.
-
-    Args:
-        title: the sentence.
-        tiles: list of `Tile`.
-        folder: folder of the photos.
-
-    Returns:
-        A `PIL.Image.Image`, small enough for a card of TensorBoard.
-    """
+    """Draws a sentence above a row of `Tile`s, for a card in TensorBoard."""
     title = title.replace(" .", ".")
     letters = columns(title, CARD_LETTERS)
     text = textwrap.fill(title, letters, max_lines=2, placeholder=" ...")
-    top = CARD_GAP + 2 * CARD_LINE  # Cards have equal heights.
+    top = CARD_GAP + 2 * CARD_LINE  # Two lines, so that heights are equal.
     step = CARD_PHOTO + CARD_GAP
     width = CARD_GAP + sum(step + CARD_GAP * tile.apart for tile in tiles)
     size = (max(width, CARD_WIDTH), top + CARD_PHOTO + CARD_LABEL + CARD_GAP)

@@ -1,8 +1,7 @@
-"""Writes search results as one self-contained HTML page.
+"""Writes search results as one HTML page.
 
-The page contains its thumbnails and its style, and no scripts; it loads no
-other files, so it can be mailed and opened from disk. Its links lead to the
-photos.
+The page contains its thumbnails and style, and no scripts. Only its links need
+other files, the photos.
 """
 
 import base64
@@ -22,7 +21,7 @@ from tbnets.files import readable, write_text
 from tbnets.visualization.montage import open_photo
 
 THUMBNAIL_SIZE = 400
-"""Longer side in pixels: sharp on screens of two pixels a point."""
+"""Longer side in pixels, sharp on high-density screens."""
 JPEG_QUALITY = 80
 
 
@@ -32,7 +31,7 @@ _PAGE = string.Template(
 
 
 class Section(NamedTuple):
-    """One query with its results.
+    """A query with its results.
 
     Args:
         query: the sentence.
@@ -50,17 +49,14 @@ class Section(NamedTuple):
 def write_page(path, sections, folder, about):
     """Writes search results as one HTML file.
 
-    Photos inside the page's folder get relative links, so that page and photos
-    can be moved together; others get full paths.
+    Photos inside the page's folder get relative links, so that both can be
+    moved.
 
     Args:
         path: file to write.
         sections: list of `Section`.
         folder: folder of the photos.
         about: the searched data and the model.
-
-    Raises:
-        OSError: If the file cannot be written.
     """
     start = pathlib.Path(os.path.abspath(path)).parent
     others = len(sections) - 1
@@ -74,11 +70,7 @@ def write_page(path, sections, folder, about):
 
 
 def thumbnail(photo):
-    """Returns a photo as a data URI: a JPEG of at most `THUMBNAIL_SIZE`.
-
-    Args:
-        photo: `PIL.Image.Image`, not changed.
-    """
+    """Returns a photo as a data URI, a JPEG of at most `THUMBNAIL_SIZE`."""
     code = base64.b64encode(jpeg(photo, THUMBNAIL_SIZE)).decode("ascii")
     return f"data:image/jpeg;base64,{code}"
 
@@ -93,12 +85,7 @@ def jpeg(photo, side):
 
 
 def link(photo, start):
-    """Returns the address of a photo for a page.
-
-    Args:
-        photo: path of the photo.
-        start: folder of the page, as an absolute path.
-    """
+    """Returns the address of a photo for a page in the folder `start`."""
     photo = pathlib.Path(os.path.abspath(photo))
     if photo.is_relative_to(start):
         return urllib.parse.quote(os.fsencode(photo.relative_to(start)))
@@ -131,7 +118,7 @@ def _answer(rank, image_id, similarity, folder, start):
 
 
 def _name(image_id):
-    """Returns a file's name as HTML with line breaks allowed at separators."""
+    """Returns a file's name as HTML, with line breaks allowed at separators."""
     parts = re.split(r"(?<=[/_-])|(?=\.[^.]*$)", image_id)
     return "<wbr>".join(_text(part) for part in parts)
 

@@ -1,4 +1,4 @@
-"""Draws learning curves, and maps of the shared space."""
+"""Draws learning curves and maps of the shared space."""
 
 import textwrap
 from typing import NamedTuple
@@ -20,9 +20,9 @@ class Points(NamedTuple):
 
     Args:
         vectors: float `[n, dim]`.
-        columns: dict, name -> n strings; the first column names the points. A
-            map (`visualization.plots`) reads `text`; `kind`, which is `IMAGE`,
-            `CAPTION` or `PHRASE`; and `image`, each point's image.
+        columns: dict, name -> n strings; the first column names the points.
+            `draw_map` reads `text`; `kind`, which is `IMAGE`, `CAPTION` or
+            `PHRASE`; and `image`, the point's image.
         thumbnails: uint8 `[n, side, side, 3]`, or None.
     """
 
@@ -32,11 +32,10 @@ class Points(NamedTuple):
 
 
 def joined(parts):
-    """Concatenates the points of one space; None if there are none.
+    """Concatenates a list of `Points` of one space, skipping None.
 
-    Args:
-        parts: list of `Points` with the columns of the first; None entries are
-            skipped. If the first has no thumbnails, the result has none.
+    Returns None if there are no points. The columns and the presence of
+    thumbnails are from the first element.
     """
     parts = [part for part in parts if part is not None]
     if not parts:
@@ -56,13 +55,12 @@ PANELS = (
 
 
 def draw_history(history, path):
-    """Draws a run's scalars over its epochs as a PNG, one panel per kind.
+    """Draws a run's scalars over its epochs as a PNG.
 
-    A scalar that some epochs lack, such as a loss that starts later, is drawn
-    over the other epochs.
+    Epochs that lack a scalar are skipped in its curve.
 
     Args:
-        history: list with one dict of scalars for each epoch, at least one.
+        history: list with a dict of scalars for each epoch, at least one.
         path: PNG file to write.
     """
     keys = sorted({key for row in history for key in row})
@@ -91,18 +89,13 @@ def draw_history(history, path):
 
 
 def _of_panel(keys, prefix, suffix):
-    """Returns the scalars of a panel, without those for parts of the data."""
+    """Returns the names of a panel's scalars, except for parts of the data."""
     ends = [k for k in keys if k.startswith(prefix) and k.endswith(suffix)]
     return [k for k in ends if "/" not in k[len(prefix) : -len(suffix)]]
 
 
-# Maps of embeddings: similar points are close together.
-#
-# Photos are drawn small, sentences as dots with lines to their photo, noun
-# phrases as diamonds. Words are written where there is space.
-
 PERPLEXITY = 30
-"""Approximate number of neighbours of a point; t-SNE's own default."""
+"""Approximate number of neighbours of a point, as in t-SNE's default."""
 WIDTH, HEIGHT, MARGIN, LEGEND_HEIGHT = 1400, 1000, 60, 44
 PHOTO, DOT, DIAMOND = 46, 4, 6
 FONT_SIZE, LEGEND_SIZE, MOST_LETTERS = 13, 17, 30
@@ -112,36 +105,21 @@ LINE, FRAME, NO_PHOTO = "#c4d4de", "#444444", "#dddddd"
 
 
 def import_tsne():
-    """Imports scikit-learn's `TSNE`; the error shows how to install it.
-
-    Raises:
-        ImportError: If scikit-learn is not installed.
-    """
+    """Imports scikit-learn's `TSNE`; the error shows how to install it."""
     return import_extra("map", "sklearn.manifold").TSNE
 
 
 def lay_out(vectors):
-    """Maps points to a plane and keeps neighbours close.
+    """Maps unit vectors `[n, dim]` to float `[n, 2]` in [0, 1] by t-SNE.
 
-    Distances between groups and the orientation are meaningless.
+    Raises ImportError if scikit-learn is not installed.
 
-    Args:
-        vectors: float `[n, dim]`, unit vectors, whose Euclidean distances order
-            neighbours as cosines do.
-
-    Returns:
-        float `[n, 2]` from 0 to 1.
-
-    Raises:
-        ImportError: If scikit-learn is not installed.
-
-    Source: van der Maaten & Hinton 2008, "Visualizing data using t-SNE", which
-    Niu et al. 2017 use for Fig. 8.
+    Source: van der Maaten & Hinton 2008, "Visualizing data using t-SNE".
     """
     make, count = import_tsne(), len(vectors)
     if count < 4:  # No neighbours to keep.
         return np.linspace([0.2, 0.5], [0.8, 0.5], count)
-    # A collapsed space has no main directions to start from.
+    # A collapsed space has no principal components.
     is_spread = min(np.shape(vectors)) > 1 and np.ptp(vectors, axis=0).any()
     places = make(
         perplexity=min(PERPLEXITY, (count - 1) / 3),
@@ -154,20 +132,20 @@ def lay_out(vectors):
 
 
 def draw_map(points, title):
-    """Draws points of one space.
+    """Draws a map of points, on which similar points are close together.
+
+    Photos are drawn small, sentences as dots with lines to their photo, and
+    noun phrases as diamonds.
 
     Args:
-        points: `visualization.plots.Points` with the columns that a map reads.
+        points: `Points` with the columns that a map reads.
         title: text below, next to the legend.
 
     Returns:
         A `PIL.Image.Image`.
 
-    Raises:
-        ImportError: If scikit-learn is not installed.
-
-    Source: Niu et al. 2017, Fig. 8. Departures: photos and words instead of the
-    paper's numbers; noun phrases are drawn too.
+    Source: Niu et al. 2017, Fig. 8. Departures: photos and words instead of
+    numbers; noun phrases.
     """
     sheet = Image.new("RGB", (WIDTH, HEIGHT + LEGEND_HEIGHT), "white")
     draw = ImageDraw.Draw(sheet)
@@ -214,7 +192,7 @@ def _write_words(draw, places, kinds, texts):
     """Writes the words of sentences and phrases that cover no marks."""
     reach = np.where(kinds == IMAGE, PHOTO // 2, DOT)[:, None]
     taken = [*np.concatenate([places - reach, places + reach], axis=1)]
-    # Phrases are short: more of them find space.
+    # Phrases are first, because they are short and more of them fit.
     order = np.argsort(kinds != PHRASE, kind="stable")
     for row in order[kinds[order] != IMAGE]:
         text = readable(texts[row])
