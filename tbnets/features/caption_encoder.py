@@ -95,9 +95,9 @@ class CaptionEncoder:
         if not self.words_:
             raise InputError(
                 "fit",
-                "come before captions are read",
-                f"a {type(self).__name__} that knows no word",
-                "Fit it on the training captions, or load one.",
+                "be called before captions are encoded",
+                f"a {type(self).__name__} without words",
+                "Fit it on the training captions, or load a fitted encoder.",
             )
         return Vocabulary((PADDING_WORD, UNKNOWN_WORD, *self.words_))
 
@@ -170,14 +170,14 @@ def word_counts(vocabulary, captions):
 def check_vectors(vectors):
     """Raises ValueError if `WordVectors` are missing or empty."""
     if vectors is not None:
-        advice = "Read them by tbnets.read_word_vectors."
+        advice = "Read them with `tbnets.read_word_vectors`."
         check_kind("vectors", vectors, WordVectors, advice)
     if vectors is None or not len(vectors.words):
         raise InputError(
             "vectors",
-            "hold at least one word of the captions",
-            f"{('none' if vectors is None else f'none in {vectors.path}')}",
-            "Name `vectors` of their language.",
+            "have at least one word",
+            f"vectors={vectors}",
+            "Pass word vectors in the captions' language.",
         )
 
 

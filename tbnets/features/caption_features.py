@@ -102,9 +102,9 @@ def load_encoder(path) -> CaptionEncoder:
         path = path / ENCODER_FILE
     if not path.is_file():
         raise MissingFileError(
-            "`path` must be a fitted caption encoder, or a store with one. "
-            f"Received: path={path}, which does not exist. Extract the "
-            "features again with tools/extract_text_features.py."
+            "`path` must be a fitted caption encoder or a store with an "
+            f"encoder. Received: path={path}, which does not exist. Extract "
+            "the features again with tools/extract_text_features.py."
         )
     try:
         header, arrays = read_npz(path)
@@ -132,8 +132,8 @@ def load_encoder_of(made_by, path):
     encoder, wanted = load_encoder(path), made_by["encoder_sha256"]
     if encoder.digest() != wanted:
         CheckedFile(os.path.join(path, ENCODER_FILE)).report(
-            "expected the encoder that computed the features, of sha256 "
-            f"{wanted}; found sha256 {encoder.digest()}. Restore the right "
-            "encoder, or extract the features again into a new folder."
+            "expected the encoder that computed the features, with sha256 "
+            f"{wanted}; found sha256 {encoder.digest()}. Restore that file or "
+            "extract the features again into a new folder."
         )
     return encoder

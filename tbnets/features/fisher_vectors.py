@@ -258,7 +258,7 @@ class CaptionReader(tf.Module):
         self, encoder: CaptionEncoder, max_tokens: int | None = None
     ) -> None:
         super().__init__(name="caption_reader")
-        advice = "Fit for example a tbnets.TfidfFeatures."
+        advice = "Fit an encoder, such as `tbnets.TfidfFeatures`."
         check_kind("encoder", encoder, CaptionEncoder, advice)
         self.tokenizer = encoder.tokenizer(max_tokens)
         self.vocabulary = self.tokenizer.vocabulary

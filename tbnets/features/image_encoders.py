@@ -61,9 +61,9 @@ class SmallConvNet(ConfiguredLayer):
         if len(shape) != 4 or None in shape[1:]:
             raise InputError(
                 "input_shape",
-                "be (n, height, width, 3) of a known size",
+                "be (n, height, width, 3) with known height and width",
                 f"input_shape={shape}",
-                "Give photos of one size.",
+                "Resize the photos to one size.",
             )
         for convolution, normalisation in self._pairs():
             convolution.build(shape)

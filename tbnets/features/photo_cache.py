@@ -89,9 +89,8 @@ def make_cache(folder, cache):
     except OSError as error:
         raise FileError(
             error.errno,
-            "`--cache` must name a writable folder for the features of the "
-            f"photos. Received: {cache}, which is not: {error.strerror}. Set "
-            "--cache to another",
+            "`--cache` must be a writable folder. Received: "
+            f"--cache={cache} ({error.strerror}). Set it to another folder",
         ) from error
 
 
@@ -173,6 +172,6 @@ class PhotoCache:
             yield
         except ValueError as error:
             raise InputError(
-                f"{error} Or remove {self.store}: the features are then "
+                f"{error} Or remove {self.store}, so that the features are "
                 "extracted again."
             ) from error

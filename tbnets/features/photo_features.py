@@ -94,7 +94,7 @@ class PhotoFeatures:
 
     @in_float32()
     def __init__(self, cnn, layers=(LAST,), crops="one"):
-        check_choice("crops", crops, CROPS, "Change --crops.")
+        check_choice("crops", crops, CROPS, "Change `crops`.")
         self.cnn = cnn
         self.layers = list(layers)
         self.crops = crops
@@ -176,10 +176,10 @@ def build_described_cnn(description, weights):
         if not hub.is_hub(weights):
             raise InputError(
                 "weights",
-                "be the preset that made the features, a "
+                "be the preset that extracted the features, a "
                 f"{name.removeprefix(hub.PREFIX)}",
                 f"weights={weights}",
-                "Write --cnn_weights=hub:PRESET.",
+                "Set --cnn_weights=hub:PRESET.",
             )
         name = weights
     cnn = build_named_cnn(name, weights, size, description["top"])
@@ -190,9 +190,9 @@ def build_described_cnn(description, weights):
             which = key.partition("_")[0]
             raise InputError(
                 "weights",
-                "be those the features were extracted with, of sha256 "
-                f"{wanted}",
-                f"weights={weights} with {which} of sha256 {found}",
+                "be the weights that extracted the features, with "
+                f"{which} sha256 {wanted}",
+                f"weights={weights} with sha256 {found}",
                 "Change --cnn_weights.",
             )
     return cnn

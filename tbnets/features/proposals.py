@@ -78,7 +78,7 @@ class Proposer:
     whole_photo: bool = False
 
     def __post_init__(self):
-        advice = "Change --method."
+        advice = "Change `method`."
         check_choice("method", self.method, tuple(IOU_THRESHOLDS), advice)
         for name, least, most, whole in _RANGES:
             value = getattr(self, name)
@@ -91,7 +91,7 @@ class Proposer:
                 "iou_decay",
                 "be 1 for selective_search",
                 f"iou_decay={self.iou_decay}",
-                "Change --method or leave it out.",
+                "Change `method`, or leave `iou_decay` out.",
             )
 
     def description(self) -> dict:
@@ -119,7 +119,7 @@ class Proposer:
         if not is_photo or pixels.dtype != np.uint8:
             raise InputError(
                 "pixels",
-                "be uint8 [height, width, 3] of a pixel or more",
+                "be uint8 [height, width, 3] with at least one pixel",
                 f"shape {pixels.shape} and dtype {pixels.dtype}",
                 "Read the photo with `read_photo`.",
             )
@@ -152,16 +152,16 @@ def proposer_of(description) -> Proposer:
     try:
         edges = {"edges": _EDGES, **description}["edges"]
         if edges != _EDGES:
-            raise InputError(f"`edges` is {shown(edges)}.")
+            raise InputError(f"`edges` is {shown(edges)}")
         names = "method", "whole_photo", *(name for name, *_ in _RANGES)
         return Proposer(**{name: description[name] for name in names})
     except (InputError, KeyError, TypeError) as error:
         raise InputError(
             "description",
-            "record how boxes are proposed",
+            "have the settings of the proposals",
             f"{shown(description)} ({error})",
-            "Extract the features of regions again and train on them, or "
-            "pass your own boxes.",
+            "Extract region features again and train on them, or pass your "
+            "own boxes.",
         ) from error
 
 

@@ -148,8 +148,9 @@ def _one_each(argument, layers, values, least):
     if len(values) != len(layers) or min(values, default=least) < least:
         raise InputError(
             argument,
-            f"be a number from {least} for each layer",
-            f"{argument}={values} for layers={layers}",
+            f"have a number >= {least} for each layer",
+            f"{argument}={values}, layers={layers}",
+            f"Pass {len(layers)} numbers.",
         )
     return values
 
@@ -178,8 +179,8 @@ def _map(cnn, name, output):
     if len(output.shape) != 4:
         raise InputError(
             "layers",
-            "give maps [n, height, width, channels], or the average of one",
-            f"{name} of {cnn.name}, of shape {tuple(output.shape)}",
+            "output maps [n, height, width, channels] or their average",
+            f"{name} of {cnn.name} with shape {tuple(output.shape)}",
             "Change --layers or --region_features.",
         )
     return output
@@ -366,9 +367,9 @@ def _cut(network, layer, output):
     except (AttributeError, ValueError) as error:
         raise InputError(
             "layer",
-            "be a layer of maps, or one after they are flattened or averaged",
+            "output maps, or follow the layer that flattens or averages them",
             f"layer={layer} of {network.name}",
-            "Choose another layer.",
+            "Name another layer.",
         ) from error
     if isinstance(joint, layers.GlobalAveragePooling2D):
         return head, bins, None

@@ -129,8 +129,8 @@ class TfidfFeatures(CaptionEncoder):
             raise InputError(
                 "captions",
                 "have words that are not stop words",
-                f"{len(captions)} captions of {len(counts)} words",
-                "Check the split.",
+                f"{len(captions)} captions with {len(counts)} distinct words",
+                "Check the captions' split.",
             )
         columns = {term: column for column, term in enumerate(terms)}
         known = [word for word in sorted(lemmas) if lemmas[word] in columns]
@@ -173,7 +173,7 @@ class TfidfFeatures(CaptionEncoder):
         if columns.dtype.kind != "i" or (
             columns.size and not 0 <= columns.min() <= columns.max() < self.dim
         ):
-            raise InputError("columns_ names columns that do not exist")
+            raise InputError("columns_ are out of range")
 
 
 def _most_frequent(lemmas, counts, number):

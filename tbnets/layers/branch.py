@@ -179,10 +179,9 @@ class Branch(configured.ConfiguredLayer):
         if len(input_shape) != 2:
             raise InputError(
                 "input_shape",
-                "have the shape of features, (n, feature_dim)",
+                "be (n, feature_dim)",
                 f"input_shape={tuple(input_shape)}",
-                "Inputs of more than one row per image or text need an "
-                "encoder: image_encoder, text_encoder.",
+                "Add an image_encoder or a text_encoder for other inputs.",
             )
         self.output_dim = configured.build_steps(
             self.steps, tuple(input_shape)

@@ -98,9 +98,9 @@ def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
     if not hasattr(units, "__iter__") or isinstance(units, str):
         raise InputError(
             name,
-            "be a size for each layer",
+            "have a size for each layer",
             f"{name}={units!r}",
-            "Write a tuple, such as (512,).",
+            "Pass a tuple, such as (512,).",
         )
     return tuple(checked_number(name, one, 1, whole=True) for one in units)
 

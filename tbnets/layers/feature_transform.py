@@ -129,9 +129,9 @@ class FeatureTransform(FittedLayer):
         if set(steps[:-1]) & STATISTICS:
             raise InputError(
                 "steps",
-                "have `center`, `standardize` or `ternary` as the last",
-                f"{','.join(steps)}",
-                "Put it there.",
+                "have `center`, `standardize` or `ternary` only at the end",
+                f"steps={','.join(steps)}",
+                "Move it to the end.",
             )
         self.steps = tuple(steps)
         self.output_dim: int | None = None
@@ -168,17 +168,17 @@ class FeatureTransform(FittedLayer):
             if not rows.shape.is_compatible_with((None, self.output_dim)):
                 raise InputError(
                     "batches",
-                    f"be arrays of shape (n, {self.output_dim})",
-                    f"one of shape {rows.shape}",
+                    f"be arrays with shape (n, {self.output_dim})",
+                    f"an array with shape {rows.shape}",
                     "Put a single array into a list.",
                 )
             statistics.update(self._without_statistics(rows))
         if not statistics.count:
             raise InputError(
                 "batches",
-                "hold rows",
-                "none",
-                "Give the features of the training split.",
+                "have at least one row",
+                "no rows",
+                "Pass the features of the training split.",
             )
         mean, deviation = statistics.mean, statistics.deviation
         if "center" in self.steps:

@@ -93,7 +93,7 @@ class TextEncoder(ConfiguredLayer):
                 "input_shape",
                 f"be ({axes})",
                 f"input_shape={tuple(input_shape)}",
-                "`tbnets.Tokenizer` makes ids of words, `tbnets.TreeRows` "
+                "Use `tbnets.Tokenizer` for words, `tbnets.TreeRows` for "
                 "trees.",
             )
         self.embedding.build(input_shape)

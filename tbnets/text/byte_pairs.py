@@ -60,9 +60,9 @@ class BytePairs(tf.Module):
         except (KeyError, ValueError) as error:
             raise InputError(
                 "vocabulary",
-                "have every byte and all that `merges` make",
-                f"{error} without",
-                "Take both from one preset.",
+                "have every byte and every result of `merges`",
+                f"a vocabulary without {error}",
+                "Use the vocabulary and merges of one preset.",
             ) from error
         self._padding = 1 + max(vocabulary.values())
         self._base = self._padding + 1

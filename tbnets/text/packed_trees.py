@@ -175,10 +175,10 @@ def tree_arrays(
     if max_words is not None:
         max_words = checked_number("max_words", max_words, 1, whole=True)
     check_kind("trees", trees, (list, tuple), "Put a single tree into a list.")
-    advice = "Read it by tbnets.read_tree."
+    advice = "Read it with `tbnets.read_tree`."
     for row, tree in enumerate(trees):
         check_kind(f"trees[{row}]", tree, Tree, advice)
-    advice = "Make one by tbnets.Vocabulary.build(captions)."
+    advice = "Build it with `tbnets.Vocabulary.build`."
     check_kind("vocabulary", vocabulary, Vocabulary, advice)
     leaves = [leaf for tree in trees for leaf in _joined_nots(tree.words)]
     words = (
@@ -235,9 +235,9 @@ class TreeRows(PaddedRows):
             if len(shape) != 2 or shape[1] != len(FIELDS):
                 raise InputError(
                     f"arrays[{row}]",
-                    f"be of shape (nodes, {len(FIELDS)})",
-                    f"{shape}",
-                    "`tbnets.tree_arrays` makes them.",
+                    f"have shape (nodes, {len(FIELDS)})",
+                    f"shape {shape}",
+                    "Make the arrays with `tbnets.tree_arrays`.",
                 )
         nodes = np.concatenate([empty, *arrays])
         super().__init__(nodes, [len(array) for array in arrays])
@@ -261,9 +261,9 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
     if not rows.shape.is_compatible_with((None, None, len(FIELDS))):
         raise InputError(
             "rows",
-            f"be of shape (trees, nodes, {len(FIELDS)})",
-            f"{rows.shape}",
-            "`tbnets.TreeRows` makes batches of trees.",
+            f"have shape (trees, nodes, {len(FIELDS)})",
+            f"shape {rows.shape}",
+            "Make the batch with `tbnets.TreeRows`.",
         )
     with tf.name_scope(XLA_REFUSED):
         is_node = rows[:, :, LEVEL] > 0

@@ -90,7 +90,7 @@ class EmbeddedParser:
         """
         tokens = split_tokens(caption)
         if not any(token[0].isalnum() for token in tokens):
-            raise InputError("there are no words in it")
+            raise InputError("it has no words")
         tree = self._chunker.parse(self._tag(tokens))
         return self._written(self._rooted(tree))
 
@@ -102,7 +102,7 @@ class EmbeddedParser:
         plain[0] = plain[0].lower()
         tags = [tag for _, tag in self._tagger.tag(" ".join(plain), False)]
         if len(tags) != len(tokens):
-            raise InputError("the tagger cut it into other words")
+            raise InputError("the tagger split it into other words")
         return [
             (token, "OF" if token.lower() == "of" else tag)
             for token, tag in zip(tokens, tags)
@@ -145,7 +145,7 @@ class CoreNLPParser:
             raise UnreachableError(
                 "`corenlp_url` must be the address of a running CoreNLP "
                 f"server. Received: corenlp_url={url}, which does not "
-                f"respond: {getattr(error, 'reason', error)}. Start one with: "
+                f"respond ({getattr(error, 'reason', error)}). Start it with: "
                 "java -mx4g -cp '*' "
                 "edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port 9000"
             ) from error
@@ -192,7 +192,7 @@ def _joined(trees):
     """Joins the trees of sentences into one tree in brackets."""
     texts = [" ".join(str(tree).split()) for tree in trees]
     if not texts:
-        raise InputError("the parser found no sentence")
+        raise InputError("the parser did not find a sentence")
     return texts[0] if len(texts) == 1 else f"(S {' '.join(texts)})"
 
 
@@ -273,9 +273,9 @@ def _parsed(captions, name, processes):
     except BrokenProcessPool as error:
         raise InputError(
             "processes",
-            "have the memory that they need",
-            f"processes={processes}; one process was killed",
-            "Parse again with fewer; with a cache, parsing continues.",
+            "fit into the memory",
+            f"processes={processes}, of which one was killed",
+            "Parse again with fewer processes. With a cache, parsing resumes.",
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -151,22 +151,22 @@ def read_tree(text: str, name: str = "") -> Tree:
         tree = tbnets.read_tree("(S (NP (DT a) (NN dog)) (VP (VBZ runs)))")
         tree.num_nodes, tree.bracketed()
     """
-    check_kind("text", text, str, "Read trees one by one.")
+    check_kind("text", text, str, "Pass one tree at a time.")
     try:
         tree = _without_empty(_nodes(text))
         if tree is None:
-            raise InputError("there is no word in it")
+            raise InputError("it has no words")
         if tree.heights()[0] > MOST_DEEP:
             raise InputError(f"it is deeper than {MOST_DEEP}")
         if (count := len(tree.words)) > MOST_WORDS:
-            raise InputError(f"it has {count} words, at most {MOST_WORDS}")
+            raise InputError(f"it has {count} words, more than {MOST_WORDS}")
     except InputError as error:
         of = f" of caption {name}" if name else ""
         raise InputError(
             "text",
             "be one tree in brackets, such as (NP (DT a) (NN dog))",
-            f"text={shown(text)}{of}, where {error}",
-            "Parse the caption again, or correct it.",
+            f"text={shown(text)}{of} ({error})",
+            "Parse the caption again or correct the tree.",
         ) from error
     return tree
 
@@ -178,7 +178,7 @@ def _nodes(text):
         token = match[0]
         parent = stack[-1] if stack else -1
         if not stack and (nodes or token != "("):
-            reason = "follows the end of the tree" if nodes else "opens none"
+            reason = "follows the end" if nodes else "does not open it"
             raise InputError(f"{shown(token)} {reason}")
         if token == "(":
             stack.append(len(nodes))
@@ -195,13 +195,13 @@ def _nodes(text):
             nodes[parent] = (token, nodes[parent][1], "")
         elif len(token) > MOST_LETTERS:
             raise InputError(
-                f"a word has {len(token)} letters, at most {MOST_LETTERS}"
+                f"a word has {len(token)} letters, more than {MOST_LETTERS}"
             )
         else:
             nodes.append((None, parent, unescaped(token)))
         wants_label = token == "("
     if stack:
-        raise InputError(f"{len(stack)} of the brackets are not closed")
+        raise InputError(f"{len(stack)} brackets are not closed")
     return nodes
 
 
@@ -280,23 +280,22 @@ def trees_of(path, captions) -> list[Tree]:
             try:
                 tree = read_tree(text, name)
             except ValueError as error:
-                file.report(f"expected a tree; {error}", line)
+                file.report(f"expected a tree. {error}", line)
             if tree != known.setdefault(caption, tree):
                 file.refuse(
-                    f"the tree that {shown(caption)} has before: "
+                    f"the first tree of {shown(caption)}, "
                     f"{known[caption].bracketed()}",
                     text,
                     line,
-                    "Trees are found by the text of a caption: keep one.",
+                    "Keep one tree for each caption text.",
                 )
     if missing := [one for one in captions if one not in known]:
         raise InputError(
             "--trees",
-            "hold a tree for every caption",
+            "have a tree for every caption",
             f"--trees={path} without {len(missing)} of {len(captions)} "
-            f"captions, first {shown(missing[0])}",
-            "Trees are found by text: parse these captions by "
-            "tools/parse_captions.py.",
+            f"captions, such as {shown(missing[0])}",
+            "Parse these captions with tools/parse_captions.py.",
         )
     return [known[caption] for caption in captions]
 
@@ -308,8 +307,8 @@ def _parsed_rows(path):
     for line, row in file.json_rows(names, strings=True):
         first = lines_of.setdefault(row["id"], line)
         if first != line:
-            wanted = f"each id once, as in line {first}"
-            file.refuse(wanted, row["id"], line, "Remove one of them.")
+            wanted = f"an id other than in line {first}"
+            file.refuse(wanted, row["id"], line, "Remove one of the lines.")
         yield file, line, *(row[name] for name in names)
 
 
@@ -326,8 +325,9 @@ def gold_rows(folder):
     paths = sorted(pathlib.Path(folder).glob("*.txt"))
     if not paths:
         raise MissingFileError(
-            "`--trees` must hold gold trees in .txt files. Received: --trees="
-            f"{folder}, without any. Name the folder trees of the scenes."
+            "`--trees` must be a folder with gold trees in .txt files. "
+            f"Received: --trees={folder}, without .txt files. Name the folder "
+            "`trees` of the scenes."
         )
     for path in paths:
         file = CheckedFile(path)

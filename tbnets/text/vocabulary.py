@@ -120,11 +120,11 @@ def _as_strings(captions):
     try:
         text = tf.convert_to_tensor(captions, tf.string)
     except (TypeError, ValueError) as error:
-        expected += f"={shown(captions)}. Give a list of str."
+        expected += f"={shown(captions)}. Pass a list of strings."
         raise InputTypeError(expected) from error
     if text.shape.rank in (1, None):
         return text
-    expected += f".shape={text.shape}. Put one caption into a list."
+    expected += f".shape={text.shape}. Put a single caption into a list."
     raise InputError(expected)
 
 
@@ -146,7 +146,7 @@ def count_words(captions):
             "captions",
             "be a list of strings",
             f"captions={shown(captions)}",
-            "Put one caption, or all, into a list.",
+            "Put the captions into a list.",
         )
     counts, lengths = collections.Counter(), [np.zeros(0, np.int64)]
     for words in split_in_batches(captions):
@@ -191,7 +191,7 @@ class Vocabulary:
                 "words",
                 f"{expectation}",
                 f"words[{position}]={found!r}",
-                "Build the vocabulary with `Vocabulary.build`.",
+                "Build it with `Vocabulary.build`.",
             )
 
     @classmethod
@@ -235,7 +235,7 @@ class Vocabulary:
         if not kept:
             raise InputError(
                 "captions",
-                "hold at least one word that occurs `min_count` times",
+                "have a word that occurs at least `min_count` times",
                 f"{len(counts)} distinct words, min_count={min_count}",
                 "Check the captions' split or lower `min_count`.",
             )
@@ -272,7 +272,7 @@ class Vocabulary:
         if problem:
             position, expectation = problem
             found = next(iter(words[position:]), "end of file")
-            advice = "Save the vocabulary again or take it from another run."
+            advice = "Save the vocabulary again or copy it from another run."
             file.refuse(f"to {expectation}", found, position + 1, advice)
         return cls(tuple(words))
 
@@ -296,7 +296,7 @@ class Tokenizer(tf.Module):
         super().__init__(name="tokenizer")
         if max_tokens is not None:
             max_tokens = checked_number("max_tokens", max_tokens, 1, whole=True)
-        advice = "Make one by tbnets.Vocabulary.build(captions)."
+        advice = "Build it with `tbnets.Vocabulary.build`."
         check_kind("vocabulary", vocabulary, Vocabulary, advice)
         self.vocabulary = vocabulary
         self.max_tokens = max_tokens
@@ -358,8 +358,8 @@ def _first_problem(words):
     seen = set()
     for position, word in enumerate(words):
         if word in seen:
-            return position, "name every word once"
+            return position, "have every word once"
         if position > UNKNOWN_ID and len(word.split()) != 1:
-            return position, "hold single words, without spaces"
+            return position, "have single words without spaces"
         seen.add(word)
     return None

@@ -47,7 +47,7 @@ def coverage_line(report):
     missing = ", ".join(report["most_frequent_missing"])
     return (
         f"{report['known_words']} of {report['words']} words have vectors, "
-        f"{per_cent(report['token_share'])} % of all their occurrences"
+        f"{per_cent(report['token_share'])} % of their occurrences"
         f"{missing and f'; without: {missing}'}"
     )
 
@@ -96,9 +96,9 @@ def embedding_table(vectors, vocabulary, seed=0):
     if not known.any():
         raise InputError(
             "vectors",
-            "have at least one word of the vocabulary",
-            f"{vectors.path or 'vectors'} without any of {vocabulary.size}",
-            "Name vectors of the captions' language.",
+            "have a word of the vocabulary",
+            f"vectors={vectors.path} without these {vocabulary.size} words",
+            "Use word vectors in the captions' language.",
         )
     table = np.zeros((vocabulary.size, vectors.dim), np.float32)
     table[known] = vectors.vectors[rows[known]]
@@ -118,8 +118,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HEADER = re.compile(rb"([1-9]\d{,17})\s+([1-9]\d{,17})\s*")
 _PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip"}
 _AGAIN = (
-    "The file is truncated, bytes of it were lost or its header is wrong: copy "
-    "or download it again."
+    "The file is damaged or its header is wrong. Copy or download it again."
 )
 
 
@@ -146,9 +145,9 @@ class WordVectors:
         if len(shape) != 2 or shape[0] != len(self.words):
             raise InputError(
                 "vectors",
-                "be an array with a row a word",
+                "be an array with one row per word",
                 f"shape {shape} for {len(self.words)} words",
-                "Give as many.",
+                "Pass `words` and `vectors` of equal lengths.",
             )
 
     __repr__ = short_repr("path", "dim", words=lambda it: len(it.words))
@@ -201,7 +200,7 @@ def read_word_vectors(
             "words",
             "be a list of strings",
             f"words={words!r}",
-            "Give for example `vocabulary.words`.",
+            "Pass for example `vocabulary.words`.",
         )
     require_file(path)
     file, wanted = CheckedFile(path), dict.fromkeys(filter(None, words))
@@ -226,15 +225,15 @@ def read_word_vectors(
             if not np.isfinite(row).all():
                 file.report(
                     f"the vector of {shown(name)}: expected finite numbers; "
-                    f"found {row[~np.isfinite(row)][0]}. Take the file from "
-                    "its source again.",
+                    f"found {row[~np.isfinite(row)][0]}. Download the file "
+                    "again.",
                     place,
                 )
             word = asked_by(name)
             known, before, _ = found.get(word, (None, 0, None))
             if known == name:
                 once = f"each word once, as at {before}"
-                file.refuse(once, name, place, "Remove one of them.")
+                file.refuse(once, name, place, "Remove one of the vectors.")
             found[word] = name, place, row
     kept = tuple(word for word in wanted if word in found)
     rows = np.array([found[word][-1] for word in kept], np.float32)
@@ -245,7 +244,8 @@ def _header(stream, file):
     """Returns (number of words or None, dim); stops before the vectors."""
     start = stream.read(len(_BYTE_ORDER_MARK))
     if kind := _PACKED.get(start[:2]):
-        file.report(f"expected word vectors; found a {kind} file. Unpack it.")
+        found = f"found a {kind} file. Decompress it."
+        file.report(f"expected word vectors; {found}")
     begin = stream.seek(len(start) * (start == _BYTE_ORDER_MARK))
     line = stream.readline(MOST_LINE_BYTES)
     if not line.strip():
@@ -288,23 +288,22 @@ def _text_rows(stream, file, header, asked_by, progress):
         if not dim or len(fields) <= dim or (more and _is_number(last)):
             word = row.split(b" ")[0].decode("utf-8", errors="replace").strip()
             file.report(
-                f"expected a word and {dim or 'its'} numbers, with single "
-                "spaces between, as in the first row; found "
-                f"{row.strip().count(b' ')} numbers after {shown(word)}. Take "
-                "the file from its source again.",
+                f"expected a word and {dim or 'its'} numbers, separated by "
+                f"single spaces; found {row.strip().count(b' ')} numbers after "
+                f"{shown(word)}. Download the file again.",
                 line,
             )
         name = fields[0].decode("utf-8", errors="replace")
         if asked_by(name) is not None:
             yield name, line, _numbers(fields[1:], name, line, file)
     if count not in (None, line - first):
-        wanted = f"as many vectors as the header says, {count}"
+        wanted = f"the {count} vectors of the header"
         advice = "Copy or download the file again."
         file.refuse(wanted, line - first, 1, advice)
     if not row.endswith(b"\n"):
         file.suspect(
-            "expected a newline after the last vector; found none. Its last "
-            "number may be cut: if the file is whole, end the line.",
+            "expected a newline after the last vector; found the end of the "
+            "file. If the file is complete, append a newline.",
             line,
         )
 
@@ -327,9 +326,9 @@ def _binary_rows(stream, file, header, asked_by, progress):
     count, dim = header
     size = os.fstat(stream.fileno()).st_size
     least = count * (4 * dim + 2)
-    vectors = f"{count} vectors of {dim} numbers, as the header says"
+    vectors = f"the header's {count} vectors of {dim} numbers"
     if size < least:
-        wanted = f"{vectors}, which take at least {least} bytes"
+        wanted = f"{vectors}, which need at least {least} bytes"
         file.refuse(wanted, size, 1, _AGAIN)
     start, between = stream.tell(), b""
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -345,7 +344,7 @@ def _binary_rows(stream, file, header, asked_by, progress):
                 file.report(
                     f"word {number} of {count}: expected "
                     f"{'a' if between else 'no'} newline, a word, a space and "
-                    f"{dim} floats, as the others; found {odd}. {_AGAIN}"
+                    f"{dim} floats; found {odd}. {_AGAIN}"
                 )
             name = name.decode("utf-8", errors="replace")
             if asked_by(name) is not None:
@@ -356,7 +355,7 @@ def _binary_rows(stream, file, header, asked_by, progress):
             if number == 1 < count and content[end : end + 1] == b"\n":
                 between = b"\n"
         if content[start : start + MOST_WORD_BYTES].strip():
-            found = f"expected {vectors}; found more after them."
+            found = f"expected only {vectors}; found more bytes."
             file.report(f"{found} {_AGAIN}", 1)
 
 
