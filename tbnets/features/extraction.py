@@ -59,8 +59,8 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     def read(position, path):
         return position, decode(read_file(path))
 
-    def one_shard(shard, some):
-        dataset = tf.data.Dataset.from_tensor_slices(some).enumerate()
+    def one_shard(shard, shard_paths):
+        dataset = tf.data.Dataset.from_tensor_slices(shard_paths).enumerate()
         dataset = dataset.map(read, usable_cores(), deterministic=True)
         dataset = dataset.ignore_errors().batch(batch_size)
         return dataset.map(lambda rows, photos: (shard, rows, photos))
@@ -137,8 +137,8 @@ def extract_photos(
     failures = []
     for shard, batches in decoded_by_shard(shards, features.decode, batch_size):
         done, parts = [], [np.zeros((0, features.dim), np.float32)]
-        for positions, found in _computed(features, batches):
-            parts.append(found)
+        for positions, vectors in _computed(features, batches):
+            parts.append(vectors)
             done += positions
             progress(len(positions))
         failed = failed_photos(shard, set(done))
@@ -155,10 +155,10 @@ def failed_photos(shard, done):
 
     `done` has the positions of the photos with features.
     """
-    left = [photo for i, photo in enumerate(shard) if i not in done]
-    reasons = faults([path for _, path in left])
-    mended = "was no photo when it was read"  # It may have been added since.
-    return [(*photo, why or mended) for photo, why in zip(left, reasons)]
+    failed = [photo for i, photo in enumerate(shard) if i not in done]
+    reasons = faults([path for _, path in failed])
+    unknown = "was no photo when it was read"  # It may have been added since.
+    return [(*photo, why or unknown) for photo, why in zip(failed, reasons)]
 
 
 
@@ -190,18 +190,18 @@ def extract_regions(
     good = [[photo for photo in x if photo[0] not in without] for x in shards]
     decoded = decoded_by_shard(good, images.decode_photo, 1)
     for whole, (shard, batches) in zip(shards, decoded):
-        found = {}
+        regions_at = {}
         for [at], [pixels] in batches:
             key, pixels = shard[at][0], pixels.numpy()
             regions = _regions(extractor, pixels, proposals, key, writer.dtype)
-            found[at] = (key, *regions)
+            regions_at[at] = (key, *regions)
             progress(1)
-        failed = failed_photos(shard, found) + [
+        failed = failed_photos(shard, regions_at) + [
             (key, path, f"has no proposals{why.get(key, '')}")
             for key, path in whole
             if key in without
         ]
-        failures += add_regions(writer, list(found.values()), failed)
+        failures += add_regions(writer, list(regions_at.values()), failed)
         progress(len(failed))
     return failures
 
@@ -225,20 +225,20 @@ def _regions(extractor, pixels, proposals, key, dtype):
     return features, boxes, scores, size
 
 
-def add_regions(writer, found, failed):
+def add_regions(writer, photos, failed):
     """Writes regions; returns the failed photos as (path, reason).
 
     Args:
         writer: a `FeatureWriter` of kind "regions".
-        found: list of (id, features or None, boxes, scores or None, size).
+        photos: list of (id, features or None, boxes, scores or None, size).
         failed: list of (id, path, reason).
     """
     ids, arrays = (), ()
-    if found:
-        ids, *parts, sizes = zip(*found)
+    if photos:
+        ids, *parts, sizes = zip(*photos)
         counts = [len(boxes) for boxes in parts[1]]
         features, boxes, scores = (
-            None if some[0] is None else np.concatenate(some) for some in parts
+            None if part[0] is None else np.concatenate(part) for part in parts
         )
         arrays = features, boxes, counts, scores, np.array(sizes)
     reasons = {key: reason for key, _, reason in failed}
@@ -272,16 +272,16 @@ def propose_photos(
 
     shards = remaining_shards(photos, writer, shard_images)
     cv2 = import_opencv()
-    before = cv2.getNumThreads()
+    num_threads = cv2.getNumThreads()
     cv2.setNumThreads(1)  # OpenCV then uses only the calling thread.
     try:
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             for shard in shards:
-                found, failed = [], []
+                proposed, failed = [], []
                 for result in pool.map(work, shard):
-                    (failed if len(result) == 3 else found).append(result)
+                    (failed if len(result) == 3 else proposed).append(result)
                     progress(1)
-                failures += add_regions(writer, found, failed)
+                failures += add_regions(writer, proposed, failed)
     finally:
-        cv2.setNumThreads(before)
+        cv2.setNumThreads(num_threads)
     return failures

@@ -174,11 +174,11 @@ class HybridMixture:
         heights = -np.log(heights * self.scales_).sum(axis=1)
         result = np.empty((len(points), self.num_components))
         for start in range(0, len(points), _ROWS):
-            some = points[start : start + _ROWS]
+            block = points[start : start + _ROWS]
             for k in range(self.num_components):
-                z = np.abs(some - self.locations_[k]) / self.scales_[k]
+                z = np.abs(block - self.locations_[k]) / self.scales_[k]
                 z = np.where(self.laplacian_[k], z, z * z / 2)
-                result[start : start + len(some), k] = -z.sum(axis=1)
+                result[start : start + len(block), k] = -z.sum(axis=1)
         return result + heights + np.log(self.weights_)
 
     def posteriors(self, points: np.ndarray) -> np.ndarray:
@@ -512,15 +512,15 @@ def independent_components(vectors, seed=0):
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     values, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
-    kept = values > _RANK_TOLERANCE**2 * max(np.max(mean**2), values[-1], 0)
-    if not kept.any():
+    is_kept = values > _RANK_TOLERANCE**2 * max(np.max(mean**2), values[-1], 0)
+    if not is_kept.any():
         raise InputError(
             "vectors",
             "differ between words",
             f"{len(vectors)} equal vectors",
             "Check the file of word vectors.",
         )
-    whiten = (axes[:, kept] / np.sqrt(values[kept]))[:, ::-1]
+    whiten = (axes[:, is_kept] / np.sqrt(values[is_kept]))[:, ::-1]
     ica = FastICA(whiten=False, random_state=seed, max_iter=500, tol=1e-3)
     with warnings.catch_warnings():
         # ICA that has not converged is a valid rotation.

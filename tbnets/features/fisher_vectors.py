@@ -24,18 +24,18 @@ class _EncoderLayer(FittedLayer):
     """A layer whose constants are arrays of an encoder.
 
     Attributes:
-        of_words: names of constants with a row for each word.
-        others: names of the remaining constants.
+        word_constants: names of constants with a row for each word.
+        other_constants: names of the remaining constants.
     """
 
-    of_words: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
+    word_constants: tuple[str, ...] = ()
+    other_constants: tuple[str, ...] = ()
 
     def take(self, encoder: CaptionEncoder) -> None:
         """Copies the constants from a fitted `CaptionEncoder`."""
-        for name in (*self.of_words, *self.others):
+        for name in (*self.word_constants, *self.other_constants):
             values = np.asarray(getattr(encoder, f"{name}_"))
-            if name in self.of_words:  # Rows for padding and unknown.
+            if name in self.word_constants:  # Rows for padding and unknown.
                 values = np.insert(values, [0] * FIRST_WORD, 0, axis=0)
             weight = getattr(self, name)
             weight.assign(tf.cast(values, weight.dtype))
@@ -59,7 +59,7 @@ class TfidfVectors(_EncoderLayer):
     Source: Wang et al. 2016, Sec. 3.1.
     """
 
-    of_words, others = ("columns",), ("idf",)
+    word_constants, other_constants = ("columns",), ("idf",)
 
     def __init__(
         self, vocabulary_size: int, num_terms: int, **kwargs: Any
@@ -108,7 +108,7 @@ class MeanVectors(_EncoderLayer):
     Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
     """
 
-    of_words = ("vectors",)
+    word_constants = ("vectors",)
 
     def __init__(
         self, vocabulary_size: int, word_dim: int, **kwargs: Any
@@ -155,8 +155,8 @@ class FisherVectors(_EncoderLayer):
     Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1.
     """
 
-    of_words = ("vectors", "shares")
-    others = ("locations", "scales", "laplacian")
+    word_constants = ("vectors", "shares")
+    other_constants = ("locations", "scales", "laplacian")
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class FisherVectors(_EncoderLayer):
         if self.pca_dim:
             self.constant("pca_mean", (self.full_dim,))
             self.constant("pca_axes", (self.pca_dim, self.full_dim))
-            self.others = (*self.others, "pca_mean", "pca_axes")
+            self.other_constants += ("pca_mean", "pca_axes")
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
@@ -199,8 +199,8 @@ class FisherVectors(_EncoderLayer):
             half = np.float32(np.sqrt(0.5))
             second = tf.where(laplacian, tf.abs(z) - 1, (z * z - 1) * half)
             parts = first, second
-            both = [tf.einsum("nw,nwd->nd", share, part) for part in parts]
-            return tf.concat(both, axis=1)
+            gradients = [tf.einsum("nw,nwd->nd", share, part) for part in parts]
+            return tf.concat(gradients, axis=1)
 
         components = (
             tf.transpose(shares, [2, 0, 1]),
@@ -226,8 +226,8 @@ def fitted_layer(encoder):
     """Returns a built layer that computes a fitted encoder's features."""
     if encoder.kind == "hub":
         preset = encoder.opened.preset
-        made = hub.package().HubTextEncoder
-        return made.of(preset, dtype="float32", trainable=False)
+        layer_class = hub.package().HubTextEncoder
+        return layer_class.of(preset, dtype="float32", trainable=False)
     kinds = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}
     sizes = [encoder.dim]
     if encoder.kind == "fisher":

@@ -89,10 +89,10 @@ class SmallConvNet(ConfiguredLayer):
 class PooledEncoder(ConfiguredLayer):
     """Averages a network's last map; fine-tunes the network if requested."""
 
-    def take_network(self, found: cnn.Cnn, fine_tune: bool) -> None:
+    def take_network(self, built: cnn.Cnn, fine_tune: bool) -> None:
         """Sets the network to a `cnn.Cnn`, without its classifier."""
-        self.fine_tune, self.preprocess = fine_tune, found.preprocess
-        self.network = cnn.pooled_network(found, found.outputs([cnn.LAST]))
+        self.fine_tune, self.preprocess = fine_tune, built.preprocess
+        self.network = cnn.pooled_network(built, built.outputs([cnn.LAST]))
         self.network.trainable = fine_tune
         share_statistics(self.network)
         self.output_dim = self.network.output_shape[-1]
@@ -138,8 +138,8 @@ class ApplicationEncoder(PooledEncoder):
         super().__init__(**kwargs)
         self.application = application
         self.image_size = image_size
-        found = cnn.build_cnn(application, weights, image_size, top=False)
-        self.take_network(found, fine_tune)
+        built = cnn.build_cnn(application, weights, image_size, top=False)
+        self.take_network(built, fine_tune)
 
     __repr__ = short_repr("application", "image_size", "fine_tune")
 

@@ -39,7 +39,7 @@ def photo_sums(folder, names, index):
 
     `names` are relative to the folder. `index` is the file of cached sums.
     """
-    folder, known = pathlib.Path(folder), _read_index(index)
+    folder, cached = pathlib.Path(folder), _read_index(index)
 
     def entry(name):
         """Returns [size, time, sha256] of a photo, or its fault."""
@@ -49,7 +49,7 @@ def photo_sums(folder, names, index):
                 return "is no file" if path.exists() else "is not there"
             state = path.stat()
             stamp = [state.st_size, state.st_mtime_ns]
-            before = known.get(name)
+            before = cached.get(name)
             if before and before[:2] == stamp:
                 return before
             return [*stamp, file_sha256(path)]
@@ -61,20 +61,20 @@ def photo_sums(folder, names, index):
     sums = {name: x for name, x in zip(names, entries) if isinstance(x, list)}
     # Caches only photos that are old enough: a later change changes their time.
     latest = (time.time() - _SETTLED_SECONDS) * 1e9
-    now = known | {name: x for name, x in sums.items() if x[1] < latest}
-    if now != known:
+    updated = cached | {name: x for name, x in sums.items() if x[1] < latest}
+    if updated != cached:
         with contextlib.suppress(OSError):  # The next call reads them again.
-            write_json(index, now)
+            write_json(index, updated)
     return [(None, x) if isinstance(x, str) else (x[2], None) for x in entries]
 
 
 def _read_index(path):
     """Returns name -> [size, time, sha256]; {} for an invalid file."""
     try:
-        found = parse_json(pathlib.Path(path).read_bytes())
+        entries = parse_json(pathlib.Path(path).read_bytes())
         return {
             name: [size, changed, digest]
-            for name, (size, changed, digest) in found.items()
+            for name, (size, changed, digest) in entries.items()
             if type(size) is type(changed) is int
             and re.fullmatch("[0-9a-f]{64}", digest)
         }
@@ -122,9 +122,9 @@ class PhotoCache:
             dict, name -> the fault of a file that is not a photo.
         """
         make_cache(self.folder, self.cache)
-        found = photo_sums(self.folder, names, self.cache / INDEX)
-        reasons = {name: why for name, (_, why) in zip(names, found)}
-        self._keys = {name: key for name, (key, _) in zip(names, found) if key}
+        sums = photo_sums(self.folder, names, self.cache / INDEX)
+        reasons = {name: why for name, (_, why) in zip(names, sums)}
+        self._keys = {name: key for name, (key, _) in zip(names, sums) if key}
         failed = self._extract({key: name for name, key in self._keys.items()})
         reasons |= {name: failed.get(x) for name, x in self._keys.items()}
         return {name: why for name, why in reasons.items() if why}
@@ -147,19 +147,20 @@ class PhotoCache:
             done, failed = set(store.ids), store.failed
             complete = store.complete
         new = [(k, self.folder / n) for k, n in photos.items() if k not in done]
-        before = [photo for photo in new if photo[0] in failed]
-        reasons = faults([path for _, path in before])
+        failed_before = [photo for photo in new if photo[0] in failed]
+        reasons = faults([path for _, path in failed_before])
         # Retries photos that can be read now, after a fault of the disk.
-        mended = [photo for photo, why in zip(before, reasons) if why is None]
+        pairs = zip(failed_before, reasons)
+        repaired = [photo for photo, reason in pairs if reason is None]
         fresh = [photo for photo in new if photo[0] not in failed]
-        if fresh or mended or not complete:
+        if fresh or repaired or not complete:
             features = self._build()
             writer = FeatureWriter(self.store, self.description, features.dim)
-            left, what = len(fresh) + len(mended), "extracting features"
-            with progress_bar(left, what, "photo", leave=True) as bar:
-                for some in filter(None, (fresh, mended)):
+            count, what = len(fresh) + len(repaired), "extracting features"
+            with progress_bar(count, what, "photo", leave=True) as bar:
+                for batch in filter(None, (fresh, repaired)):
                     extraction.extract_photos(
-                        some, features, writer, progress=bar.update
+                        batch, features, writer, progress=bar.update
                     )
             writer.finish()
             failed = writer.failed

@@ -41,7 +41,7 @@ class SeveralNetworks:
         `photos` has float32 `[n, side, side, 3]` for each network; n may be 0.
         """
         pairs = zip(self.parts, photos)
-        return tf.concat([part.forward(some) for part, some in pairs], axis=1)
+        return tf.concat([part.forward(x) for part, x in pairs], axis=1)
 
     def __call__(self, image_bytes):
         """Computes float32 `[n, dim]` for JPEG or PNG contents `[n]`."""
@@ -183,16 +183,16 @@ def build_described_cnn(description, weights):
             )
         name = weights
     cnn = build_named_cnn(name, weights, size, description["top"])
-    told = cnn.describe([], "")
+    built = cnn.describe([], "")
     for key in ("config_sha256", "weights_sha256"):
-        found, wanted = told.get(key), description.get(key)
-        if found != wanted:
-            which = key.partition("_")[0]
+        built_sha256, expected_sha256 = built.get(key), description.get(key)
+        if built_sha256 != expected_sha256:
+            kind = key.partition("_")[0]
             raise InputError(
                 "weights",
                 "be the weights that extracted the features, with "
-                f"{which} sha256 {wanted}",
-                f"weights={weights} with sha256 {found}",
+                f"{kind} sha256 {expected_sha256}",
+                f"weights={weights} with sha256 {built_sha256}",
                 "Change --cnn_weights.",
             )
     return cnn

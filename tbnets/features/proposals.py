@@ -131,8 +131,8 @@ class Proposer:
         large = box_math.areas(boxes) >= self.min_area * width * height
         boxes, scores = boxes[large], scores[large]
         suppress = box_math.non_maximum_suppression
-        kept = suppress(boxes, scores, self.iou_threshold, self.limit)
-        boxes, scores = boxes[kept], scores[kept]
+        best = suppress(boxes, scores, self.iou_threshold, self.limit)
+        boxes, scores = boxes[best], scores[best]
         if self.whole_photo:
             boxes = np.append(boxes, [[0, 0, width, height]], axis=0)
             scores = np.append(scores, 0)
@@ -188,8 +188,8 @@ def sobel_edges(pixels):
     along = [cv2.Sobel(smooth, -1, x, 1 - x, ksize=3) for x in (1, 0)]
     strength = np.hypot(*along)
     channel = strength.argmax(axis=2)[..., None]
-    both = np.stack([*along, strength])
-    x, y, strength = np.take_along_axis(both, channel[None], axis=3)[..., 0]
+    planes = np.stack([*along, strength])
+    x, y, strength = np.take_along_axis(planes, channel[None], axis=3)[..., 0]
     # A step of one level in 255 is about 1; rounding leaves 1e-4 at most.
     strength /= max(float(strength.max()), 1e-2)
     angles = np.arctan2(y, x)
@@ -221,10 +221,10 @@ def _edge_boxes(pixels, proposer):
         minBoxArea=proposer.min_area * pixels.shape[0] * pixels.shape[1],
         **EDGE_BOXES,
     )
-    found, scores = finder.getBoundingBoxes(*sobel_edges(pixels))
-    if not len(found):  # OpenCV then returns None as scores.
+    rectangles, scores = finder.getBoundingBoxes(*sobel_edges(pixels))
+    if not len(rectangles):  # OpenCV then returns None as scores.
         return np.zeros((0, 4)), np.zeros(0)
-    boxes, scores = _corners(found), np.array(scores, np.float64).ravel()
+    boxes, scores = _corners(rectangles), np.array(scores, np.float64).ravel()
     # Without any edges, OpenCV scores 0 or divides by 0.
     good = np.isfinite(scores) & (scores > 0)
     boxes[:, 2:] = np.maximum(boxes[:, 2:] - 1, boxes[:, :2] + 1)

@@ -277,8 +277,8 @@ class RoiFeatures:
         network = _any_size(cnn.network, output)
         self.convolutions = fold_batch_normalization(network)
         self._map = tf.function(self.feature_map, [_PHOTO])
-        found = tf.TensorSpec([None, None, output.shape[-1]])
-        self._pooled = tf.function(self.pooled, [found, BOXES])
+        map_spec = tf.TensorSpec([None, None, output.shape[-1]])
+        self._pooled = tf.function(self.pooled, [map_spec, BOXES])
 
     def description(self) -> dict:
         """Returns how the features are extracted, for the store's manifest."""
@@ -320,10 +320,10 @@ class RoiFeatures:
         `pixels` are `[height, width, 3]`, RGB in [0, 255], upright.
         """
         pixels = tf.cast(pixels, tf.float32)
-        found = self._map(pixels)
-        scale = [m / n for m, n in zip(found.shape[1::-1], pixels.shape[1::-1])]
+        cells = self._map(pixels)
+        scale = [m / n for m, n in zip(cells.shape[1::-1], pixels.shape[1::-1])]
         boxes = check_boxes(boxes) * (scale * 2)
-        return _in_blocks(self._pooled, found, boxes, POOLED_AT_ONCE, self.dim)
+        return _in_blocks(self._pooled, cells, boxes, POOLED_AT_ONCE, self.dim)
 
 
 KINDS = {
@@ -351,8 +351,9 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
 def _in_blocks(function, picture, boxes, size, dim):
     """Calls a function on blocks of boxes, to bound the memory."""
     boxes = tf.constant(check_boxes(boxes), tf.float32)
-    blocks = [boxes[at : at + size] for at in range(0, len(boxes), size)]
-    parts = [function(picture, some).numpy() for some in blocks]
+    starts = range(0, len(boxes), size)
+    blocks = [boxes[start : start + size] for start in starts]
+    parts = [function(picture, block).numpy() for block in blocks]
     return np.concatenate([np.zeros((0, dim), np.float32), *parts])
 
 

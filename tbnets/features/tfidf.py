@@ -135,8 +135,8 @@ class TfidfFeatures(CaptionEncoder):
         columns = {term: column for column, term in enumerate(terms)}
         known = [word for word in sorted(lemmas) if lemmas[word] in columns]
         self.words_ = tuple(known)
-        found = [columns[lemmas[word]] for word in known]
-        self.columns_ = np.array(found, np.int32)
+        column_of_word = [columns[lemmas[word]] for word in known]
+        self.columns_ = np.array(column_of_word, np.int32)
         self.idf_ = np.ones(len(terms), np.float32)
         weighting = sklearn.TfidfTransformer().fit(self._term_counts(captions))
         self.idf_ = weighting.idf_.astype(np.float32)

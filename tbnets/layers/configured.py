@@ -22,37 +22,38 @@ def parameters_of(kind, method, base):
         dict, name -> `inspect.Parameter`, without `self`, `*args` and
         `**kwargs`.
     """
-    found = {}
-    for one in reversed(kind.__mro__):
-        if issubclass(one, base) and method in vars(one):
-            found |= inspect.signature(vars(one)[method]).parameters
-    found.pop("self", None)
-    rest = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
-    return {name: one for name, one in found.items() if one.kind not in rest}
+    parameters = {}
+    for base_class in reversed(kind.__mro__):
+        if issubclass(base_class, base) and method in vars(base_class):
+            parameters |= inspect.signature(vars(base_class)[method]).parameters
+    parameters.pop("self", None)
+    variadic = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
+    return {k: v for k, v in parameters.items() if v.kind not in variadic}
 
 
-def repr_of(thing, base, **more):
+def repr_of(instance, base, **extra):
     """Returns a one-line description of an object.
 
     The line shows the constructor's first argument, the arguments that differ
-    from their defaults, and `more`.
+    from their defaults, and `extra`.
 
     Args:
-        thing: object that keeps its arguments as attributes.
+        instance: object that keeps its arguments as attributes.
         base: the last base class to include.
-        **more: additional values by name.
+        **extra: additional values by name.
     """
-    given = parameters_of(type(thing), "__init__", base).items()
+    parameters = parameters_of(type(instance), "__init__", base).items()
     parts = {
-        name: getattr(thing, name)
-        for place, (name, one) in enumerate(given)
-        if hasattr(thing, name)
+        name: getattr(instance, name)
+        for position, (name, parameter) in enumerate(parameters)
+        if hasattr(instance, name)
         and (
-            place == 0
-            or short_text(getattr(thing, name)) != short_text(one.default)
+            position == 0
+            or short_text(getattr(instance, name))
+            != short_text(parameter.default)
         )
     }
-    return with_parts(thing, parts | more)
+    return with_parts(instance, parts | extra)
 
 
 class ConfiguredLayer(keras.layers.Layer):
@@ -70,8 +71,8 @@ class ConfiguredLayer(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructors' arguments."""
         names = parameters_of(type(self), "__init__", ConfiguredLayer)
-        own = {name: getattr(self, name) for name in names}
-        return {**super().get_config(), **own}
+        arguments = {name: getattr(self, name) for name in names}
+        return {**super().get_config(), **arguments}
 
 
 class FittedLayer(ConfiguredLayer):
@@ -102,7 +103,7 @@ def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
             f"{name}={units!r}",
             "Pass a tuple, such as (512,).",
         )
-    return tuple(checked_number(name, one, 1, whole=True) for one in units)
+    return tuple(checked_number(name, size, 1, whole=True) for size in units)
 
 
 def build_steps(steps, shape):
@@ -118,6 +119,6 @@ def run_steps(steps, outputs, training):
     """Applies layers to `outputs` in sequence."""
     plain = (keras.layers.Dense, keras.layers.ReLU)
     for step in steps:
-        told = {} if isinstance(step, plain) else {"training": training}
-        outputs = step(outputs, **told)
+        options = {} if isinstance(step, plain) else {"training": training}
+        outputs = step(outputs, **options)
     return outputs

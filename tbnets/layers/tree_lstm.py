@@ -35,12 +35,12 @@ def tree_states(projected, weights, trees):
 
     @tf.custom_gradient
     def run(projected, *weights):
-        hidden, kept = _forward(projected, weights, trees)
+        hidden, saved = _forward(projected, weights, trees)
 
         def gradient(upstream):
             # The gather of the roots has `IndexedSlices` as its gradient.
             upstream = tf.convert_to_tensor(upstream)
-            return _backward(upstream, weights, kept, trees)
+            return _backward(upstream, weights, saved, trees)
 
         return hidden, gradient
 
@@ -86,19 +86,19 @@ class _Level:
         self.num_others = only_noun - self.start
         self.before_noun = with_noun - self.start
         self.num_other_edges = noun - first
-        self.others = trees.children[first:noun]
-        self.nouns = trees.children[noun:last]
+        self.other_children = trees.children[first:noun]
+        self.noun_children = trees.children[noun:last]
         self.children = trees.children[first:last]
         self.parents = trees.parents[first:last] - self.start
         self.other_parents = self.parents[: self.num_other_edges]
         noun_parents = self.parents[self.num_other_edges :]
         self.noun_parents = noun_parents - self.before_noun
 
-    def joined(self, others, nouns):
+    def joined(self, at_others, at_nouns):
         """Adds the values at parents of other children and of noun phrases."""
-        first, both = self.before_noun, self.num_others - self.before_noun
-        middle = others[first:] + nouns[:both]
-        return tf.concat([others[:first], middle, nouns[both:]], axis=0)
+        first, count = self.before_noun, self.num_others - self.before_noun
+        middle = at_others[first:] + at_nouns[:count]
+        return tf.concat([at_others[:first], middle, at_nouns[count:]], axis=0)
 
 
 def _bounds(trees):
@@ -124,8 +124,8 @@ def _arrays(like, count, widths):
 
 def _written(arrays, level, values):
     """Writes one value to each array at a level."""
-    both = zip(arrays, values)
-    return tuple(array.write(level, value) for array, value in both)
+    pairs = zip(arrays, values)
+    return tuple(array.write(level, value) for array, value in pairs)
 
 
 def _forward(projected, weights, trees):
@@ -138,38 +138,42 @@ def _forward(projected, weights, trees):
     bounds = _bounds(trees)
     count = tf.shape(trees.levels)[0]
 
-    def step(level, hidden, cells, kept):
+    def step(level, hidden, cells, saved):
         at = _Level(bounds, level, trees)
-        others = tf.gather(hidden, at.others)
-        nouns = tf.gather(hidden, at.nouns)
-        both = tf.matmul(others, other_forget), tf.matmul(nouns, noun_forget)
-        forget = tf.sigmoid(tf.concat(both, axis=0) + b_f)  # Eq. 3 and 4.
-        left = tf.math.unsorted_segment_sum(
+        other_states = tf.gather(hidden, at.other_children)
+        noun_states = tf.gather(hidden, at.noun_children)
+        sums = (
+            tf.matmul(other_states, other_forget),
+            tf.matmul(noun_states, noun_forget),
+        )
+        forget = tf.sigmoid(tf.concat(sums, axis=0) + b_f)  # Eq. 3 and 4.
+        forgotten = tf.math.unsorted_segment_sum(
             forget * tf.gather(cells, at.children), at.parents, at.num_nodes
         )
         other_sums = tf.math.unsorted_segment_sum(  # Eq. 2.
-            others, at.other_parents, at.num_others
+            other_states, at.other_parents, at.num_others
         )
         noun_sums = tf.math.unsorted_segment_sum(
-            nouns, at.noun_parents, at.num_nodes - at.before_noun
+            noun_states, at.noun_parents, at.num_nodes - at.before_noun
         )
         sums = at.joined(
             tf.matmul(other_sums, other_gates), tf.matmul(noun_sums, noun_gates)
         )
-        i, o, u, c, h = _gates(sums + bias, left)
-        values = (i, o, u, forget, noun_sums, other_sums, nouns, others)
-        kept = _written(kept, level, values)
+        i, o, u, c, h = _gates(sums + bias, forgotten)
+        values = (i, o, u, forget, noun_sums, other_sums)
+        values += (noun_states, other_states)
+        saved = _written(saved, level, values)
         rows = tf.range(at.start, at.stop)[:, tf.newaxis]
         hidden = tf.tensor_scatter_nd_update(hidden, rows, h)
         cells = tf.tensor_scatter_nd_update(cells, rows, c)
-        return level + 1, hidden, cells, kept
+        return level + 1, hidden, cells, saved
 
-    _, hidden, cells, kept = tf.while_loop(
+    _, hidden, cells, saved = tf.while_loop(
         lambda level, *_: level < count,
         step,
         (0, hidden, cells, _arrays(projected, count, [units] * 8)),
     )
-    return hidden, (cells, leaf[:3], kept)
+    return hidden, (cells, leaf[:3], saved)
 
 
 def _to_children(at, transposed, gradients):
@@ -177,26 +181,28 @@ def _to_children(at, transposed, gradients):
 
     `gradients` and `transposed` are in the order of `WEIGHTS`.
     """
-    at_nouns, at_others, nouns, others = map(tf.matmul, gradients, transposed)
-    others += tf.gather(at_others, at.other_parents)
-    nouns += tf.gather(at_nouns, at.noun_parents)
-    return tf.concat([others, nouns], axis=0)
+    at_nouns, at_others, to_nouns, to_others = map(
+        tf.matmul, gradients, transposed
+    )
+    to_others += tf.gather(at_others, at.other_parents)
+    to_nouns += tf.gather(at_nouns, at.noun_parents)
+    return tf.concat([to_others, to_nouns], axis=0)
 
 
 def _backward(upstream, weights, saved, trees):
     """Returns the gradients of `projected` and of the weights."""
     units = weights[-1].shape[0]
-    cells, leaf, kept = saved
+    cells, leaf, level_values = saved
     num_words = tf.shape(leaf[0])[0]
     bounds = _bounds(trees)
     count = tf.shape(trees.levels)[0]
     # Transposed once here; `transpose_b` would transpose at every level.
     transposed = [tf.transpose(matrix) for matrix in weights[:4]]
 
-    def step(level, d_hidden, d_cells, d_bias, found):
+    def step(level, d_hidden, d_cells, d_bias, level_gradients):
         at = _Level(bounds, level, trees)
         here = slice(at.start, at.stop)
-        i, o, u, f = (array.read(level) for array in kept[:4])
+        i, o, u, f = (array.read(level) for array in level_values[:4])
         d_sums, d_left = _gates_gradient(
             d_hidden[here], d_cells[here], *(i, o, u, cells[here])
         )
@@ -217,25 +223,26 @@ def _backward(upstream, weights, saved, trees):
         )
         d_cells = tf.tensor_scatter_nd_add(d_cells, rows, d_put)
         d_bias += _column_sums(d_sums)
-        found = _written(found, level, values)
-        return level - 1, d_hidden, d_cells, d_bias, found
+        level_gradients = _written(level_gradients, level, values)
+        return level - 1, d_hidden, d_cells, d_bias, level_gradients
 
     nothing = tf.zeros_like(upstream), tf.zeros(3 * units, upstream.dtype)
-    found = _arrays(upstream, count, [3 * units] * 2 + [units] * 2)
-    _, d_hidden, d_cells, d_bias, found = tf.while_loop(
+    level_gradients = _arrays(upstream, count, [3 * units] * 2 + [units] * 2)
+    _, d_hidden, d_cells, d_bias, level_gradients = tf.while_loop(
         lambda level, *_: level >= 0,
         step,
-        (count - 1, upstream, *nothing, found),
+        (count - 1, upstream, *nothing, level_gradients),
     )
     d_projected, _ = _gates_gradient(
         d_hidden[:num_words], d_cells[:num_words], *leaf, cells[:num_words]
     )
     d_bias += _column_sums(d_projected)
     # Pairs each matrix's inputs with the gradients of its products.
-    inputs, found = ([one.concat() for one in x] for x in (kept[4:], found))
-    pairs = zip(inputs, found)
+    inputs = [array.concat() for array in level_values[4:]]
+    gradients = [array.concat() for array in level_gradients]
+    pairs = zip(inputs, gradients)
     d_matrices = [tf.matmul(*pair, transpose_a=True) for pair in pairs]
-    d_forget_bias = _column_sums(found[3]) + _column_sums(found[2])
+    d_forget_bias = _column_sums(gradients[3]) + _column_sums(gradients[2])
     return d_projected, *d_matrices, d_bias, d_forget_bias
 
 
@@ -334,9 +341,9 @@ def span_means(words, trees):
     width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
     shape = tf.stack([num_trees, width, words.shape[1]])
     places = tf.stack([owners, places], axis=1)
-    own = tf.scatter_nd(places, tf.cast(words, tf.float32), shape)
+    padded = tf.scatter_nd(places, tf.cast(words, tf.float32), shape)
     # The sum over a span is a difference of two cumulative sums.
-    sums = tf.pad(tf.cumsum(own, axis=1), [[0, 0], [1, 0], [0, 0]])
+    sums = tf.pad(tf.cumsum(padded, axis=1), [[0, 0], [1, 0], [0, 0]])
     start, end = tf.unstack(trees.spans, axis=1)
     upper, lower = (
         tf.gather_nd(sums, tf.stack([trees.trees, place], 1))
@@ -407,14 +414,14 @@ class TreeLSTM(ConfiguredLayer):
         kinds = ("children",) if self.tied else ("noun", "other")
         for part, width in (("gates", 3), ("forget", 1)):
             shape = units, width * units
-            made = [
+            matrices = [
                 self.add_weight(
                     name=f"{kind}_{part}", shape=shape, initializer="orthogonal"
                 )
                 for kind in kinds
             ]
-            setattr(self, f"noun_{part}", made[0])
-            setattr(self, f"other_{part}", made[-1])
+            setattr(self, f"noun_{part}", matrices[0])
+            setattr(self, f"other_{part}", matrices[-1])
         self.bias = self.add_weight(
             name="bias", shape=(3 * units,), initializer="zeros"
         )

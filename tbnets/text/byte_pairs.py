@@ -29,9 +29,10 @@ _NONE = np.iinfo(np.int64).max
 
 def byte_letters() -> list[str]:
     """Returns the letter that represents each byte in a vocabulary."""
-    shown = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = iter(range(256, 512))
-    return [chr(byte if byte in shown else next(others)) for byte in range(256)]
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    unused = iter(range(256, 512))
+    codes = (x if x in printable else next(unused) for x in range(256))
+    return [chr(code) for code in codes]
 
 
 class BytePairs(tf.Module):
@@ -53,10 +54,10 @@ class BytePairs(tf.Module):
         pairs = [line.split(" ") for line in merges if "#version" not in line]
         try:
             letters, ends = byte_letters(), ("", END_OF_WORD)
-            ids = [[vocabulary[one + end] for end in ends] for one in letters]
+            ids = [[vocabulary[x + end] for end in ends] for x in letters]
             self._letters = np.array(ids)
-            made = [[vocabulary[x] for x in (a, b, a + b)] for a, b in pairs]
-            special_ids = [vocabulary[one] for one in specials]
+            triples = [[vocabulary[x] for x in (a, b, a + b)] for a, b in pairs]
+            special_ids = [vocabulary[piece] for piece in specials]
         except (KeyError, ValueError) as error:
             raise InputError(
                 "vocabulary",
@@ -66,12 +67,12 @@ class BytePairs(tf.Module):
             ) from error
         self._padding = 1 + max(vocabulary.values())
         self._base = self._padding + 1
-        first, second, merged = np.array(made, np.int64).reshape(-1, 3).T
-        ranked = np.arange(len(made)) * self._base + merged
+        first, second, merged = np.array(triples, np.int64).reshape(-1, 3).T
+        ranked = np.arange(len(triples)) * self._base + merged
         keys = first * self._base + second
         self._merges = constant_table(keys, ranked, _NONE)
         self._specials = constant_table(list(specials), special_ids, -1)
-        escaped = [one.replace("|", r"\|") for one in specials]
+        escaped = [piece.replace("|", r"\|") for piece in specials]
         self._special = f"({'|'.join(escaped)})"
         self._word = f"{self._special}|{_WORD}"
 
@@ -137,8 +138,8 @@ class BytePairs(tf.Module):
         words = tf.strings.substr(words, 0, MOST_BYTES)
         length = tf.strings.length(words)
         width = tf.reduce_max(tf.concat([length, [2]], axis=0))
-        found = tf.io.decode_raw(words, tf.uint8, fixed_length=width)
-        both = tf.gather(self._letters, tf.cast(found, tf.int32))
+        codes = tf.io.decode_raw(words, tf.uint8, fixed_length=width)
+        letters = tf.gather(self._letters, tf.cast(codes, tf.int32))
         at, length = tf.range(width), length[:, tf.newaxis]
-        ids = tf.where(at == length - 1, both[..., 1], both[..., 0])
+        ids = tf.where(at == length - 1, letters[..., 1], letters[..., 0])
         return tf.where(at < length, ids, self._padding)

@@ -189,16 +189,16 @@ def tree_arrays(
     ids = {word: number for number, word in enumerate(vocabulary.words)}
     arrays = []
     for tree in trees:
-        left, texts = max_words, []
+        limit, texts = max_words, []
         for _ in tree.words:
-            texts.append(next(words)[:left])
-            left = None if left is None else left - len(texts[-1])
-        found = tree.with_texts(texts)
-        if found is None:
+            texts.append(next(words)[:limit])
+            limit = None if limit is None else limit - len(texts[-1])
+        new_tree = tree.with_texts(texts)
+        if new_tree is None:
             arrays.append(np.array([[UNKNOWN_ID, 0, 1, 0, 0, 1]], np.int32))
         else:
-            known = [ids.get(word, UNKNOWN_ID) for word in found.words]
-            arrays.append(tree_array(found, known))
+            word_ids = [ids.get(word, UNKNOWN_ID) for word in new_tree.words]
+            arrays.append(tree_array(new_tree, word_ids))
     return arrays
 
 
@@ -306,11 +306,11 @@ def _sorts(parents, kinds, is_child):
     """Returns 0 for no noun-phrase child, 1 for both kinds, 2 for no other."""
     num_nodes = tf.size(parents)
     parents = tf.where(is_child, parents, -1)  # Parents of -1 are not counted.
-    others, phrases = (
+    other_children, phrase_children = (
         _counts(tf.where(kinds == kind, parents, -1), num_nodes)
         for kind in (0, 1)
     )
-    return tf.where(phrases > 0, tf.where(others > 0, 1, 2), 0)
+    return tf.where(phrase_children > 0, tf.where(other_children > 0, 1, 2), 0)
 
 
 def _order(keys, then=None):

@@ -239,20 +239,20 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
         InputError: If a process was killed.
     """
     progress = progress or (lambda count: None)
-    wanted = list(dict.fromkeys(captions))
-    known = _read_cache(cache, parser) if cache else {}
-    todo = [caption for caption in wanted if caption not in known]
-    num_cached = len(wanted) - len(todo)
+    distinct = list(dict.fromkeys(captions))
+    parsed = _read_cache(cache, parser) if cache else {}
+    todo = [caption for caption in distinct if caption not in parsed]
+    num_cached = len(distinct) - len(todo)
     progress(num_cached)
     line_by_line = 1
     with open(cache or os.devnull, "a", line_by_line, "utf-8") as file:
         for row in _parsed(todo, (parser, corenlp_url), processes):
             file.write(_line(parser=parser, **row))
-            known[row["caption"]] = row["tree"], row["failure"]
+            parsed[row["caption"]] = row["tree"], row["failure"]
             progress(1)
-    found = [(caption, *known[caption]) for caption in wanted]
-    trees = {caption: tree for caption, tree, _ in found}
-    failures = {caption: reason for caption, _, reason in found if reason}
+    rows = [(caption, *parsed[caption]) for caption in distinct]
+    trees = {caption: tree for caption, tree, _ in rows}
+    failures = {caption: reason for caption, _, reason in rows if reason}
     return Parses(trees, failures, num_cached)
 
 
@@ -260,10 +260,10 @@ def _parsed(captions, name, processes):
     """Yields a dict for each caption: `caption`, `tree`, `failure` or ""."""
     if not captions:
         return
-    opened = open_parser(*name)  # Raises errors before a pool starts.
+    opened_parser = open_parser(*name)  # Raises errors before a pool starts.
     processes = min(processes or usable_cores(), -(-len(captions) // CHUNK))
     if processes == 1:
-        yield from (_parse(caption, opened) for caption in captions)
+        yield from (_parse(caption, opened_parser) for caption in captions)
         return
     # A fork of a process that runs TensorFlow may hang.
     context = multiprocessing.get_context("spawn")

@@ -232,18 +232,18 @@ def right_branching(words) -> Tree:
 
 def _without_empty(nodes):
     """Returns the `Tree` of nodes without empty phrases and wrappers."""
-    held = [bool(text) for _, _, text in nodes]
+    has_words = [bool(text) for _, _, text in nodes]
     for node in range(len(nodes) - 1, 0, -1):
-        held[nodes[node][1]] |= held[node]
-    kept = [node for node in range(len(nodes)) if held[node]]
-    while len(kept) > 1 and nodes[kept[0]][0] in WRAPPERS:
-        if sum(nodes[node][1] == kept[0] for node in kept) > 1:
+        has_words[nodes[node][1]] |= has_words[node]
+    nonempty = [node for node in range(len(nodes)) if has_words[node]]
+    while len(nonempty) > 1 and nodes[nonempty[0]][0] in WRAPPERS:
+        if sum(nodes[node][1] == nonempty[0] for node in nonempty) > 1:
             break
-        kept.pop(0)
-    if not kept:
+        nonempty.pop(0)
+    if not nonempty:
         return None
-    places = {node: place for place, node in enumerate(kept)}
-    labels, parents, texts = zip(*(nodes[node] for node in kept))
+    places = {node: place for place, node in enumerate(nonempty)}
+    labels, parents, texts = zip(*(nodes[node] for node in nonempty))
     parents = (-1, *(places[parent] for parent in parents[1:]))
     return Tree(tuple(label or "" for label in labels), parents, texts)
 
@@ -273,23 +273,23 @@ def trees_of(path, captions) -> list[Tree]:
         FileNotFoundError: If the path or a file in the folder is missing.
         ValueError: If a caption has no tree or two trees, or a row is invalid.
     """
-    path, known, wanted = pathlib.Path(path), {}, set(captions)
+    path, trees, distinct = pathlib.Path(path), {}, set(captions)
     rows = gold_rows(path) if path.is_dir() else _parsed_rows(path)
     for file, line, name, caption, text in rows:
-        if caption in wanted:
+        if caption in distinct:
             try:
                 tree = read_tree(text, name)
             except ValueError as error:
                 file.report(f"expected a tree. {error}", line)
-            if tree != known.setdefault(caption, tree):
+            if tree != trees.setdefault(caption, tree):
                 file.refuse(
                     f"the first tree of {shown(caption)}, "
-                    f"{known[caption].bracketed()}",
+                    f"{trees[caption].bracketed()}",
                     text,
                     line,
                     "Keep one tree for each caption text.",
                 )
-    if missing := [one for one in captions if one not in known]:
+    if missing := [text for text in captions if text not in trees]:
         raise InputError(
             "--trees",
             "have a tree for every caption",
@@ -297,7 +297,7 @@ def trees_of(path, captions) -> list[Tree]:
             f"captions, such as {shown(missing[0])}",
             "Parse these captions with tools/parse_captions.py.",
         )
-    return [known[caption] for caption in captions]
+    return [trees[caption] for caption in captions]
 
 
 def _parsed_rows(path):
@@ -307,8 +307,8 @@ def _parsed_rows(path):
     for line, row in file.json_rows(names, strings=True):
         first = lines_of.setdefault(row["id"], line)
         if first != line:
-            wanted = f"an id other than in line {first}"
-            file.refuse(wanted, row["id"], line, "Remove one of the lines.")
+            expected = f"an id other than in line {first}"
+            file.refuse(expected, row["id"], line, "Remove one of the lines.")
         yield file, line, *(row[name] for name in names)
 
 

@@ -45,8 +45,8 @@ class PaddedRows:
         places = np.arange(width)
         is_value = places < lengths[:, None]
         batch = np.zeros((*is_value.shape, *self.shape[1:]), np.int32)
-        found = self._starts[rows][:, None] + places
-        batch[is_value] = self.values[found[is_value]]
+        rows_of_values = self._starts[rows][:, None] + places
+        batch[is_value] = self.values[rows_of_values[is_value]]
         return batch
 
 
@@ -186,11 +186,11 @@ class Vocabulary:
         object.__setattr__(self, "words", tuple(self.words))
         if problem := _first_problem(self.words):
             position, expectation = problem
-            found = next(iter(self.words[position:]), None)
+            word = next(iter(self.words[position:]), None)
             raise InputError(
                 "words",
                 f"{expectation}",
-                f"words[{position}]={found!r}",
+                f"words[{position}]={word!r}",
                 "Build it with `Vocabulary.build`.",
             )
 
@@ -230,16 +230,16 @@ class Vocabulary:
         checked_number("min_count", min_count, 1, whole=True)
         if max_words is not None:
             max_words = checked_number("max_words", max_words, 1, whole=True)
-        kept = [word for word in counts if counts[word] >= min_count]
-        kept.sort(key=lambda word: (-counts[word], word))
-        if not kept:
+        words = [word for word in counts if counts[word] >= min_count]
+        words.sort(key=lambda word: (-counts[word], word))
+        if not words:
             raise InputError(
                 "captions",
                 "have a word that occurs at least `min_count` times",
                 f"{len(counts)} distinct words, min_count={min_count}",
                 "Check the captions' split or lower `min_count`.",
             )
-        return cls((PADDING_WORD, UNKNOWN_WORD, *kept[:max_words]))
+        return cls((PADDING_WORD, UNKNOWN_WORD, *words[:max_words]))
 
     @property
     def size(self) -> int:
@@ -271,9 +271,9 @@ class Vocabulary:
             problem = (len(words) - 1, "end with a line break")
         if problem:
             position, expectation = problem
-            found = next(iter(words[position:]), "end of file")
+            line = next(iter(words[position:]), "end of file")
             advice = "Save the vocabulary again or copy it from another run."
-            file.refuse(f"to {expectation}", found, position + 1, advice)
+            file.refuse(f"to {expectation}", line, position + 1, advice)
         return cls(tuple(words))
 
 
@@ -318,8 +318,8 @@ class Tokenizer(tf.Module):
         words = split_words(captions)
         if self.max_tokens is not None:
             words = words[:, : self.max_tokens]
-        found = self._table.lookup(words.values)
-        ids = words.with_values(tf.cast(found, tf.int32))
+        token_ids = self._table.lookup(words.values)
+        ids = words.with_values(tf.cast(token_ids, tf.int32))
         is_empty = tf.cast(tf.equal(words.row_lengths(), 0), tf.int64)
         unknown = tf.fill([tf.reduce_sum(is_empty)], UNKNOWN_ID)
         # The lengths are correct by construction. Validation would add ops.

@@ -29,8 +29,8 @@ def coverage(vectors, counts):
         dict: numbers `words` and `known_words`; `token_share`, fraction of
         occurrences with a vector; `most_frequent_missing`, up to five words.
     """
-    known = set(vectors.words)
-    missing = [word for word in counts if word not in known]
+    known_words = set(vectors.words)
+    missing = [word for word in counts if word not in known_words]
     missing.sort(key=lambda word: (-counts[word], word))
     tokens = sum(counts.values())
     covered = tokens - sum(counts[word] for word in missing)
@@ -92,8 +92,8 @@ def embedding_table(vectors, vocabulary, seed=0):
         ValueError: If no word has a vector.
     """
     rows = vectors.rows(vocabulary.words)
-    known = rows >= 0
-    if not known.any():
+    has_vector = rows >= 0
+    if not has_vector.any():
         raise InputError(
             "vectors",
             "have a word of the vocabulary",
@@ -101,12 +101,13 @@ def embedding_table(vectors, vocabulary, seed=0):
             "Use word vectors in the captions' language.",
         )
     table = np.zeros((vocabulary.size, vectors.dim), np.float32)
-    table[known] = vectors.vectors[rows[known]]
-    mean, deviation = table[known].mean(axis=0), table[known].std(axis=0)
-    shape = (np.count_nonzero(~known), vectors.dim)
+    table[has_vector] = vectors.vectors[rows[has_vector]]
+    mean = table[has_vector].mean(axis=0)
+    deviation = table[has_vector].std(axis=0)
+    shape = (np.count_nonzero(~has_vector), vectors.dim)
     draws = generator_of(seed, "missing_vectors")
     noise = draws.standard_normal(shape, np.float32)
-    table[~known] = mean + deviation * noise
+    table[~has_vector] = mean + deviation * noise
     table[PADDING_ID] = 0
     return table
 
@@ -150,7 +151,7 @@ class WordVectors:
                 "Pass `words` and `vectors` of equal lengths.",
             )
 
-    __repr__ = short_repr("path", "dim", words=lambda it: len(it.words))
+    __repr__ = short_repr("path", "dim", words=lambda self: len(self.words))
 
     @property
     def dim(self) -> int:
@@ -203,23 +204,24 @@ def read_word_vectors(
             "Pass for example `vocabulary.words`.",
         )
     require_file(path)
-    file, wanted = CheckedFile(path), dict.fromkeys(filter(None, words))
-    found = {}  # Requested word -> spelling, position and vector in the file.
+    file, requested = CheckedFile(path), dict.fromkeys(filter(None, words))
+    entries = {}  # Requested word -> spelling, position and vector in the file.
 
-    def asked_by(name):
+    def requested_word(name):
         """Returns the requested word that a file's word may match, or None."""
-        if name in wanted:
+        if name in requested:
             return name
         # Normalised as in `split_words`.
         plain = unicodedata.normalize("NFKC", name).casefold()
         plain = plain.translate(_APOSTROPHES)
-        return plain if plain in wanted and plain not in found else None
+        return plain if plain in requested and plain not in entries else None
 
     with open(path, "rb") as stream:
         count, dim = _header(stream, file)
         is_text = count is None or _is_text(stream, dim)
+        progress = progress or (lambda count: None)
         rows = (_text_rows if is_text else _binary_rows)(
-            stream, file, (count, dim), asked_by, progress or (lambda count: 0)
+            stream, file, (count, dim), requested_word, progress
         )
         for name, place, row in rows:
             if not np.isfinite(row).all():
@@ -229,23 +231,23 @@ def read_word_vectors(
                     "again.",
                     place,
                 )
-            word = asked_by(name)
-            known, before, _ = found.get(word, (None, 0, None))
-            if known == name:
-                once = f"each word once, as at {before}"
+            word = requested_word(name)
+            spelling, position, _ = entries.get(word, (None, 0, None))
+            if spelling == name:
+                once = f"each word once, as at {position}"
                 file.refuse(once, name, place, "Remove one of the vectors.")
-            found[word] = name, place, row
-    kept = tuple(word for word in wanted if word in found)
-    rows = np.array([found[word][-1] for word in kept], np.float32)
-    return WordVectors(kept, rows.reshape(len(kept), dim), os.fspath(path))
+            entries[word] = name, place, row
+    names = tuple(word for word in requested if word in entries)
+    rows = np.array([entries[word][-1] for word in names], np.float32)
+    return WordVectors(names, rows.reshape(len(names), dim), os.fspath(path))
 
 
 def _header(stream, file):
     """Returns (number of words or None, dim); stops before the vectors."""
     start = stream.read(len(_BYTE_ORDER_MARK))
     if kind := _PACKED.get(start[:2]):
-        found = f"found a {kind} file. Decompress it."
-        file.report(f"expected word vectors; {found}")
+        problem = f"found a {kind} file. Decompress it."
+        file.report(f"expected word vectors; {problem}")
     begin = stream.seek(len(start) * (start == _BYTE_ORDER_MARK))
     line = stream.readline(MOST_LINE_BYTES)
     if not line.strip():
@@ -274,7 +276,7 @@ def _is_number(field):
     return b"_" not in field  # Python reads 1_0 as 10.
 
 
-def _text_rows(stream, file, header, asked_by, progress):
+def _text_rows(stream, file, header, requested_word, progress):
     """Yields (word, line, vector) from lines `word number number ...`."""
     count, dim = header
     line = first = int(count is not None)  # Number of header lines.
@@ -284,8 +286,8 @@ def _text_rows(stream, file, header, asked_by, progress):
         progress(len(row))
         fields = row.rstrip(b" \r\n").rsplit(b" ", dim)
         # Some files have words with spaces: GloVe contains `. . .`.
-        *more, last = fields[0].split(b" ")
-        if not dim or len(fields) <= dim or (more and _is_number(last)):
+        *first_fields, last = fields[0].split(b" ")
+        if not dim or len(fields) <= dim or (first_fields and _is_number(last)):
             word = row.split(b" ")[0].decode("utf-8", errors="replace").strip()
             file.report(
                 f"expected a word and {dim or 'its'} numbers, separated by "
@@ -294,12 +296,12 @@ def _text_rows(stream, file, header, asked_by, progress):
                 line,
             )
         name = fields[0].decode("utf-8", errors="replace")
-        if asked_by(name) is not None:
+        if requested_word(name) is not None:
             yield name, line, _numbers(fields[1:], name, line, file)
     if count not in (None, line - first):
-        wanted = f"the {count} vectors of the header"
+        expected = f"the {count} vectors of the header"
         advice = "Copy or download the file again."
-        file.refuse(wanted, line - first, 1, advice)
+        file.refuse(expected, line - first, 1, advice)
     if not row.endswith(b"\n"):
         file.suspect(
             "expected a newline after the last vector; found the end of the "
@@ -321,15 +323,15 @@ def _numbers(fields, name, line, file):
     )
 
 
-def _binary_rows(stream, file, header, asked_by, progress):
+def _binary_rows(stream, file, header, requested_word, progress):
     """Yields (word, number, vector) from records `word SPACE floats`."""
     count, dim = header
     size = os.fstat(stream.fileno()).st_size
     least = count * (4 * dim + 2)
     vectors = f"the header's {count} vectors of {dim} numbers"
     if size < least:
-        wanted = f"{vectors}, which need at least {least} bytes"
-        file.refuse(wanted, size, 1, _AGAIN)
+        expected = f"{vectors}, which need at least {least} bytes"
+        file.refuse(expected, size, 1, _AGAIN)
     start, between = stream.tell(), b""
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for number in range(1, count + 1):
@@ -347,7 +349,7 @@ def _binary_rows(stream, file, header, asked_by, progress):
                     f"{dim} floats; found {odd}. {_AGAIN}"
                 )
             name = name.decode("utf-8", errors="replace")
-            if asked_by(name) is not None:
+            if requested_word(name) is not None:
                 row = np.frombuffer(content[space + 1 : end], "<f4")
                 yield name, number, row.astype(np.float32)
             progress(end - start)
@@ -355,8 +357,8 @@ def _binary_rows(stream, file, header, asked_by, progress):
             if number == 1 < count and content[end : end + 1] == b"\n":
                 between = b"\n"
         if content[start : start + MOST_WORD_BYTES].strip():
-            found = f"expected only {vectors}; found more bytes."
-            file.report(f"{found} {_AGAIN}", 1)
+            problem = f"expected only {vectors}; found more bytes."
+            file.report(f"{problem} {_AGAIN}", 1)
 
 
 def read_showing_progress(path, words):

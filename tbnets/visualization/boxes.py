@@ -21,7 +21,7 @@ from tbnets.files import readable
 
 _NOWHERE = "\U0010ffff"
 """A letter that no font has. Fonts draw it as their missing-letter glyph."""
-_FOUND: list = []
+_COVERING_FONTS: list = []
 """Installed fonts that covered a text, tried first for the next text."""
 
 
@@ -35,7 +35,7 @@ def font(size, text):
 
 def columns(text, most):
     """Returns the number of letters as wide as `most` Latin letters."""
-    wide = any(unicodedata.east_asian_width(one) in "WF" for one in text)
+    wide = any(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return most // 2 if wide else most
 
 
@@ -51,15 +51,15 @@ def _find(letters):
     for path in _files(dejavu):
         with contextlib.suppress(OSError):  # Unreadable font.
             if _has(ImageFont.truetype(path), letters):
-                if path not in (dejavu, *_FOUND):
-                    _FOUND.append(path)
+                if path not in (dejavu, *_COVERING_FONTS):
+                    _COVERING_FONTS.append(path)
                 return path
     return dejavu
 
 
 def _files(first):
     yield first
-    yield from _FOUND
+    yield from _COVERING_FONTS
     yield from _installed()
 
 
@@ -73,7 +73,8 @@ def _installed():
 def _has(opened, letters):
     absent = bytes(opened.getmask(_NOWHERE))
     return all(
-        one.isspace() or bytes(opened.getmask(one)) != absent for one in letters
+        letter.isspace() or bytes(opened.getmask(letter)) != absent
+        for letter in letters
     )
 
 
@@ -131,35 +132,35 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     scale = side / max(photo.size)
     drawn = [max(1, round(scale * length)) for length in photo.size]
     size = (max(drawn[0], LEAST_WIDTH), max(drawn[1], LEAST_HEIGHT))
-    corners = np.reshape([one.box for one in boxes], (-1, 4))
+    corners = np.reshape([box.box for box in boxes], (-1, 4))
     corners = clip_boxes(corners, *photo.size)
     corners *= np.divide([*drawn, *drawn], [*photo.size, *photo.size])
     sheet = Image.new("RGB", size, "#dddddd")
     sheet.paste(photo.resize(drawn, Image.Resampling.BICUBIC))
     draw = ImageDraw.Draw(sheet)
-    for one, edges in [*zip(boxes, _in_each_other(corners))][::-1]:
-        _draw_box(draw, edges, one)
-    taken = []
+    for box, edges in [*zip(boxes, _in_each_other(corners))][::-1]:
+        _draw_box(draw, edges, box)
+    covered = []
     # Small boxes are first, because they have the fewest places for a phrase.
     areas = np.prod(corners[:, 2:] - corners[:, :2], axis=1)
     for row in np.argsort(areas, kind="stable"):
         label = _label(boxes[row], size[0])
         places = _places(corners[row], label.size, size)
-        place, _ = freest(places, label.size, taken)
-        taken.append((*place, *np.add(place, label.size)))
+        place, _ = freest(places, label.size, covered)
+        covered.append((*place, *np.add(place, label.size)))
         sheet.paste(label, place)
     return np.asarray(_below_heading(sheet, heading))
 
 
-def draw_side_by_side(photo, truth, found, side=SIDE) -> np.ndarray:
+def draw_side_by_side(photo, truth, predicted, side=SIDE) -> np.ndarray:
     """Draws a photo's true boxes, with the found boxes to their right.
 
     Arguments and result are as in `draw_boxes`.
     """
-    left = draw_boxes(photo, truth, side, "true")
-    right = draw_boxes(photo, found, side, "found")
-    between = np.full((len(left), GAP, 3), 255, np.uint8)
-    return np.concatenate([left, between, right], axis=1)
+    true_picture = draw_boxes(photo, truth, side, "true")
+    predicted_picture = draw_boxes(photo, predicted, side, "found")
+    between = np.full((len(true_picture), GAP, 3), 255, np.uint8)
+    return np.concatenate([true_picture, between, predicted_picture], axis=1)
 
 
 def colour_of(number):
@@ -182,18 +183,18 @@ def _below_heading(sheet, heading):
     whole = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
     whole.paste(sheet, (0, HEADING))
     large = font(FONT_SIZE + 3, heading)
-    said = readable(heading).replace(" .", ".")
-    text = _shortened(said, large, sheet.width)
+    text = readable(heading).replace(" .", ".")
+    text = _shortened(text, large, sheet.width)
     ImageDraw.Draw(whole).text((0, 2), text, "black", large)
     return whole
 
 
-def _draw_box(draw, edges, one):
+def _draw_box(draw, edges, box):
     """Draws a box as coloured lines on black lines, dashed if it is wrong."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     x_max, y_max = max(x_max - 1, x_min), max(y_max - 1, y_min)
-    for width, colour in ((CASING, "black"), (LINE, colour_of(one.colour))):
-        dashed = one.is_right is False and colour != "black"
+    for width, colour in ((CASING, "black"), (LINE, colour_of(box.colour))):
+        dashed = box.is_right is False and colour != "black"
         lines = [
             (left, y, right, y)
             for left, right in _dashes(x_min, x_max, dashed)
@@ -216,25 +217,25 @@ def _dashes(start, end, dashed):
     return [(first, min(first + DASH - 1, end)) for first in starts]
 
 
-def _label(one, most_width):
+def _label(box, most_width):
     """Draws a phrase on its colour, after a tick or a cross."""
-    height, colour = FONT_SIZE + 2 * PADDING, colour_of(one.colour)
+    height, colour = FONT_SIZE + 2 * PADDING, colour_of(box.colour)
     ink = "white" if colour in DARK else "black"
-    letters = font(FONT_SIZE, one.phrase)
-    left = PADDING if one.is_right is None else height
+    letters = font(FONT_SIZE, box.phrase)
+    left = PADDING if box.is_right is None else height
     most_width -= left + PADDING
-    text = _shortened(readable(one.phrase), letters, most_width)
+    text = _shortened(readable(box.phrase), letters, most_width)
     width = left + PADDING + round(letters.getlength(text))
     label = Image.new("RGB", (width, height))
     draw = ImageDraw.Draw(label)
     draw.rectangle((0, 0, width - 1, height - 1), colour, "black")
     draw.text((left, height // 2), text, ink, letters, anchor="lm")
     near, far, down = 7, height - 5, height - 7
-    if one.is_right:
+    if box.is_right:
         third = near + (far - near) // 3
         points = [(near, height // 2), (third, down), (far, near)]
         draw.line(points, ink, 3, joint="curve")
-    elif one.is_right is False:
+    elif box.is_right is False:
         draw.line([(near, near), (far, down)], ink, 3)
         draw.line([(near, down), (far, near)], ink, 3)
     return label
@@ -266,19 +267,19 @@ def _places(edges, label, size):
         for top in range(0, size[1] - height + 1, height // 2)
         for left in range(0, size[0] - width + 1, height)
     ]
-    far.sort(key=lambda one: abs(one[0] - x_min) + abs(one[1] - y_min))
+    far.sort(key=lambda corner: abs(corner[0] - x_min) + abs(corner[1] - y_min))
     return [(min(max(x, 0), last), y) for x, y in [*near, *far, (0, 0)]]
 
 
-def freest(places, size, taken):
+def freest(places, size, occupied):
     """Returns the place where words cover the fewest pixels, and the number.
 
     `size` is the width and height of the words, and `taken` `[n, 4]` has the
     edges of areas to keep free.
     """
-    starts, taken = np.array(places)[:, None], np.reshape(taken, (-1, 4))
-    ends = np.minimum(starts + size, taken[:, 2:])
-    shared = np.maximum(ends - np.maximum(starts, taken[:, :2]), 0)
+    starts, occupied = np.array(places)[:, None], np.reshape(occupied, (-1, 4))
+    ends = np.minimum(starts + size, occupied[:, 2:])
+    shared = np.maximum(ends - np.maximum(starts, occupied[:, :2]), 0)
     covered = shared.prod(axis=-1).sum(axis=1)
     best = np.argmin(covered)
     return places[best], covered[best]

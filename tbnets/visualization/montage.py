@@ -96,7 +96,7 @@ def draw_montage(
         A `PIL.Image.Image`.
     """
     hits = hits or [None] * len(queries)
-    is_marked = any(one is not None for one in hits)
+    is_marked = any(rows is not None for rows in hits)
     line, column = PHOTO_SIZE + LABEL_HEIGHT + MARGIN, PHOTO_SIZE + MARGIN
     row_height = line * math.ceil(order.shape[1] / MOST_COLUMNS)
     size = (
@@ -158,8 +158,8 @@ def draw_sheet(pictures, legend):
     legend = textwrap.fill(legend, right // 8)
     size = (right, below + LEGEND_HEIGHT * (1 + legend.count("\n")))
     sheet = Image.new("RGB", size, "white")
-    for one in placed:
-        sheet.paste(*one)
+    for picture_and_corner in placed:
+        sheet.paste(*picture_and_corner)
     draw = ImageDraw.Draw(sheet)
     draw.text((MARGIN, below), legend, "#555555", font(15, legend), spacing=6)
     return sheet

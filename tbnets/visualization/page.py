@@ -59,12 +59,12 @@ def write_page(path, sections, folder, about):
         about: the searched data and the model.
     """
     start = pathlib.Path(os.path.abspath(path)).parent
-    others = len(sections) - 1
-    more = f" and {others} more" if others else ""
+    num_others = len(sections) - 1
+    and_others = f" and {num_others} more" if num_others else ""
     text = _PAGE.substitute(
-        title=f"Photos for \u201c{_text(sections[0].query)}\u201d{more}",
+        title=f"Photos for \u201c{_text(sections[0].query)}\u201d{and_others}",
         about=_text(about),
-        sections="\n".join(_section(one, folder, start) for one in sections),
+        sections="\n".join(_section(x, folder, start) for x in sections),
     )
     write_text(path, text)
 

@@ -41,7 +41,7 @@ def joined(parts):
     if not parts:
         return None
     vectors, columns, thumbnails = zip(*parts)
-    merged = {k: sum((one[k] for one in columns), []) for k in columns[0]}
+    merged = {k: sum((x[k] for x in columns), []) for k in columns[0]}
     pixels = None if thumbnails[0] is None else np.concatenate(thumbnails)
     return Points(np.concatenate(vectors), merged, pixels)
 
@@ -65,11 +65,11 @@ def draw_history(history, path):
     """
     keys = sorted({key for row in history for key in row})
     panels = {panel: _of_panel(keys, *panel[1:]) for panel in PANELS}
-    panels = {panel: found for panel, found in panels.items() if found}
+    panels = {panel: names for panel, names in panels.items() if names}
     figure = Figure(figsize=(4 * len(panels), 3.6))
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axis, ((title, prefix, suffix), found) in zip(axes, panels.items()):
-        for key in found:
+    for axis, ((title, prefix, suffix), names) in zip(axes, panels.items()):
+        for key in names:
             name = key[len(prefix) : -len(suffix)].replace("_", " ")
             epochs = [n for n, row in enumerate(history, 1) if key in row]
             values = [history[epoch - 1][key] for epoch in epochs]
@@ -156,9 +156,9 @@ def draw_map(points, title):
     images = np.flatnonzero(kinds == IMAGE)
     at = {points.columns["image"][row]: tuple(places[row]) for row in images}
     for row in np.flatnonzero(kinds == CAPTION):
-        own = at.get(points.columns["image"][row])
-        if own:
-            draw.line([own, tuple(places[row])], LINE)
+        photo_place = at.get(points.columns["image"][row])
+        if photo_place:
+            draw.line([photo_place, tuple(places[row])], LINE)
     for row in np.flatnonzero(kinds != IMAGE):
         _draw_mark(draw, places[row], kinds[row])
     for row in images:
@@ -185,26 +185,26 @@ def _paste(sheet, pixels, place):
     if pixels is not None:
         photo = Image.fromarray(pixels).resize((PHOTO, PHOTO))
     ImageDraw.Draw(photo).rectangle((0, 0, PHOTO - 1, PHOTO - 1), outline=FRAME)
-    sheet.paste(photo, tuple(int(one) - PHOTO // 2 for one in place))
+    sheet.paste(photo, tuple(int(edge) - PHOTO // 2 for edge in place))
 
 
 def _write_words(draw, places, kinds, texts):
     """Writes the words of sentences and phrases that cover no marks."""
     reach = np.where(kinds == IMAGE, PHOTO // 2, DOT)[:, None]
-    taken = [*np.concatenate([places - reach, places + reach], axis=1)]
+    occupied = [*np.concatenate([places - reach, places + reach], axis=1)]
     # Phrases are first, because they are short and more of them fit.
     order = np.argsort(kinds != PHRASE, kind="stable")
     for row in order[kinds[order] != IMAGE]:
         text = readable(texts[row])
         text = textwrap.shorten(text, MOST_LETTERS, placeholder=" ...")
         small = font(FONT_SIZE, text)
-        box = _free_box(places[row], small.getlength(text), taken)
+        box = _free_box(places[row], small.getlength(text), occupied)
         if text and box is not None:
             draw.text(box[:2], text, INK[kinds[row]], small)
-            taken.append(box)
+            occupied.append(box)
 
 
-def _free_box(place, width, taken):
+def _free_box(place, width, occupied):
     """Returns free edges for words next to a mark, or None."""
     x, y = place
     size = width, height = int(np.ceil(width)), FONT_SIZE + 3
@@ -220,7 +220,7 @@ def _free_box(place, width, taken):
     ]
     if not inside:
         return None
-    free, covered = freest(inside, size, taken)
+    free, covered = freest(inside, size, occupied)
     return None if covered else [*free, *np.add(free, size)]
 
 
@@ -231,8 +231,8 @@ def _write_legend(draw, title, kinds):
     for kind in (CAPTION, PHRASE):
         if count := np.count_nonzero(kinds == kind):
             _draw_mark(draw, (left, top), kind)
-            said = f"{count} {kind}s"
-            draw.text((left + 14, top), said, INK[kind], large, anchor="lm")
-            left += 14 + round(large.getlength(said)) + 28
-    said = f"{np.count_nonzero(kinds == IMAGE)} images    {readable(title)}"
-    draw.text((left, top), said, "#333333", large, anchor="lm")
+            label = f"{count} {kind}s"
+            draw.text((left + 14, top), label, INK[kind], large, anchor="lm")
+            left += 14 + round(large.getlength(label)) + 28
+    label = f"{np.count_nonzero(kinds == IMAGE)} images    {readable(title)}"
+    draw.text((left, top), label, "#333333", large, anchor="lm")
