@@ -1,1 +1,1 @@
-"""Losses of embeddings whose ids define the matching pairs."""
+"""Losses over embeddings; ids define the matching pairs."""

@@ -1,18 +1,13 @@
-"""Distances between unit vectors, computed from their inner products.
-
-Losses select pairs by similarity (inner product) and compute distances only for
-selected pairs. A smaller distance means a closer pair.
-"""
+"""Distances between unit vectors, computed from their inner products."""
 
 import tensorflow as tf
 
 
 def similarities(queries, candidates):
-    """Computes all inner products of queries and candidates.
+    """Computes the inner products of queries and candidates in float32.
 
     Args:
-        queries: Float `[num_queries, embedding_dim]`. Half precision is cast to
-            float32 before the product.
+        queries: Float `[num_queries, embedding_dim]`.
         candidates: Float `[num_candidates, embedding_dim]`.
 
     Returns:
@@ -30,12 +25,12 @@ def euclidean(similarities):
 
     $$d(x, y) = \lVert x - y \rVert = \sqrt{2 - 2 x^\top y}$$
 
-    No constant is added under the root; it would bias small distances. The
-    gradient at distance 0 is defined as 0, hence finite. NaN remains NaN.
+    No epsilon is added under the root, because it would bias small distances.
+    The gradient at distance 0 is defined as 0.
 
     Args:
-        similarities: float32, any shape, inner products of unit vectors.
-            Values that rounding puts above 1 count as 1.
+        similarities: float32, any shape. Values that exceed 1 by rounding count
+            as 1.
 
     Returns:
         float32 in `[0, 2]`, shaped like `similarities`.
@@ -54,14 +49,13 @@ def cosine(similarities):
     $$d(x, y) = 1 - x^\top y$$
 
     Args:
-        similarities: float32, any shape, inner products of unit vectors.
+        similarities: float32, any shape.
 
     Returns:
         float32 in `[0, 2]`, shaped like `similarities`.
 
-    Source: 1 minus the similarity of Kiros et al. 2014 and VSE++ (Faghri et al.
-    2018). Differences of distances equal differences of similarities, so the
-    margin keeps its unit.
+    Source: the losses of Kiros et al. 2014 and VSE++ (Faghri et al. 2018),
+    which compare similarities. The margin keeps its unit.
     """
     return 1.0 - similarities
 

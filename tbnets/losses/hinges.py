@@ -1,10 +1,9 @@
 """Sums the hinges of a batch's triplets without listing the triplets.
 
-Negatives and a few positives of every anchor are selected from the
-similarities; further rounds compare remaining positives. Shapes are static, so
-XLA compiles the loss. Images and texts that rank each other share one pass,
-because a matching pair is a positive in both directions. The written-out
-gradient repeats the rounds and is zero for all other pairs.
+The code selects the negatives and the first few positives of every anchor by
+similarity. Further rounds process the remaining positives. All shapes are
+static, so XLA can compile the loss. The custom gradient repeats the rounds and
+is nonzero only for the selected pairs.
 """
 
 from typing import NamedTuple
@@ -14,17 +13,17 @@ import tensorflow as tf
 from tbnets.losses import distances, miners, replicas
 from tbnets.losses.presets import TERMS
 
-# From the gradient by a few similarities to the gradient by embeddings.
+# Backpropagation from similarities to embeddings.
 #
-# For similarities of rows X and columns Y with gradient G, the gradient by X is
-# G Y and by Y it is G^T X. G is zero except for selected pairs.
-# `gradient="sparse"` multiplies compressed sparse rows without building G; its
-# cost grows with the number of pairs. XLA does not compile it, and accelerators
-# multiply dense matrices faster: `gradient="dense"` builds G.
+# Let G be the gradient with respect to the similarities X Y^T. The gradient
+# with respect to X is G Y, and with respect to Y it is G^T X. G is zero except
+# for the selected pairs. `gradient="sparse"` stores G as compressed sparse
+# rows, so its cost grows with the number of pairs. XLA cannot compile it, and
+# accelerators multiply dense matrices faster. `gradient="dense"` builds G.
 
 
 class PairSlopes:
-    """Adds up gradients of embeddings by sparse products, group by group.
+    """Computes gradients of embeddings with sparse matrix products.
 
     Args:
         sides: float32 `[rows, dim]` and `[columns, dim]`; a single array for a
@@ -38,9 +37,8 @@ class PairSlopes:
         """Returns a list with one gradient per side.
 
         Args:
-            pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor; may
-                repeat.
-            values: float32 `[n]`, the gradient by the pairs' similarities.
+            pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor.
+            values: float32 `[n]`, gradient with respect to the similarities.
             turned: Whether the anchors are columns instead of rows.
         """
         anchors, candidates = self._sides[0], self._sides[-1]
@@ -53,8 +51,8 @@ class PairSlopes:
             dense_shape=tf.cast(tf.stack(sizes), tf.int64),
         )
         found = [_product(slopes, candidates)]
-        # Transposing first is five times faster than the product of a
-        # transpose.
+        # Transposing first is five times faster than the product's own
+        # transpose option.
         slopes = tf.raw_ops.SparseMatrixTranspose(input=slopes, type=tf.float32)
         found.append(_product(slopes, anchors))
         if len(self._sides) == 1:
@@ -62,30 +60,30 @@ class PairSlopes:
         return found[::-1] if turned else found
 
     def of_sides(self, state):
-        """Returns the gradients of the sides from the accumulated state."""
+        """Returns the accumulated state, which already holds the gradients."""
         return state
 
 
 class MatrixSlopes:
-    """Adds up a dense gradient matrix and multiplies it once at the end."""
+    """Accumulates a dense gradient matrix and multiplies it once at the end."""
 
     def __init__(self, sides):
         self._sides = sides
 
     def of_pairs(self, pairs, values, turned=False):
-        """Returns a list of one dense matrix with the gradients of pairs."""
+        """Returns a list with the dense gradient matrix of the pairs."""
         pairs = pairs[:, ::-1] if turned else pairs
         sizes = [tf.shape(self._sides[i])[0] for i in (0, -1)]
         num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
         rows, columns = tf.unstack(tf.cast(pairs, tf.int64), axis=1)
-        # A sum of segments takes a third of the time of a scatter.
+        # A segment sum takes a third of the time of a scatter.
         sums = tf.math.unsorted_segment_sum(
             values, rows * num_columns + columns, num_rows * num_columns
         )
         return [tf.reshape(sums, [num_rows, num_columns])]
 
     def of_sides(self, state):
-        """Returns the gradients of the sides from the accumulated matrix."""
+        """Returns each side's gradient from the accumulated matrix."""
         [slopes] = state
         rows, columns = self._sides[0], self._sides[-1]
         if len(self._sides) == 1:
@@ -98,37 +96,36 @@ def _product(sparse, dense):
     return tf.raw_ops.SparseMatrixMatMul(a=sparse, b=dense)
 
 
-# The contrastive loss of weighted pairs of a phrase and a region.
+# The contrastive loss of weighted phrase-region pairs.
 #
 # $$L = \sum_k w_k \Big( \sum_l [m - v_k^\top h_k + v_k^\top h_l]_+
 #     + \sum_l [m - h_k^\top v_k + h_k^\top v_l]_+ \Big)$$
 #
 # over the pairs (v_k, h_k) of a region and a phrase; h_l and v_l are the
-# contrasted phrases and regions. `TripletLoss` with weighted anchors computes
-# it, with any distance, reduction and negatives; so does any other
-# `RankingLoss`.
+# negative phrases and regions. `TripletLoss` with weighted anchors computes
+# this loss, with any distance, reduction and choice of negatives. Any other
+# `RankingLoss` can replace it.
 
 
 def pair_views(regions, phrases, region_of, is_contrast, weights):
-    """Builds the views in which pairs are ranked, for `RankingLoss.of_views`.
+    """Builds the views in which regions and phrases rank each other.
 
-    Every phrase forms one pair with its region. A region in several pairs is a
-    separate anchor in every pair.
+    Each phrase forms one pair with its region. A region that occurs in several
+    pairs is a separate anchor in each pair.
 
     Args:
         regions: float32 `[num_regions, embedding_dim]`.
         phrases: float32 `[num_phrases, embedding_dim]`.
-        region_of: int32 `[num_phrases]`, row of each phrase's region.
-        is_contrast: bool `[num_regions, num_phrases]`, contrasted pairs; False
-            where they might match.
+        region_of: int32 `[num_phrases]`, row of a phrase's region.
+        is_contrast: bool `[num_regions, num_phrases]`, the negative pairs.
         weights: float32 `[num_phrases]`, weights of the pairs.
 
     Returns:
-        Dict of two `hinges.View`s: in `image_to_text` a pair's region ranks
-        phrases, in `text_to_image` its phrase ranks regions.
+        Dict of two `View`s: regions rank phrases in `image_to_text`, phrases
+        rank regions in `text_to_image`.
 
     Source: Niu et al. 2017, Eq. 9-10; departures: the caller chooses the
-    contrasted pairs, which the paper does not specify.
+    negative pairs, which the paper does not specify.
     """
     num_regions, num_phrases = tf.unstack(tf.shape(is_contrast))
     own = tf.equal(region_of[:, None], tf.range(num_regions)[None, :])
@@ -142,27 +139,26 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
     }
 
 
-# Terms that share a similarity matrix: along its rows, along its columns.
+# Terms that share a similarity matrix: one ranks its rows, one its columns.
 _CROSS = TERMS[:2]
 
-# Positives of an anchor compared in one round; triplets in one round.
+# Maximum numbers of an anchor's positives and triplets in one round.
 _ROUND = 5
 _FEW_TRIPLETS = 512
 
 
 class View(NamedTuple):
-    """The anchors, candidates and masks of one term.
+    """The anchors, candidates and masks of one loss term.
 
     Attributes:
         anchors: float32 `[num_anchors, embedding_dim]`.
         candidates: float32 `[num_candidates, embedding_dim]`.
-        positive: bool `[num_anchors, num_candidates]`; within one view an
-            anchor is not its own positive.
+        positive: bool `[num_anchors, num_candidates]`, without the anchor
+            itself.
         not_negative: bool `[num_anchors, num_candidates]`: the positives and
             the anchor itself.
         weights: float32 `[num_anchors]`, factors of the anchors' losses; None
-            for 1. They do not change the counts. Triplet losses pass them no
-            gradient.
+            for 1. Counts of triplets ignore them.
     """
 
     anchors: tf.Tensor
@@ -173,15 +169,12 @@ class View(NamedTuple):
 
 
 def views(images, texts, masks):
-    """Builds a `View` for each term.
+    """Builds a `View` for each term, in the order of `TERMS`.
 
     Args:
         images: float32 `[num_images, embedding_dim]`.
         texts: float32 `[num_captions, embedding_dim]`.
-        masks: Three bool masks, image-text, text-text and image-image.
-
-    Returns:
-        Dict by term, in the order of `TERMS`.
+        masks: Three bool masks: image-text, text-text and image-image.
     """
     cross, text_mask, image_mask = (tf.convert_to_tensor(m) for m in masks)
     turned = tf.transpose(cross)
@@ -201,7 +194,7 @@ def _within(rows, mask):
 
 
 def own_anchors(view):
-    """Returns the `View` with this replica's anchors and all candidates."""
+    """Restricts a `View` to this replica's anchors."""
     cut = {
         name: replicas.own_rows(rows)
         for name, rows in view._asdict().items()
@@ -214,16 +207,16 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
     """Sums and counts the hinges of every view.
 
     Args:
-        views: Dict of `View`s by term. Images and texts that rank each other in
-            full need transposed masks.
-        num_negatives: Hardest negatives kept for an anchor; None keeps all.
+        views: Dict from term to `View`. If images and texts rank each other in
+            full, the masks of the two views must be transposes.
+        num_negatives: Hardest negatives kept per anchor; None keeps all.
         margin: Required gap, in units of the distance.
-        distance: Function of similarities, a value of `distances.DISTANCES`.
+        distance: A value of `distances.DISTANCES`.
         gradient: "dense" or "sparse", as in `triplet.TripletLoss`.
 
     Returns:
-        Dict of float32 `[3]` by term: the sum of hinges, which carries the
-        gradient, the number of triplets, and the number of triplets above 0.
+        Dict from term to float32 `[3]`: the sum of hinges, the number of
+        triplets and the number of triplets with a loss above 0.
     """
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):
@@ -239,7 +232,7 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
 
 
 def _sums_of_matrix(views, num_negatives, margin, distance, sparse):
-    """Returns `[sum of hinges, kept, active]` for each view of a matrix."""
+    """Returns `[sum of hinges, triplets, active triplets]` for each view."""
 
     @tf.custom_gradient
     def run(*sides):
@@ -279,19 +272,19 @@ class _Triplets:
             ]
             self.negatives, columns = zip(*found)
             self.places = [_pairs(each) for each in columns]
-        # Positives of every row, one more than a round compares.
+        # Positives of every row, one more than a round processes.
         self.first = miners.first_positives(views[0].positive, self.size + 1)
 
     def _split(self, columns, match):
-        """Returns (row, column) pairs `[n, 2]`, and which are real."""
+        """Returns a round's (row, column) pairs `[n, 2]` and their validity."""
         pairs = _pairs(columns[:, : self.size])
         return pairs, tf.reshape(match[:, : self.size], [-1])
 
     def _later_rounds(self, visit, state):
-        """Folds `visit(pairs, match, state)` over the remaining positives."""
+        """Applies `visit(pairs, match, state)` to the remaining positives."""
 
         def step(left, columns, match, state):
-            # Padding is column 0 of rows without more positives.
+            # Column 0 of a row without positives serves as padding.
             done, _ = self._split(columns, match)
             nothing = tf.zeros(tf.shape(done)[:1], tf.bool)
             left = tf.tensor_scatter_nd_update(left, done, nothing)
@@ -305,7 +298,7 @@ class _Triplets:
         return tf.while_loop(has_more, step, (left, *self.first, state))[-1]
 
     def _sums(self, positives, negatives, pairs, match):
-        """Returns, for each view, sum of hinges, kept and active counts."""
+        """Returns the hinge sum, triplet count, active count of each view."""
         bounds = self.margin + self.distance(positives)
         bounds = tf.where(match, bounds, float("-inf"))
         sums = []
@@ -317,8 +310,8 @@ class _Triplets:
             kept = tf.where(match, tf.gather(counts, anchors), 0.0)
             reached = tf.gather(self.distance(negatives[turned]), anchors)
             hinges = bounds[:, None] - reached
-            # `hinges <= 0` counts a NaN as a loss, so that it shows.
-            # TensorFlow's graph optimizer would rewrite a negated comparison.
+            # `hinges <= 0` is False for NaN, so a NaN reaches the loss. A
+            # negated comparison would be rewritten by the graph optimizer.
             idle = hinges <= 0.0
             losses = tf.where(idle, 0.0, hinges)
             if view.weights is not None:
@@ -338,13 +331,13 @@ class _Triplets:
         return self._later_rounds(visit, first)
 
     def gradient(self, upstream, sides, sparse):
-        """Returns the gradient by the sides from the one by `sums`."""
+        """Returns the gradient for each side, given the gradient of `sums`."""
         is_few = self.places is not None and sparse
         kind = PairSlopes if is_few else MatrixSlopes
         products = kind(sides)
 
         def visit(pairs, match):
-            """Returns the gradients of these positives and all negatives."""
+            """Returns the gradients for these positives and all negatives."""
             picked = tf.gather_nd(self.matrix, pairs), *self.negatives
             picked = [tf.identity(one) for one in picked]
             with tf.GradientTape() as tape:
@@ -374,7 +367,7 @@ def _added(state, more):
 
 
 def _pairs(indices):
-    """Returns the (row, column) entries `[rows * k, 2]` of columns by row."""
+    """Converts columns `[rows, k]` to (row, column) pairs `[rows * k, 2]`."""
     rows = tf.range(tf.shape(indices)[0])[:, None]
     rows = tf.broadcast_to(rows, tf.shape(indices))
     return tf.reshape(tf.stack([rows, indices], axis=-1), [-1, 2])

@@ -1,12 +1,11 @@
-r"""InfoNCE: the softmax loss of a batch; anchors may have many positives.
+r"""InfoNCE: a softmax loss over a batch, with any number of positives.
 
 $$L = \sum_t \lambda_t \frac{1}{|A_t|} \sum_{a \in A_t}
     \frac{1}{|P_a|} \sum_{p \in P_a} -\log \frac{\exp(a^\top p / \tau)}
     {\sum_{c \in P_a \cup N_a} \exp(a^\top c / \tau)}$$
 
-over the terms t of a `RankingLoss`. Weights of anchors multiply the losses, not
-|A_t|. Every candidate contributes, and the closest candidate contributes more
-than any other, so no mining is needed.
+over the terms t of a `RankingLoss`. Anchor weights multiply the losses, but do
+not change |A_t|.
 """
 
 import dataclasses
@@ -20,42 +19,41 @@ from tbnets.losses import distances, presets
 from tbnets.losses.ranking import RankingLoss
 
 SMALLEST = 1e-6
-"""Least temperature: below it the softmax of similarities is not finite."""
+"""Minimum temperature; the softmax overflows below it."""
 _DEFAULTS = presets.INFONCE
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
 @dataclasses.dataclass(eq=False)
 class InfoNCELoss(RankingLoss):
-    """Softmax over a batch's candidates; ids define the positives.
+    """Softmax loss over a batch's candidates; ids define the positives.
 
-    For a positive, the loss is minus the log of its share of a softmax over
-    inner products divided by the temperature; for an anchor, the mean over its
-    positives (Khosla's L_out). The denominator holds all of the anchor's
-    candidates: positives and negatives. Within one view the anchor itself is
-    not a candidate.
+    The candidates of an anchor are its positives and negatives, never the
+    anchor itself. The loss of a positive is the negative log of its softmax
+    probability among the candidates, with inner products divided by the
+    temperature. The loss of an anchor is the mean over its positives.
 
-    A term is the mean over anchors with a positive and a negative; without any,
-    it and its gradient are 0. For equal embeddings it is the log of the number
-    of candidates. `active_fraction` is the share of these anchors whose closest
-    candidate is not a positive; ties count as wrong.
+    A term is the mean over anchors with at least one positive and one negative.
+    If no such anchor exists, the term and its gradient are 0. `active_fraction`
+    is the share of these anchors whose closest candidate is not a positive;
+    ties count as errors.
 
-    Shapes may be unknown, and XLA compiles the loss. Memory: a few arrays of
+    Shapes may be unknown, and XLA can compile the loss. Memory: a few arrays of
     `[num_anchors, num_candidates]`.
 
     Example:
         network.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
 
     Args:
-        temperature: Divisor of similarities, at least 1e-6 (0.07 in Wu 2018,
-            and CLIP's initial value).
-        term_weights: Mapping of a term in `TERMS` to its weight, not
-            negative; a term left out has weight 0 and is not computed. 0.5
-            each for `image_to_text` and `text_to_image` is CLIP's loss.
+        temperature: Divisor of the similarities, at least 1e-6 (0.07 in Wu
+            2018, and CLIP's initial value).
+        term_weights: Mapping from a term in `TERMS` to its weight, not
+            negative. Missing terms are not computed. CLIP's loss has weight 0.5
+            for `image_to_text` and for `text_to_image`.
 
     Source: van den Oord et al. 2018, Eq. 4, in both directions as in Radford et
     al. 2021 (CLIP), Fig. 3; several positives as in Khosla et al. 2020, Eq. 2.
-    Departures: ids define matches, where CLIP uses the diagonal.
+    Departures: ids define the matches; CLIP uses the diagonal.
     """
 
     temperature: float = _DEFAULTS["temperature"]
@@ -70,14 +68,14 @@ class InfoNCELoss(RankingLoss):
         self._check_terms()
 
     def _sums(self, views):
-        """Returns, by term, `[losses, counted anchors, wrong anchors]`."""
+        """Returns `[sum of losses, anchors, wrong anchors]` for each term."""
         logits = {}
         for term, view in views.items():
             logits[term] = self._logits(view, views, logits)
         return {term: _sums(views[term], logits[term]) for term in views}
 
     def _logits(self, view, views, known):
-        """Returns a view's logits, transposing known ones if they match."""
+        """Returns a view's logits; transposes known logits if they match."""
         for term, logits in known.items():
             sides = views[term].candidates, views[term].anchors
             if view.anchors is sides[0] and view.candidates is sides[1]:
@@ -86,7 +84,7 @@ class InfoNCELoss(RankingLoss):
         return matrix / self.temperature
 
     def _reduce(self, sums):
-        """Reduces a term's `[losses, anchors, wrong]` to its loss and share."""
+        """Reduces `[losses, anchors, wrong]` to the loss and wrong share."""
         total, count, wrong = tf.unstack(sums, num=3)
         count = tf.stop_gradient(count)
         share = tf.stop_gradient(tf.math.divide_no_nan(wrong, count))
@@ -100,7 +98,7 @@ def _sums(view, logits):
     )
     num_positives = tf.reduce_sum(tf.cast(positive, tf.float32), axis=1)
     counts = (num_positives > 0) & ~tf.reduce_all(not_negative, axis=1)
-    # Rows that do not count keep all candidates: their softmax is finite.
+    # Rows that do not count keep all candidates, so their softmax is finite.
     kept = positive | ~not_negative | ~counts[:, None]
     whole = tf.reduce_logsumexp(tf.where(kept, logits, float("-inf")), axis=1)
     own = tf.reduce_sum(tf.where(positive, logits, 0.0), axis=1)

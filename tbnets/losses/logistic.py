@@ -1,8 +1,4 @@
-"""Losses that classify whether an image and a text match.
-
-Logistic loss judges each pair separately; softmax loss compares one match with
-non-matching candidates.
-"""
+"""Losses that classify whether an image and a text match."""
 
 from typing import NamedTuple
 
@@ -16,22 +12,22 @@ from tbnets.losses.positives import positive_masks
 
 # Sampling of matching and non-matching pairs in a batch.
 #
-# Like the miners, these functions return indices of a fixed shape with a mask
-# of valid entries, carry no gradient and compile under XLA. Random numbers
-# depend only on a seed that the caller increments, so resumed runs draw the
-# numbers of an uninterrupted run.
+# Like the miners, these functions return indices of a fixed shape and a mask
+# of valid entries, propagate no gradient and compile under XLA. The random
+# numbers depend only on the caller's seed, so a resumed run draws the numbers
+# of an uninterrupted run.
 
 
 class PairSample(NamedTuple):
     """Matching images and non-matching captions for a batch's captions.
 
     Attributes:
-        images: int32 `[num_captions]`, row of the caption's own image.
+        images: int32 `[num_captions]`, row of the caption's image.
         negatives: int32 `[num_captions, num_candidates]`, captions that do not
-            match that image, drawn with replacement.
-        valid: bool `[num_captions]`, False if the image is not in the batch or
-            matches every caption. Such entries are meaningless, but in range if
-            the batch has rows.
+            match the image, drawn with replacement.
+        valid: bool `[num_captions]`, False if the batch lacks the image or the
+            image matches every caption. Invalid entries are meaningless, but in
+            range.
     """
 
     images: tf.Tensor
@@ -42,26 +38,22 @@ class PairSample(NamedTuple):
 
 
 def random_columns(mask, rows, draws):
-    """Picks random True columns of the given rows of a mask.
-
-    All True columns of a row are equally likely. Memory: a few arrays of the
-    mask's shape.
+    """Picks random True columns, all equally likely, in rows of a mask.
 
     Args:
-        mask: bool `[num_rows, num_columns]`, at least one row and column.
-        rows: int32 `[n]`, at least one, the rows to pick from; negative for no
-            row.
-        draws: float32 `[n, k]` in [0, 1), a number for each pick.
+        mask: bool `[num_rows, num_columns]`, not empty.
+        rows: int32 `[n]`, n >= 1, the rows to pick from; negative for no row.
+        draws: float32 `[n, k]` in [0, 1), one random number per pick.
 
     Returns:
         A pair `(columns, valid)`: int32 `[n, k]`, and bool `[n]`, False for a
-        row without a True column, whose columns are 0.
+        row without a True column. The columns of an invalid row are 0.
     """
     num_columns = tf.shape(mask)[1]
     flags = tf.cast(mask, tf.int32)
     counts = tf.reduce_sum(flags, axis=1)
     up_to_row = tf.cumsum(counts, exclusive=True)
-    # A count over all rows lets one search find every pick.
+    # A running count over all rows lets a single search find every pick.
     running = tf.cumsum(tf.reshape(flags, [-1]))
     known = rows >= 0
     rows = tf.maximum(rows, 0)
@@ -77,14 +69,10 @@ def random_columns(mask, rows, draws):
 
 
 def own_images(image_ids, caption_image_ids):
-    """Returns the row of each caption's own image, int32 `[num_captions]`.
+    """Returns the row of a caption's image, int32 `[num_captions]`.
 
-    Args:
-        image_ids: integer `[num_images]`, at least one.
-        caption_image_ids: integer `[num_captions]`.
-
-    Returns:
-        The first row of an image drawn twice; -1 for an image not in the batch.
+    This is the first row with the image's id, or -1 if the batch lacks the
+    image.
     """
     captions = tf.cast(caption_image_ids, tf.int64)[:, None]
     return miners.first_true(captions == tf.cast(image_ids, tf.int64))
@@ -100,20 +88,13 @@ def sample_pairs(
 ) -> PairSample:
     """Draws non-matching captions for each matching pair of a batch.
 
-    The matching pairs are captions with their own images. Images drawn twice or
-    equal texts only repeat these matches.
-
     Args:
-        image_ids: integer `[num_images]`, at least one, as in
-            `positives.positive_masks`.
+        image_ids: integer `[num_images]`, at least one.
         caption_image_ids: integer `[num_captions]`, ids of the captions'
             images.
         text_ids: optional integer `[num_captions]`, equal for equal texts.
         seed: int32 `[2]`, for example the run's seed and the step.
-        num_candidates: captions drawn for a pair; the papers: 1.
-
-    Returns:
-        A `PairSample`.
+        num_candidates: number of captions drawn per pair; the papers use 1.
 
     Raises:
         TypeError: If ids are not integers.
@@ -121,8 +102,8 @@ def sample_pairs(
 
     Example:
         pairs = tbnets.sample_pairs([7, 8], [7, 8, 7], seed=[0, 1])
-        pairs.images  # [0, 1, 0]: the row of each caption's image
-        pairs.negatives[0]  # [1], the one caption that is not of image 7
+        pairs.images  # [0, 1, 0]: the row of the caption's image
+        pairs.negatives[0]  # [1], the only caption that is not of image 7
 
     Source: Wang et al. 2018, Sec. 5.1: for each positive pair (x, y) a negative
     (x, y'), y' a random sentence not associated with the image.
@@ -148,13 +129,13 @@ PAIR_LOSSES = ("logistic", "softmax")
 
 
 class LogisticOutput(NamedTuple):
-    """Values that `logistic_loss` returns, each a float32 scalar.
+    """The result of `logistic_loss`; each value is a float32 scalar.
 
     Attributes:
         total: mean over valid pairs, the value to minimise.
         positive_loss: mean over valid matching pairs; 0 without any.
         negative_loss: mean over valid non-matching pairs; 0 without any.
-        pair_accuracy: share of valid pairs whose logit has the right sign.
+        pair_accuracy: share of valid pairs whose logit has the correct sign.
     """
 
     total: tf.Tensor
@@ -166,7 +147,7 @@ class LogisticOutput(NamedTuple):
 
 
 class SoftmaxOutput(NamedTuple):
-    """Values that `softmax_loss` returns, each a float32 scalar.
+    """The result of `softmax_loss`; each value is a float32 scalar.
 
     Attributes:
         total: mean over the lists, the value to minimise.
@@ -183,23 +164,19 @@ class SoftmaxOutput(NamedTuple):
 def logistic_loss(
     logits: Array, is_match: Array, valid: Array | None = None
 ) -> LogisticOutput:
-    r"""Computes the logistic loss of pairs, labelled +1 or -1.
+    """Computes the logistic loss of pairs, labelled +1 or -1.
 
     ::
 
         log(1 + exp(-z p))
 
-    for a logit p and a label z, in float32. The softplus form neither overflows
-    nor loses small values. Without a valid pair the loss and its gradient are
-    0.
+    for a logit p and a label z, in float32. Without a valid pair the loss and
+    its gradient are 0.
 
     Args:
         logits: float `[pairs]`; larger means a better match.
-        is_match: bool `[pairs]`, z is +1 where True, else -1.
+        is_match: bool `[pairs]`; the label z is +1 where True and -1 elsewhere.
         valid: bool `[pairs]`, the pairs that count; None for all.
-
-    Returns:
-        A `LogisticOutput`.
 
     Raises:
         TypeError: If logits are not numbers.
@@ -210,7 +187,7 @@ def logistic_loss(
         output.total, output.pair_accuracy  # 0.72, 0.5
 
     Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs instead of
-    the sum, so that the batch size does not change the learning rate.
+    the sum, so that the batch size does not change the effective learning rate.
     """
     logits = checked_row("logits", logits, tf.float32, "Give one a pair.")
     is_match = checked_mask("is_match", is_match, logits.shape)
@@ -230,22 +207,18 @@ def logistic_loss(
 
 
 def softmax_loss(matches, others, valid):
-    r"""Computes the loss of lists of one match and several non-matches.
+    r"""Computes the softmax loss of lists: one match and its non-matches.
 
     $$\log\Big(1 + \sum_j \exp(p_j - p)\Big)$$
 
-    for the logit p of the match and p_j of the non-matches, in float32: the
-    negative log of the match's softmax share. A term common to a list's logits
-    cancels out. Lists without non-matches do not count; if no list counts, the
-    loss and its gradient are 0.
+    for the match's logit p and the non-matches' logits p_j, in float32: the
+    negative log of the match's softmax probability. Lists without non-matches
+    do not count. If no list counts, the loss and its gradient are 0.
 
     Args:
         matches: float `[lists]`; larger means a better match.
         others: float `[lists, size]`, logits of the non-matches.
-        valid: bool `[lists, size]`, which entries of `others` exist.
-
-    Returns:
-        A `SoftmaxOutput`.
+        valid: bool `[lists, size]`, False for padding in `others`.
 
     Source: the likelihood of Cao et al. 2007 (ListNet) with one correct
     document; not in this package's papers.
@@ -255,7 +228,7 @@ def softmax_loss(matches, others, valid):
     matches = tf.where(counts, tf.cast(matches, tf.float32), 0.0)
     gaps = tf.cast(others, tf.float32) - matches[:, None]
     gaps = tf.where(valid, gaps, float("-inf"))
-    # The match itself, with gap 0, keeps each list from being empty.
+    # The match itself has gap 0, so no list is empty.
     gaps = tf.pad(gaps, [[0, 0], [1, 0]])
     losses = tf.reduce_logsumexp(gaps, axis=1)
     first = tf.reduce_all(gaps[:, 1:] < 0.0, axis=1)

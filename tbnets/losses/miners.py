@@ -1,8 +1,8 @@
 """Selects triplets in a batch from similarities and boolean masks.
 
-All functions return indices of a fixed shape with a mask of valid entries. They
-carry no gradient, use a constant number of `[rows, columns]` arrays and compile
-under XLA.
+All functions return indices of a fixed shape and a mask of valid entries. They
+propagate no gradient, use a constant number of `[rows, columns]` arrays and
+compile under XLA.
 """
 
 import warnings
@@ -13,13 +13,13 @@ import tensorflow as tf
 from tbnets.checks import Array, checked_number
 from tbnets.errors import InputError, InputTypeError
 
-# Checks of arguments of losses and miners.
+# Argument checks for losses and miners.
 #
-# Checks of shapes and types cost a compiled step no time. Vector lengths are
-# checked only eagerly, outside of a `tf.function`.
+# Checks of shapes and dtypes cost a compiled step no time. Vector lengths are
+# checked only in eager mode.
 
 UNIT_TOLERANCE = 0.01
-"""Allowed difference of a vector's length from 1: half precision rounds."""
+"""Maximum deviation of a vector's length from 1, for half precision."""
 _looked = set()
 """Arguments whose vector lengths were checked; empty before the check."""
 MASKS_OF_IDS = (
@@ -31,14 +31,7 @@ TOGETHER = (
 
 
 def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
-    """Returns ids or floats as a row; raises for another type or rank.
-
-    Args:
-        name: Name of the argument.
-        values: Integers `[n]`; floats if `dtype` is a float type.
-        dtype: Type of the returned row.
-        advice: Last sentence of the error.
-    """
+    """Returns integers or floats `[n]` as `dtype`; raises for another kind."""
     values = tf.convert_to_tensor(values)
     given, found = values.dtype, f"{name}={values.dtype.name}{values.shape}"
     if not (given.is_integer if dtype.is_integer else given.is_floating):
@@ -79,14 +72,13 @@ def check_as_many(name, ids, rows_name, rows):
 
 
 def embeddings_of_loss(**named):
-    """Returns embeddings of one space as float32, in the order given.
+    """Returns embeddings of a common space as float32, in the given order.
 
-    The first eager call warns of rows that are not of unit length; rows of
-    zeros are allowed.
+    The first eager call warns about rows that do not have length 1 or 0.
 
     Raises:
         TypeError: If embeddings are not numbers.
-        ValueError: If they are not `[n, dim]` or differ in dim.
+        ValueError: If embeddings are not `[n, dim]` or their dims differ.
     """
     arrays = {key: tf.convert_to_tensor(rows) for key, rows in named.items()}
     first, last = next(iter(named)), next(reversed(named))
@@ -121,7 +113,7 @@ def embeddings_of_loss(**named):
 
 
 def _warn_of_lengths(arrays):
-    """Warns of the first rows that are not unit vectors."""
+    """Warns about the first argument whose rows are not unit vectors."""
     for name, rows in arrays.items():
         lengths = np.linalg.norm(rows.numpy().astype(np.float32), axis=1)
         off = (np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths != 0)
@@ -158,24 +150,24 @@ def hardest_negatives(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the most similar non-positive columns of every row.
 
-    The exact search finds the groups of neighbouring columns with the largest
-    maxima, then searches their members. A row's k largest values are always in
-    its k groups with the largest maxima.
+    The search is exact. A row's k largest values are always in the k groups of
+    neighbouring columns with the largest maxima, so only these groups are
+    searched.
 
     Args:
         similarities: float32 `[rows, columns]`; larger is closer.
-        positive_mask: bool `[rows, columns]`, columns that are not negatives,
-            including the row's own column in a within-view matrix.
-        num_negatives: Number of negatives K for each row, at least 1 (Wang 2016
-            uses 50, Wang 2018 uses 10).
+        positive_mask: bool `[rows, columns]`, True for columns that are not
+            negatives. If a set is compared with itself, this includes the
+            diagonal.
+        num_negatives: Number of negatives K per row, at least 1 (Wang 2016 uses
+            50, Wang 2018 uses 10).
 
     Returns:
         A pair `(indices, valid)` of shape `[rows, min(K, columns)]`: int32
-        columns, the most similar first, and bool, False where a row has too few
-        negatives; such an index is in range but meaningless.
+        columns, the most similar first, and bool, False for padding.
 
     Raises:
-        ValueError: If an argument has a wrong shape or type.
+        ValueError: If an argument has a wrong shape or dtype.
 
     Example:
         mask = tbnets.positive_masks(image_ids, caption_image_ids)
@@ -183,8 +175,8 @@ def hardest_negatives(
             image_embeddings @ text_embeddings.T, mask.image_to_text, 10)
 
     Source: Wang et al. 2016, Sec. 2.2, "Triplet sampling"; departures:
-    negatives are selected once for an anchor, because they do not depend on its
-    positives.
+    negatives are selected once per anchor, because they do not depend on the
+    anchor's positives.
     """
     if not tf.is_tensor(num_negatives):
         checked_number("num_negatives", num_negatives, 1, whole=True)
@@ -221,13 +213,12 @@ def largest(values, count, turned=False):
 
     Args:
         values: float32 `[rows, columns]`, from `padded`.
-        count: Number of values to find in a row, at least 1.
-        turned: Whether to search columns instead of rows, without transposing
-            the matrix.
+        count: Number of values per row, at least 1.
+        turned: Whether to search columns instead of rows.
 
     Returns:
-        float32 values, the largest first, and int32 columns, both `[rows,
-        min(count, columns)]`. The column of a value -inf is 0.
+        float32 values in descending order, and int32 columns, both `[rows,
+        min(count, columns)]`.
     """
     num_rows, num_columns = _shape(values)[:: -1 if turned else 1]
     num_groups = num_columns // _GROUP
@@ -247,8 +238,8 @@ def largest(values, count, turned=False):
         members = tf.gather(tf.reshape(values, [-1]), places)
     else:
         members = _flat_rows(tf.gather(grouped, groups, batch_dims=1))
-    # Each of the `count` best groups holds a value of at least the smallest of
-    # their maxima. Smaller values need no search.
+    # Each of the `count` best groups holds a value that is at least the
+    # smallest of their maxima, so smaller values can be dropped.
     least = tf.reduce_min(best, axis=1, keepdims=True)
     least = tf.where(count <= num_groups, least, float("-inf"))
     members = tf.where(members < least, float("-inf"), members)
@@ -260,17 +251,17 @@ def largest(values, count, turned=False):
 def first_positives(positive_mask, limit):
     """Finds up to `limit` True columns of every row.
 
-    Eight columns are read as one word, so a nearly empty mask costs little more
-    than a read.
+    The function reads eight columns as one int64, so a sparse mask costs little
+    more than reading it.
 
     Args:
         positive_mask: bool `[rows, columns]`.
-        limit: Maximum number of columns to return, at least 1.
+        limit: Maximum number of columns per row, at least 1.
 
     Returns:
-        A pair `(indices, valid)` of shape `[rows, min(limit, columns)]`: int32
-        columns, and bool, False where a row has fewer. It is undefined which
-        columns are returned for a row with more than `limit`.
+        `(indices, valid)` `[rows, min(limit, columns)]`: int32 columns, and
+        bool, False for padding. If a row has more than `limit`, the selection
+        is undefined.
     """
     num_rows, num_columns = _shape(positive_mask)
     padding = -num_columns % _WORD
@@ -292,14 +283,7 @@ def first_positives(positive_mask, limit):
 
 
 def first_true(mask):
-    """Finds the first True column of every row.
-
-    Args:
-        mask: bool `[rows, columns]`.
-
-    Returns:
-        int32 `[rows]`, -1 for a row without a True column.
-    """
+    """Returns the first True column of every row, int32, or -1."""
     places = tf.range(tf.shape(mask)[1])
     # XLA rejects argmax for a matrix without columns.
     first = tf.reduce_min(tf.where(mask, places, places.dtype.max), axis=1)
@@ -307,7 +291,7 @@ def first_true(mask):
 
 
 def _shape(matrix):
-    """Returns rows and columns, as Python ints if known."""
+    """Returns the numbers of rows and columns, as ints if known statically."""
     known, running = matrix.shape, tf.shape(matrix)
     return [running[i] if known[i] is None else known[i] for i in range(2)]
 

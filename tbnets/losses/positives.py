@@ -1,4 +1,4 @@
-"""Masks of matching pairs of a batch, from the ids of images and texts."""
+"""Masks of a batch's matching pairs, computed from ids."""
 
 from typing import NamedTuple
 
@@ -14,8 +14,8 @@ class PositiveMasks(NamedTuple):
 
     Attributes:
         image_to_text: `[num_images, num_captions]`.
-        text_to_text: `[num_captions, num_captions]`; its diagonal is ignored.
-        image_to_image: `[num_images, num_images]`; its diagonal is ignored.
+        text_to_text: `[num_captions, num_captions]`.
+        image_to_image: `[num_images, num_images]`.
     """
 
     image_to_text: tf.Tensor
@@ -32,21 +32,17 @@ def positive_masks(
 ) -> PositiveMasks:
     """Builds the masks of a batch from integer ids.
 
-    An image drawn twice, and two captions of one image, match in every term.
-    With `text_ids` equal texts match too: an image matches copies of its
-    captions, a caption matches its copies, and two images with a common text
+    Rows with equal image ids match, and captions of one image match each other.
+    With `text_ids`, equal texts match too: an image matches copies of its
+    captions, a caption matches its copies, and two images that share a text
     match.
 
     Args:
-        image_ids: Integer `[num_images]`, any numbers that distinguish images.
-            They are compared as integers; floats cannot represent large ids
-            exactly.
+        image_ids: Integer `[num_images]`. Floats are rejected, because they
+            cannot represent large ids exactly.
         caption_image_ids: Integer `[num_captions]`, ids of the captions'
-            images. An image may have any number of captions, even 0.
+            images. An image may have any number of captions, including 0.
         text_ids: Optional integer `[num_captions]`, equal for equal texts.
-
-    Returns:
-        A `PositiveMasks`.
 
     Raises:
         TypeError: If ids are not integers.
@@ -56,11 +52,11 @@ def positive_masks(
         masks = tbnets.positive_masks([7, 8], [7, 8, 7])
         masks.image_to_text  # [[True, False, True], [False, True, False]]
 
-    Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: ids of images
-    and texts decide, where the papers treat each row of the batch as a
-    different image. As in Eq. 5, a caption's positives are all other
-    captions of its image; the authors' released code keeps only the
-    farthest caption. With two captions for each image the two rules agree.
+    Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: ids define the
+    matches, whereas the papers treat each row of the batch as a different
+    image. As in Eq. 5, a caption's positives are all other captions of its
+    image; the authors' released code keeps only the farthest caption. With two
+    captions per image the two rules agree.
     """
     image_ids = checked_row("image_ids", image_ids)
     caption_ids = checked_row("caption_image_ids", caption_image_ids)
@@ -73,7 +69,7 @@ def positive_masks(
     check_as_many("text_ids", text_ids, "caption_image_ids", caption_ids)
     same_text = _equal_pairs(text_ids, text_ids)
     first_copy = miners.first_true(same_text)
-    # [num_captions, num_images]: does text t describe image i?
+    # [num_captions, num_images]: whether text t describes image i.
     text_to_image = _any_of_segment(
         tf.transpose(image_to_text), first_copy, tf.shape(caption_ids)[0]
     )
@@ -95,6 +91,6 @@ def _equal_pairs(left, right):
 
 
 def _any_of_segment(mask, segments, num_segments):
-    """Returns whether any row of each segment is True."""
+    """Returns, for each segment, whether any of its rows is True."""
     flags = tf.cast(mask, tf.int32)
     return tf.math.unsorted_segment_sum(flags, segments, num_segments) > 0

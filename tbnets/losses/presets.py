@@ -1,8 +1,7 @@
 """The losses of the papers, as arguments of the loss classes.
 
-The presets are plain numbers: the command line reads them before it imports
-TensorFlow. A term without a weight is not part of the loss. `num_negatives`
-applies only to the negatives "top_k".
+The command line reads these plain Python values before it imports TensorFlow. A
+term without a weight is not part of the loss.
 """
 
 from typing import Any
@@ -31,28 +30,28 @@ _KIROS_2014: dict[str, Any] = {
 
 
 class _Presets(dict):
-    """Arguments by the name of a loss; raises for an unknown name."""
+    """Maps a loss name to its arguments; raises for an unknown name."""
 
     def __missing__(self, name):
         check_choice("loss", name, self)
 
 
 PRESETS: dict[str, dict[str, Any]] = _Presets()
-"""Arguments of `TripletLoss`, by the name of a paper's loss.
+"""Maps the name of a paper's loss to the arguments of `TripletLoss`.
 
 Example:
     loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
 """
 PRESETS |= {
     # Wang 2016, Sec. 2.2 and 3.2: margin and K from the text, weights from the
-    # "structure" rows of Table 1. Eq. 5 sums; see departures of `TripletLoss`.
+    # "structure" rows of Table 1. Eq. 5 sums the hinges instead.
     "wang2016": {
         **_WANG,
         "margin": 0.1,
         "num_negatives": 50,
         "term_weights": _weights(1.0, 2.0, 0.2),
     },
-    # Wang 2018, Sec. 3.2.1, 5.1 and 5.3. Eq. 6 sums, as above.
+    # Wang 2018, Sec. 3.2.1, 5.1 and 5.3. Eq. 6 sums the hinges instead.
     "wang2018": {
         **_WANG,
         "margin": 0.05,
@@ -60,7 +59,7 @@ PRESETS |= {
         "term_weights": _weights(1.0, 1.5, 0.05),
     },
     # Wang 2018, Sec. 4.2 and Algorithm 1, phrase localization: an "image" is a
-    # region. The margin is from image-sentence matching; the paper gives none.
+    # region. The paper gives no margin; 0.05 is from image-sentence matching.
     "wang2018_phrases": {
         **_WANG,
         "margin": 0.05,
@@ -73,7 +72,7 @@ PRESETS |= {
     "kiros2014": _KIROS_2014,
     # Vilalta 2017, Eq. 1, trains with the loss of Kiros 2014.
     "vilalta2017": _KIROS_2014,
-    # Niu 2017, Eq. 9, uses these hinges and gives no margin.
+    # Niu 2017, Eq. 9, uses the hinges of Kiros 2014 and gives no margin.
     "niu2017": _KIROS_2014,
 }
 
@@ -85,4 +84,4 @@ INFONCE: dict[str, Any] = {
 }
 """Arguments of `InfoNCELoss`."""
 LOSSES: dict[str, dict[str, Any]] = _Presets(PRESETS | {"infonce": INFONCE})
-"""Arguments of every loss by its name, whatever its class."""
+"""Maps the name of every loss, of any class, to its arguments."""

@@ -1,8 +1,4 @@
-"""The base class of losses that rank candidates for anchors.
-
-A loss is a weighted sum of terms: images ranking texts, texts ranking images,
-and each view ranking itself. Subclasses define how a term is computed.
-"""
+"""The base class of losses that rank candidates for anchors."""
 
 import copy
 import dataclasses
@@ -22,13 +18,13 @@ TERMS = hinges.TERMS
 
 
 class LossOutput(NamedTuple):
-    """Values that a loss returns, each a float32 scalar.
+    """The result of a ranking loss; each value is a float32 scalar.
 
     Attributes:
         total: Weighted sum of the terms, the value to minimise.
         terms: Unweighted loss of every term whose weight is not 0.
-        active_fraction: Share of the term's triplets with a loss above 0; for a
-            softmax, share of its anchors whose closest candidate is wrong.
+        active_fraction: Share of the term's triplets with a loss above 0. For a
+            softmax loss, the share of anchors whose closest candidate is wrong.
     """
 
     total: tf.Tensor
@@ -39,11 +35,12 @@ class LossOutput(NamedTuple):
 
 
 class RankingLoss:
-    """A loss whose terms rank candidates for anchors.
+    """A weighted sum of terms that rank candidates for anchors.
 
-    A subclass is a dataclass with the field `term_weights`. It defines `_sums`,
-    the terms' sums over anchors, which replicas add up, and `_reduce`, a term's
-    loss from its sums.
+    The terms are images ranking texts, texts ranking images, and each set
+    ranking itself. A subclass is a dataclass. It defines `_sums`, which
+    computes sums over a term's anchors that replicas add up, and `_reduce`,
+    which computes the term's loss from these sums.
 
     Attributes:
         term_weights: weight of every term in `TERMS`.
@@ -53,15 +50,15 @@ class RankingLoss:
 
     @property
     def kept_negatives(self) -> int | None:
-        """Largest number of negatives that an anchor keeps; None for all."""
+        """Maximum number of negatives kept per anchor; None for all."""
         return None
 
     def _sums(self, views):
-        """Returns float32 `[3]` by term: sums over the views' anchors."""
+        """Returns sums over the views' anchors: term -> float32 `[3]`."""
         raise NotImplementedError
 
     def _reduce(self, sums):
-        """Returns the loss and active fraction of a term."""
+        """Returns the loss and the active fraction of a term."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
@@ -74,7 +71,7 @@ class RankingLoss:
         return cls(**config)
 
     def _check_terms(self):
-        """Gives every term a weight; raises unless weights are a dict."""
+        """Checks the weights, and sets missing weights to 0."""
         if not isinstance(self.term_weights, Mapping):
             raise InputError(
                 "term_weights",
@@ -100,22 +97,19 @@ class RankingLoss:
     ) -> LossOutput:
         """Computes the loss of one batch.
 
-        `loss(embeddings, labels)`, without ids, calls `within_view`. Under a
-        `tf.distribute` strategy each replica passes its rows and gets the loss
-        of the whole batch.
+        Without image ids, `loss(embeddings, labels)` calls `within_view`. Under
+        a `tf.distribute` strategy each replica passes its rows and gets the
+        loss of the whole batch.
 
         Args:
             image_embeddings: Float `[num_images, embedding_dim]`, rows of unit
-                length. Half precision is cast to float32.
+                length.
             text_embeddings: Float `[num_captions, embedding_dim]`, rows of unit
                 length.
             image_ids: Integer `[num_images]`, as in `positive_masks`.
             caption_image_ids: Integer `[num_captions]`, ids of the captions'
                 images.
             text_ids: Optional integer `[num_captions]`, equal for equal texts.
-
-        Returns:
-            A `LossOutput`.
 
         Raises:
             TypeError: If ids are not integers.
@@ -135,18 +129,15 @@ class RankingLoss:
         return self.with_masks(images, texts, positive_masks(*ids))
 
     def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
-        """Computes the loss of one view whose rows have labels.
+        """Computes the loss of one set of embeddings with labels.
 
-        Rows with equal labels are positives, all other rows negatives; a row is
-        not its own positive. The loss is one term of weight 1; `term_weights`
-        is ignored.
+        Rows with equal labels are positives, and all other rows are negatives;
+        a row is not its own positive. The loss has the single term
+        `within_view`, with weight 1; `term_weights` is ignored.
 
         Args:
             embeddings: Float `[n, embedding_dim]`, rows of unit length.
-            labels: Integer `[n]`, any numbers.
-
-        Returns:
-            A `LossOutput` of the one term `within_view`.
+            labels: Integer `[n]`.
 
         Raises:
             TypeError: If labels are not integers.
@@ -171,18 +162,15 @@ class RankingLoss:
         masks: PositiveMasks,
         idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
-        """Computes the loss with matches given by masks instead of ids.
+        """Computes the loss with masks instead of ids.
+
+        Under a strategy, all arguments must be gathered from all replicas.
 
         Args:
-            image_embeddings: Float `[num_images, embedding_dim]`; under a
-                strategy, gathered from all replicas.
-            text_embeddings: Float `[num_captions, embedding_dim]`, also
-                gathered.
-            masks: The `PositiveMasks` of the batch, also gathered.
+            image_embeddings: Float `[num_images, embedding_dim]`.
+            text_embeddings: Float `[num_captions, embedding_dim]`.
+            masks: The `PositiveMasks` of the batch.
             idle: Terms to skip and when, as in `of_views`.
-
-        Returns:
-            A `LossOutput`.
 
         Raises:
             TypeError: If embeddings are not numbers.
@@ -214,19 +202,16 @@ class RankingLoss:
         views: dict[str, hinges.View],
         idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
-        """Computes the loss with separate anchors and candidates for each term.
+        """Computes the loss from anchors and candidates per term.
 
-        Under a strategy every replica passes the views of the whole batch; it
+        Under a strategy every replica passes the views of the whole batch and
         compares its share of the anchors with all candidates.
 
         Args:
-            views: Dict of `hinges.View`s by term, float32; terms without a
-                weight are skipped.
-            idle: Terms, and a bool scalar: if True, these terms are not
-                computed and are 0.
-
-        Returns:
-            A `LossOutput`.
+            views: Dict from term to `hinges.View`. Terms without a weight are
+                skipped.
+            idle: Terms, and a bool scalar. If the scalar is True, these terms
+                are not computed and are 0.
         """
         views = {
             term: hinges.own_anchors(v)

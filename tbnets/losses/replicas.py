@@ -1,14 +1,12 @@
-"""Gathers and sums the rows of replicas that share a batch.
+"""Gathers and sums rows of replicas that share a batch.
 
-Under a `tf.distribute` strategy a train step runs in a replica on each device,
-with that replica's rows of the batch. A loss that compares rows gathers the
-whole batch, the replicas' rows in order, and every replica computes the loss of
-the whole batch. Gradients return to the replica that owns the row, so that the
-sum over replicas of the gradients of `part_of(loss)` is the gradient of the
-loss.
+Under a `tf.distribute` strategy each device runs a replica of the training step
+on its rows of the batch. A loss that compares rows gathers the whole batch, in
+the order of the replicas, and each replica computes the loss of the whole
+batch. The gradients of `part_of(loss)`, summed over the replicas, are the
+gradient of the loss.
 
-Without a strategy, or with one replica, these functions add no operations to
-the graph.
+With one replica, these functions add no operations to the graph.
 """
 
 import tensorflow as tf
@@ -21,27 +19,27 @@ def num_replicas():
 
 
 def gather(*rows):
-    """Concatenates the rows of all replicas, differentiably.
+    """Concatenates the replicas' rows, differentiably.
 
     Args:
-        *rows: `[n, ...]`, or None, which is returned as is; replicas may differ
-            only in n.
+        *rows: `[n, ...]`, or None, which is returned unchanged. Only n may
+            differ between replicas.
 
     Returns:
-        List of `[sum of n, ...]`, the first replica's rows first.
+        List of `[sum of n, ...]`, ordered by replica.
     """
     if num_replicas() == 1:
         return list(rows)
     context = tf.distribute.get_replica_context()
-    # One call per tensor: in a list, TensorFlow's graph optimizer applies one
-    # tensor's shape to all (2.21).
+    # Given a list, the graph optimizer of TensorFlow 2.21 applies one tensor's
+    # shape to all tensors. Therefore call it once per tensor.
     return [one if one is None else _gathered(context, one) for one in rows]
 
 
 def _gathered(context, rows):
-    """Concatenates the replicas' rows of one tensor."""
-    # The collective does not support bool, and an input of the step has no
-    # device: cast or copy it.
+    """Concatenates one tensor's rows over the replicas."""
+    # The collective does not support bool, and needs a tensor with a device,
+    # which an input of the step lacks. Therefore cast or copy the rows.
     is_bool = rows.dtype == tf.bool
     own = tf.cast(rows, tf.int32) if is_bool else tf.identity(rows)
     return _densely(tf.cast(context.all_gather(own, 0), rows.dtype))
@@ -49,15 +47,14 @@ def _gathered(context, rows):
 
 @tf.custom_gradient
 def _densely(rows):
-    """Gives picked rows a dense gradient, which all_gather requires."""
+    """Returns the rows; makes their gradient dense, as all_gather requires."""
     return tf.identity(rows), tf.convert_to_tensor
 
 
 def summed(tensors):
-    """Returns tensors summed over replicas, differentiably.
+    """Returns the sums of a structure's tensors over the replicas.
 
-    Args:
-        tensors: nested structure; `tf.IndexedSlices` are concatenated.
+    The sum is differentiable. `tf.IndexedSlices` are concatenated.
     """
     if num_replicas() == 1:
         return tensors
@@ -66,11 +63,10 @@ def summed(tensors):
 
 
 def part_of(tensor):
-    """Divides a tensor, equal on all replicas, by their number.
+    """Divides a tensor that is equal on all replicas by their number.
 
-    Args:
-        tensor: floats, or None. `tf.IndexedSlices` become dense: the next sum
-            would concatenate all replicas' slices.
+    None is returned unchanged. `tf.IndexedSlices` become dense, because the
+    next sum would concatenate the replicas' slices.
     """
     count = num_replicas()
     if count == 1 or tensor is None:
@@ -81,11 +77,7 @@ def part_of(tensor):
 def own_rows(rows):
     """Returns this replica's share of rows that all replicas have.
 
-    Args:
-        rows: `[n, ...]`, equal on all replicas.
-
-    Returns:
-        `[k, ...]`; shares differ by at most one row and together hold all rows.
+    The shares are disjoint, cover all rows and differ in size by at most one.
     """
     if num_replicas() == 1:
         return rows
@@ -97,15 +89,7 @@ def own_rows(rows):
 
 
 def span(num_rows):
-    """Returns where this replica's rows begin among all replicas' rows.
-
-    Args:
-        num_rows: int32 scalar, the number of this replica's rows.
-
-    Returns:
-        (first, total): int32 scalars, the index of its first row and the number
-        of rows on all replicas.
-    """
+    """Returns this replica's first row, and the replicas' number of rows."""
     if num_replicas() == 1:
         return 0, num_rows
     context = tf.distribute.get_replica_context()

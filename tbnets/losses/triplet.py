@@ -2,13 +2,9 @@ r"""The triplet losses of two-branch networks.
 
 $$L = \sum_{t} \lambda_t \, R\big(\{[m + d(a, p) - d(a, n)]_+\}\big)$$
 
-over four terms t: images ranking texts, texts ranking images, and each view
+over four terms t: images ranking texts, texts ranking images, and each set
 ranking itself. R is a reduction. The triplets (a, p, n) combine every positive
 pair of the batch with its anchor's hardest negatives.
-
-Inner products are computed once and mined in both directions. Distances and
-gradients are computed only for selected pairs, so the loss costs little more
-than the inner products.
 """
 
 import dataclasses
@@ -32,21 +28,19 @@ _DEFAULTS = presets.PRESETS["wang2018"]
 @keras.saving.register_keras_serializable(package="tbnets")
 @dataclasses.dataclass(eq=False)
 class TripletLoss(RankingLoss):
-    r"""Ranking loss over the hardest triplets of a batch.
+    """Ranking loss over the hardest triplets of a batch.
 
-    Each term ranks candidates for anchors. For an anchor a, a positive p and a
-    negative n the hinge is::
+    For an anchor a, a positive p and a negative n the hinge is::
 
         [m + d(a, p) - d(a, n)]_+
 
-    All positives of an anchor are compared with its `num_negatives` closest
-    non-matching candidates. Within one view an anchor is neither a positive nor
-    a negative of itself. A term without triplets is 0, and so is its gradient.
+    The loss compares all positives of an anchor with its `num_negatives`
+    closest non-matching candidates. If a set ranks itself, an anchor is neither
+    its own positive nor its own negative. A term without triplets is 0, and so
+    is its gradient.
 
-    Shapes may be unknown, and XLA compiles the loss. Memory: a few arrays of
+    Shapes may be unknown, and XLA can compile the loss. Memory: a few arrays of
     `[num_anchors, num_candidates]`.
-
-    The defaults are the preset "wang2018" of `losses.presets`.
 
     Example:
         loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
@@ -54,28 +48,28 @@ class TripletLoss(RankingLoss):
             image_embeddings, text_embeddings, image_ids, caption_image_ids)
         output.total, output.active_fraction["text_to_image"]
 
+    The defaults are the preset "wang2018" of `losses.presets`.
+
     Args:
         margin: Required gap m, in units of the distance; not negative (0.1 in
             Wang 2016, 0.05 in Wang 2018 for image-sentence matching).
-        num_negatives: Negatives K kept for an anchor, at least 1 (50 in Wang
-            2016, 10 in Wang 2018). Only for `negatives="top_k"`, where None
-            means 10; otherwise it must be None.
-        term_weights: Mapping of a term in `TERMS` to its weight, not
-            negative; a term left out has weight 0 and is not computed.
+        num_negatives: Number of negatives K kept per anchor, at least 1 (50 in
+            Wang 2016, 10 in Wang 2018). None means 10 for `negatives="top_k"`,
+            and is required otherwise.
+        term_weights: Mapping from a term in `TERMS` to its weight, not
+            negative. Missing terms are not computed.
         distance: A key of `distances.DISTANCES`.
         reduction: "mean_active", over triplets with a loss above 0; "mean",
             over all kept triplets; or "sum".
-        negatives: "top_k"; "hardest", one negative per anchor (VSE++);
-            or "all" (Kiros 2014).
-        gradient: "dense" sums the gradient in a matrix `[num_anchors,
-            num_candidates]` and runs everywhere. "sparse" uses only the kept
-            triplets and is faster on CPUs (docs/benchmarks.md); XLA does not
-            compile it.
+        negatives: "top_k"; "hardest", one negative per anchor (VSE++); or "all"
+            (Kiros 2014).
+        gradient: "dense" runs everywhere. "sparse" is faster on CPUs
+            (docs/benchmarks.md); XLA cannot compile it.
 
     Source: Wang et al. 2016, Eq. 5, and Wang et al. 2018, Eq. 6; departures:
-    ids define the matching pairs. The reduction is a choice where the equations
-    sum, so that a term's weight does not depend on the number of active
-    triplets.
+    ids define the matching pairs. The equations sum the hinges; the default
+    here is their mean, so that a term's weight does not depend on the number of
+    active triplets.
     """
 
     margin: float = _DEFAULTS["margin"]
@@ -114,16 +108,16 @@ class TripletLoss(RankingLoss):
 
     @property
     def kept_negatives(self) -> int | None:
-        """Largest number of negatives that an anchor keeps; None for all."""
+        """Maximum number of negatives kept per anchor; None for all."""
         return 1 if self.negatives == "hardest" else self.num_negatives
 
     def _sums(self, views):
-        """Returns the views' sums and counts of hinges."""
+        """Returns `[hinge sum, triplets, active triplets]` for each view."""
         how = self.margin, distances.DISTANCES[self.distance]
         return hinges.sums(views, self.kept_negatives, *how, self.gradient)
 
     def _reduce(self, sums):
-        """Reduces a term's `[sum, kept, active]` to its loss and fraction."""
+        """Reduces `[sum, kept, active]` to the loss and the active fraction."""
         total, num_kept, num_active = tf.unstack(sums, num=3)
         divisors = {"sum": 1.0, "mean": num_kept, "mean_active": num_active}
         divisor = tf.stop_gradient(divisors[self.reduction])
