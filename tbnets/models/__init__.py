@@ -1,1 +1,1 @@
-"""Keras models with their own train steps."""
+"""Keras models with custom train steps."""

@@ -1,8 +1,6 @@
 """Canonical correlation analysis: two linear branches in closed form.
 
-No gradient is computed. `fit` iterates over the batches, `train_step` adds each
-batch to the covariances of images and texts, and the projections are computed
-at the end. Memory depends only on the size of the covariances.
+Memory depends only on the size of the covariances.
 """
 
 from collections.abc import Mapping
@@ -21,7 +19,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.two_branch import IDS, INPUTS
 
 NO_CORRELATION = 1e-6
-# Relative accuracy of a variance summed from float32 products.
+# Relative accuracy of variances that are sums of float32 products.
 ROUNDING = 1e-6
 
 
@@ -30,12 +28,9 @@ def cholesky_factor(covariance, regularization, name):
 
     Args:
         covariance: float64 `[n, n]`; overwritten to save memory.
-        regularization: factor of the mean variance that is added to each
-            variance; larger is smoother.
-        name: side of the features, for the error.
-
-    Returns:
-        float64 `[n, n]`, lower triangular.
+        regularization: fraction of the mean variance that is added to each
+            variance.
+        name: side of the features, for the error message.
 
     Raises:
         ValueError: If features are not finite or constant, or the covariance is
@@ -56,7 +51,7 @@ def cholesky_factor(covariance, regularization, name):
     diagonal += regularization * mean_variance
     try:
         factor = np.linalg.cholesky(covariance)
-        # Share of a variance that earlier dimensions do not explain.
+        # Fraction of each variance that earlier dimensions do not explain.
         shares = np.einsum("ii->i", factor) ** 2 / diagonal
     except np.linalg.LinAlgError:
         shares = np.zeros(1)
@@ -75,9 +70,8 @@ def cholesky_factor(covariance, regularization, name):
 def solve_cca(left, right, between, dim):
     """Computes the directions in which two views correlate most.
 
-    `L_x^-1 C_xy L_y^-T` has as its left and right singular vectors the
-    directions of whitened features, and as its singular values the
-    correlations.
+    The singular vectors of `L_x^-1 C_xy L_y^-T` are the directions of the
+    whitened features, and its singular values are the correlations.
 
     Args:
         left: float64 `[n, n]`, `cholesky_factor` of the images.
@@ -87,13 +81,13 @@ def solve_cca(left, right, between, dim):
 
     Returns:
         (image_directions float64 `[n, dim]`, text_directions `[m, dim]`,
-        correlations `[dim]`, descending). Each direction has a regularised
-        variance of 1; it is 0 if no correlation is left.
+        correlations `[dim]`, descending). A direction is 0 if its correlation
+        is 0.
 
-    Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, whose constant on the
-    diagonal is not relative to the features' scale.
+    Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, who add a constant to
+    the diagonal that is not relative to the features' scale.
     """
-    # Solving first for the larger factor, of the texts, needs less memory.
+    # Solving first with the texts' factor, the larger one, saves memory.
     whitened = np.linalg.solve(left, np.linalg.solve(right, between.T).T)
     turned = len(left) > len(right)
     inner = whitened.T if turned else whitened
@@ -115,15 +109,15 @@ def solve_cca(left, right, between, dim):
 def with_background(mean, images, between, background, share):
     """Adds regions without texts to the image statistics of pairs.
 
-    Texts get one more dimension: `[text - mean text; 1]` for the text of a
-    pair, `[0; 0]` for background, which has no text.
+    Texts get an extra dimension: `[text - mean text; 1]` for a pair, `[0; 0]`
+    for a background region.
 
     Args:
-        mean: float64 `[n]`, mean of the images of pairs.
-        images: float64 `[n, n]`, their covariance; overwritten.
-        between: float64 `[n, m]`, their covariance with the texts.
-        background: `PairSums` with the regions without texts as images.
-        share: share of pairs among all rows, between 0 and 1.
+        mean: float64 `[n]`, mean of the pairs' images.
+        images: float64 `[n, n]`, covariance of the pairs' images; overwritten.
+        between: float64 `[n, m]`, covariance of the pairs' images and texts.
+        background: `PairSums` with the background regions as images.
+        share: fraction of pairs among all rows.
 
     Returns:
         (mean `[n]`, images `[n, n]`, between `[n, m + 1]`) over all rows.
@@ -141,12 +135,7 @@ def with_background(mean, images, between, background, share):
 def with_indicator(factor, share):
     """Returns the Cholesky factor of texts with the pair indicator.
 
-    The indicator is known exactly: it correlates with no word and needs no
-    regularization.
-
-    Args:
-        factor: float64 `[m, m]`, `cholesky_factor` of the texts of pairs.
-        share: share of pairs among all rows.
+    The indicator correlates with no word and needs no regularization.
     """
     factor = np.pad(np.sqrt(share) * factor, (0, 1))
     factor[-1, -1] = np.sqrt(share * (1 - share))
@@ -154,16 +143,12 @@ def with_indicator(factor, share):
 
 
 class PairSums:
-    """Sums over matching pairs, for their means and covariances.
+    """Accumulates means and covariances over matching pairs.
 
-    A plain object, so that Keras does not count its variables as weights.
-    Features are shifted by the first batch's mean, so that a large mean does
-    not hide the variance. Batches are multiplied in float32 and summed in
+    This is a plain object, so that Keras does not count its variables as
+    weights. Features are shifted by the first batch's mean, because a large
+    mean would hide the variance. Products are computed in float32 and summed in
     float64.
-
-    Args:
-        num_images: size of image features.
-        num_texts: size of text features.
     """
 
     def __init__(self, num_images, num_texts):
@@ -180,7 +165,7 @@ class PairSums:
         Args:
             images: float32 `[n, num_images]`.
             texts: float32 `[m, num_texts]`.
-            pairs: float32 `[n, m]`, 1 where image and text match, else 0.
+            pairs: float32 `[n, m]`, 1 if image and text match, else 0.
         """
         rows, sides, is_first = [], (images, texts), self.count == 0
         uses = tf.reduce_sum(pairs, 1), tf.reduce_sum(pairs, 0)
@@ -201,7 +186,7 @@ class PairSums:
         self.count.assign_add(_wide(count))
 
     def means(self):
-        """Returns the means of images and texts over pairs, float64."""
+        """Returns the means of images and texts over the pairs, float64."""
         count = _read(self.count)
         sides = zip(self.shifts, self.sums)
         return [_read(shift) + _read(total) / count for shift, total in sides]
@@ -209,8 +194,7 @@ class PairSums:
     def covariance(self, *sides):
         """Returns the covariance of two sides: images (0) or texts (1).
 
-        The mean that remains after the shift is subtracted. The sum is deleted,
-        so that each covariance can be read once.
+        Each covariance can be read only once, because its sum is deleted.
         """
         count = _read(self.count)
         covariance = _read(self.products.pop(sides))
@@ -221,7 +205,7 @@ class PairSums:
 
 
 def _zeros(*shape, is_known=False):
-    """Creates a variable per replica: equal values if known, else summed."""
+    """Creates a per-replica variable: equal values if known, else summed."""
     kinds = tf.VariableAggregation
     return tf.Variable(
         tf.zeros(shape, tf.float64),
@@ -240,7 +224,7 @@ def _wide(values):
 
 
 class _Solving(keras.callbacks.Callback):
-    """Solves after the last epoch, before other callbacks read the model."""
+    """Computes the projections before other callbacks read the model."""
 
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 == self.params["epochs"]:
@@ -258,29 +242,29 @@ class CCA(EmbeddingNetwork):
         images -> [image_encoder ->] (x - mean) W_x diag(s) -> unit vectors
         texts  -> [text_encoder  ->] (y - mean) W_y diag(s) -> unit vectors
 
-    `W` are the directions in which matching images and texts correlate most, `s
-    = (1 + correlation) ** power` weighs them, and embeddings are compared by
-    cosine. Ids define the matches: an image row counts once for each of its
-    texts in a batch, also if several rows hold the image.
+    `W` holds the directions in which matching images and texts correlate most,
+    and `s = (1 + correlation) ** power` are their weights. Embeddings are
+    compared by cosine. Ids define the matches. An image row counts once per
+    matching text in the batch.
 
-    When a text is compared with regions of one photo, most regions have no
-    text, and pairs carry no information about them. `background` adds such
-    regions as rows without a text: all candidates of each batch
-    (`data.localization.mining`), because the few that have a text change
-    little. An extra direction distinguishes these rows from pairs, and texts
-    get a bias on it.
+    In phrase localization most regions have no phrase, so pairs alone describe
+    them poorly. `background` adds the candidate regions of a batch
+    (`data.localization.mining`) as rows without a text. An extra text dimension
+    distinguishes these rows from pairs, and gives the text branch a bias.
 
     Args:
         image_branch: `CanonicalProjection` of the images.
         text_branch: `CanonicalProjection` of the texts, of equal size.
-        image_encoder: layer without trainable weights that turns images into
-            features, or None.
-        text_encoder: layer without trainable weights for texts, or None.
-        regularization: share of a view's mean variance added to each variance.
-        power: exponent of the eigenvalues. Gong et al. 2014: 4; 0 weighs all
-            equally.
-        background: total weight of the candidates, as a multiple of the pairs;
-            0 leaves them out. Above 0, `text_branch` needs a bias.
+        image_encoder: layer that turns images into features, or None. It must
+            have no trainable weights.
+        text_encoder: layer that turns texts into features, or None. It must
+            have no trainable weights.
+        regularization: fraction of a view's mean variance that is added to each
+            variance.
+        power: exponent of the weights (Gong et al. 2014: 4). 0 weights all
+            directions equally.
+        background: total weight of the candidates, relative to the pairs; 0
+            omits them. Above 0, `text_branch` needs a bias.
 
     Attributes:
         correlations: float64 `[dim]` after `fit`, else None.
@@ -332,14 +316,11 @@ class CCA(EmbeddingNetwork):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """Empty: CCA averages no values over an epoch."""
+        """An empty list, because `fit` has no values to average."""
         return []
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds both sides.
-
-        Args:
-            input_shape: dict of shapes, as in `TwoBranchModel.build`.
 
         Raises:
             ValueError: If a side has fewer features than the shared space, or
@@ -380,10 +361,7 @@ class CCA(EmbeddingNetwork):
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """Sums covariances over the batches, then computes the projections.
 
-        Args:
-            *args: arguments of `keras.Model.fit`.
-            **kwargs: arguments of `keras.Model.fit`; one epoch that has every
-                pair is enough.
+        The arguments are as in `keras.Model.fit`; a single epoch is enough.
 
         Returns:
             The Keras history; its `loss` is 1 minus the mean correlation.
@@ -408,15 +386,7 @@ class CCA(EmbeddingNetwork):
         return [*super().own_callbacks(), _Solving()]
 
     def batch_loss(self, batch: Batch, training: bool = False) -> Any:
-        """Raises an error: a batch has no loss.
-
-        Args:
-            batch: ignored.
-            training: ignored.
-
-        Raises:
-            ValueError: Always.
-        """
+        """Raises ValueError, because a single batch has no loss."""
         raise InputError(
             "CCA must be evaluated by retrieval: a batch has no loss. "
             "Received: a batch to `evaluate`, or `validation_data`. Use "
@@ -442,7 +412,7 @@ class CCA(EmbeddingNetwork):
         images = _features(self.image_encoder, batch["images"])
         self.found.add(images, texts, tf.cast(pairs, tf.float32))
         if self.background and "candidates" in batch:
-            # Candidates are pairs with a text without features.
+            # Each candidate forms a pair with a text of 0 features.
             rows = _features(self.image_encoder, batch["candidates"])
             ones = tf.ones([tf.shape(rows)[0], 1])
             self.found_background.add(rows, tf.zeros([1, 0]), ones)
@@ -458,7 +428,7 @@ class CCA(EmbeddingNetwork):
             self.found_background = PairSums(sizes[0], 0)
 
     def solve(self) -> float:
-        """Computes the branches' weights from the covariances.
+        """Computes the branches' weights.
 
         Returns:
             1 minus the mean correlation.
@@ -507,7 +477,7 @@ class CCA(EmbeddingNetwork):
 
 
 def _features(encoder, inputs):
-    """Returns inputs as float32, after the encoder if there is one."""
+    """Returns float32 features, after the encoder if there is one."""
     if encoder is not None:
         inputs = encoder(inputs, training=False)
     return tf.cast(inputs, tf.float32)

@@ -1,4 +1,4 @@
-"""The embedding network: two branches into one space, trained by ranking."""
+"""The embedding network, trained with a ranking loss."""
 
 from typing import Any
 
@@ -29,11 +29,11 @@ class EmbeddingNetwork(TwoBranchModel):
     is padding, or `[m, feature_dim]` features). Training also needs the
     integers `image_ids` `[n]` and `caption_image_ids` `[m]`, which define the
     matches, and optionally `text_ids` `[m]`, equal for equal texts. `n`, `m`
-    and the other sizes may vary from batch to batch.
+    and the other sizes may vary between batches.
 
     Args:
         image_branch: `Branch` of the images.
-        text_branch: `Branch` of the texts, with the same last size.
+        text_branch: `Branch` of the texts, of equal output size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
 
@@ -67,15 +67,13 @@ class EmbeddingNetwork(TwoBranchModel):
             ranking_loss: a `RankingLoss`, such as a `TripletLoss`.
             gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping. Vilalta et al. 2017 use 2.
-            structure_steps: number of steps before the terms within a view
-                count; until then they are not computed, and reported as 0. Wang
-                2018, phrase localization: 8 of 10 epochs.
-            structure_end: step from which these terms no longer count; None for
-                no end. Wang 2016, fine-tuning with hard negatives: its first
-                step.
-            mining: object that mines batches with more than images and
-                captions, such as a `CandidateMining`; None to rank the batch's
-                images and captions.
+            structure_steps: number of initial steps without the within-view
+                terms, which are then reported as 0. Wang 2018, phrase
+                localization: 8 of 10 epochs.
+            structure_end: first step that omits these terms again; None for no
+                end. Wang 2016 omits them in fine-tuning with hard negatives.
+            mining: object that computes the loss of batches with more inputs
+                than images and captions, such as a `CandidateMining`, or None.
             **kwargs: arguments of `keras.Model.compile`, for example
                 `jit_compile`.
         """
@@ -98,7 +96,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of a loss and an active share for each term."""
+        """Returns the names of the terms' losses and active shares."""
         return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
@@ -107,7 +105,7 @@ class EmbeddingNetwork(TwoBranchModel):
         return {"image_embeddings": images, "text_embeddings": texts}
 
     def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
-        """Returns the `LossOutput` of one batch, whole across replicas."""
+        """Returns the `LossOutput` of the replicas' whole batch."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if self.mining is not None:
             return self.mining.ranking_output(self, batch, training)
@@ -119,10 +117,7 @@ class EmbeddingNetwork(TwoBranchModel):
         return self.ranking_loss.with_masks(images, texts, masks, idle)
 
     def idle_terms(self) -> tuple[tuple[str, ...], Any]:
-        """Returns the terms that may be idle, and whether they are idle now.
-
-        An idle term is not computed, and is reported as 0.
-        """
+        """Returns the scheduled terms, and whether this step omits them."""
         if not self.structure_steps and self.structure_end is None:
             return (), False
         step = tf.convert_to_tensor(self.optimizer.iterations)
@@ -133,7 +128,7 @@ class EmbeddingNetwork(TwoBranchModel):
         return WITHIN_VIEWS, off
 
     def report(self, output: LossOutput) -> Tensors:
-        """Returns each term's loss and active share."""
+        """Returns the terms' losses and active shares."""
         scalars = {}
         for term, value in output.terms.items():
             scalars[f"{term}_loss"] = value

@@ -18,26 +18,20 @@ from tbnets.training.retrieval_metrics import RetrievalMetrics
 
 
 class CheckedModel(keras.Model):
-    """A `keras.Model` that rejects input that is not finite.
+    """A `keras.Model` that rejects non-finite input.
 
-    A kernel may turn a NaN into 0, so the output would not show the NaN.
+    Checking the output is not enough, because a kernel may turn a NaN into 0.
     """
 
     text_encoder: keras.layers.Layer | None
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Measures the loss as `keras.Model.evaluate` does, on finite input.
+        """Evaluates as `keras.Model.evaluate` does, on finite input.
 
-        Args:
-            *args: arguments of `keras.Model.evaluate`; `x` may be
-                `EpochBatches`.
-            **kwargs: arguments of `keras.Model.evaluate`.
+        `x` may also be `EpochBatches`. The errors are as in `fit`.
 
         Returns:
             The loss and the values of `report`, in the format of Keras.
-
-        Raises:
-            TypeError, ValueError: As `fit`.
         """
         given = self._on_finite(keras.Model.evaluate, args, kwargs)
         return super().evaluate(*given.args[1:], **given.kwargs)
@@ -45,29 +39,16 @@ class CheckedModel(keras.Model):
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the outputs of `call` as `keras.Model.predict` does.
 
-        Args:
-            *args: arguments of `keras.Model.predict`; `x` may be
-                `EpochBatches`.
-            **kwargs: arguments of `keras.Model.predict`.
-
-        Returns:
-            NumPy arrays for the whole data set.
+        `x` may also be `EpochBatches`. The errors are as in `fit`.
         """
         given = self._on_finite(keras.Model.predict, args, kwargs)
         return super().predict(*given.args[1:], **given.kwargs)
 
     def export(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises an error that names `tbnets.export_saved_model`.
+        """Raises TypeError: use `tbnets.export_saved_model` instead.
 
-        Keras exports a model of tensors. A served network also takes captions
-        and photos, so it needs a vocabulary.
-
-        Args:
-            *args: ignored.
-            **kwargs: ignored.
-
-        Raises:
-            TypeError: Always.
+        The Keras method exports a function of tensors. A served network also
+        reads captions and photos, so it needs a vocabulary.
         """
         raise InputTypeError(
             "export",
@@ -86,15 +67,15 @@ class CheckedModel(keras.Model):
 
 # `fit` for networks trained on several replicas.
 #
-# Keras' own `fit` cannot do it. Keras 3 averages the first batch over the
-# replicas to build the model, even ids and shares of different sizes, and under
-# `MultiWorkerMirroredStrategy` averages scalar logs over an axis that they lack
-# (keras#20585). Keras 2 sums the logs over workers, which multiplies losses and
-# rates.
+# Keras' own `fit` does not support these networks. To build the model, Keras 3
+# averages the first batch over the replicas, although ids cannot be averaged
+# and shares differ in size. Under `MultiWorkerMirroredStrategy` it averages
+# scalar logs over an axis that they lack (keras#20585). Keras 2 sums the logs
+# over workers, so losses and learning rates are multiplied.
 #
-# Here a step is `strategy.run(train_step)`; callbacks get Keras' values in
-# Keras' order. Every replica's logs describe the whole batch (`replicas`), so
-# this process' first replica is enough.
+# Here a step is `strategy.run(train_step)`. Callbacks are called in the same
+# order and with the same values as in Keras. The logs of every replica describe
+# the whole batch, so the logs of the first replica are used.
 
 TAKEN = (
     *("x", "epochs", "initial_epoch", "steps_per_epoch", "callbacks"),
@@ -114,11 +95,8 @@ def fit_replicas(self, **arguments):
         **arguments: arguments of `keras.Model.fit` by name. `x` and
             `validation_data` are a `DistributedDataset` of shares, or a
             `tf.data.Dataset` of whole batches, which is split evenly over the
-            replicas. An endless data set continues from epoch to epoch; others
-            restart.
-
-    Returns:
-        The Keras history.
+            replicas. An endless data set continues in the next epoch; a finite
+            data set restarts.
 
     Raises:
         ValueError: If an argument is not supported, or the data end too early.
@@ -191,7 +169,7 @@ def _check(model, arguments):
             "several replicas train. Received: "
             f"{optimizer.gradient_accumulation_steps}. Use larger batches."
         )
-    # Keras 3 would clip each replica's gradient before the sum.
+    # Keras 3 would clip each replica's gradient before summing.
     for name in CLIPPING:
         limit = getattr(optimizer, name, None)
         if limit is not None:
@@ -204,7 +182,7 @@ def _check(model, arguments):
 
 
 def _shared(model, arguments, name, steps_name):
-    """Returns batches as (shares, steps or None if unknown, is_endless)."""
+    """Returns (shares, steps or None if unknown, is_endless) of batches."""
     data, steps = arguments.get(name), arguments.get(steps_name)
     if isinstance(data, tf.distribute.DistributedDataset):
         return data, steps, False
@@ -229,7 +207,7 @@ def _shared(model, arguments, name, steps_name):
 
 
 def _validation(model, arguments):
-    """Returns the function (epoch, callbacks) -> validation logs."""
+    """Returns a function (epoch, callbacks) -> validation logs."""
     if arguments.get("validation_data") is None:
         return lambda epoch, callbacks: {}
     names = "validation_data", "validation_steps"
@@ -294,18 +272,17 @@ TOLD = ("loss", "gradient_norm")
 
 
 class FiniteSteps(keras.callbacks.Callback):
-    """Stops `fit` after the first epoch with values that are not finite.
+    """Stops `fit` after the first epoch with a non-finite loss or gradient.
 
-    A NaN in one row makes every weight NaN within a step. `fit` checks arrays
-    before the first step; checking streamed batches would slow every step, so
-    their epoch means are checked instead.
+    Checking each streamed batch would slow every step, so this callback checks
+    the epoch means.
     """
 
     def on_epoch_end(self, epoch, logs=None):
         """Raises ValueError if the loss or its gradient is not finite.
 
-        The gradient is checked too: a kernel that multiplies and cuts off at
-        once may turn a NaN into 0 before it reaches the loss.
+        The gradient is checked too, because a fused kernel may turn a NaN into
+        0 before it reaches the loss.
         """
         told = {key: float((logs or {}).get(key, 0.0)) for key in TOLD}
         if np.isfinite(list(told.values())).all():
@@ -332,18 +309,15 @@ class _Epochs(keras.callbacks.Callback):
 def prepare_arguments(arguments, text_encoder, strategy, own=()):
     """Converts the arguments of `TwoBranchModel.fit` for Keras, in place.
 
-    `EpochBatches`, which are redrawn every epoch, become their dataset, or
-    dataset of shares for several replicas. Callbacks that add logs or stop
-    training are moved before the callbacks that read logs.
+    `EpochBatches` are replaced by their dataset, or by a dataset of shares for
+    several replicas. Callbacks that add logs or stop training are moved before
+    the callbacks that read logs.
 
     Args:
         arguments: dict, changed in place.
         text_encoder: layer that reads captions, or None.
         strategy: the `tf.distribute.Strategy` of the model.
         own: callbacks to put first.
-
-    Raises:
-        ValueError: As `check_arrays`; or if there are targets or weights.
     """
     _refuse_targets(arguments)
     callbacks, own = arguments.get("callbacks"), [*own]
@@ -367,18 +341,9 @@ def prepare_arguments(arguments, text_encoder, strategy, own=()):
 
 
 def prepare_data(arguments, name, text_encoder):
-    """Checks a data argument and replaces `EpochBatches` by their dataset.
+    """Checks the data argument `name`, and returns it.
 
-    Args:
-        arguments: dict, changed in place.
-        name: name of the argument.
-        text_encoder: layer that reads captions, or None.
-
-    Returns:
-        The original argument.
-
-    Raises:
-        TypeError, ValueError: As `check_arrays`.
+    `EpochBatches` in the dict `arguments` are replaced by their dataset.
     """
     reads = isinstance(text_encoder, TextEncoder)
     num_words = text_encoder.vocabulary_size if reads else None
@@ -415,14 +380,7 @@ def _refuse_targets(arguments):
 
 
 def refuse_unheeded(arguments):
-    """Raises for arguments of `compile` that no step would use.
-
-    Args:
-        arguments: dict of the arguments of `keras.Model.compile`.
-
-    Raises:
-        ValueError: If there is a loss or a metric of Keras.
-    """
+    """Raises ValueError for losses and metrics of Keras."""
     for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
         if arguments.get(name):
             raise InputError(
@@ -439,14 +397,14 @@ def check_arrays(name, arrays, num_words=None):
 
     Args:
         name: common name of the arrays.
-        arrays: dict of arrays; other values are not checked.
+        arrays: dict of arrays; other types are not checked.
         num_words: number of word ids of the network; None if captions are not
             word ids.
 
     Raises:
         TypeError: If an array holds text, or is not an array.
         ValueError: If an array has no rows, a different number of rows, NaN,
-            infinity or unknown word ids; names the array and the row.
+            infinity or unknown word ids.
     """
     if isinstance(arrays, Examples):
         raise InputTypeError(
@@ -503,19 +461,14 @@ def _refuse_text(called, array):
 
 
 def checked_inputs(name, inputs, encoder, shape):
-    """Returns the inputs of one side; raises if it cannot read them.
-
-    Graph tensors are checked by type and shape only.
+    """Returns the inputs of a side; raises if the side cannot read them.
 
     Args:
         name: "images" or "captions".
-        inputs: array or tensor; lists become arrays.
+        inputs: array, tensor or list. A symbolic tensor is checked only by
+            dtype and shape.
         encoder: layer that reads the inputs; None for a branch.
         shape: shape that the network was built for; None before it is built.
-
-    Raises:
-        TypeError: If inputs are text, or words are not integers.
-        ValueError: If the shape differs, or a word id is unknown.
     """
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)
@@ -523,7 +476,7 @@ def checked_inputs(name, inputs, encoder, shape):
     found = tf.TensorShape(inputs.shape)
     if shape is not None:
         first, last = shape[1:-1], shape[-1:]
-        if encoder is not None:  # It may read photos of many sizes.
+        if encoder is not None:  # An encoder may accept photos of any size.
             first = [None] * len(first)
             last = [None] if name == "captions" and len(shape) == 2 else last
         wanted = tf.TensorShape([None, *first, *last])
@@ -541,7 +494,7 @@ def checked_inputs(name, inputs, encoder, shape):
 
 
 def _check_words(called, words, num_words):
-    """Raises if values are not word ids that the network knows."""
+    """Raises if values are not word ids in the network's vocabulary."""
     dtype = tf.as_dtype(words.dtype)
     if not dtype.is_integer:
         raise InputTypeError(

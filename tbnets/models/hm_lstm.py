@@ -1,4 +1,4 @@
-"""HM-LSTM: sentences and phrases, photos and regions in one space."""
+"""HM-LSTM: sentences, phrases, photos and regions in a shared space."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,13 +36,13 @@ class HMLSTM(EmbeddingNetwork):
 
     ::
 
-        photo    -> [image_encoder ->]  image_branch  -> unit vector
-        regions  -> [region_encoder ->] region_branch -> unit vectors
-        tree -> text_encoder -> state of each node -> text_branch -> the same
+        photo   -> [image_encoder ->]  image_branch  -> unit vector
+        regions -> [region_encoder ->] region_branch -> unit vectors
+        tree    -> text_encoder -> node states -> text_branch -> unit vectors
 
-    A batch is a batch of the `EmbeddingNetwork` with trees as `captions` (int32
-    `[m, nodes, 6]`, from `text.packed_trees.TreeRows`). In training it also
-    holds pairs of a noun phrase and a region of its photo:
+    A batch has the entries of an `EmbeddingNetwork` batch, with trees as
+    `captions` (int32 `[m, nodes, 6]`, from `text.packed_trees.TreeRows`). In
+    training it also holds pairs of a noun phrase and a region of its photo:
 
     - `regions` `[n, region_dim]` and `region_images` int32 `[n]`, the row of
       the region's photo in `images`;
@@ -50,17 +50,16 @@ class HMLSTM(EmbeddingNetwork):
       through the batch;
     - `region_of` int32 `[p]`: the phrase's region, numbered through the regions
       and then the photos, because a whole photo may serve as a region;
-    - `is_contrast` bool `[p, n + num_images]`: regions to contrast with the
-      phrase;
+    - `is_contrast` bool `[p, n + num_images]`: negative regions of the phrase;
     - `weights` float32 `[p]` of the pairs, 0 until a correspondence is known.
 
     Args:
         image_branch: `Branch` of the photos.
-        text_branch: `Branch` of sentences and phrases, with equal last size.
+        text_branch: `Branch` of sentences and phrases, of equal output size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: `TreeEncoder`.
-        region_branch: `Branch` of the regions, with equal last size; None to
-            use encoder and branch of the photos.
+        region_branch: `Branch` of the regions, of equal output size; None to
+            use the photos' encoder and branch.
         region_encoder: layer before `region_branch`, or None.
 
     Example:
@@ -70,11 +69,9 @@ class HMLSTM(EmbeddingNetwork):
         network.compile("adam", tbnets.TripletLoss(**tbnets.PRESETS["niu2017"]))
 
     Source: Niu et al. 2017, Sec. 3.2, Fig. 4. Departures: regions may have
-    other features than photos, and then their own branch. Before the first
-    correspondences no loss would train that branch; therefore the mean of a
-    photo's regions is also ranked (`region_mean_weight`). In training a branch
-    sees sentences and phrases together, so batch normalisation uses the
-    statistics of both from the first step.
+    other features than photos, and then their own branch. The mean of a photo's
+    regions may also be ranked (`region_mean_weight`), because no other loss
+    trains that branch before the first correspondences.
     """
 
     build_inputs = (*INPUTS, "regions")
@@ -109,13 +106,11 @@ class HMLSTM(EmbeddingNetwork):
             optimizer: a Keras optimizer or its name.
             ranking_loss: a `RankingLoss` for images and sentences, and for
                 regions and phrases.
-            gradient_clip_norm: largest global norm of a step's gradient; None
-                for no clipping.
-            phrase_weight: weight of the loss of regions and phrases, in
-                addition to the weights of the pairs. Paper: 1.
-            region_mean_weight: weight of the loss that ranks sentences for the
-                mean of a photo's regions, and these means for sentences. Paper:
-                0.
+            gradient_clip_norm: as in `EmbeddingNetwork.compile`.
+            phrase_weight: weight of the loss of regions and phrases, which
+                multiplies the weights of the pairs. Paper: 1.
+            region_mean_weight: weight of the loss between sentences and the
+                mean of a photo's regions. Paper: 0.
             **kwargs: arguments of `EmbeddingNetwork.compile`.
         """
         super().compile(optimizer, ranking_loss, gradient_clip_norm, **kwargs)
@@ -126,7 +121,7 @@ class HMLSTM(EmbeddingNetwork):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of a loss and an active share for each term."""
+        """Returns the names of the terms' losses and active shares."""
         return EmbeddingNetwork.reported_names() + [
             f"{term}_{what}" for term in _TERMS for what in ("loss", "active")
         ]
@@ -176,12 +171,12 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             captions: int32 `[m, nodes, 6]`.
-            phrase_nodes: int32 `[p]`, counted tree by tree.
+            phrase_nodes: int32 `[p]`, numbered tree by tree.
             training: whether dropout is on.
 
         Returns:
-            (sentences, phrases): unit vectors float32 `[m, embedding_dim]`
-            and `[p, embedding_dim]`.
+            (sentences, phrases): unit vectors float32 `[m, embedding_dim]` and
+            `[p, embedding_dim]`.
         """
         states, trees = self.text_encoder.encode_nodes(captions, training)
         nodes = tf.gather(trees.rows, phrase_nodes)
@@ -193,16 +188,15 @@ class HMLSTM(EmbeddingNetwork):
     def embed_noun_phrases(
         self, captions: Array
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Embeds all noun phrases of trees, as in serving.
+        """Embeds all noun phrases of trees, ordered by tree, then by node.
 
         Args:
             captions: int32 `[m, nodes, 6]`.
 
         Returns:
             (embeddings, captions, spans): unit vectors float32 `[p,
-            embedding_dim]`; int32 `[p]`, the tree of each phrase; and int32
-            `[p, 2]`, its words. Ordered by tree, then by node; every node that
-            is a noun phrase is included.
+            embedding_dim]`; int32 `[p]`, the phrase's tree; and int32 `[p, 2]`,
+            its words.
         """
         states, trees = self.text_encoder.encode_nodes(captions, False)
         is_phrase = tf.gather(trees.is_noun_phrase, trees.rows) > 0
@@ -268,7 +262,7 @@ def _region_mean(regions, region_images, num_images):
 
 
 def _joined(output, weight, other, names):
-    """Adds a weighted `LossOutput` to another, with its terms renamed."""
+    """Adds a weighted `LossOutput` with renamed terms to a `LossOutput`."""
     told = (
         mine | {names[term]: new[term] for term in names if term in new}
         for mine, new in zip(output[1:], other[1:])

@@ -21,7 +21,7 @@ from tbnets.features.cnn_weights import check_datasets
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.training import optimizers  # noqa: F401
 
-# Importing a module registers its classes; Keras then finds them by name.
+# Importing a module registers its classes with Keras.
 for package in (layers, losses, models):
     for module in pkgutil.iter_modules(
         package.__path__, f"{package.__name__}."
@@ -32,19 +32,15 @@ for package in (layers, losses, models):
 def load_model(path: Path, **options: Any) -> TwoBranchModel:
     """Loads a model that `model.save("name.keras")` wrote, ready for `fit`.
 
-    Weights, loss, optimizer and optimizer state are restored, so training
-    continues without a change. `keras.models.load_model` also works once the
-    classes of tbnets are imported; in a fresh process Keras 3 does not find
-    them.
+    The function restores weights, loss, optimizer and optimizer state, so
+    training continues as if uninterrupted. `keras.models.load_model` also
+    works, but only after the classes of tbnets are imported.
 
     Args:
         path: a `.keras` file.
         **options: options of `keras.models.load_model`, for example
-            `compile=False` for inference only, or `custom_objects` for your
-            own layers that are not registered with Keras.
-
-    Returns:
-        The model.
+            `compile=False` for inference only, or `custom_objects` for your own
+            layers that are not registered with Keras.
 
     Raises:
         ValueError: If the file holds no model or is compressed, or its weights
@@ -54,27 +50,28 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
         network.save("network.keras")
         network = tbnets.load_model("network.keras")
     """
-    if zipfile.is_zipfile(path):  # Keras reports other files.
+    if zipfile.is_zipfile(path):  # Keras raises an error for other files.
         _check_sizes(path)
     hub.package()  # Registers the hub's layers.
     return keras.models.load_model(path, **options)
 
 
 def _check_sizes(path):
-    """Raises InputError if a `.keras` file would fill the memory.
+    """Raises InputError if a `.keras` file would exhaust the memory.
 
-    Keras writes uncompressed members, but unpacks compressed ones at any size.
+    Keras writes uncompressed members, but reads compressed members of any size.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             for part in archive.infolist():
                 if part.compress_type != zipfile.ZIP_STORED:
                     raise InputError(f"{part.filename} is compressed")
-            weights = archive.read("model.weights.h5")  # HDF5 seeks a lot.
+            # Read at once, because HDF5 seeks often.
+            weights = archive.read("model.weights.h5")
         check_datasets(
             f"the weights of {path}", io.BytesIO(weights), len(weights)
         )
-    except Exception as error:  # Zip and HDF5 raise several types.
+    except Exception as error:  # zipfile and HDF5 raise many types.
         raise InputError(
             "path",
             "be a `.keras` file as `model.save` writes it",

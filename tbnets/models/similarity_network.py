@@ -33,12 +33,12 @@ class SimilarityNetwork(TwoBranchModel):
         texts  -> [text_encoder  ->] text_branch  -> unit vectors y
         x * y  -> head -> logit of "they match"
 
-    Inner products of its embeddings are meaningless: only the head compares.
-    Batches are those that `EmbeddingNetwork` takes.
+    Inner products of the embeddings are meaningless; only the head compares
+    them. Batches have the format of `EmbeddingNetwork`.
 
     Args:
         image_branch: `Branch` of the images.
-        text_branch: `Branch` of the texts, with equal last size.
+        text_branch: `Branch` of the texts, of equal output size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
         head: `PairHead`; None for the head of the paper.
@@ -84,21 +84,19 @@ class SimilarityNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            gradient_clip_norm: largest global norm of a step's gradient; None
+            gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping.
-            num_candidates: captions drawn at random for each matching pair; the
-                one with the highest logit becomes the negative. Paper: 1, a
-                random negative. The softmax loss draws no captions.
-            sampling_seed: integer; it and the optimizer's step determine the
-                draws.
+            num_candidates: number of captions drawn at random per matching
+                pair; the caption with the highest logit becomes the negative.
+                Paper: 1. The softmax loss ignores this argument.
+            sampling_seed: integer seed of the draws.
             pair_loss: "logistic" scores pairs separately, with equal numbers of
                 matches and non-matches (Wang 2018). "softmax" compares each
-                matching pair with all non-matching pairs of the batch: all
-                other captions of the image and all other images of the caption,
-                or the caption's candidates with `CandidateMining`.
-            mining: object that mines batches with more than images and
-                captions, such as a `CandidateMining`; None to draw from the
-                batch's images and captions.
+                matching pair with all non-matching pairs of its image or
+                caption in the batch, or with the caption's candidates if
+                `mining` is given.
+            mining: object that computes the loss of batches with more inputs
+                than images and captions, such as a `CandidateMining`, or None.
             **kwargs: arguments of `keras.Model.compile`, for example
                 `jit_compile`.
 
@@ -113,34 +111,28 @@ class SimilarityNetwork(TwoBranchModel):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of the reported values of either loss."""
+        """Returns the names of the values that either loss reports."""
         return [*LogisticOutput._fields[1:], *SoftmaxOutput._fields[1:]]
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides and the head.
-
-        Args:
-            input_shape: dict of shapes, as in `TwoBranchModel.build`.
-        """
+        """Builds both sides and the head."""
         super().build(input_shape)
         if not self.head.built:
             self.head.build((None, self.embedding_dim))
 
     @property
     def floats_per_pair(self) -> int:
-        """Number of floats of a pair: both embeddings and the head's layers."""
+        """Number of floats per pair: both embeddings and the head's layers."""
         return 2 * self.embedding_dim + sum(self.head.units)
 
     def judge(
         self, image_rows: Array, text_rows: Array, training: bool = False
     ) -> tf.Tensor:
-        """Returns the logits float32 `[p]` of pairs of rows.
+        """Returns the logits float32 `[p]` of pairs.
 
         Args:
-            image_rows: float32 `[p, embedding_dim]`, image embeddings of the
-                pairs.
-            text_rows: float32 `[p, embedding_dim]`, text embeddings of the
-                pairs.
+            image_rows: float32 `[p, embedding_dim]`.
+            text_rows: float32 `[p, embedding_dim]`.
             training: whether dropout is on.
         """
         return self.head(image_rows * text_rows, training=training)
@@ -153,7 +145,7 @@ class SimilarityNetwork(TwoBranchModel):
     ) -> tf.Tensor:
         """Returns the logits float32 `[n, m]` for all pairs.
 
-        It needs memory for `n * m` rows of the head: compute large matrices in
+        The head processes `n * m` rows at once: compute large matrices in
         tiles.
 
         Args:
@@ -168,7 +160,7 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.reshape(logits, shape[:2])
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
-        """Returns the dict of `similarities`, logits `[n, m]` for all pairs."""
+        """Returns the dict of `similarities`, the logits `[n, m]`."""
         images, texts = self.embed(inputs, training)
         logits = self.similarities(images, texts, training=training)
         return {"similarities": logits}
@@ -178,8 +170,7 @@ class SimilarityNetwork(TwoBranchModel):
     ) -> LogisticOutput | SoftmaxOutput:
         """Returns the output of a `losses.logistic` loss for one batch.
 
-        Each replica scores a share of the pairs and sends the logits to the
-        rest.
+        Each replica scores a share of the pairs, then gathers all logits.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS)
         is_softmax = self.pair_loss == "softmax"
@@ -215,11 +206,11 @@ class SimilarityNetwork(TwoBranchModel):
         valid: tf.Tensor,
         training: bool,
     ) -> LogisticOutput:
-        """Returns the `LogisticOutput` of matching and non-matching pairs.
+        """Returns the logistic loss of matching and non-matching pairs.
 
         Args:
-            images: two tensors `[p, embedding_dim]`, images of the matching and
-                of the non-matching pairs.
+            images: two tensors `[p, embedding_dim]`, the images of the matching
+                and of the non-matching pairs.
             texts: two tensors `[p, embedding_dim]`, the pairs' texts.
             valid: bool `[p]`, which matching and non-matching pairs count.
             training: whether dropout is on.
@@ -234,15 +225,12 @@ class SimilarityNetwork(TwoBranchModel):
         texts: Sequence[tf.Tensor],
         training: bool,
     ) -> Sequence[tf.Tensor]:
-        """Returns the logits of several lists of pairs, split over replicas.
+        """Returns the logits of lists of pairs; each replica scores a share.
 
         Args:
-            images: list of embeddings `[p, embedding_dim]`.
-            texts: list of the embeddings of their texts.
+            images: list of `[p, embedding_dim]`.
+            texts: list of `[p, embedding_dim]`.
             training: whether dropout is on.
-
-        Returns:
-            List of float32 `[p]`.
         """
         sides = [[*map(own_rows, side)] for side in (images, texts)]
         counts = [tf.shape(rows)[0] for rows in sides[0]]
@@ -253,12 +241,12 @@ class SimilarityNetwork(TwoBranchModel):
     def most_convincing(
         self, columns: tf.Tensor, images: tf.Tensor, texts: tf.Tensor
     ) -> tf.Tensor:
-        """Returns, for each row, the column whose pair has the largest logit.
+        """Selects in each row the column whose pair has the largest logit.
 
         Args:
             columns: int32 `[n, k]`.
-            images: `[n * k, embedding_dim]`, images of the pairs, row by row.
-            texts: `[n * k, embedding_dim]`, texts of the pairs.
+            images: `[n * k, embedding_dim]`, the pairs' images, row by row.
+            texts: `[n * k, embedding_dim]`, the pairs' texts.
 
         Returns:
             int32 `[n, 1]`.
@@ -274,7 +262,7 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.stack([self.sampling_seed, tf.cast(step, tf.int32)])
 
     def _softmax_loss(self, batch, training):
-        """Compares captions with other captions and images, without matches."""
+        """Averages the losses over other captions and over other images."""
         images, texts, *ids = self._embed_whole(batch, training)
         matches = positive_masks(*ids).image_to_text
         own = own_rows(images)
@@ -293,5 +281,5 @@ class SimilarityNetwork(TwoBranchModel):
         return SoftmaxOutput(*(tf.add_n(both) / 2 for both in zip(*lists)))
 
     def report(self, output: LogisticOutput | SoftmaxOutput) -> Tensors:
-        """Returns the reported values of the loss by name."""
+        """Returns the values that the loss reports, by name."""
         return dict(zip(output._fields[1:], output[1:]))

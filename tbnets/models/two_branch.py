@@ -1,4 +1,4 @@
-"""The base class of two-branch models: building, train step, reported means."""
+"""The base class of two-branch models."""
 
 import inspect
 from collections.abc import Mapping
@@ -22,9 +22,8 @@ from tbnets.training.optimizers import current_learning_rate, loss_scale
 class StepMean(keras.metrics.Metric):
     """Averages a scalar over the steps.
 
-    Replicas report equal values, so each keeps its own mean.
-    `keras.metrics.Mean` of Keras 3 would sum its variables over all replicas at
-    each step.
+    Replicas report equal values, so each replica keeps its own mean. In Keras
+    3, `keras.metrics.Mean` would sum its variables over the replicas.
     """
 
     def __init__(self, name):
@@ -35,7 +34,7 @@ class StepMean(keras.metrics.Metric):
             synchronization=tf.VariableSynchronization.ON_READ,
             aggregation=tf.VariableAggregation.SUM,
         )
-        # A function, because Keras 2 would count the variable as a weight.
+        # A function hides the variable, which Keras 2 would count as a weight.
         self._total_and_count = lambda: total_and_count
 
     def update_state(self, value):
@@ -44,7 +43,7 @@ class StepMean(keras.metrics.Metric):
         self._total_and_count().assign_add([value, 1.0])
 
     def result(self):
-        """Returns the mean of the steps so far, 0 before the first."""
+        """Returns the mean of the steps so far, 0 before the first step."""
         both = tf.convert_to_tensor(self._total_and_count())
         return tf.math.divide_no_nan(*tf.unstack(both))
 
@@ -59,7 +58,7 @@ SIDES = {
     "image_encoder": "tbnets.SmallConvNet()",
     "text_encoder": "tbnets.MeanOfWords(vocabulary.size)",
 }
-"""The layers of a network by argument name, with an example each."""
+"""Argument names of a network's layers, with an example for each."""
 
 
 def check_sides(model):
@@ -74,8 +73,8 @@ def check_sides(model):
 def draw_apart(image_branch, text_branch):
     """Gives the branches different dropout masks for equal seeds.
 
-    Row i of both branches may belong to one pair; with equal masks a network
-    would learn to recognise the pair by its mask.
+    Row i of both branches may be a pair. With equal masks a network would learn
+    to recognise pairs by their masks.
     """
     seeds = {layer.seed for layer in _dropouts(image_branch)}
     for layer in _dropouts(text_branch):
@@ -100,12 +99,7 @@ def _output_dim(layer):
 
 
 def build_side(shape, encoder, branch):
-    """Builds an encoder, which may be None, and its branch.
-
-    Args:
-        shape: shape of the inputs.
-        encoder: layer, or None.
-        branch: layer on the encoder's output.
+    """Builds an encoder, which may be None, and the branch after it.
 
     Returns:
         The output size of the branch.
@@ -137,15 +131,16 @@ def ids_of(batch):
 
 
 class TwoBranchModel(CheckedModel):
-    """An image side and a text side, trained by a loss over whole batches.
+    """Base class: image and text branches, trained by a loss over a batch.
 
     ::
 
         images -> [image_encoder ->] image_branch
         texts  -> [text_encoder  ->] text_branch
 
-    A subclass defines `batch_loss` and `report`. This class contains the train
-    step, clipping, means over an epoch, building and configs.
+    A subclass defines `batch_loss` and `report`. It must store the arguments of
+    its constructor and of `compile` in attributes with the arguments' names,
+    because the configs are read from these attributes.
 
     Args:
         image_branch: layer on the images, with an `output_dim`.
@@ -153,16 +148,13 @@ class TwoBranchModel(CheckedModel):
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
 
-    A model keeps the arguments of its constructors and `compile` methods, up to
-    this class, in attributes of equal names; configs are read from them.
-
     Attributes:
         learned_similarity: whether the model learns `similarities`; otherwise
             they are inner products. Such a model also defines
-            `judge(image_rows, text_rows)`, the similarities `[p]` of pairs of
-            rows; evaluation, export and search use both.
-        floats_per_pair: numbers that such a model holds for a pair.
-        build_inputs: names of the inputs whose shapes `build` takes.
+            `judge(image_rows, text_rows)`, which returns the similarities `[p]`
+            of pairs of rows, and `floats_per_pair`. Evaluation, export and
+            search use them.
+        build_inputs: names of the inputs whose shapes `build` requires.
 
     Example:
         network = tbnets.load_model("network.keras")
@@ -235,7 +227,7 @@ class TwoBranchModel(CheckedModel):
 
     @tf.autograph.experimental.do_not_convert
     def _checked(self, name, inputs, encoder):
-        """Returns the inputs of a side; raises if it cannot read them."""
+        """Returns the inputs of a side; raises if the side cannot read them."""
         shape = self.input_shapes and self.input_shapes[name]
         return fit_arguments.checked_inputs(name, inputs, encoder, shape)
 
@@ -250,14 +242,11 @@ class TwoBranchModel(CheckedModel):
     def similarities(
         self, image_embeddings: Array, text_embeddings: Array
     ) -> tf.Tensor:
-        """Compares every image with every text by their embeddings.
+        """Returns float32 `[n, m]`, the inner products of all pairs.
 
         Args:
             image_embeddings: float32 `[n, embedding_dim]`.
             text_embeddings: float32 `[m, embedding_dim]`.
-
-        Returns:
-            float32 `[n, m]`; larger is closer.
         """
         return similarities(image_embeddings, text_embeddings)
 
@@ -271,10 +260,10 @@ class TwoBranchModel(CheckedModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            gradient_clip_norm: largest global norm of a step's gradient; None
+            gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping. Vilalta et al. 2017 use 2.
-            **kwargs: arguments of `keras.Model.compile`, for example
-                `jit_compile`; losses and metrics of Keras raise an error.
+            **kwargs: arguments of `keras.Model.compile`, except losses and
+                metrics.
         """
         if gradient_clip_norm is not None:
             checked_number(
@@ -291,21 +280,21 @@ class TwoBranchModel(CheckedModel):
         return config and {**config, **self._arguments("compile")}
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compiles the model from a `get_compile_config`."""
+        """Compiles the model from the result of `get_compile_config`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built and hasattr(self.optimizer, "build"):
             self.optimizer.build(self.trainable_variables)
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """The epoch means of all values that `train_step` may report."""
+        """The epoch means of the values that `train_step` may report."""
         return list(self.trackers.values())
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds both sides.
 
         Args:
-            input_shape: dict with the shapes of `images` and `captions`;
+            input_shape: dict with the shapes of `images` and `captions`; the
                 numbers of images, captions and words may be None.
         """
         shapes = checked_dict("inputs", input_shape, INPUTS)
@@ -324,32 +313,28 @@ class TwoBranchModel(CheckedModel):
         self.built = True
 
     def get_build_config(self) -> dict[str, Any] | None:
-        """Returns the shapes the model was built with; Keras 2 keeps none."""
+        """Returns the shapes for `build`, which Keras 2 does not store."""
         shapes = self.input_shapes
         return shapes and {
             "input_shape": {key: list(shape) for key, shape in shapes.items()}
         }
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Builds the model from a `get_build_config`."""
+        """Builds the model from the result of `get_build_config`."""
         self.build(config["input_shape"])
 
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
-        """Trains as `keras.Model.fit` does, on finite numbers.
+        """Trains as `keras.Model.fit` does, and rejects non-finite numbers.
 
         Args:
             *args: arguments of `keras.Model.fit`. `x` and `validation_data` may
                 also be `EpochBatches`; `fit` sets the epoch of `x`.
             **kwargs: arguments of `keras.Model.fit`.
 
-        Returns:
-            The Keras history.
-
         Raises:
             TypeError: If an array holds text, or is a list.
             ValueError: If an array holds NaN or infinity, or too few rows, or
-                if an epoch's steps were not finite; other callbacks do not see
-                that epoch's end.
+                if the loss or gradient of an epoch was not finite.
         """
         given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
         strategy = self.distribute_strategy
@@ -358,10 +343,10 @@ class TwoBranchModel(CheckedModel):
         optimizer = getattr(self, "optimizer", None)
         is_built = getattr(optimizer, "built", False)
         if self.built and hasattr(optimizer, "build") and not is_built:
-            # Variables created in a step would make Keras trace it twice.
+            # If a step created these variables, Keras would trace it twice.
             with strategy.scope():
                 optimizer.build(self.trainable_variables)
-        if strategy.num_replicas_in_sync > 1:  # Keras' own `fit` cannot do it.
+        if strategy.num_replicas_in_sync > 1:
             return fit_arguments.fit_replicas(**given.arguments)
         return super().fit(*given.args[1:], **given.kwargs)
 
@@ -370,13 +355,13 @@ class TwoBranchModel(CheckedModel):
         return [fit_arguments.FiniteSteps()]
 
     def train_step(self, batch: Batch) -> Tensors:
-        """Takes one gradient step; returns its reported values."""
+        """Updates the weights once; returns the epoch means so far."""
         rate = current_learning_rate(self.optimizer)
         scale = loss_scale(self.optimizer)
         self._build_for(batch)
         with tf.GradientTape() as tape:
             output = self.batch_loss(batch, training=True)
-            # `self.losses` holds penalties on weights.
+            # `self.losses` are the penalties on weights.
             total = tf.add_n([output.total, *self.losses])
             total = replicas.part_of(total * scale)
         variables = self.trainable_variables
@@ -390,7 +375,7 @@ class TwoBranchModel(CheckedModel):
         norm /= scale
         if tf.is_tensor(scale):  # Steps that overflow are skipped.
             norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
-        # Keras sums the gradients of the replicas once more.
+        # Keras sums the replicas' gradients again.
         gradients = map(replicas.part_of, gradients)
         self.optimizer.apply_gradients(zip(gradients, variables))
         if KERAS_2 and hasattr(self.optimizer, "build"):
@@ -398,12 +383,12 @@ class TwoBranchModel(CheckedModel):
         return self._track(output, gradient_norm=norm, learning_rate=rate)
 
     def test_step(self, batch: Batch) -> Tensors:
-        """Returns the loss of a batch without training on it."""
+        """Computes the loss of a batch; returns the epoch means so far."""
         self._build_for(batch)
         return self._track(self.batch_loss(batch))
 
     def _build_for(self, batch):
-        """Builds the network if needed; Keras 2 builds when called."""
+        """Builds the network if needed; Keras 2 builds only when called."""
         if not self.built:
             batch = checked_dict("batch", batch, self.build_inputs)
             self.build({name: batch[name].shape for name in self.build_inputs})
@@ -415,14 +400,14 @@ class TwoBranchModel(CheckedModel):
         return {name: self.trackers[name].result() for name in scalars}
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructors' arguments, layers as their configs."""
+        """Returns the constructor's arguments, layers as their configs."""
         return {**super().get_config(), **self._arguments("__init__")}
 
     def _arguments(self, method):
         """Returns the arguments of a method as a config."""
         names = parameters_of(type(self), method, TwoBranchModel)
         own = {name: getattr(self, name) for name in names}
-        own.pop("optimizer", None)  # Keras' own config holds it.
+        own.pop("optimizer", None)  # Already in the config of Keras.
         return keras.saving.serialize_keras_object(own)
 
     @classmethod
