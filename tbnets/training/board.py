@@ -1,7 +1,6 @@
 """Writes a run's charts and pictures for TensorBoard.
 
-TensorBoard sorts groups of charts by name and opens the first two, so the names
-put the most important group first:
+TensorBoard sorts groups of charts by name and opens the first two:
 
     1_overview      the dev metric that chooses the best epoch, the loss, health
     2_answers       pictures of dev queries, each time the best epoch improves
@@ -10,9 +9,9 @@ put the most important group first:
     5_time          seconds
     6_best          in the run `best`: the metric of the best epoch
 
-The run `best` has its own folder because TensorBoard's table of settings
-(HParams) shows every scalar of the run with the settings. The table then shows
-only the values that runs are compared by.
+TensorBoard's table of settings (HParams) shows every scalar of the run that
+holds the settings. This is the run `best`, so the table shows only the values
+by which runs are compared.
 """
 
 import functools
@@ -68,10 +67,9 @@ def write_points(folder, name, points):
 
 
 def metadata(columns):
-    """Formats columns of strings as the projector's table of metadata.
+    """Formats a dict of string columns as the projector's metadata table.
 
-    Args:
-        columns: dict, name -> strings. Tabs and line breaks become blanks.
+    Tabs and line breaks become spaces.
     """
     rows = zip(*columns.values())
     lines = [[" ".join(str(cell).split()) for cell in row] for row in rows]
@@ -150,7 +148,7 @@ def _unless_lost(method):
             except (OSError, tf.errors.OpError) as error:
                 board.is_lost = True
                 reason = getattr(error, "message", None) or str(error)
-                reason = reason.rpartition("}} ")[2]  # Drops the op name.
+                reason = reason.rpartition("}} ")[2]  # Drop the op name.
                 tqdm.tqdm.write(
                     f"note: {board.folder} can not be written; TensorBoard "
                     f"shows no more of this run: {reason.splitlines()[0]}. "
@@ -164,8 +162,8 @@ def _unless_lost(method):
 class Board:
     """Writes the event files of a run; a context manager.
 
-    A failed write, for example on a full disk, does not stop training; it is
-    reported once.
+    A failed write, for example to a full disk, does not stop training; the
+    board reports it once.
 
     Args:
         run_dir: folder of the run.
@@ -212,15 +210,14 @@ class Board:
 
         Args:
             settings: the run's settings.
-            epoch: the run's first epoch, above 0 when it is resumed.
+            epoch: number of finished epochs, above 0 if the run is resumed.
             about: Markdown to put before the table.
         """
         text = "\n\n".join(filter(None, [about, settings.as_table()]))
         with self._run.as_default():
             tf.summary.text("settings", text, step=epoch)
         with self._best.as_default():
-            # Named by its folder, so that runs with equal settings remain
-            # separate.
+            # The folder as the id keeps runs with equal settings separate.
             values = settings.comparable()
             hparams.hparams(values, trial_id=str(self._run_dir))
         self.flush()
@@ -229,12 +226,11 @@ class Board:
     def add_epoch(self, history):
         """Writes the scalars of the last epoch.
 
-        A constant scalar, such as the learning rate of a constant schedule,
-        gets no chart until it changes. The overview's charts are always
-        written.
+        A scalar outside the overview gets no chart while it is constant, as the
+        learning rate of a constant schedule.
 
         Args:
-            history: list with a dict of scalars for each epoch, from the first.
+            history: list with a dict of scalars per epoch.
         """
         with self._run.as_default():
             for key in history[-1]:
@@ -263,7 +259,7 @@ class Board:
         Args:
             pictures: dict, name -> uint8 `[height, width, 3]`.
             epoch: the epoch at which they were drawn.
-            about: description, one sentence.
+            about: description, a single sentence.
         """
         with self._run.as_default():
             for name, pixels in pictures.items():

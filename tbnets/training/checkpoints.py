@@ -1,9 +1,8 @@
-"""Saves and restores checkpoints: one file that resumes a run exactly.
+"""Saves and restores checkpoints: single files that resume a run exactly.
 
-The file is a plain `.npz`: the model's weights, the optimizer's variables,
-arrays that the run's task fitted or holds, and a JSON text with the rest of the
-run's state (epoch, best metric, vocabulary, flags). It is read without pickle,
-so a file from an untrusted source may hold wrong numbers but no code.
+A checkpoint is an `.npz` with the variables of the model and the optimizer,
+arrays of the run's task, and a JSON text with the rest of the run's state.
+Reading does not use pickle, so an untrusted checkpoint cannot execute code.
 """
 
 import dataclasses
@@ -29,20 +28,21 @@ def checkpoint_path(run_dir, name):
 
 @dataclasses.dataclass
 class RunState:
-    """The state of a run except its weights.
+    """The state of a run, without its weights.
 
     Args:
         epoch: number of finished epochs.
         best_metric: best value so far of the task's metric on the dev split;
             None before the first evaluation.
-        best_epoch: the epoch (from 1) of `best_metric`.
-        history: one dict of logged scalars for each finished epoch.
+        best_epoch: the 1-based epoch of `best_metric`.
+        history: a dict of logged scalars per finished epoch.
         settings: the run's flags, name -> value.
-        fitted: values that `TaskData.fit` computed from the training split
-            before the first step: name -> JSON value or NumPy array.
+        fitted: values that `TaskData.fit` computed from the training split:
+            name -> JSON value or NumPy array.
         held: values that `TaskData.start_epoch` keeps between epochs: name ->
             JSON value or NumPy array.
-        devices: devices of the last epoch's steps, in words; "" for one device.
+        devices: description of the devices of the last epoch; "" for a single
+            device.
     """
 
     epoch: int = 0
@@ -84,8 +84,8 @@ def save_checkpoint(path, model, optimizer, state):
     """Saves model, optimizer and run state in one file, atomically.
 
     Args:
-        path: file name, usually `last.npz` or `best.npz`; None on workers other
-            than the chief, which must read the values but do not write.
+        path: file name; None on workers other than the chief, which must read
+            the variables but do not write.
         model: a built Keras model.
         optimizer: its built optimizer, or None.
         state: a `RunState`.
@@ -126,30 +126,21 @@ class Checkpoint(NamedTuple):
 def read_progress(path):
     """Reads only the header of a checkpoint: settings, epoch, history.
 
-    The time does not depend on the size of the network.
-
-    Returns:
-        The `RunState`, without fitted or held arrays.
-
-    Raises:
-        ValueError: If the file is not a checkpoint, or its header is damaged.
+    Returns the `RunState`, without fitted or held arrays. The errors are as in
+    `read_checkpoint`.
     """
     return read_checkpoint(path, "header").state
 
 
 def read_checkpoint(path, only=None):
-    """Reads a file written by `save_checkpoint`.
+    """Reads a `Checkpoint` that `save_checkpoint` wrote.
 
     Args:
         path: the file.
-        only: "header" to skip the arrays, as `read_progress` does; None for
-            all.
-
-    Returns:
-        The `Checkpoint`.
+        only: "header" to skip the arrays; None to read the whole file.
 
     Raises:
-        ValueError: If the file is not a checkpoint, or damaged.
+        ValueError: If the file is damaged or is not a checkpoint.
     """
     path = pathlib.Path(path)
     try:
@@ -199,19 +190,16 @@ def _assign(path, kind, variables, checkpoint):
 
 
 def restore_checkpoint(path, model, optimizer=None):
-    """Restores a model and its optimizer from a checkpoint.
+    """Restores a model and its optimizer; returns the `RunState`.
 
     Args:
-        path: file written by `save_checkpoint`.
-        model: a built model of equal construction.
+        path: file that `save_checkpoint` wrote.
+        model: a built model with an equal architecture.
         optimizer: its built optimizer; None for inference.
 
-    Returns:
-        The `RunState`.
-
     Raises:
-        ValueError: If a variable does not fit; no variable of its kind (model
-            or optimizer) has then been changed.
+        ValueError: If a variable does not fit. No variable of its kind (model
+            or optimizer) is changed then.
     """
     checkpoint = read_checkpoint(path)
     put_into(checkpoint, path, model, optimizer)
@@ -221,14 +209,8 @@ def restore_checkpoint(path, model, optimizer=None):
 def put_into(checkpoint, path, model, optimizer=None):
     """Assigns the values of a `Checkpoint` to a model and its optimizer.
 
-    Args:
-        checkpoint: a `Checkpoint`.
-        path: its file, for the error.
-        model: a built model of equal construction.
-        optimizer: its built optimizer, or None.
-
-    Raises:
-        ValueError: As `restore_checkpoint`.
+    The arguments and errors are as in `restore_checkpoint`; `path` is only used
+    in errors.
     """
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)

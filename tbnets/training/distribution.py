@@ -1,14 +1,14 @@
 """Creates distribution strategies from flags and `TF_CONFIG`.
 
-`none` uses one device. `mirrored` uses every GPU of this machine, in one
-process. `multi_worker` runs one process per machine, or several on one machine;
-TensorFlow's environment variable `TF_CONFIG` holds each process' own task and
-all addresses::
+`none` uses a single device. `mirrored` uses every GPU of this machine, in one
+process. `multi_worker` runs one or more processes on each machine. TensorFlow's
+environment variable `TF_CONFIG` holds the process' own task and all addresses::
 
     {"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]},
      "task": {"type": "worker", "index": 0}}
 
-Only the chief writes: the task of type `chief`, or else worker 0.
+Only the chief writes files. The chief is the task of type `chief`, or else
+worker 0.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ LOST = (
 )
 """Errors that TensorFlow raises while it waits for a lost worker."""
 ANSWER_SECONDS = 2.0
-"""Seconds that a live worker may take to accept a connection."""
+"""Timeout for a live worker to accept a connection, in seconds."""
 LOOK_SECONDS = 5.0
-"""Seconds that a worker stays up after it lost another, so that all see it."""
+"""Seconds to wait after a loss, so that all workers can detect it."""
 
 
 class WorkerTask(NamedTuple):
@@ -49,7 +49,7 @@ class WorkerTask(NamedTuple):
 
     Args:
         name: name of the task, such as "worker 1".
-        is_chief: whether this process writes.
+        is_chief: whether this process writes files.
         addresses: name -> "host:port" for every task, the chief first.
     """
 
@@ -62,8 +62,7 @@ def read_task(text):
     """Parses the value of `TF_CONFIG`.
 
     Raises:
-        ValueError: If workers cannot find each other by the value; the message
-            names the problem.
+        ValueError: If the value is not valid; the message names the problem.
     """
     try:
         config = json.loads(text)
@@ -101,10 +100,10 @@ def _wrong(received):
 
 
 class Workers:
-    """The processes that train one network, as seen from this process.
+    """The processes that train a network, including this process.
 
     Args:
-        strategy: a `tf.distribute` strategy; None for one device.
+        strategy: a `tf.distribute` strategy; None for a single device.
         task: the `WorkerTask`; None for a single process.
     """
 
@@ -145,7 +144,7 @@ class Workers:
         """Returns the chief's value on every worker; waits for all workers.
 
         Args:
-            value: a value that JSON can represent; only the chief's is used.
+            value: a value that JSON can represent; ignored except on the chief.
         """
         if not self.are_several:
             return value
@@ -155,7 +154,7 @@ class Workers:
         return json.loads(bytes(self._sum_of_chief(text)))
 
     def _sum_of_chief(self, numbers):
-        """Returns the chief's integers, as a sum where others add 0."""
+        """Returns the chief's integers, as a sum to which others add 0."""
 
         def own():
             context = tf.distribute.get_replica_context()
@@ -172,7 +171,7 @@ class Workers:
 
     @contextlib.contextmanager
     def chief_first(self):
-        """Runs the block on the chief first, then on other workers."""
+        """Runs the block on the chief first, then on the other workers."""
         if not self.is_chief:
             self.wait()
         yield
@@ -186,7 +185,7 @@ class Workers:
             argument: name of the value.
             value: dict that JSON can represent; the error shows the
                 differences.
-            advice: what to change.
+            advice: last sentence of the error message.
 
         Raises:
             ValueError: If the value differs.
@@ -205,10 +204,10 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self):
-        """Names the lost worker if the block fails because of it.
+        """Raises an error that names the lost worker if the block fails.
 
-        TensorFlow aborts operations that wait for a lost worker: at once if its
-        process is gone, within a minute if its machine is.
+        TensorFlow aborts operations that wait for a lost worker: immediately if
+        its process ended, within a minute if its machine is unreachable.
 
         Raises:
             ConnectionError: If a worker is lost.
@@ -250,12 +249,12 @@ def _answers(address):
 
 
 def open_workers(distribute="none", num_replicas=0):
-    """Creates the `Workers` of a training; call before TensorFlow computes.
+    """Creates the `Workers` of a run; call before TensorFlow computes.
 
     Args:
         distribute: a name in `KINDS`.
         num_replicas: number of devices of `mirrored`; 0 for every GPU. Without
-            a GPU, for trials, the number of logical CPU devices.
+            a GPU, the number of logical CPU devices, for tests.
 
     Raises:
         ValueError: If there are fewer devices, or `TF_CONFIG` is invalid.

@@ -25,10 +25,10 @@ READ_BY_ALL = tf.VariableSynchronization.ON_READ
 def make_reproducible():
     """Makes repeated runs bit-identical; call before TensorFlow computes.
 
-    Deterministic kernels are not enough: a sum of three or more gradients
-    (`AddN`) starts with the input whose memory is free first, so its last bit
-    depends on how operations overlap. One thread between operations fixes the
-    order; within an operation all cores are used.
+    Deterministic kernels are not enough, because a sum of three or more
+    gradients (`AddN`) depends on the order in which its inputs are computed. A
+    single thread between operations fixes this order; each operation still uses
+    all cores.
     """
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -41,12 +41,13 @@ class Session:
     Args:
         run_dir: folder of the run.
         task: its `tasks.task.Task`.
-        network: the built model, compiled for training.
+        network: the built and compiled model.
         state: the `RunState`, updated after each epoch.
         dev: examples that choose the best epoch; None after training.
         batches: batches of the training split; None after training.
-        lock: lock of the folder against other trainings; None after training.
-        workers: the `Workers` that train, including this process.
+        lock: lock that keeps other runs from using the folder; None after
+            training.
+        workers: the `Workers`, including this process.
     """
 
     run_dir: pathlib.Path
@@ -65,11 +66,11 @@ class Session:
 
     @property
     def measures(self):
-        """Whether this worker measures the dev split.
+        """Whether this worker evaluates the dev split.
 
-        The chief does. The other workers do so if reading a variable needs all
-        of them: Keras 2 keeps the statistics of batch normalisation per replica
-        and averages them when read.
+        The chief evaluates it. Other workers must join if reading a variable
+        needs all of them: Keras 2 keeps batch normalisation statistics per
+        replica and averages them when read.
         """
         return self.workers.is_chief or any(
             getattr(one, "synchronization", None) == READ_BY_ALL
@@ -111,19 +112,17 @@ class ProgressBar(keras.callbacks.Callback):
 
 
 def fit(session, train):
-    """Trains from the epoch of `session.state` to the last one.
-
-    A run that early stopping ended is not trained further.
+    """Trains until the last epoch, or until early stopping ends the run.
 
     Args:
-        session: a `Session` whose network is compiled and, in a resumed run,
-            restored.
+        session: a `Session` with a compiled network, which is restored if the
+            run is resumed.
         train: examples to train on.
 
     Raises:
-        ValueError: If an example of the training split cannot be read; names
-            it.
-        OSError: If a checkpoint cannot be written; the previous one is kept.
+        ValueError: If an example of the training split cannot be read.
+        OSError: If a checkpoint cannot be written; the previous checkpoint is
+            kept.
     """
     state, settings, advice = session.state, session.settings, None
     with session.board() as board:
@@ -180,13 +179,13 @@ def _train_epoch(session, train):
     except tf.errors.OpError:
         refuse_broken_images(getattr(train, "images", ()))
         raise
-    # Terms are called `..._loss` in a run, so Keras' loss is renamed.
+    # The names of terms also end in `loss`.
     history["total_loss"] = history.pop("loss")
     return {f"train/{key}": float(means[-1]) for key, means in history.items()}
 
 
 def _measure_epoch(scores):
-    """Measures the dev split; returns `dev/...` and `health/...`."""
+    """Evaluates the dev split; returns `dev/...` and `health/...`."""
     found = {"dev": scores.metrics()}
     for side, embeddings in scores.sides.items():
         found[f"health/{side}"] = summary.embedding_health(embeddings)

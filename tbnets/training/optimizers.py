@@ -1,4 +1,4 @@
-"""Optimizers and learning rates by name."""
+"""Optimizers and learning rate schedules by name."""
 
 import inspect
 import warnings
@@ -11,26 +11,26 @@ import tensorflow as tf
 from tbnets.checks import short_repr
 from tbnets.errors import InputError, check_choice
 
-# Keras' optimizers, with one pass over memory for each weight.
+# Keras' optimizers with fused updates.
 #
-# An update reads a weight, its gradient and its moments, and writes the weight
-# and the moments. Keras composes it from a dozen small operations, each of
-# which reads and writes whole arrays; TensorFlow also has one operation for it.
-# These classes use that operation in Keras' optimizers. Formula, variables and
-# their order, schedules, decay, clipping, averages, configs and hence
-# checkpoints are compatible. Under a distribution strategy each copy of a
-# mirrored variable is updated. The operation does not support AMSGrad and SGD
-# without momentum, which run Keras' code.
+# Keras composes an update from a dozen small operations, each of which reads
+# and writes whole arrays. TensorFlow has a single operation for the update,
+# which these classes use in Keras' optimizers. Formula, variables, schedules,
+# decay, clipping, averages, configs and checkpoints remain compatible. Under a
+# distribution strategy each copy of a mirrored variable is updated. AMSGrad and
+# SGD without momentum run Keras' code, because the operation does not support
+# them.
 #
-# Values agree up to rounding; SGD's are equal. The operation computes 1 -
-# beta_2 in float32, with a relative error of 1.3e-5 for 0.999, and Adam's
-# velocity inherits it; weights agreed to 1e-6 of the largest after 50 steps.
+# The results of SGD equal those of Keras; the results of Adam agree up to
+# rounding. The operation computes 1 - beta_2 in float32, with a relative error
+# of 1.3e-5 for 0.999, which affects Adam's velocity. After 50 steps, weights
+# agreed to 1e-6 relative to the largest weight.
 #
 # A sparse gradient (`tf.IndexedSlices`, for a table of word vectors) is
-# converted to a dense one: repeated rows are summed, and momentum moves every
-# row of the table, even of words outside the batch, as in Keras 2. Adam of
-# Keras 3 squares each repeated row separately, so that its velocity is wrong
-# for a word that occurs twice in a batch.
+# converted to a dense gradient. Repeated rows are summed, and momentum moves
+# every row of the table, including words outside the batch, as in Keras 2. Adam
+# in Keras 3 squares each repeated row separately, so its velocity is wrong for
+# a word that occurs twice in a batch.
 
 
 def optimizer_variables(optimizer):
@@ -57,11 +57,11 @@ def _copies(variable):
 
 
 ADAM_MOMENTS = {"2": ("m", "v"), "3": ("momentum", "velocity")}
-"""Version of Keras -> names of its Adam's moments."""
+"""Keras version -> names of the moments of Adam."""
 
 
 class _Fused:
-    """Base class: updates variables with moments by one operation."""
+    """Base class: updates variables with moments in one operation."""
 
     moments = None
 
@@ -91,10 +91,10 @@ class _Fused:
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class FusedAdam(_Fused, keras.optimizers.Adam):
-    """`keras.optimizers.Adam` with its update in one pass.
+    """`keras.optimizers.Adam` with its update in a single operation.
 
-    With a `weight_decay` it is AdamW; Keras applies the decay before the
-    update, in a separate pass.
+    With a `weight_decay` it is AdamW; Keras applies the decay separately,
+    before the update.
 
     Args:
         learning_rate: a number, or a schedule of Keras.
@@ -144,11 +144,11 @@ class FusedAdam(_Fused, keras.optimizers.Adam):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class FusedSGD(_Fused, keras.optimizers.SGD):
-    """`keras.optimizers.SGD` with its momentum update in one operation.
+    """`keras.optimizers.SGD` with its update in a single operation.
 
     Args:
         learning_rate: a number, or a schedule of Keras.
-        momentum: share of the last step to repeat, in [0, 1]; 0 uses Keras' own
+        momentum: factor of the previous update, in [0, 1]; 0 uses Keras' own
             update. Wang et al. 2016: 0.9.
         name: Keras' default name, so that variables have equal names.
         **kwargs: arguments of `keras.optimizers.SGD`, for example
@@ -194,12 +194,11 @@ def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
 
     Args:
         name: `constant`; `step` (multiplied by `decay_rate` every `decay_steps`
-            steps; Wang et al. 2016: by 0.1 every 10 epochs); `exponential`
-            (this decay spread over every step); or `cosine` (to 0 over
-            `total_steps`).
+            steps; Wang et al. 2016: by 0.1 every 10 epochs); `exponential` (the
+            same decay, but smooth); or `cosine` (to 0 over `total_steps`).
         rate: the learning rate of the first step.
         decay_rate: factor of `step` and `exponential`.
-        decay_steps: steps between factors; rounded, at least 1.
+        decay_steps: number of steps per factor; rounded, at least 1.
         total_steps: length of `cosine`.
     """
     if name == "constant":
@@ -213,7 +212,7 @@ def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
 
 def _addons_optimizer(name, rate, weight_decay):
     try:
-        with warnings.catch_warnings():  # It warns of its end of life.
+        with warnings.catch_warnings():  # About the end of its support.
             warnings.simplefilter("ignore")
             import tensorflow_addons as tfa
     except ImportError as error:
@@ -256,7 +255,7 @@ def build_optimizer(
         weight_decay: weight decay of optimizers other than adam.
 
     Raises:
-        ValueError: If the name is unknown; the message lists the known names.
+        ValueError: If the name is unknown.
     """
     if name not in OPTIMIZERS:
         return _addons_optimizer(name, rate, weight_decay)
@@ -274,7 +273,7 @@ def create_optimizer_variables(optimizer, network):
     if hasattr(optimizer, "build"):
         optimizer.build(network.trainable_variables)
         return
-    # Optimizers of tensorflow-addons create theirs at the first step.
+    # Optimizers of tensorflow-addons create variables at the first step.
     zeros = [(tf.zeros_like(v), v) for v in network.trainable_variables]
     optimizer.apply_gradients(zeros)
 
@@ -282,9 +281,9 @@ def create_optimizer_variables(optimizer, network):
 def current_learning_rate(optimizer):
     """Returns the learning rate of `optimizer`, a float32 scalar.
 
-    With a schedule it is the rate of the next step. Optimizers of Keras 2
-    return the rate of the last step instead; tensorflow-addons' do not, because
-    they expose the schedule.
+    With a schedule it is the rate of the next step. Keras 2 optimizers return
+    the rate of the last step; tensorflow-addons optimizers do not, because they
+    expose the schedule.
     """
     rate = optimizer.learning_rate
     if callable(rate) and not isinstance(rate, tf.Variable):
@@ -293,11 +292,10 @@ def current_learning_rate(optimizer):
 
 
 def loss_scale(optimizer):
-    """Returns the factor that an optimizer divides gradients by.
+    """Returns the factor by which an optimizer divides gradients.
 
-    The loss must be multiplied by it. Under `mixed_float16` Keras 3 uses a
-    tensor, so that small gradients do not become 0, and skips steps that
-    overflow; otherwise it is a number, usually 1.
+    The loss must be multiplied by this factor. Under `mixed_float16` Keras 3
+    returns a tensor; otherwise it is a number, usually 1.
     """
     scaled = getattr(optimizer, "scale_loss", None)
     return scaled(1.0) if scaled else 1.0

@@ -40,7 +40,7 @@ class Embedder:
         def texts(batch):
             return network.embed_text(batch, training=False)
 
-        # AutoGraph is not needed, and takes longer than tracing.
+        # AutoGraph is not needed, and would take longer than tracing.
         options = {"reduce_retracing": True, "autograph": False}
         self._images = tf.function(images, **options)
         self._texts = tf.function(texts, **options)
@@ -57,7 +57,7 @@ class Embedder:
     def texts(self, examples):
         """Returns float32 `[num_captions, embedding_dim]` of a split.
 
-        Captions of equal length share a chunk, which needs little padding.
+        Captions of equal length share a chunk to reduce padding.
         """
         rows = np.arange(examples.records.num_captions)
         if hasattr(examples.texts, "lengths"):
@@ -67,7 +67,7 @@ class Embedder:
     def batch(self, images, captions):
         """Returns the embeddings of a batch's images and captions."""
         sides = (self._images, images), (self._texts, captions)
-        # A kernel that multiplies and cuts off at once turns a NaN into 0.
+        # A fused kernel may turn a NaN into 0, so check the inputs.
         for name, rows in (("images", images), ("captions", captions)):
             check_finite(name, np.asarray(rows))
         return [embed(tf.convert_to_tensor(x)).numpy() for embed, x in sides]
@@ -88,12 +88,9 @@ def _in_chunks(embed, inputs, rows, chunk):
 class PairScorer:
     """Computes `PairScores` of embeddings with a network's head.
 
-    Only the head runs for each pair; the branches ran once for each image and
-    text. The graphs are traced once.
-
     Args:
         network: a built model with `learned_similarity`.
-        memory_limit_mb: MiB for the rows of the pairs in work.
+        memory_limit_mb: memory in MiB for the pairs that are scored at once.
     """
 
     def __init__(self, network, memory_limit_mb=512):
@@ -143,19 +140,19 @@ _PARTS = ("images", "captions", "image_ids", "caption_image_ids")
 class RetrievalMetrics(keras.callbacks.Callback):
     """Adds retrieval metrics of held-out data to each epoch's logs.
 
-    The logs get `val_recall_sum`, `val_mean_recall`, and the recalls of both
-    directions named as in `evaluate_retrieval`, such as
-    `val_image_to_text/recall_at_1`. Other callbacks can monitor them; larger is
-    better: set `mode="max"`. Keras calls callbacks in order, so readers of the
-    logs must come later. The `fit` of this package's networks sorts them; with
-    another model, which must have `embed_images` and `embed_text`, put this
-    callback first.
+    The logs gain `val_recall_sum`, `val_mean_recall`, and the recalls of both
+    directions, named as in `evaluate_retrieval`, for example
+    `val_image_to_text/recall_at_1`. Larger is better, so callbacks that monitor
+    them need `mode="max"`. Keras calls callbacks in order, so this callback
+    must precede the callbacks that read the logs. The `fit` of this package's
+    networks sorts them. Another model must have `embed_images` and
+    `embed_text`.
 
     Args:
         data: data that `fit` accepts: a dict of arrays, possibly with fewer
             images than captions; `EpochBatches`, with all captions; `Examples`;
-            or an iterable of batches. An image that occurs more than once, by
-            its id, is one candidate.
+            or an iterable of batches. Rows with equal image ids are a single
+            candidate.
 
     Example:
         metrics = tbnets.RetrievalMetrics(others)

@@ -18,7 +18,7 @@ COLLAPSED_COSINE = 0.95
 PLATEAU_ACTIVE = 0.99
 PLATEAU_TOLERANCE = 0.05
 PLATEAU_EPOCHS = 3
-# Values of a network that only guesses, and advice.
+# Metric -> (its value for a network that only guesses, advice).
 GUESSED = {
     "train/pair_accuracy": (
         0.52,
@@ -34,7 +34,7 @@ GUESSED = {
 
 
 def embedding_health(embeddings):
-    """Measures how a set of unit vectors fills its space.
+    """Measures how evenly unit vectors fill their space.
 
     Args:
         embeddings: float `[n, dim]`, unit vectors.
@@ -42,8 +42,8 @@ def embedding_health(embeddings):
     Returns:
         dict of floats: `mean_cosine` over all pairs of different rows (0 for
         evenly spread directions, 1 for a collapse), and `dimension_spread`, the
-        mean over dimensions of the standard deviation times sqrt(dim) (1 if all
-        dimensions are used equally, 0 for a collapse).
+        mean over dimensions of the standard deviation times sqrt(dim) (1 for
+        evenly used dimensions, 0 for a collapse).
     """
     vectors = np.asarray(embeddings, np.float64)
     n, dim = vectors.shape
@@ -60,18 +60,17 @@ def embedding_health(embeddings):
 
 
 def diagnose(history, margin, reduction):
-    """Returns a plain warning when training has collapsed, else None.
+    """Returns a warning if training has collapsed, else None.
 
-    A network that judges pairs is checked only for equal scores; its embeddings
-    are not used alone. A loss at the margin does not prove a collapse: the mean
-    of the hinges above 0 is also there while only the hardest negatives are as
-    close as the positives.
+    A network that scores pairs is checked only for equal scores, because its
+    embeddings are not compared directly. A loss at the margin is not sufficient
+    evidence of a collapse: the mean of the hinges above 0 has this value too
+    while only the hardest negatives are as close as the positives.
 
     Args:
-        history: a dict of scalars for each epoch, from the first, with
-            `train/..._loss`, `train/..._active`, `health/.../mean_cosine` and
-            `dev/...` metrics, or with `train/pair_accuracy` or
-            `train/ranked_first`.
+        history: a dict of scalars per epoch, with `train/..._loss`,
+            `train/..._active`, `health/.../mean_cosine` and `dev/...` metrics,
+            or with `train/pair_accuracy` or `train/ranked_first`.
         margin: margin of the loss; None for a loss without a margin.
         reduction: reduction of the loss; only means show the plateau.
     """
@@ -203,7 +202,7 @@ def out_of_patience(settings, state):
 
 
 def finished(settings, folder):
-    """Returns why a run is finished, in words; "" if work is left.
+    """Returns why a run is finished, in words; "" if epochs are left.
 
     Args:
         settings: the settings of the continued run.
