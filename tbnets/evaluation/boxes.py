@@ -1,11 +1,8 @@
 """Boxes: coordinates, overlap and suppression, with only NumPy.
 
-A box is `x_min, y_min, x_max, y_max` in pixels, x to the right and y down, with
-the origin at the top left corner of the top left pixel. Edges are continuous
-coordinates: the first pixel of a row extends from 0 to 1, the whole photo is
-`0, 0, width, height`, and a box's area is `(x_max - x_min) * (y_max - y_min)`.
-Files with 1-based inclusive pixels are converted by their readers
-(`data.entities`).
+A box is `x_min, y_min, x_max, y_max` in pixels, x to the right and y down.
+Edges are continuous coordinates: the first pixel of a row extends from 0 to 1,
+and the whole photo is `0, 0, width, height`.
 """
 
 import numpy as np
@@ -14,19 +11,15 @@ from tbnets.checks import checked_array, checked_number, checked_rows
 from tbnets.errors import InputError
 
 PAIRS_AT_ONCE = 1 << 18
-"""Overlaps of boxes with proposals that are computed at once."""
+"""Maximum number of overlaps that are computed at once."""
 
 
 def check_boxes(boxes, name="boxes") -> np.ndarray:
     """Returns boxes as float64; raises if they are invalid.
 
     Args:
-        boxes: `[n, 4]` numbers; n may be 0. A box may have no area.
+        boxes: `[n, 4]` numbers; n may be 0, and so may a box's area.
         name: name of the boxes in the error.
-
-    Raises:
-        ValueError: If the shape is wrong, a number is not finite, or a minimum
-            is larger than its maximum.
     """
     array = checked_array(name, boxes)
     if array.size == 0 and array.ndim == 1:
@@ -67,9 +60,6 @@ def iou(boxes, others) -> np.ndarray:
     Returns:
         float64 `[n, m]` in [0, 1]; 0 for a union without area.
 
-    Raises:
-        ValueError: As `check_boxes`.
-
     Example:
         >>> iou([[0, 0, 2, 2]], [[1, 0, 3, 2]])  # 2 / (4 + 4 - 2)
         array([[0.33333333]])
@@ -90,21 +80,16 @@ def non_maximum_suppression(
 ) -> np.ndarray:
     """Keeps the best box, drops boxes that overlap it, and repeats.
 
-    For equal scores the earlier box is better, so constant scores keep the
-    given order.
-
     Args:
         boxes: `[n, 4]`.
-        scores: `[n]` finite numbers, larger is better.
-        iou_threshold: boxes that overlap a kept box by a larger IoU are
-            dropped; from 0 to 1. At 1 no box is dropped.
+        scores: `[n]`, larger is better; the earlier of two equal boxes is
+            better.
+        iou_threshold: a number in [0, 1]; boxes that overlap a kept box by a
+            larger IoU are dropped.
         limit: maximum number of boxes to keep; None for all.
 
     Returns:
         int64 `[k]`: rows of `boxes`, best first.
-
-    Raises:
-        ValueError: If an argument is out of range.
     """
     boxes = check_boxes(boxes)
     scores = np.asarray(scores, np.float64)
@@ -129,15 +114,10 @@ def non_maximum_suppression(
 
 
 def clip_boxes(boxes, width, height) -> np.ndarray:
-    """Clips boxes to the borders of a photo.
+    """Clips boxes `[n, 4]` to the borders of a photo.
 
-    Args:
-        boxes: `[n, 4]`.
-        width: width of the photo in pixels.
-        height: height of the photo in pixels.
-
-    Returns:
-        float64 `[n, 4]`; a box outside of the photo has area 0.
+    `width` and `height` are the photo's size in pixels. A box outside the photo
+    has area 0 then.
     """
     boxes = check_boxes(boxes)
     return np.clip(boxes, 0, [width, height, width, height])
@@ -148,17 +128,13 @@ def overlaps_by_photo(truth, owners, proposals):
 
     Args:
         truth: `[n, 4]`.
-        owners: int `[n]`, each box's photo: a row of `proposals`.
+        owners: int `[n]`, a box's photo: a row of `proposals`.
         proposals: sequence of arrays `[k, 4]`, one per photo; k may be 0.
 
     Yields:
-        (photo, rows, overlaps): the photo's rows of `truth`, int64 `[p]`,
-        ascending, and float64 `[p, k]`. A photo without boxes or proposals is
-        skipped; a photo with many is split.
-
-    Raises:
-        ValueError: If a box is invalid, or an owner is not a row of
-            `proposals`.
+        (photo, rows, overlaps): rows of `truth`, int64 `[p]`, ascending, and
+        float64 `[p, k]`. A photo without boxes or proposals is skipped; a photo
+        with many is split.
     """
     truth = check_boxes(truth, "truth")
     owners = checked_rows("owners", owners, len(proposals), len(truth))

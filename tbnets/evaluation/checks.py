@@ -11,16 +11,14 @@ from tbnets.errors import InputError
 from tbnets.evaluation.ranks import Side
 from tbnets.startup import usable_cores
 
-# Exact scores of pairs: inner products of float32 rows, rounded once.
-#
-# A pair's score is the exact inner product, rounded to float64 and then to
-# float32, independent of library, machine and position in a matrix.
+# A pair's score is the exact inner product of float32 rows, rounded to float64
+# and then to float32. It does not depend on library, machine and position.
 
 FLOAT64_ROUNDOFF = 2.0**-53
 
 
 def row_norms(embeddings):
-    """Returns float64 [n]: norms of float32 rows; not finite for bad rows."""
+    """Returns the norms of float32 rows, float64 [n]."""
     squares = np.empty(len(embeddings))
 
     def square(part):
@@ -32,13 +30,7 @@ def row_norms(embeddings):
 
 
 def by_threads(work, count, dim):
-    """Applies a function to slices of rows, on all threads.
-
-    Args:
-      work: function of a slice of rows.
-      count: number of rows.
-      dim: numbers per row.
-    """
+    """Applies a function to slices of `count` rows, on all threads."""
     step = max(1, 2**17 // dim)
     parts = [slice(start, start + step) for start in range(0, count, step)]
     with ThreadPoolExecutor(usable_cores()) as threads:
@@ -46,7 +38,7 @@ def by_threads(work, count, dim):
 
 
 def _round_scores(products, norms, dim):
-    """Returns float32 scores and flat indices of doubtfully rounded ones."""
+    """Returns float32 scores and flat indices of uncertain roundings."""
     slack = np.multiply(norms, 1.01 * (dim + 2) * FLOAT64_ROUNDOFF, out=norms)
     scores = products.astype(np.float32)
     below = (products - slack).astype(np.float32)
@@ -55,16 +47,13 @@ def _round_scores(products, norms, dim):
 
 
 def pair_scores(rows, columns, row_index, column_index):
-    """Scores pairs one by one.
+    """Computes the exact scores of pairs, float32 `[p]`.
 
     Args:
-      rows: `Side` of each pair's first element.
-      columns: `Side` of each pair's second element.
-      row_index: int64 [p], into `rows`.
-      column_index: int64 [p], into `columns`.
-
-    Returns:
-      float32 [p], the exact inner products, rounded.
+        rows: `Side` of the pairs' first elements.
+        columns: `Side` of the pairs' second elements.
+        row_index: int64 `[p]`, into `rows`.
+        column_index: int64 `[p]`, into `columns`.
     """
     dim = rows.embeddings.shape[1]
     scores = np.empty(len(row_index), np.float32)
@@ -78,7 +67,7 @@ def pair_scores(rows, columns, row_index, column_index):
         rounded, doubtful = _round_scores(products, norms, dim)
         for k in doubtful:
             # Products of two float32 numbers are exact in float64, and fsum
-            # adds them without error in any order.
+            # adds them without error.
             rounded[k] = math.fsum(x[k].astype(np.float64) * y[k])
         scores[start : start + step] = rounded
     return scores
@@ -96,12 +85,12 @@ def strip_scores(rows, columns, strip, block):
     return scores
 
 
-# Inner products up to this value fit well into float32.
+# Maximum inner product, well within the range of float32.
 LARGEST_SCORE = 1e37
 
 
 def checked_recall_at(recall_at):
-    """Returns cut-offs as a tuple; raises unless they are whole numbers."""
+    """Returns the cutoffs as a tuple; raises unless they are integers >= 1."""
     values = tuple(recall_at) if hasattr(recall_at, "__iter__") else ()
     whole = all(isinstance(k, (int, np.integer)) for k in values)
     if not values or not whole or min(values) < 1:
@@ -115,19 +104,7 @@ def checked_recall_at(recall_at):
 
 
 def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
-    """Checks dtypes, shapes and row numbers, without reading embeddings.
-
-    Args:
-      image_embeddings: [num_images, dim].
-      text_embeddings: [num_captions, dim].
-      caption_to_image: int [num_captions], row of the caption's image.
-
-    Returns:
-      The three arrays, `caption_to_image` as int64.
-
-    Raises:
-      ValueError: If a dtype or shape is wrong, or a row number out of range.
-    """
+    """Returns `evaluate_retrieval`'s arrays; checks dtypes, shapes and rows."""
     images, texts = checked_embeddings(
         image_embeddings=image_embeddings, text_embeddings=text_embeddings
     )
@@ -137,7 +114,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
 
 
 def checked_embeddings(**named):
-    """Returns two arrays of real numbers [rows, dim] of one space, in order."""
+    """Returns two arrays `[rows, dim]`; raises unless both dims are equal."""
     arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape
@@ -164,9 +141,9 @@ def finite_side(name, values, groups):
     """Returns the `Side` of embeddings; raises unless scores are finite.
 
     Args:
-      name: name of the embeddings in the error.
-      values: [n, dim].
-      groups: int64 [n], as in `Side`.
+        name: name of the embeddings in the error.
+        values: `[n, dim]`.
+        groups: int64 `[n]`, as in `Side`.
     """
     _warn_of_bfloat16(name, values.dtype)
     with np.errstate(over="ignore"):  # Reported below as non-finite.
@@ -185,7 +162,7 @@ def finite_side(name, values, groups):
 
 
 def _warn_of_bfloat16(name, dtype):
-    """Warns: with 8 significant bits scores tie, which lowers the ranks."""
+    """Warns that the 8 significant bits of bfloat16 cause ties."""
     if dtype.name == "bfloat16":
         warnings.warn(
             f"`{name}` is bfloat16: scores of rounded rows tie and change "
@@ -195,15 +172,12 @@ def _warn_of_bfloat16(name, dtype):
 
 
 def finite_scores(values, rows=None, name="scores"):
-    """Returns scores as float32; raises if one is not finite.
+    """Returns scores as float32; raises if a score is not finite.
 
     Args:
         values: numbers of any shape.
         rows: row numbers for the error; None for positions.
         name: name of the scores in the error.
-
-    Raises:
-        ValueError: If a score is not finite in float32.
     """
     values = np.asarray(values)
     _warn_of_bfloat16(name, values.dtype)

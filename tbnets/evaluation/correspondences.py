@@ -1,4 +1,4 @@
-"""Checks chosen regions of phrases against annotations, with only NumPy."""
+"""Evaluates the regions chosen for phrases, with only NumPy."""
 
 from typing import NamedTuple
 
@@ -9,52 +9,48 @@ from tbnets.errors import InputError, check_choice, check_kind
 from tbnets.evaluation import boxes, checks
 from tbnets.evaluation import boxes as box_math
 
-# The box for a phrase: of the most similar candidate, or a consensus.
-#
 # Many candidates of a photo show one object, and the most similar candidate may
-# contain only its most typical part.
+# contain only its most typical part. A consensus of candidates can be better.
 
 CHOICES = ("most_similar", "expected_overlap", "mean_box")
 MOST_SIMILAR, EXPECTED_OVERLAP, MEAN_BOX = CHOICES
 CANDIDATE_CHOICES = CHOICES[:2]
-"""Choices that return a candidate with its own box."""
+"""Choices whose box is always a candidate."""
 CHOOSING = ("choice", "choice_temperature", "choice_area_exponent")
 """Arguments and flags that form a `Choice`."""
 TEMPERATURE = 0.1
 
 
 class Choice(NamedTuple):
-    """How similarities of a photo's candidates become boxes.
+    """The rule that chooses a phrase's box from a photo's candidates.
 
     - `most_similar`: candidates rank by their similarity s, as in the papers;
-    - `expected_overlap`: by their mean overlap, if candidate j contains the
-      object with probability softmax(s / temperature)_j::
+    - `expected_overlap`: candidates rank by their expected overlap with the
+      object, which is candidate j with probability softmax(s / temperature)_j::
 
           argmax_c  sum_j softmax(s / temperature)_j IoU(c, j)
 
-      where a box overlaps itself by 1, whatever its area;
+      where every box overlaps itself by 1;
 
-    - `mean_box`: by their similarity, but the returned box is the mean of the
-      boxes that overlap the candidate by an IoU of 0.5 or more, weighted by
-      softmax(s / temperature) over these. It need not be a candidate.
+    - `mean_box`: candidates rank by their similarity, but the returned box is a
+      mean of the boxes that overlap the candidate by an IoU of 0.5 or more,
+      weighted by softmax(s / temperature).
 
-    An area exponent e multiplies each weight by the e-th power of the
-    candidate's area and normalises the sum: named objects are larger than most
-    proposed boxes.
+    An area exponent e multiplies the weights by the e-th power of the
+    candidates' areas before normalisation, because named objects are larger
+    than most proposed boxes.
 
     Attributes:
         name: a name in `CHOICES`.
-        temperature: above 0, in the unit of the similarities; small values
-            trust only the most similar candidates. For combined models
-            (`LocalizationScores.combine`), in the unit of their negative
-            distances.
-        area_exponent: at least 0; at 0 areas do not count.
+        temperature: above 0, in the unit of the similarities, or of negative
+            distances for combined models (`LocalizationScores.combine`).
+        area_exponent: at least 0; 0 ignores areas.
 
-    Source: expected overlap is a decision of minimum Bayes risk, as in Kumar
-    and Byrne 2004 for translations, for the loss 1 - IoU; means of boxes are
-    the box voting of Gidaris and Komodakis 2015, weighted by softmax.
-    Departure: Wang et al. 2018 and Niu et al. 2017 take the most similar
-    candidate and ignore areas.
+    Source: expected overlap is a minimum Bayes risk decision, as in Kumar and
+    Byrne 2004 for translations, for the loss 1 - IoU; means of boxes are the
+    box voting of Gidaris and Komodakis 2015, weighted by softmax. Departure:
+    Wang et al. 2018 and Niu et al. 2017 use the most similar candidate and
+    ignore areas.
     """
 
     name: str = MOST_SIMILAR
@@ -71,17 +67,9 @@ def checked_choice(
     choice_area_exponent=0.0,
     known=CHOICES,
 ) -> Choice:
-    """Returns the `Choice` for the three user arguments in `CHOOSING`.
+    """Returns the `Choice` for the three arguments in `CHOOSING`.
 
-    Args:
-        choice: a name in `known`.
-        choice_temperature: the temperature of the `Choice`.
-        choice_area_exponent: the area exponent of the `Choice`.
-        known: names in `CHOICES` that the caller supports.
-
-    Raises:
-        ValueError: If the choice is unknown, the temperature not above 0, or
-            the exponent below 0.
+    `known` are the names in `CHOICES` that the caller supports.
     """
     check_choice("choice", choice, CHOICES)
     if choice not in known:
@@ -108,11 +96,8 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         choice: `Choice`.
 
     Returns:
-        float32 `[p, k]`, larger is better, and float64 `[p, k, 4]`, the box to
-        return when a candidate is chosen.
-
-    Raises:
-        ValueError: If a similarity is not finite, or a box is invalid.
+        float32 `[p, k]`, larger is better, and float64 `[p, k, 4]`, the
+        candidates' boxes to return.
     """
     check_kind("choice", choice, Choice, "Give `Choice('mean_box')`.")
     similarities = checks.finite_scores(similarities)
@@ -121,7 +106,7 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
     if choice.name == MOST_SIMILAR or not similarities.size:
         return similarities, same
     overlaps = box_math.iou(boxes, boxes)
-    np.fill_diagonal(overlaps, 1)  # Also for boxes without area.
+    np.fill_diagonal(overlaps, 1)  # The IoU of an empty box is 0.
     values = similarities.astype(np.float64)
     areas = box_math.areas(boxes)
     if choice.name == EXPECTED_OVERLAP:
@@ -129,7 +114,7 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         return (weights @ overlaps).astype(np.float32), same
     near = overlaps >= SAME_THING
     means = np.empty(same.shape)
-    for mean, own in zip(means, values):  # Avoids p x k x k numbers at once.
+    for mean, own in zip(means, values):  # Avoids an array p x k x k.
         around = np.where(near, own, -np.inf)
         np.matmul(_weights(around, areas, choice), boxes, out=mean)
     return similarities, means
@@ -137,10 +122,10 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
 
 def _weights(values, areas, choice):
     """Returns the weights of candidates, which sum to 1 on the last axis."""
-    with np.errstate(over="ignore"):  # A minute temperature: weight 0.
+    with np.errstate(over="ignore"):  # -inf gives weight 0.
         logits = _below_largest(values) / choice.temperature
     if choice.area_exponent:
-        with np.errstate(divide="ignore"):  # No area: weight 0.
+        with np.errstate(divide="ignore"):  # Area 0 gives weight 0.
             sized = logits + choice.area_exponent * np.log(areas)
         # If all weights would be 0, areas are ignored.
         is_some = np.isfinite(sized).any(axis=-1, keepdims=True)
@@ -158,16 +143,15 @@ NO_SIZE = 1 << 30
 
 
 class Links(NamedTuple):
-    """Annotated links of phrases to boxes, each at a node of a tree.
+    """Annotated links from phrases to boxes.
 
     Attributes:
         phrases: int64 `[num_links]`, rows of the noun phrases.
         boxes: float64 `[num_links, 4]`, annotated boxes in pixels.
         images: int64 `[num_links]`, row of the photo.
-        things: int64 `[num_links]`, equal for links to one object.
+        things: int64 `[num_links]`, equal for links to an object.
         is_exact: bool `[num_links]`, whether the noun phrase has exactly the
-            words of the link; else it is the smallest that contains the last
-            word.
+            words of the link.
         num_lost: number of links without a noun phrase.
     """
 
@@ -180,10 +164,10 @@ class Links(NamedTuple):
 
 
 def phrases_of_spans(captions, spans, phrases):
-    """Finds the noun phrase with exactly the words of each span.
+    """Finds the noun phrases whose words are exactly given spans.
 
-    Without an exact match, it is the smallest noun phrase that contains the
-    last word, which in English is usually the head noun.
+    Without an exact match, the result is the smallest noun phrase that contains
+    the last word, which in English is usually the head noun.
 
     Args:
         captions: int `[n]`, row of the caption; -1 for no caption.
@@ -211,31 +195,30 @@ def phrases_of_spans(captions, spans, phrases):
 
 
 def evaluate_correspondences(choices, candidates, links) -> dict:
-    """Counts the links whose phrase was given a right candidate.
+    """Computes how often the candidate chosen for a link is correct.
 
-    A right candidate overlaps the annotated box by at least `SAME_THING`.
+    A correct candidate overlaps the annotated box by at least `SAME_THING`.
 
     Args:
         choices: int `[num_phrases]`, each noun phrase's candidate.
-        candidates: function of a photo's row that returns the boxes of its
-            candidates, `[k, 4]`; the last is the whole photo.
+        candidates: function from a photo's row to its candidate boxes `[k, 4]`;
+            the last is the whole photo.
         links: `Links`.
 
     Returns:
         dict of fractions in [0, 1], NaN without links:
         `correspondence_accuracy`, `correspondence_chance` (a random candidate),
         `correspondence_whole_photo` (always the whole photo) and
-        `correspondence_upper_bound` (links with a right candidate). The first
-        three also as `correspondence_pointing_...`, where a candidate is right
-        if its centre is in the annotated box or on its edge.
-        `correspondence_exact_spans` is the fraction of links whose noun phrase
-        has exactly their words. `correspondence_links` and
-        `correspondence_lost` count links, and links without a noun phrase.
+        `correspondence_upper_bound` (the best candidate). The first three also
+        exist as `correspondence_pointing_...`, which requires only that the
+        candidate's centre is in the annotated box. `correspondence_exact_spans`
+        is the fraction of links whose noun phrase has exactly their words.
+        `correspondence_links` and `correspondence_lost` count all links and
+        links without a noun phrase.
 
     Source: Niu et al. 2017, Sec. 5.3.2, where ten people judged 2000 pairs.
-    Departures: annotated boxes decide. The centre is from the "pointing game"
-    of Zhang et al. 2016, which tests whether an object was found, not its
-    extent.
+    Departures: annotated boxes define correctness. The centre is from the
+    "pointing game" of Zhang et al. 2016.
     """
     count = len(links.phrases)
     names = ("accuracy", "chance", "whole_photo", "upper_bound")
@@ -266,7 +249,7 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
 
 
 def _holds_centers(truth, found):
-    """Returns which boxes hold the centres of which others, bool `[n, m]`."""
+    """Returns which true boxes contain which centres, bool `[n, m]`."""
     x, y = (found[:, :2] + found[:, 2:]).T / 2
     left, top, right, bottom = truth.T[..., None]
     return (left <= x) & (x <= right) & (top <= y) & (y <= bottom)

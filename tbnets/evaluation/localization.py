@@ -1,7 +1,7 @@
 """Phrase localization: ranks a photo's proposals for each phrase.
 
-Photos are processed one by one, so memory is bounded by one photo's overlaps,
-whatever the number of phrases.
+Photos are processed one by one, so memory does not depend on the number of
+phrases.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,48 +33,41 @@ RECALLS = 10
 
 
 def average_precision(scores, hits, num_positives) -> float:
-    """Averages the best precision at each of 11 recalls.
+    """Averages the maximum precision at each of 11 recalls.
 
-    Detections are sorted by score. Precision at a recall is the largest
-    precision at which at least that share of the positives is found; 0 if it is
-    never reached.
+    Detections are sorted by score. The precision at a recall is the maximum
+    over all cutoffs with at least this recall, or 0 without such a cutoff.
 
     Args:
-        scores: float `[n]`, larger is better. For equal scores, misses come
+        scores: float `[n]`, larger is better. If scores are equal, misses come
             first.
         hits: bool `[n]`; each positive is hit at most once.
         num_positives: number of positives, at least 1.
 
-    Returns:
-        Fraction in [0, 1].
-
     Source: Everingham et al. 2010, "The PASCAL visual object classes
     challenge", Sec. 4.2, the rule until 2009. Departure: recalls are compared
-    as whole numbers, without rounding.
+    as integers, without rounding.
     """
     scores, hits = np.asarray(scores), np.asarray(hits, bool)
     found = np.cumsum(hits[np.lexsort((hits, -scores))])
     precision = found / np.arange(1, len(found) + 1)
-    # From the right: the largest precision from this place on.
+    # The maximum precision at this or a later position.
     precision = np.maximum.accumulate(precision[::-1])[::-1]
-    # Smallest number of hits that is a recall of t tenths.
+    # Minimum number of hits for a recall of t tenths.
     wanted = -(-np.arange(RECALLS + 1) * num_positives // RECALLS)
     places = np.searchsorted(found, wanted)
     return float(np.append(precision, 0.0)[places].sum() / (RECALLS + 1))
 
 
 def mean_average_precision(scores, hits, classes, num_positives) -> float:
-    """Averages the average precision of classes.
+    """Averages the average precision over classes.
 
     Args:
         scores: float `[n]`, scores of detections in every class.
         hits: bool `[n]`.
-        classes: int `[n]`, each detection's class.
+        classes: int `[n]`, the detection's class.
         num_positives: int `[num_classes]`; classes without positives do not
             count.
-
-    Returns:
-        Fraction in [0, 1]; NaN if no class has a positive.
     """
     groups = rows_by(np.asarray(classes), len(num_positives))
     values = [
@@ -96,8 +89,7 @@ class Localized(NamedTuple):
 
     Attributes:
         ranks: int64 `[num_phrases]`, 1-based rank of the best matching
-            proposal; a wrong proposal with an equal score ranks before it.
-            `MISSED` without a match.
+            proposal, after ties; `MISSED` without a match.
         tied: bool `[num_phrases]`, whether a wrong proposal has an equal score.
         suppressed_ranks: int64 `[num_phrases]`, ranks after non-maximum
             suppression.
@@ -127,34 +119,33 @@ def evaluate_localization(
     texts: Integers | None = None,
     recall_at: Sequence[int] = RECALL_AT,
 ) -> dict[str, float]:
-    """Measures how well phrases find their boxes among proposals.
+    """Computes how well phrases find their boxes among proposals.
 
     A proposal matches a phrase if their boxes overlap by an IoU of 0.5 or more.
     `phrase_to_region/recall_at_<k>` is the fraction of phrases with a match
-    among the first k proposals of their photo, `/upper_bound` the fraction with
-    any match. `/suppressed_recall_at_<k>` is the recall after non-maximum
-    suppression, which drops a proposal that overlaps a better one by more than
-    0.5. `/tie_rate` is the fraction of phrases whose best match ties with a
-    wrong proposal; ties count against the model.
+    among the first k proposals of their photo, and `/upper_bound` the fraction
+    with any match. `/suppressed_recall_at_<k>` is the recall after non-maximum
+    suppression, which drops a proposal that overlaps a better proposal by more
+    than 0.5. `/tie_rate` is the fraction of phrases whose best match ties with
+    a wrong proposal; ties count against the model.
 
     Args:
-        scores: how well proposals fit phrases, larger is better (for distances,
-            pass `-distances`): float `[num_phrases, width]`, a score for each
+        scores: larger is better: float `[num_phrases, width]`, a score for each
             proposal of the phrase's photo, then ignored padding; or a function
             `(image_row, phrase_rows)` that returns float `[len(phrase_rows),
             k]`.
         proposals: sequence of num_images arrays `[k, 4]`, in the pixels of
-            `truth`; if k is 0 the phrases of the image are missed.
+            `truth`; k may be 0.
         truth: `[num_phrases, 4]`, the phrases' boxes.
         phrase_to_image: int `[num_phrases]`, row of the image.
-        types: name -> bool `[num_phrases]`; each adds these metrics for its
-            phrases under `phrase_to_region/<name>/`. Phrases may have several
+        types: name -> bool `[num_phrases]`; adds the metrics of a type's
+            phrases under `phrase_to_region/<name>/`. A phrase may have several
             types.
         texts: int `[num_phrases]` from 0, equal for equal phrases
             (`PhraseRegions.phrase_to_text`); adds
             `phrase_to_region/mean_average_precision` from
             `unique_phrase_precision`.
-        recall_at: the cut-offs k.
+        recall_at: the cutoffs k.
 
     Returns:
         Flat dict of floats. Without any phrase, only `/num_queries`.
@@ -170,8 +161,8 @@ def evaluate_localization(
         metrics["phrase_to_region/recall_at_1"]  # 1.0
 
     Source: Wang et al. 2018, Sec. 4 (recall, upper bound); Wang et al. 2016,
-    Sec. 3.3 (mean average precision). The evaluation code that both cite
-    (Plummer et al. 2015) suppresses at 0.5 also before it measures recall.
+    Sec. 3.3 (mean average precision). Both cite the evaluation code of Plummer
+    et al. 2015, which also suppresses at 0.5 before it computes recall.
     Departures: ties; boxes are continuous, without a pixel added to each side.
     """
     found = localize(scores, proposals, truth, phrase_to_image)
@@ -179,16 +170,9 @@ def evaluate_localization(
 
 
 def summarize(found, types=None, texts=None, recall_at=RECALL_AT) -> dict:
-    """Computes the metrics of `evaluate_localization`.
+    """Computes the metrics of `evaluate_localization` from a `Localized`.
 
-    Args:
-        found: the result of `localize`.
-        types: as in `evaluate_localization`.
-        texts: as in `evaluate_localization`.
-        recall_at: as in `evaluate_localization`.
-
-    Raises:
-        ValueError: If types, texts or cut-offs are invalid.
+    The other arguments are as in `evaluate_localization`.
     """
     recall_at = checks.checked_recall_at(recall_at)
     metrics = _summary(found, slice(None), DIRECTION, recall_at)
@@ -212,17 +196,10 @@ def summarize(found, types=None, texts=None, recall_at=RECALL_AT) -> dict:
 def unique_phrase_precision(found: Localized, texts) -> float:
     """Averages the average precision of unique phrases.
 
-    A unique phrase is a class. Its detections are its photos' proposals after
-    suppression; the first match of a phrase is a hit, other detections are
-    misses. The positives are phrases: a phrase used twice for a photo counts
-    twice.
-
-    Args:
-        found: the result of `localize`.
-        texts: int `[num_phrases]` from 0, equal for equal phrases.
-
-    Returns:
-        Fraction in [0, 1].
+    A unique phrase is a class. Its detections are the proposals of its photos
+    after suppression. The first match of a phrase is a hit, and all other
+    detections are misses. A phrase that occurs twice for a photo counts as two
+    positives. `texts` is as in `evaluate_localization`.
 
     Source: Wang et al. 2016, Sec. 3.3 and Table 3, last column; the details
     (suppression at 0.5, 11 recalls, one hit per phrase) as in the evaluation
@@ -243,21 +220,10 @@ def unique_phrase_precision(found: Localized, texts) -> float:
 
 
 def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
-    """Ranks the proposals of each phrase's photo.
+    """Ranks the proposals for phrases; returns a `Localized`.
 
-    Args:
-        scores: as in `evaluate_localization`.
-        proposals: sequence of num_images arrays `[k, 4]`.
-        truth: `[num_phrases, 4]`.
-        phrase_to_image: int `[num_phrases]`.
-        choice: a `correspondences.Choice`. Suppression uses the overlaps of the
-            proposals, not of the returned boxes.
-
-    Returns:
-        Localized.
-
-    Raises:
-        ValueError: As `evaluate_localization`.
+    The arguments are as in `evaluate_localization`. Suppression uses the
+    overlaps of the proposals, not of the boxes that `choice` returns.
     """
     check_kind("choice", choice, Choice, "Give `Choice('mean_box')`.")
     score_of = scores if callable(scores) else _table(scores, len(truth))
@@ -292,7 +258,7 @@ def _ranks(scores, matches):
 
 
 def _suppress(scores, matches, overlaps):
-    """Keeps the best proposal (of equals, a miss), drops overlaps, repeats."""
+    """Keeps the best proposal (a miss before a tied match), drops overlaps."""
     kept = np.zeros(scores.shape, bool)
     dropped, every = kept.copy(), np.arange(len(scores))
     for best in np.lexsort((matches, -scores), axis=1).T:

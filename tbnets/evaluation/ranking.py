@@ -1,14 +1,12 @@
 """Exact ranks of cross-modal retrieval, tile by tile.
 
 A pair's score is the exact inner product of its float32 embeddings, rounded to
-float64 and then to float32. The last bit of a float32 matrix product depends on
-library, machine and position, which would make ties random. Therefore the
-matrix product counts only candidates that differ from the query's best positive
-by more than the product's error bound; the few others are scored exactly. If
-these are many (a collapsed model ties everywhere), the strip is recomputed in
-float64, which leaves almost none undecided.
-
-Ranks therefore do not depend on the tile size, and equal embeddings tie.
+float64 and then to float32. The last bit of a float32 matrix product would make
+ties random, because it depends on library, machine and position. Therefore the
+matrix product only decides candidates whose score differs from the query's best
+positive by more than the product's error bound. The few undecided candidates
+are scored exactly. If many are undecided, as for a collapsed model, the strip
+is first recomputed in float64.
 """
 
 import copy
@@ -33,27 +31,23 @@ from tbnets.evaluation.score_tiles import row_blocks, spread
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
 
-# Ranks with any number of positives for queries and candidates.
+# Ranks with any number of positives per query and candidate.
 #
-# A region has several phrases, and a phrase describes regions in several
-# photos.
+# A region may have several phrases, and a phrase may describe regions in
+# several photos.
 
 SCORES_AT_ONCE = 1 << 22
-"""Scores held at once: 16 MiB, and about as much for masks."""
+"""Maximum number of scores in memory: 16 MiB, and about 16 MiB for masks."""
 
 
 class EmbeddingScores:
-    """Scores for all pairs, computed on demand.
+    """A table of exact scores, computed on demand.
 
-    A score is the exact inner product of two float32 rows, rounded once, so
-    equal embeddings tie. Functions that take a table of scores accept it.
+    Functions that take an array of scores also accept this table.
 
     Args:
         queries: `[num_queries, dim]`, L2-normalised.
         candidates: `[num_candidates, dim]`, L2-normalised.
-
-    Raises:
-        ValueError: If an embedding is not finite, or the shapes do not fit.
     """
 
     def __init__(self, queries, candidates):
@@ -90,12 +84,9 @@ def pairs_of(name, pairs, shape, least=0):
 
     Args:
         name: name of the pairs in the error.
-        pairs: bool of `shape`, or int `[n, 2]`; pairs may repeat.
-        shape: numbers of rows of both sides.
+        pairs: bool of `shape`, or int `[n, 2]`; may contain duplicates.
+        shape: numbers of rows of the two sides.
         least: minimum number of pairs.
-
-    Raises:
-        ValueError: If pairs are neither, too few, or out of range.
     """
     pairs = checked_array(name, pairs)
     if pairs.dtype == bool and pairs.shape == shape:
@@ -116,21 +107,14 @@ def pairs_of(name, pairs, shape, least=0):
 
 
 def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
-    """Ranks the best positive of every query that has one.
+    """Returns the `Ranks` of the queries that have a positive.
 
     Args:
-        scores: `[num_queries, num_candidates]`, larger is better: an array (a
-            memory-mapped one is read strip by strip) or `EmbeddingScores`.
+        scores: `[num_queries, num_candidates]`, larger is better: an array,
+            which may be memory-mapped, or `EmbeddingScores`.
         pairs: int `[n, 2]`, rows of matching queries and candidates, in any
-            order and number.
+            order.
         rank: `ranks.best_ranks`, or a function that extends it.
-
-    Returns:
-        Ranks: a negative that ties with the query's best positive is placed
-        before it.
-
-    Raises:
-        ValueError: If a pair is out of range, or a score is not finite.
     """
     parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
     none = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
@@ -138,11 +122,7 @@ def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
 
 
 def precise_ranks(scores, pairs):
-    """Computes `pair_ranks`, and precisions over all positives.
-
-    Returns:
-        (Ranks, dict): the dict as in `ranks.precisions`.
-    """
+    """Returns `pair_ranks`, and `ranks.precisions` over all positives."""
     precise = {}
 
     def rank(values, positive):
@@ -170,22 +150,17 @@ def _strips(scores, pairs):
 
 
 def evaluate_region_phrase_ranking(scores, pairs) -> dict:
-    """Ranks all phrases for every true region, and regions for phrases.
+    """Evaluates the ranking of phrases for regions, and the reverse.
 
-    Unlike in localization, candidates come from all photos, and regions are the
-    annotated ones. Keys are `true_region_to_phrase/` and
-    `phrase_to_true_region/` followed by `recall_at_<k>`, `median_rank`,
-    `mean_rank`, `num_queries` and `tie_rate` as in
-    `retrieval.evaluate_retrieval`.
+    Unlike in localization, candidates are from all photos, and regions are
+    annotated. Keys are `true_region_to_phrase/` and `phrase_to_true_region/`
+    followed by the names in `ranks.summarize_direction`.
 
     Args:
-        scores: `[num_regions, num_phrases]` as in `pair_ranks`. Include each
-            phrase once: equal phrases tie, and ties are lost.
+        scores: `[num_regions, num_phrases]` as in `pair_ranks`. The phrases
+            must be unique, because ties count as misses.
         pairs: int `[n, 2]`, rows of a region and its phrase; or bool
             `[num_regions, num_phrases]`.
-
-    Returns:
-        Flat dict of floats.
 
     Source: Niu et al. 2017, Sec. 5.2 and Table 4 (regions to phrases).
     Departures: both directions, ties.
@@ -203,24 +178,25 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
 
 
 NO_QUERIES = evaluate_region_phrase_ranking(np.zeros((0, 0)), [])
-"""Its result without true regions."""
+"""The result of `evaluate_region_phrase_ranking` without true regions."""
 
 
-# Scores minus a candidate's level over a bank of queries.
+# Correction of scores by a bank of queries.
 #
-# A few candidates of an embedding space are close to every query and are
-# returned far too often. A bank of queries b with other matches brings all
-# candidates c to one level::
+# In an embedding space a few candidates are close to every query, so they are
+# returned too often. A bank of other queries b defines a level for each
+# candidate c, which is subtracted from the score::
 #
 #     s'(q, c) = s(q, c) - T log mean_b exp(s(b, c) / T)
 #
-# so that a query q ranks them by the inverted softmax over queries, `exp(s(q,
-# c) / T) / sum_b exp(s(b, c) / T)`, without use of the split's other queries.
+# A query q then ranks candidates by the inverted softmax over queries,
+# `exp(s(q, c) / T) / sum_b exp(s(b, c) / T)`. The split's other queries are not
+# used.
 #
 # Source: Smith et al. 2017 (the inverted softmax); Bogolin et al. 2022 (its sum
 # over a bank of training queries). Departures: the temperature T is in standard
 # deviations of the scores, so that one value works for cosines, distances and
-# logits; every query is ranked so, not only queries whose first result is also
+# logits. All queries are corrected, not only queries whose first result is also
 # a first result of the bank.
 
 TEMPERATURE = 0.4
@@ -228,23 +204,17 @@ TEMPERATURE = 0.4
 
 
 def level(scores, num_images, num_texts, temperature=TEMPERATURE):
-    """Brings images and texts to the level of a bank, in both directions.
+    """Subtracts levels that a bank of queries defines from a split's scores.
 
-    The bank's texts define the levels of images, as candidates for texts; the
-    bank's images define the levels of texts.
+    The bank's texts define the levels of images, and the bank's images define
+    the levels of texts.
 
     Args:
-      scores: `PairScores` of a split's images and texts, followed by the
-        bank's.
-      num_images: number of the split's images.
-      num_texts: number of the split's texts.
-      temperature: T, above 0, in standard deviations of the split's scores.
-
-    Returns:
-      The `PairScores` of the split, with the levels.
-
-    Raises:
-      ValueError: If the bank is empty, or a score is not finite.
+        scores: `PairScores` of a split's images and texts, followed by the
+            bank's.
+        num_images: number of the split's images.
+        num_texts: number of the split's texts.
+        temperature: T, above 0, in standard deviations of the split's scores.
     """
     checked_number("temperature", temperature, 0, above=True)
     images, texts = map(np.arange, scores[:2])
@@ -281,11 +251,11 @@ def _levels(tile, candidates, queries, unit):
     return (unit * (levels - np.log(len(queries)))).astype(np.float32)
 
 
-# Counts are summed in the eight byte lanes of a 64-bit word: a strip's rows and
-# a block's words (eight columns each) must not exceed 255.
+# Counts are summed in the eight byte lanes of a 64-bit word. Therefore a strip
+# has at most 255 rows, and a block at most 255 words of eight columns.
 MAX_STRIP = 255
 MAX_BLOCK = 8 * 255
-# A strip with more undecided pairs than 1 in 32 is computed in float64.
+# A strip with more than 1 in 32 undecided pairs is computed in float64.
 DENSE_SHARE = 32
 FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
@@ -295,16 +265,15 @@ def queries_of(side, best, candidates):
     """Returns the `Queries` of a `Side`, with bounds of uncertain scores.
 
     Args:
-      side: `Side` of the queries.
-      best: float32 [n], each row's best positive score; -inf for a row without
-        a positive.
-      candidates: `Side`.
+        side: `Side` of the queries.
+        best: float32 `[n]`, each row's best positive score, or -inf.
+        candidates: `Side`.
     """
     best = np.where(best > -np.inf, best, np.float32(np.inf))
     dim = side.embeddings.shape[1]
     # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in any order of
-    # summation (Higham 2002, Sec. 3.1); 2 u covers the rounding of the score
-    # itself, the last term products that underflow.
+    # summation (Higham 2002, Sec. 3.1). 2 u bounds the rounding of the score
+    # itself, and the last term bounds products that underflow.
     relative = dim * FLOAT32_ROUNDOFF / (1 - dim * FLOAT32_ROUNDOFF)
     relative += 2 * FLOAT32_ROUNDOFF
     slack = relative * side.norms * candidates.norms.max()
@@ -315,7 +284,7 @@ def queries_of(side, best, candidates):
 
 
 def _positives(row_groups, column_groups, order):
-    """Returns indices (i, j) for all pairs with equal groups."""
+    """Returns indices (i, j) of the pairs with equal groups."""
     first = np.searchsorted(column_groups, row_groups, "left")
     counts = np.searchsorted(column_groups, row_groups, "right") - first
     ends = np.cumsum(counts)
@@ -324,7 +293,7 @@ def _positives(row_groups, column_groups, order):
 
 
 class _Counter:
-    """Counts blocks in one thread, with a tile of scores and two masks."""
+    """Counts blocks in one thread; holds a tile of scores and two masks."""
 
     def __init__(self, block, sides, queries):
         self._sides, self._queries = sides, queries
@@ -332,7 +301,7 @@ class _Counter:
         self._masks = np.zeros((2, MAX_STRIP * block), bool)
 
     def count(self, row_slice, column_slice):
-        """Scores one block and counts it in both directions."""
+        """Scores a block and counts it in both directions."""
         rows, columns = self._sides
         x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
         scores = self._scores[: len(x) * len(y)].reshape(len(x), len(y))
@@ -348,7 +317,7 @@ class _Counter:
             self._count_strip(places, part, 1 if mirrored else 2)
 
     def _count_strip(self, places, scores, num_directions):
-        """Counts approximate scores (-inf at positives), or exact ones."""
+        """Counts approximate scores (-inf at positives), or exact scores."""
         exact = None
         for axis in range(num_directions):
             queries, place = self._queries[axis], places[axis]
@@ -373,7 +342,7 @@ class _Counter:
                 queries.better[place] += better
                 queries.tied[place] |= ties
             if num_pairs and not is_dense:
-                # Only the few queries with uncertain scores.
+                # Continue with the few queries that have undecided pairs.
                 doubtful = np.flatnonzero(undecided)
                 at_least, above = (m.take(doubtful, axis) for m in masks)
                 found = np.flatnonzero(at_least != above)
@@ -413,7 +382,7 @@ def _totals(axis, mask, num_columns):
 
 
 def block_size(dim, memory_limit_mb):
-    """Returns the rows and columns of a tile that fit in the memory limit."""
+    """Returns the side of the largest tile that fits in the memory limit."""
 
     def needed(block):
         strip = min(MAX_STRIP, block)
@@ -427,23 +396,20 @@ def block_size(dim, memory_limit_mb):
 def count_better(sides, queries, memory_limit_mb):
     """Counts, for every query, candidates that beat or tie its positive.
 
-    Adds to `better` and `tied` of both `Queries`. Both sides may be one object;
-    each pair of rows is then scored once, and a row is not its own candidate,
-    because it belongs to its own group.
-
-    Each thread scores and counts its own blocks with a single-threaded matrix
-    product: the scores remain in that core's cache, and cores do not wait for
-    each other.
+    The counts are added to `better` and `tied` of the `Queries`. If both sides
+    are one object, a pair of rows is scored only once. Each thread scores and
+    counts its own blocks with a single-threaded matrix product, so the scores
+    remain in the core's cache.
 
     Args:
-      sides: two `Side`s, each the candidates of the other.
-      queries: the `Queries` of both sides.
-      memory_limit_mb: MiB for tiles and their temporaries.
+        sides: two `Side`s, each the candidates of the other.
+        queries: the `Queries` of the sides.
+        memory_limit_mb: MiB for tiles and their temporaries.
     """
     num_threads, (rows, columns) = usable_cores(), sides
     dim = rows.embeddings.shape[1]
     size = block_size(dim, memory_limit_mb / num_threads)
-    # If both sides are one: on and above the diagonal.
+    # If both sides are one object, only blocks on and above the diagonal.
     blocks = [
         (slice(i, i + size), slice(j, j + size))
         for i in range(0, len(rows.groups), size)
@@ -452,9 +418,9 @@ def count_better(sides, queries, memory_limit_mb):
     left = iter(blocks)
 
     def count(_):
-        # Only for this thread. If NumPy's buffer holds a row or more, it is
-        # filled with the row's threshold before each comparison, which then
-        # takes twice as long.
+        # The buffer size applies to this thread. If the buffer holds a row or
+        # more, NumPy fills it with the row's threshold before each comparison,
+        # which doubles the time.
         np.setbufsize(1024)
         counter = _Counter(size, sides, queries)
         for slices in left:
@@ -462,5 +428,5 @@ def count_better(sides, queries, memory_limit_mb):
 
     with threadpoolctl.threadpool_limits(1, "blas"):
         with ThreadPoolExecutor(num_threads) as threads:
-            # Reading the results raises the threads' errors.
+            # Reading the results re-raises the threads' errors.
             list(threads.map(count, range(min(num_threads, len(blocks)))))

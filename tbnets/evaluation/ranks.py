@@ -14,11 +14,11 @@ class Ranks(NamedTuple):
     """Ranks of the queries of one direction.
 
     Attributes:
-      queries: int64 [num_queries], rows of the queries (images or captions that
-        have at least one positive), ascending.
-      ranks: int64 [num_queries], 1-based rank of the best positive; a candidate
-        with an equal score ranks before it.
-      tied: bool [num_queries], whether such a candidate exists.
+        queries: int64 `[num_queries]`, rows of the queries that have a
+            positive, ascending.
+        ranks: int64 `[num_queries]`, 1-based rank of the best positive; a
+            candidate with an equal score ranks before it.
+        tied: bool `[num_queries]`, whether such a candidate exists.
     """
 
     queries: np.ndarray
@@ -29,15 +29,15 @@ class Ranks(NamedTuple):
 
 
 def best_ranks(scores, matches):
-    """Ranks the best match of each row of a table in memory.
+    """Ranks the best match in each row of an array.
 
     Args:
-      scores: float32 [num_queries, num_candidates], finite.
-      matches: bool [num_queries, num_candidates].
+        scores: float32 `[num_queries, num_candidates]`, finite.
+        matches: bool `[num_queries, num_candidates]`.
 
     Returns:
-      (ranks, tied): int64 and bool [num_queries] as in `Ranks`; a row without a
-      match ranks after the last candidate, and does not tie.
+        (ranks, tied): int64 and bool `[num_queries]` as in `Ranks`; a row
+        without a match ranks after the last candidate, and does not tie.
     """
     own = np.where(matches, scores, -np.inf)
     best = own.max(axis=1, keepdims=True, initial=-np.inf)
@@ -46,21 +46,19 @@ def best_ranks(scores, matches):
 
 
 def precisions(scores, matches):
-    """Measures the positions of every match, not only the best.
+    """Computes R-Precision and mAP@R, which use all matches of a query.
 
     Args:
-      scores: float32 [num_queries, num_candidates], finite.
-      matches: bool [num_queries, num_candidates], at least one per row.
+        scores: float32 `[num_queries, num_candidates]`, finite.
+        matches: bool `[num_queries, num_candidates]`, at least one per row.
 
     Returns:
-      Dict of float64 [num_queries], for a row with R matches: `r_precision`,
-      the share of matches among the first R, and `map_at_r`, the sum of the
-      precisions at the matches among the first R, divided by R. A negative
-      ranks before matches with equal scores.
+        Dict of float64 `[num_queries]`: `r_precision` and `map_at_r` as in
+        `evaluate_retrieval`. Ties count against the model.
     """
     counts = matches.sum(axis=1)
     most = int(counts.max(initial=0))
-    # The matches' scores, best first; then -inf.
+    # The matches' scores in ascending order, after padding with -inf.
     own = np.where(matches, scores, -np.inf)
     own = np.sort(np.partition(own, -most, axis=1)[:, -most:], axis=1)
     others = np.where(matches, -np.inf, scores)
@@ -74,14 +72,10 @@ def precisions(scores, matches):
 
 
 def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
-    """Computes the flat metrics of `evaluate_retrieval` from ranks.
+    """Computes the metrics of `evaluate_retrieval`.
 
-    Args:
-      ranks: dict from direction to `ranks.Ranks`.
-      recall_at: the cut-offs k.
-
-    Returns:
-      Flat dict of floats.
+    `ranks` is a dict from direction to `Ranks`, and `recall_at` are the
+    cutoffs.
     """
     metrics, recalls = {}, []
     for direction, found in ranks.items():
@@ -95,15 +89,11 @@ def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
 
 
 def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
-    """Computes the metrics of one direction from its ranks.
-
-    Args:
-      ranks: `ranks.Ranks`.
-      recall_at: the cut-offs k.
+    """Computes the metrics of one direction from its `Ranks`.
 
     Returns:
-      Dict of floats: `num_queries` and, if there are any, `recall_at_<k>`,
-      `median_rank`, `mean_rank` and `tie_rate` of `evaluate_retrieval`.
+        Dict of floats: `num_queries` and, if it is not 0, `recall_at_<k>`,
+        `median_rank`, `mean_rank` and `tie_rate`.
     """
     values = ranks.ranks
     metrics = {"num_queries": float(len(values))}
@@ -121,10 +111,10 @@ class Side(NamedTuple):
     """Embeddings of images or of captions.
 
     Attributes:
-      embeddings: float32 [n, dim].
-      norms: float64 [n], Euclidean norms of the rows.
-      groups: int64 [n], each row's image. A row and a candidate with equal
-        groups are positives of each other.
+        embeddings: float32 `[n, dim]`.
+        norms: float64 `[n]`, Euclidean norms of the rows.
+        groups: int64 `[n]`, each row's image. Rows with equal groups are
+            positives.
     """
 
     embeddings: np.ndarray
@@ -133,20 +123,20 @@ class Side(NamedTuple):
 
 
 class Queries:
-    """Queries with bounds of scores, and their counts.
+    """Queries with bounds of scores, and counts of better candidates.
 
     Args:
-      best: float32 [n], each query's best positive score; +inf for no query,
-        which no candidate reaches.
-      low: float32 [n], the minimum score that may beat or tie `best`.
-      high: float32 [n], the score above which a candidate beats `best`.
+        best: float32 `[n]`, each query's best positive score; +inf if the row
+            is not a query.
+        low: float32 `[n]`, the minimum score that may beat or tie `best`.
+        high: float32 `[n]`, the score above which a candidate beats `best`.
     """
 
     def __init__(self, best, low, high):
         self.best, self.low, self.high = best, low, high
         self.better = np.zeros(len(best), np.int64)
         self.tied = np.zeros(len(best), bool)
-        # Blocks of several threads may share queries.
+        # Several threads may count for a query.
         self.lock = threading.Lock()
 
     def result(self):

@@ -1,4 +1,4 @@
-"""Recall and ranks of image-text retrieval, from only embeddings."""
+"""Recalls and ranks of image-text retrieval, from embeddings."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
 
 
 class Protocol(NamedTuple):
-    """How a test set is split before evaluation.
+    """Defines how a test set is split before evaluation.
 
     Attributes:
-      num_images: required number of images, or None for any number.
-      num_folds: consecutive blocks of equal size, scored separately.
-      description: one line for `--help`.
+        num_images: required number of images, or None for any number.
+        num_folds: number of consecutive blocks, evaluated separately.
+        description: one line for `--help`.
     """
 
     num_images: int | None
@@ -35,24 +35,15 @@ PROTOCOLS = {
 def evaluate_protocol(
     name: str, image_embeddings, text_embeddings, caption_to_image, **options
 ) -> dict:
-    """Evaluates embeddings by a named protocol of the field.
+    """Evaluates embeddings by a standard protocol of the field.
 
-    A fold is a block of image rows with the captions of these images, in any
-    order. Metrics are averaged over the folds; `num_queries` is summed.
-
-    Args:
-      name: a key of `PROTOCOLS`.
-      image_embeddings: [num_images, dim], L2-normalised.
-      text_embeddings: [num_captions, dim], L2-normalised.
-      caption_to_image: int [num_captions], row of the caption's image.
-      **options: options of `retrieval.evaluate_retrieval`.
-
-    Returns:
-      Flat dict of floats with the keys of `retrieval.evaluate_retrieval`.
+    A fold is a block of image rows with the captions of these images. Metrics
+    are averaged over the folds; `num_queries` is summed. The other arguments
+    are as in `evaluate_retrieval`.
 
     Raises:
-      ValueError: If the protocol is unknown or requires another number of
-        images, a fold has no captions, or the arrays are invalid.
+        ValueError: If the protocol is unknown or requires another number of
+            images, a fold has no captions, or the arrays are invalid.
     """
     images, texts, rows = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image
@@ -67,18 +58,9 @@ def evaluate_protocol(
 
 
 def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
-    """Evaluates `PairScores` by a named protocol of the field.
+    """Evaluates `PairScores` by a standard protocol of the field.
 
-    Args:
-      name: a key of `PROTOCOLS`.
-      scores: `score_tiles.PairScores`.
-      caption_to_image: int [num_captions], row of the caption's image.
-
-    Returns:
-      Flat dict of floats, as in `score_tiles.evaluate_scores`.
-
-    Raises:
-      ValueError: As `evaluate_protocol`.
+    The arguments and errors are as in `evaluate_protocol`.
     """
     counts = scores.num_images, scores.num_texts
     rows = checked_rows("caption_to_image", caption_to_image, *counts)
@@ -131,65 +113,58 @@ def evaluate_retrieval(
     text_to_text: bool = True,
     positives: Array | None = None,
 ) -> dict[str, float]:
-    """Measures how well embeddings retrieve captions and images.
+    """Computes how well embeddings retrieve captions and images.
 
-    Each direction has the keys `<direction>/recall_at_<k>` (fraction in [0, 1]
-    of queries whose best positive is among the first k), `/median_rank`,
-    `/mean_rank`, `/num_queries` and `/tie_rate`. Directions are
-    `image_to_text`, `text_to_image` and `text_to_text`. `mean_recall`
-    (fraction, over the first two directions and all k) and `recall_sum` (these
-    recalls added in per cent, at most 600 for three k: the field's rsum)
-    summarise the first two.
+    The directions are `image_to_text`, `text_to_image` and `text_to_text`. Each
+    has the keys `<direction>/recall_at_<k>` (fraction in [0, 1] of queries
+    whose best positive is among the first k), `/median_rank`, `/mean_rank`,
+    `/num_queries` and `/tie_rate`. Two keys summarise the first two directions:
+    `mean_recall` is the mean of their recalls, and `recall_sum` their sum in
+    per cent, at most 600 for three k.
 
     The rank of a query is 1 plus the number of negatives that score at least as
-    high as its best positive: ties count against the model. `tie_rate` is the
-    fraction of queries with such a tie. The median is `floor(median(ranks - 1))
-    + 1`, as the field prints it; it differs from the plain median for an even
+    high as its best positive, so ties count against the model. `tie_rate` is
+    the fraction of queries with such a tie. The median is `floor(median(ranks -
+    1)) + 1`, as in the literature; it differs from the plain median for an even
     number of queries. A direction without queries has only `num_queries` 0.
 
-    Pass either `caption_to_image` or `positives`. With `positives` a query may
-    have any number of matches, `text_to_text` is not measured, and both
-    directions have two more keys. For a query with R positives, `r_precision`
-    is the share of positives among the first R candidates, and `map_at_r` is::
+    Pass either `caption_to_image` or `positives`. With `positives`,
+    `text_to_text` is not evaluated, and the directions have two more keys. For
+    a query with R positives, `r_precision` is the fraction of positives among
+    the first R candidates, and `map_at_r` is::
 
         1/R sum_{i=1}^{R} P(i) [the i-th is a positive]
 
-    with P(i) the share of positives among the first i. Both are means over
-    queries. A negative that ties with a positive ranks before it here too.
+    with P(i) the fraction of positives among the first i. Both keys are means
+    over queries.
 
     Example:
-      metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
-      print(metrics["image_to_text/recall_at_1"], metrics["recall_sum"])
+        metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
+        print(metrics["image_to_text/recall_at_1"], metrics["recall_sum"])
 
     Args:
-      image_embeddings: [num_images, dim], L2-normalised. Scores are inner
-        products: rows are not normalised again.
-      text_embeddings: [num_captions, dim], L2-normalised.
-      caption_to_image: int [num_captions], row of the caption's image, in any
-        order; an image without captions is a candidate but not a query. None
-        with `positives`.
-      recall_at: the cut-offs k.
-      memory_limit_mb: MiB for tiles and their temporaries, in addition to
-        float32 embeddings. The result does not depend on it.
-      text_to_text: whether to rank captions for captions too; only with
-        `caption_to_image`.
-      positives: bool [num_images, num_captions], True for a match, or int [n,
-        2], image row and caption row of matches. Scores of 4 million pairs are
-        held at once.
-
-    Returns:
-      Flat dict of floats.
+        image_embeddings: `[num_images, dim]`, L2-normalised. Scores are inner
+            products; rows are not normalised again.
+        text_embeddings: `[num_captions, dim]`, L2-normalised.
+        caption_to_image: int `[num_captions]`, row of the caption's image, in
+            any order; an image without captions is a candidate but not a query.
+        recall_at: the cutoffs k.
+        memory_limit_mb: MiB for tiles and their temporaries, in addition to
+            float32 embeddings. The result does not depend on it.
+        text_to_text: whether to rank captions for captions too.
+        positives: bool `[num_images, num_captions]`, True for a match, or int
+            `[n, 2]`, image row and caption row of matches.
 
     Raises:
-      ValueError: If a dtype or shape is wrong, a row number is out of range, an
-        embedding is not finite, or not exactly one of `caption_to_image` and
-        `positives` is given.
+        ValueError: If a dtype or shape is wrong, a row number is out of range,
+            an embedding is not finite, or not exactly one of `caption_to_image`
+            and `positives` is given.
 
     Source: Wang et al. 2018, Sec. 5 (recall at k, both directions; captions
-      against captions as in Sec. 5.2). Departures: ties, any number of
-      captions per image. With positives: Chun et al. 2022 (ECCV Caption),
-      Sec. 4.1, and Musgrave et al. 2020, Sec. 3.2 (R-Precision, mAP@R);
-      recalls as Parekh et al. 2021 (Crisscrossed Captions) count them.
+    against captions as in Sec. 5.2). Departures: ties, any number of captions
+    per image. With positives: Chun et al. 2022 (ECCV Caption), Sec. 4.1, and
+    Musgrave et al. 2020, Sec. 3.2 (R-Precision, mAP@R); recalls as in Parekh et
+    al. 2021 (Crisscrossed Captions).
     """
     recall_at = checks.checked_recall_at(recall_at)
     if (caption_to_image is None) == (positives is None):
@@ -225,24 +200,23 @@ def retrieval_ranks(
     """Ranks the best positive of every query.
 
     Args:
-      image_embeddings: [num_images, dim], L2-normalised.
-      text_embeddings: [num_captions, dim], L2-normalised.
-      caption_to_image: int [num_captions], row of the caption's image.
-      memory_limit_mb: MiB for tiles and their temporaries.
-      text_to_text: whether to rank captions for captions too.
+        image_embeddings: `[num_images, dim]`, L2-normalised.
+        text_embeddings: `[num_captions, dim]`, L2-normalised.
+        caption_to_image: int `[num_captions]`, row of the caption's image.
+        memory_limit_mb: MiB for tiles and their temporaries.
+        text_to_text: whether to rank captions for captions too.
 
     Returns:
-      Dict from direction to `ranks.Ranks`: `queries` are rows of the query
-      side, `ranks` their 1-based ranks, and `tied` whether a wrong candidate
-      had exactly the best positive's score.
+        Dict from direction to `ranks.Ranks`: `queries` are rows of the query
+        side, `ranks` their 1-based ranks, and `tied` whether a negative had
+        exactly the best positive's score.
 
     Raises:
-      ValueError: If a dtype or shape is wrong, a row number is out of range, or
-        an embedding is not finite.
+        ValueError: As `evaluate_retrieval`.
 
     Example:
-      ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)
-      ranks["text_to_image"].ranks  # (num_captions,), 1 is best
+        ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)
+        ranks["text_to_image"].ranks  # (num_captions,), 1 is best
     """
     checked_number("memory_limit_mb", memory_limit_mb, 0, above=True)
     images, texts, groups = checks.checked_arrays(
@@ -280,7 +254,7 @@ def _exact_ranks(images, texts, memory_limit_mb):
 
 
 def _precise_ranks(images, texts, positives):
-    """Returns the `Ranks` and the mean precisions of both directions."""
+    """Returns the `Ranks` and mean precisions of both directions."""
     named = {"image_embeddings": images, "text_embeddings": texts}
     rows = checks.checked_embeddings(**named)
     sides = [
@@ -302,13 +276,13 @@ def _precise_ranks(images, texts, positives):
 
 
 def _best_other_caption(side):
-    """Returns float32 best scores with captions of the same image, or -inf."""
+    """Returns the best score with other captions of the image, or -inf."""
     order = np.argsort(side.groups, kind="stable")
     groups, place = side.groups[order], np.arange(len(order))
     first = np.searchsorted(groups, groups, "left")
     counts = np.searchsorted(groups, groups, "right") - first
     best = np.full(len(order), -np.inf, np.float32)
-    # The s-th next caption of the image, cyclically, for all at once.
+    # Compare each caption with the s-th next caption of its image, cyclically.
     for step in range(1, counts.max()):
         here = np.flatnonzero(counts > step)
         there = first[here] + (place[here] - first[here] + step) % counts[here]
@@ -327,20 +301,20 @@ def bootstrap_interval(
     """Estimates the sampling error of a statistic of ranks.
 
     Args:
-      ranks: int [num_queries].
-      statistic: function of resampled ranks, for example `lambda ranks:
-        np.mean(ranks <= 1)`.
-      num_samples: number of resamples with replacement.
-      seed: seed of the resampling.
-      confidence: share of the resampled values inside the interval.
+        ranks: int `[num_queries]`.
+        statistic: function of resampled ranks, for example `lambda ranks:
+            np.mean(ranks <= 1)`.
+        num_samples: number of resamples with replacement.
+        seed: seed of the resampling.
+        confidence: fraction of the resampled values inside the interval.
 
     Returns:
-      (low, high), the percentile interval.
+        (low, high), the percentile interval.
 
     Example:
-      ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)
-      tbnets.bootstrap_interval(
-          ranks["image_to_text"].ranks, lambda ranks: np.mean(ranks <= 1))
+        ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)
+        tbnets.bootstrap_interval(
+            ranks["image_to_text"].ranks, lambda ranks: np.mean(ranks <= 1))
     """
     ranks = np.asarray(ranks)
     if ranks.ndim != 1 or not ranks.size:

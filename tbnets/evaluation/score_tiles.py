@@ -1,9 +1,8 @@
 """Ranks of a model that scores pairs, tile by tile.
 
-`retrieval` ranks embeddings by exact inner products. Here a function returns
-float32 scores whose last bits depend on the position in a tile. Therefore a
-candidate within `TIE` of the best positive counts as a tie, against the model.
-Only one tile of scores is held at a time.
+In contrast to the exact inner products of `retrieval`, the last bits of these
+float32 scores depend on the position in a tile. Therefore a candidate within
+`TIE` of the best positive counts as a tie, against the model.
 """
 
 from collections.abc import Callable
@@ -18,33 +17,32 @@ from tbnets.evaluation.ranks import Queries, summarize_ranks
 from tbnets.progress import progress_bar
 
 TIE = 1e-5
-"""Tolerance for scores up to 1 in size; relative for larger scores."""
+"""Tolerance for scores up to 1 in magnitude; relative for larger scores."""
 SQUARED_ROUNDING = 1e-6
-"""Float32 error of a squared distance of unit vectors: below it is 0.
+"""Float32 error of the squared distance of unit vectors; treated as 0.
 
-Its root would be several `TIE`s, and order embeddings that are equal.
+The error's root would be several `TIE`s, and order equal embeddings.
 """
 TILE_IMAGES, TILE_TEXTS = 64, 1024
 LEVEL = np.broadcast_to(np.float32(0), 1 << 40)
 """Levels of 0, for any number of rows."""
 PAIRS_AT_ONCE = 8192
-"""Pairs that a learned similarity compares at once, if memory allows."""
+"""Number of pairs that a learned similarity compares at once."""
 
 
 class PairScores(NamedTuple):
     """Functions that score pairs of images and texts; larger is closer.
 
     Attributes:
-      num_images: number of images.
-      num_texts: number of texts.
-      tile: function (int64 [a] rows of images, int64 [b] rows of texts) ->
-        float32 [a, b].
-      pairs: function (int64 [p], int64 [p]) -> float32 [p], scores of single
-        pairs.
-      image_levels: float32 [num_images], levels to subtract when texts rank
-        images (`ranking.level`).
-      text_levels: float32 [num_texts], levels to subtract when images rank
-        texts.
+        num_images: number of images.
+        num_texts: number of texts.
+        tile: function (int64 `[a]` rows of images, int64 `[b]` rows of texts)
+            -> float32 `[a, b]`.
+        pairs: function (int64 `[p]`, int64 `[p]`) -> float32 `[p]`.
+        image_levels: float32 `[num_images]`, levels to subtract when texts rank
+            images (`ranking.level`).
+        text_levels: float32 `[num_texts]`, levels to subtract when images rank
+            texts.
     """
 
     num_images: int
@@ -75,37 +73,22 @@ class PairScores(NamedTuple):
 
 
 def evaluate_scores(scores, caption_to_image) -> dict:
-    """Measures how well scores of pairs retrieve captions and images.
+    """Computes the metrics of `evaluate_retrieval` from `PairScores`.
 
-    Args:
-      scores: `PairScores` of images and captions.
-      caption_to_image: int [num_captions], row of the caption's image.
-
-    Returns:
-      Flat dict of floats, as in `retrieval.evaluate_retrieval`, without
-      `text_to_text`: the model does not compare captions with each other.
-
-    Raises:
-      ValueError: As `score_ranks`.
+    `text_to_text` is missing, because the model does not compare captions.
     """
     return summarize_ranks(score_ranks(scores, caption_to_image))
 
 
 def score_ranks(scores, caption_to_image) -> dict:
-    """Ranks the best positive of every query.
+    """Ranks the best positive of every query, as `retrieval.retrieval_ranks`.
 
-    The positives are scored first, pair by pair; then each tile is counted in
-    both directions and discarded.
+    The positives are scored first. Then each tile is counted in both directions
+    and discarded.
 
     Args:
-      scores: `PairScores` of images and captions.
-      caption_to_image: int [num_captions], row of the caption's image.
-
-    Returns:
-      Dict from direction to `ranks.Ranks`, as `retrieval.retrieval_ranks`.
-
-    Raises:
-      ValueError: If a row number is out of range, or a score is not finite.
+        scores: `PairScores` of images and captions.
+        caption_to_image: int `[num_captions]`, row of the caption's image.
     """
     counts = scores.num_images, scores.num_texts
     groups = checked_rows("caption_to_image", caption_to_image, *counts)
@@ -143,13 +126,10 @@ def compare_all(compare, first, second, pairs_at_once):
     """Compares all rows of two sides, a limited number of pairs at once.
 
     Args:
-      compare: function ([a, dim], [b, dim]) -> float32 [a, b].
-      first: float32 [n, dim].
-      second: float32 [m, dim].
-      pairs_at_once: the largest a x b.
-
-    Returns:
-      float32 [n, m].
+        compare: function (`[a, dim]`, `[b, dim]`) -> float32 `[a, b]`.
+        first: float32 `[n, dim]`.
+        second: float32 `[m, dim]`.
+        pairs_at_once: maximum of a x b.
     """
     found = np.empty((len(first), len(second)), np.float32)
     for column in range(0, len(second), pairs_at_once):
@@ -180,11 +160,7 @@ def _count(queries, rows, scores):
 def embedding_scores(image_embeddings, text_embeddings):
     """Returns the `PairScores` of unit vectors: their negative distances.
 
-    Args:
-      image_embeddings: float32 [num_images, dim], L2-normalised.
-      text_embeddings: float32 [num_texts, dim], L2-normalised.
-
-    Source: the distance d(x, y) of Wang et al. 2018, Sec. 3.2.1.
+    The distance is that in Wang et al. 2018, Sec. 3.2.1.
     """
 
     def scores(inner):
@@ -209,12 +185,6 @@ def weighted_sum(first, second, weight, units=(1.0, 1.0)):
 
         (1 - weight) * first / units[0] + weight * second / units[1]
 
-    Args:
-      first: `PairScores`.
-      second: `PairScores` of the same images and texts.
-      weight: weight of the second, in [0, 1].
-      units: divisors of both scores.
-
     Source: Wang et al. 2018, Eq. 8, for negative distances.
     """
     shares = (1 - weight) / units[0], weight / units[1]
@@ -232,12 +202,10 @@ def weighted_sum(first, second, weight, units=(1.0, 1.0)):
 def spread(scores, num_pairs=65536):
     """Returns the standard deviation of scores over random pairs.
 
-    Args:
-      scores: `PairScores`.
-      num_pairs: number of pairs, drawn with replacement and a fixed seed.
+    Pairs are drawn with replacement and a fixed seed.
 
     Raises:
-      ValueError: If all scores are equal.
+        ValueError: If all scores are equal.
     """
     generator = np.random.default_rng(0)
     counts = scores.num_images, scores.num_texts

@@ -1,7 +1,4 @@
-"""Formats metrics as a table or as the line of an epoch.
-
-Metric names determine the format: retrieval, localization, or plain lines.
-"""
+"""Formats metrics as a table or as the line of an epoch."""
 
 import re
 from collections.abc import Mapping
@@ -17,8 +14,8 @@ REGIONS = "phrase_to_region"
 FEW_QUERIES = 200
 """Number of queries below which tables show 95 % intervals.
 
-With fewer, a recall of a half may be off by 7 points or more, as much as most
-compared models differ.
+Below this number, a recall near 0.5 may be off by 7 points or more, as much as
+most compared models differ.
 """
 _CORRESPONDENCES = (
     "regions of phrases: {correspondence_accuracy} right, "
@@ -42,7 +39,7 @@ def are_of_retrieval(metrics: dict) -> bool:
 
 
 def recall_cutoffs(metrics: dict) -> tuple:
-    """Returns the cut-offs k for which metrics hold recalls, ascending."""
+    """Returns the cutoffs k of the recalls in metrics, ascending."""
     found = (re.search(r"/recall_at_([0-9]{1,18})$", key) for key in metrics)
     return tuple(sorted({int(match[1]) for match in found if match}))
 
@@ -50,22 +47,20 @@ def recall_cutoffs(metrics: dict) -> tuple:
 def format_table(metrics: Mapping[str, float], title: str = "") -> str:
     """Formats metrics as an aligned table, recalls in per cent.
 
-    Recalls of fewer than 200 queries are followed by their 95 % intervals over
-    resampled queries (`retrieval.bootstrap_interval`).
+    Recalls of fewer than 200 queries are followed by their 95 % intervals
+    (`retrieval.bootstrap_interval`).
 
     Args:
-      metrics: flat dict of floats, for example from
-        `retrieval.evaluate_retrieval` or `localization.evaluate_localization`.
-        Localization lists all phrases, then each type, by descending number of
-        phrases; R@k is over all proposals, nms R@k after suppression.
-      title: the first line; omitted if empty.
-
-    Returns:
-      Lines joined by newlines, without one at the end.
+        metrics: flat dict of floats, for example from
+            `retrieval.evaluate_retrieval` or
+            `localization.evaluate_localization`. For localization, the table
+            has a row for all phrases, then a row per type. R@k is over all
+            proposals, nms R@k after suppression.
+        title: the first line; omitted if empty.
 
     Example:
-      metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
-      print(tbnets.format_table(metrics, title="test"))
+        metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
+        print(tbnets.format_table(metrics, title="test"))
     """
     check_kind("metrics", metrics, Mapping, "Give what an evaluation returns.")
     nested = [name for name, one in metrics.items() if isinstance(one, Mapping)]
@@ -137,7 +132,7 @@ def _retrieval_lines(metrics):
 
 
 def _told(metrics, names, indent=""):
-    """Returns one line of the metrics that exist; none without any."""
+    """Returns one line with the metrics that exist; no line without any."""
     told = [
         f"{title} {write(metrics[name])}"
         for title, (name, write) in names.items()
@@ -192,9 +187,7 @@ def _tie_note(tie_rate):
 def headline(metrics: dict, best: str) -> str:
     """Returns metrics in a few words, for the line of an epoch.
 
-    Args:
-      metrics: as in `format_table`.
-      best: name of the metric that chooses the best epoch.
+    `best` is the name of the metric that chooses the best epoch.
     """
     shares = {name: per_cent(value) for name, value in metrics.items()}
     if f"{REGIONS}/upper_bound" in metrics:
