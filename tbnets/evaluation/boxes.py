@@ -117,7 +117,7 @@ def clip_boxes(boxes, width, height) -> np.ndarray:
     """Clips boxes `[n, 4]` to the borders of a photo.
 
     `width` and `height` are the photo's size in pixels. A box outside the photo
-    has area 0 then.
+    gets area 0.
     """
     boxes = check_boxes(boxes)
     return np.clip(boxes, 0, [width, height, width, height])

@@ -2,8 +2,7 @@
 
 The code selects the negatives and the first few positives of every anchor by
 similarity. Further rounds process the remaining positives. All shapes are
-static, so XLA can compile the loss. The custom gradient repeats the rounds and
-is nonzero only for the selected pairs.
+static, so XLA can compile the loss.
 """
 
 from typing import NamedTuple
@@ -216,7 +215,7 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
 
     Returns:
         Dict from term to float32 `[3]`: the sum of hinges, the number of
-        triplets and the number of triplets with a loss above 0.
+        triplets and the number of triplets above 0.
     """
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):

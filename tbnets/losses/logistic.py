@@ -47,7 +47,7 @@ def random_columns(mask, rows, draws):
 
     Returns:
         A pair `(columns, valid)`: int32 `[n, k]`, and bool `[n]`, False for a
-        row without a True column. The columns of an invalid row are 0.
+        row without a True column.
     """
     num_columns = tf.shape(mask)[1]
     flags = tf.cast(mask, tf.int32)
@@ -211,9 +211,9 @@ def softmax_loss(matches, others, valid):
 
     $$\log\Big(1 + \sum_j \exp(p_j - p)\Big)$$
 
-    for the match's logit p and the non-matches' logits p_j, in float32: the
-    negative log of the match's softmax probability. Lists without non-matches
-    do not count. If no list counts, the loss and its gradient are 0.
+    for the match's logit p and the non-matches' logits p_j, in float32. Lists
+    without non-matches do not count. If no list counts, the loss and its
+    gradient are 0.
 
     Args:
         matches: float `[lists]`; larger means a better match.

@@ -110,10 +110,6 @@ class RankingLoss:
             caption_image_ids: Integer `[num_captions]`, ids of the captions'
                 images.
             text_ids: Optional integer `[num_captions]`, equal for equal texts.
-
-        Raises:
-            TypeError: If ids are not integers.
-            ValueError: If the numbers of ids and embeddings differ.
         """
         if image_ids is None and caption_image_ids is None:
             return self.within_view(image_embeddings, text_embeddings)
@@ -138,10 +134,6 @@ class RankingLoss:
         Args:
             embeddings: Float `[n, embedding_dim]`, rows of unit length.
             labels: Integer `[n]`.
-
-        Raises:
-            TypeError: If labels are not integers.
-            ValueError: If the numbers of labels and rows differ.
         """
         advice = "Of two views give image_ids and caption_image_ids too."
         labels = miners.checked_row("labels", labels, advice=advice)
@@ -171,10 +163,6 @@ class RankingLoss:
             text_embeddings: Float `[num_captions, embedding_dim]`.
             masks: The `PositiveMasks` of the batch.
             idle: Terms to skip and when, as in `of_views`.
-
-        Raises:
-            TypeError: If embeddings are not numbers.
-            ValueError: If a shape is wrong, or a mask is not bool.
         """
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings

@@ -31,10 +31,6 @@ def cholesky_factor(covariance, regularization, name):
         regularization: fraction of the mean variance that is added to each
             variance.
         name: side of the features, for the error message.
-
-    Raises:
-        ValueError: If features are not finite or constant, or the covariance is
-            singular.
     """
     mean_variance = np.trace(covariance) / len(covariance)
     if not np.isfinite(mean_variance):
@@ -114,8 +110,8 @@ def with_background(mean, images, between, background, share):
 
     Args:
         mean: float64 `[n]`, mean of the pairs' images.
-        images: float64 `[n, n]`, covariance of the pairs' images; overwritten.
-        between: float64 `[n, m]`, covariance of the pairs' images and texts.
+        images: float64 `[n, n]`, covariance of the images; overwritten.
+        between: float64 `[n, m]`, covariance of images and texts.
         background: `PairSums` with the background regions as images.
         share: fraction of pairs among all rows.
 
@@ -147,8 +143,7 @@ class PairSums:
 
     This is a plain object, so that Keras does not count its variables as
     weights. Features are shifted by the first batch's mean, because a large
-    mean would hide the variance. Products are computed in float32 and summed in
-    float64.
+    mean would hide the variance.
     """
 
     def __init__(self, num_images, num_texts):
@@ -361,10 +356,8 @@ class CCA(EmbeddingNetwork):
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """Sums covariances over the batches, then computes the projections.
 
-        The arguments are as in `keras.Model.fit`; a single epoch is enough.
-
-        Returns:
-            The Keras history; its `loss` is 1 minus the mean correlation.
+        The arguments are as in `keras.Model.fit`; a single epoch is enough. The
+        `loss` in the history is 1 minus the mean correlation.
 
         Raises:
             ValueError: If there are fewer than two pairs, or a covariance is

@@ -94,12 +94,9 @@ def fit_replicas(self, **arguments):
         self: the `TwoBranchModel`.
         **arguments: arguments of `keras.Model.fit` by name. `x` and
             `validation_data` are a `DistributedDataset` of shares, or a
-            `tf.data.Dataset` of whole batches, which is split evenly over the
-            replicas. An endless data set continues in the next epoch; a finite
-            data set restarts.
-
-    Raises:
-        ValueError: If an argument is not supported, or the data end too early.
+            `tf.data.Dataset` of whole batches, which is split evenly. An
+            endless data set continues in the next epoch; a finite data set
+            restarts.
     """
     model = self
     _check(model, arguments)
@@ -307,17 +304,11 @@ class _Epochs(keras.callbacks.Callback):
 
 
 def prepare_arguments(arguments, text_encoder, strategy, own=()):
-    """Converts the arguments of `TwoBranchModel.fit` for Keras, in place.
+    """Converts the dict `arguments` of `fit` for Keras, in place.
 
     `EpochBatches` are replaced by their dataset, or by a dataset of shares for
     several replicas. Callbacks that add logs or stop training are moved before
-    the callbacks that read logs.
-
-    Args:
-        arguments: dict, changed in place.
-        text_encoder: layer that reads captions, or None.
-        strategy: the `tf.distribute.Strategy` of the model.
-        own: callbacks to put first.
+    the callbacks that read logs; the callbacks `own` become the first.
     """
     _refuse_targets(arguments)
     callbacks, own = arguments.get("callbacks"), [*own]

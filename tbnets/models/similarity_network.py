@@ -84,8 +84,7 @@ class SimilarityNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            gradient_clip_norm: maximum global norm of a step's gradient; None
-                for no clipping.
+            gradient_clip_norm: as in `EmbeddingNetwork.compile`.
             num_candidates: number of captions drawn at random per matching
                 pair; the caption with the highest logit becomes the negative.
                 Paper: 1. The softmax loss ignores this argument.
@@ -95,13 +94,9 @@ class SimilarityNetwork(TwoBranchModel):
                 matching pair with all non-matching pairs of its image or
                 caption in the batch, or with the caption's candidates if
                 `mining` is given.
-            mining: object that computes the loss of batches with more inputs
-                than images and captions, such as a `CandidateMining`, or None.
+            mining: as in `EmbeddingNetwork.compile`.
             **kwargs: arguments of `keras.Model.compile`, for example
                 `jit_compile`.
-
-        Raises:
-            ValueError: If `pair_loss` is unknown.
         """
         check_choice("pair_loss", pair_loss, PAIR_LOSSES)
         super().compile(optimizer, gradient_clip_norm, **kwargs)
@@ -128,13 +123,7 @@ class SimilarityNetwork(TwoBranchModel):
     def judge(
         self, image_rows: Array, text_rows: Array, training: bool = False
     ) -> tf.Tensor:
-        """Returns the logits float32 `[p]` of pairs.
-
-        Args:
-            image_rows: float32 `[p, embedding_dim]`.
-            text_rows: float32 `[p, embedding_dim]`.
-            training: whether dropout is on.
-        """
+        """Returns logits float32 `[p]` of pairs of `[p, embedding_dim]`."""
         return self.head(image_rows * text_rows, training=training)
 
     def similarities(
@@ -212,7 +201,7 @@ class SimilarityNetwork(TwoBranchModel):
             images: two tensors `[p, embedding_dim]`, the images of the matching
                 and of the non-matching pairs.
             texts: two tensors `[p, embedding_dim]`, the pairs' texts.
-            valid: bool `[p]`, which matching and non-matching pairs count.
+            valid: bool `[p]`, the pairs that count.
             training: whether dropout is on.
         """
         logits = tf.concat(self.judge_shared(images, texts, training), 0)

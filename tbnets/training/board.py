@@ -9,9 +9,8 @@ TensorBoard sorts groups of charts by name and opens the first two:
     5_time          seconds
     6_best          in the run `best`: the metric of the best epoch
 
-TensorBoard's table of settings (HParams) shows every scalar of the run that
-holds the settings. This is the run `best`, so the table shows only the values
-by which runs are compared.
+The settings are written to the run `best`, because TensorBoard's table of
+settings (HParams) shows every scalar of their run.
 """
 
 import functools
@@ -32,12 +31,10 @@ from tbnets.files import write_atomically
 
 
 def write_points(folder, name, points):
-    """Writes embeddings, words and thumbnails for TensorBoard's projector.
+    """Writes `visualization.plots.Points` for TensorBoard's projector.
 
-    Args:
-        folder: folder of the event files.
-        name: name of the points in the projector.
-        points: the `visualization.plots.Points`.
+    `folder` is the folder of the event files, and `name` the name of the
+    points.
     """
     folder = pathlib.Path(folder)
     config = projector_config_pb2.ProjectorConfig()
@@ -81,11 +78,8 @@ def metadata(columns):
 def sprite(thumbnails):
     """Arranges thumbnails in a square, row by row.
 
-    Args:
-        thumbnails: uint8 `[n, side, side, 3]`.
-
-    Returns:
-        uint8 `[height, height, 3]`, white after the last thumbnail.
+    The thumbnails are uint8 `[n, side, side, 3]`. The square `[height, height,
+    3]` is white after the last thumbnail.
     """
     count, side = thumbnails.shape[:2]
     across = int(np.ceil(np.sqrt(count)))
@@ -162,8 +156,7 @@ def _unless_lost(method):
 class Board:
     """Writes the event files of a run; a context manager.
 
-    A failed write, for example to a full disk, does not stop training; the
-    board reports it once.
+    A failed write does not stop training; the board reports it once.
 
     Args:
         run_dir: folder of the run.
@@ -226,11 +219,8 @@ class Board:
     def add_epoch(self, history):
         """Writes the scalars of the last epoch.
 
-        A scalar outside the overview gets no chart while it is constant, as the
-        learning rate of a constant schedule.
-
-        Args:
-            history: list with a dict of scalars per epoch.
+        A scalar outside the overview gets no chart while it is constant.
+        `history` is a list with a dict of scalars per epoch.
         """
         with self._run.as_default():
             for key in history[-1]:

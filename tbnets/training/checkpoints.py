@@ -37,11 +37,11 @@ class RunState:
         best_epoch: the 1-based epoch of `best_metric`.
         history: a dict of logged scalars per finished epoch.
         settings: the run's flags, name -> value.
-        fitted: values that `TaskData.fit` computed from the training split:
-            name -> JSON value or NumPy array.
-        held: values that `TaskData.start_epoch` keeps between epochs: name ->
-            JSON value or NumPy array.
-        devices: description of the devices of the last epoch; "" for a single
+        fitted: values that `TaskData.fit` computed: name -> JSON value or
+            array.
+        held: values that `TaskData.start_epoch` keeps between epochs, as
+            `fitted`.
+        devices: description of the last epoch's devices; "" for a single
             device.
     """
 
@@ -91,8 +91,7 @@ def save_checkpoint(path, model, optimizer, state):
         state: a `RunState`.
 
     Raises:
-        OSError: If the disk is full or read-only; an older file at `path` is
-            kept.
+        OSError: If a write fails; an older file at `path` is kept.
     """
     arrays, names, values = {}, {}, vars(state).copy()
     for kind, variables in _variables(model, optimizer).items():
@@ -198,8 +197,7 @@ def restore_checkpoint(path, model, optimizer=None):
         optimizer: its built optimizer; None for inference.
 
     Raises:
-        ValueError: If a variable does not fit. No variable of its kind (model
-            or optimizer) is changed then.
+        ValueError: If a variable does not fit.
     """
     checkpoint = read_checkpoint(path)
     put_into(checkpoint, path, model, optimizer)

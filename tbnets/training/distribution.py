@@ -1,14 +1,13 @@
 """Creates distribution strategies from flags and `TF_CONFIG`.
 
-`none` uses a single device. `mirrored` uses every GPU of this machine, in one
-process. `multi_worker` runs one or more processes on each machine. TensorFlow's
-environment variable `TF_CONFIG` holds the process' own task and all addresses::
+`mirrored` uses every GPU of this machine, in one process. `multi_worker` runs
+one or more processes on each machine. TensorFlow's environment variable
+`TF_CONFIG` holds the process' own task and all addresses::
 
     {"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]},
      "task": {"type": "worker", "index": 0}}
 
-Only the chief writes files. The chief is the task of type `chief`, or else
-worker 0.
+Only the chief writes files: the task of type `chief`, or else worker 0.
 """
 
 import contextlib
@@ -59,11 +58,7 @@ class WorkerTask(NamedTuple):
 
 
 def read_task(text):
-    """Parses the value of `TF_CONFIG`.
-
-    Raises:
-        ValueError: If the value is not valid; the message names the problem.
-    """
+    """Parses the value of `TF_CONFIG`; raises if it is invalid."""
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
@@ -143,8 +138,7 @@ class Workers:
     def of_chief(self, value=None):
         """Returns the chief's value on every worker; waits for all workers.
 
-        Args:
-            value: a value that JSON can represent; ignored except on the chief.
+        JSON must be able to represent the value.
         """
         if not self.are_several:
             return value
@@ -183,12 +177,8 @@ class Workers:
 
         Args:
             argument: name of the value.
-            value: dict that JSON can represent; the error shows the
-                differences.
+            value: dict that JSON can represent.
             advice: last sentence of the error message.
-
-        Raises:
-            ValueError: If the value differs.
         """
         other, value = self.of_chief(value), json.loads(json.dumps(value))
         if other == value:

@@ -45,8 +45,7 @@ class Session:
         state: the `RunState`, updated after each epoch.
         dev: examples that choose the best epoch; None after training.
         batches: batches of the training split; None after training.
-        lock: lock that keeps other runs from using the folder; None after
-            training.
+        lock: lock of the folder; None after training.
         workers: the `Workers`, including this process.
     """
 
@@ -88,12 +87,7 @@ class Session:
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """A progress bar with an epoch's remaining time.
-
-    Args:
-        title: text before the bar.
-        steps: number of batches in the epoch.
-    """
+    """A progress bar with an epoch's remaining time."""
 
     def __init__(self, title, steps):
         super().__init__()
@@ -115,8 +109,7 @@ def fit(session, train):
     """Trains until the last epoch, or until early stopping ends the run.
 
     Args:
-        session: a `Session` with a compiled network, which is restored if the
-            run is resumed.
+        session: a `Session`; the network of a resumed run is restored.
         train: examples to train on.
 
     Raises:

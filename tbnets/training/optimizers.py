@@ -93,8 +93,7 @@ class _Fused:
 class FusedAdam(_Fused, keras.optimizers.Adam):
     """`keras.optimizers.Adam` with its update in a single operation.
 
-    With a `weight_decay` it is AdamW; Keras applies the decay separately,
-    before the update.
+    With a `weight_decay` it is AdamW.
 
     Args:
         learning_rate: a number, or a schedule of Keras.
@@ -194,11 +193,11 @@ def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
 
     Args:
         name: `constant`; `step` (multiplied by `decay_rate` every `decay_steps`
-            steps; Wang et al. 2016: by 0.1 every 10 epochs); `exponential` (the
-            same decay, but smooth); or `cosine` (to 0 over `total_steps`).
+            steps); `exponential` (an equal decay, but smooth); or `cosine` (to
+            0 over `total_steps`).
         rate: the learning rate of the first step.
-        decay_rate: factor of `step` and `exponential`.
-        decay_steps: number of steps per factor; rounded, at least 1.
+        decay_rate: factor of `step` and `exponential`. Wang et al. 2016: 0.1.
+        decay_steps: number of steps per factor. Wang et al. 2016: 10 epochs.
         total_steps: length of `cosine`.
     """
     if name == "constant":
@@ -245,17 +244,14 @@ def build_optimizer(
 ):
     """Returns an optimizer by its name.
 
-    Weight decay is decoupled from the gradient (as in AdamW) and scaled by the
-    learning rate. Biases and batch normalisation do not decay.
+    Weight decay is decoupled from the gradient (as in AdamW). Biases and batch
+    normalisation do not decay.
 
     Args:
         name: a key of `OPTIMIZERS`, or a class of tensorflow-addons.
         rate: the learning rate, a number or a Keras schedule.
         momentum: momentum of sgd.
         weight_decay: weight decay of optimizers other than adam.
-
-    Raises:
-        ValueError: If the name is unknown.
     """
     if name not in OPTIMIZERS:
         return _addons_optimizer(name, rate, weight_decay)

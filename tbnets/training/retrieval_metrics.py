@@ -25,10 +25,7 @@ CAPTION_CHUNK = 1024
 class Embedder:
     """Embeds the examples of a split; traces its graphs once.
 
-    Args:
-        network: a built `EmbeddingNetwork`.
-        image_size: side of decoded photos in pixels, for networks that read
-            pixels.
+    `image_size` is the side of decoded photos, for networks that read pixels.
     """
 
     def __init__(self, network, image_size=None):
@@ -104,12 +101,7 @@ class PairScorer:
         self.pairs_at_once = max(1, min(PAIRS_AT_ONCE, fitting))
 
     def scores(self, image_embeddings, text_embeddings):
-        """Returns the `PairScores` of images and texts.
-
-        Args:
-            image_embeddings: float32 `[n, embedding_dim]`.
-            text_embeddings: float32 `[m, embedding_dim]`.
-        """
+        """Returns the `PairScores` of image and text embeddings."""
 
         def tile(image_rows, text_rows):
             sides = image_embeddings[image_rows], text_embeddings[text_rows]
@@ -140,13 +132,11 @@ _PARTS = ("images", "captions", "image_ids", "caption_image_ids")
 class RetrievalMetrics(keras.callbacks.Callback):
     """Adds retrieval metrics of held-out data to each epoch's logs.
 
-    The logs gain `val_recall_sum`, `val_mean_recall`, and the recalls of both
-    directions, named as in `evaluate_retrieval`, for example
-    `val_image_to_text/recall_at_1`. Larger is better, so callbacks that monitor
-    them need `mode="max"`. Keras calls callbacks in order, so this callback
-    must precede the callbacks that read the logs. The `fit` of this package's
-    networks sorts them. Another model must have `embed_images` and
-    `embed_text`.
+    The logs gain `val_recall_sum`, `val_mean_recall`, and recalls named as in
+    `evaluate_retrieval`, for example `val_image_to_text/recall_at_1`. Larger is
+    better, so callbacks that monitor them need `mode="max"`. This callback must
+    precede callbacks that read the logs; the `fit` of this package's networks
+    sorts them. Another model must have `embed_images` and `embed_text`.
 
     Args:
         data: data that `fit` accepts: a dict of arrays, possibly with fewer

@@ -34,10 +34,7 @@ GUESSED = {
 
 
 def embedding_health(embeddings):
-    """Measures how evenly unit vectors fill their space.
-
-    Args:
-        embeddings: float `[n, dim]`, unit vectors.
+    """Measures how evenly unit vectors `[n, dim]` fill their space.
 
     Returns:
         dict of floats: `mean_cosine` over all pairs of different rows (0 for
@@ -68,9 +65,7 @@ def diagnose(history, margin, reduction):
     while only the hardest negatives are as close as the positives.
 
     Args:
-        history: a dict of scalars per epoch, with `train/..._loss`,
-            `train/..._active`, `health/.../mean_cosine` and `dev/...` metrics,
-            or with `train/pair_accuracy` or `train/ranked_first`.
+        history: a dict of scalars per epoch, from the first epoch.
         margin: margin of the loss; None for a loss without a margin.
         reduction: reduction of the loss; only means show the plateau.
     """
@@ -177,9 +172,7 @@ def _splits(session, train):
 def results(last, best):
     """Returns the entries of `metrics.json` other than test metrics.
 
-    Args:
-        last: `RunState` of the last epoch.
-        best: `RunState` of the best epoch.
+    `last` and `best` are the `RunState`s of the last and the best epoch.
     """
     return {
         "best_epoch": best.epoch,
@@ -202,12 +195,7 @@ def out_of_patience(settings, state):
 
 
 def finished(settings, folder):
-    """Returns why a run is finished, in words; "" if epochs are left.
-
-    Args:
-        settings: the settings of the continued run.
-        folder: the folder of the run.
-    """
+    """Returns why a run is finished, in words; "" if epochs are left."""
     last = checkpoint_path(folder, "last")
     report = folder / "metrics.json"
     if not last.exists() or not report.exists():
