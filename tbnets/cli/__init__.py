@@ -1,8 +1,8 @@
 """The commands of tbnets: one module per verb, for the shell and for Python.
 
-A module has `Options`, a group of flags; `main(options)`, which runs the
-command and returns the exit code, or None; and a docstring, which is the help
-text of the command. `tbnets VERB` and `python tools/VERB.py` are equivalent.
+A module has flags, `Options`, and `main(options)`, which returns the exit code
+or None. Its docstring is the help text. `tbnets VERB` and `python
+tools/VERB.py` are equivalent.
 
 ::
 
@@ -45,17 +45,16 @@ _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
 
 
 def main():
-    """Runs `tbnets VERB ...`: the console script that pip installs."""
+    """Runs `tbnets VERB ...`, the console script."""
     startup.run(lambda: _choose(sys.argv[1:]))
 
 
 def run_tool(module_or_verb):
-    """Runs a verb, or the module of a tool, on this process's command line."""
+    """Runs a verb, or the module of a tool, with this process's arguments."""
     startup.run(lambda: call(module_or_verb, sys.argv[1:]))
 
 
 def _choose(words):
-    """Runs the verb that comes first; without a verb, prints the overview."""
     if not words or words[0] in _HELP:
         print(overview(), end="")
         return 0
@@ -66,7 +65,7 @@ def _choose(words):
 
 
 def overview():
-    """Returns the text of `tbnets --help`: a line for each verb."""
+    """Returns the text of `tbnets --help`, with one line per verb."""
     width = max(map(len, VERBS))
     lines = [f"  {verb:{width}}  {text}" for verb, text in VERBS.items()]
     return (
@@ -86,7 +85,7 @@ def verb_of(word):
     """Returns the verb that a word names or abbreviates.
 
     Raises:
-        ValueError: no verb starts with the word, or several do.
+        ValueError: no verb, or more than one verb, starts with the word.
     """
     fitting = [verb for verb in VERBS if verb.startswith(word)]
     if word in VERBS:
@@ -102,18 +101,15 @@ def verb_of(word):
 
 
 def call(verb, words):
-    """Runs a verb on a command line.
+    """Runs a verb; returns the exit code, or None.
 
     Args:
         verb: key of `VERBS`, or a module with the interface above.
         words: words of the command line after the verb.
 
-    Returns:
-        The exit code, or None.
-
     Raises:
-        UserError: as in `CommandLine` and the verb's `main`; arguments that are
-            flags are named as flags.
+        UserError: a flag is wrong, or the command failed. The message names
+            flags instead of arguments.
     """
     module = verb
     if isinstance(verb, str):

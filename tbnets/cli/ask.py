@@ -1,6 +1,6 @@
-r"""Call a model on a server of TensorFlow Serving or tools/serve.py.
+r"""Send a request to TensorFlow Serving or to tools/serve.py.
 
-The first word is the question:
+The first word is the kind of request:
 
   python tools/ask.py status
   python tools/ask.py embed --output=a.npy "a dog in the snow" "two children"
@@ -9,25 +9,22 @@ The first word is the question:
   python tools/ask.py search --top=10 "a dog in the snow"
   python tools/ask.py localize --output=drawn.png photo.jpg "a red ball"
 
-status prints the versions, and the inputs and outputs of the model. embed
-writes a row for each sentence, phrase or photo to --output, a .npy file. score
-sends the photos of --images and compares them with sentences; search uses the
-index with which the model was exported (tools/export.py --index). localize
-finds the boxes that phrases name, like tools/localize.py: boxes are proposed on
-this machine and compared on the server.
+- status prints the versions, inputs and outputs of the model.
+- embed writes one row per sentence, phrase or photo to --output, a .npy file.
+- score compares the photos of --images with sentences.
+- search uses the index that tools/export.py --index put into the model.
+- localize finds the boxes of phrases; this machine proposes the boxes.
 
   python tools/ask.py status --server=grpc://localhost:8500 \
       --model=flickr8k_photos --model_version=2
 
-The address selects the protocol: http:// is REST, by default at port 8501;
-grpc:// is gRPC, at 8500, which needs an extra: pip install "tbnets[serving]".
---model is the name of the model on the server. If --folder, or the zoo of this
-machine, has the model, unknown words are listed, and boxes are proposed as in
-its training.
+An http:// address selects REST (default port 8501). A grpc:// address selects
+gRPC (port 8500), which needs an extra: pip install "tbnets[serving]". If
+--folder or the zoo of this machine has the model, the command lists unknown
+words and proposes boxes as in training.
 
-A server that is not available is called again a few times within --timeout;
-errors from the server are printed. --json=- prints the results for programs.
-tools/query.py can search with a server's model too:
+If the server is unavailable, the command retries within --timeout. With
+--json=-, it prints JSON. tools/query.py can search with a server's model too:
 
   python tools/query.py --model=http://localhost:8501/flickr8k_photos \
       photos "a dog in the snow"
@@ -60,7 +57,7 @@ from tbnets.tasks.settings.flag import Amount, Count, Whole, check_place, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the question, the server and the outputs."""
+    """Flags: the request, the server and the outputs."""
 
     words: list[str] = flag(
         [],
@@ -100,7 +97,7 @@ class Options:
     )
 
     def connect(self):
-        """Returns the `Client`."""
+        """Returns a `Client` of the server."""
         return Client(
             self.server,
             self.model,
@@ -112,12 +109,12 @@ class Options:
         )
 
     def open(self, needed):
-        """Connects to a model that has the needed endpoints."""
+        """Connects to a model and checks its endpoints."""
         return checked(self.connect(), self.model, needed)
 
 
 def status(options, texts):
-    """Prints the versions and signatures of a model; returns the record."""
+    """Prints the versions and signatures of a model; returns a JSON record."""
     model = options.connect()
     states = model.states()
     print(f"{options.model} at {options.server}")
@@ -138,7 +135,6 @@ def status(options, texts):
 
 
 def _told(specs):
-    """Returns types and shapes in words: name -> "float32 [?, 512]"."""
     return {
         name: f"{one.dtype.name} "
         f"[{', '.join('?' if n is None else str(n) for n in one.shape)}]"
@@ -147,7 +143,7 @@ def _told(specs):
 
 
 def ask_embeddings(options, texts):
-    """Embeds sentences, phrases or photos; returns the record."""
+    """Embeds sentences, phrases or photos; returns a JSON record."""
     if bool(texts) == bool(options.images):
         raise _not_given(options, "sentences or --images")
     model = options.connect()
@@ -171,7 +167,7 @@ def ask_embeddings(options, texts):
 
 
 def ask_photo_embeddings(options, model):
-    """Embeds the photos of --images: `(names, embeddings)` of good photos."""
+    """Returns names and embeddings of the readable photos of --images."""
     paths = {}
     for place in options.images:
         if os.path.isdir(place):
@@ -186,7 +182,7 @@ def ask_photo_embeddings(options, model):
 
 
 def score(options, texts):
-    """Compares sentences with photos; returns the record."""
+    """Compares sentences with photos; returns a JSON record."""
     advice = "Use localize to find the boxes of phrases."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
@@ -201,7 +197,7 @@ def score(options, texts):
 
 
 def search_index(options, texts):
-    """Searches the index of the model; returns the record."""
+    """Searches the model's index; returns a JSON record."""
     if not texts:
         raise _not_given(options, "sentences")
     advice = "Export it with an index: tools/export.py --index=INDEX."
@@ -242,7 +238,7 @@ QUESTIONS = {
 
 
 def main(options):
-    """Runs the question that the first word names."""
+    """Runs the request that the first word names."""
     question, *texts = options.words or [""]
     check_choice("tools/ask.py", question, QUESTIONS, "Write it first.")
     of_boxes = question == "localize"

@@ -1,4 +1,4 @@
-"""Flags and outputs that commands with queries in words share."""
+"""Flags and outputs of the commands that take queries."""
 
 import contextlib
 import dataclasses
@@ -21,11 +21,11 @@ ANSWERS = "answers.png"
 OUTPUTS = ("montage", "html", "json")
 """Flags that name a file to write."""
 MOST_ROWS, MOST_ANSWERS = 40, 50
-"""Limits of a contact sheet, for readers and for memory."""
+"""Limits of a contact sheet, for readability and memory."""
 
 
 def check_outputs(options):
-    """Raises an error if outputs are photos or have equal paths."""
+    """Raises an error if an output overwrites a photo or another output."""
     places = {name: getattr(options, name) for name in OUTPUTS}
     if options.cache and options.images and options.montage is None:
         places["cache"] = os.path.join(options.cache, ANSWERS)
@@ -47,7 +47,7 @@ def check_outputs(options):
 
 
 def write_montage(options, ids, order, similarities):
-    """Writes the contact sheet to --montage, or next to the embeddings."""
+    """Writes the contact sheet to --montage, by default beside the cache."""
     folder = files.folder_beside(options.images, options.cache)
     path = pathlib.Path(options.montage or folder / ANSWERS)
     asked = [*options.queries, *map(pathlib.Path, options.like)]
@@ -75,7 +75,7 @@ def write_montage(options, ids, order, similarities):
 
 
 def write_answers_page(options, notes, ids, order, similarities):
-    """Writes the page to --html."""
+    """Writes the results as an HTML page to --html."""
     sections = []
     told = [note for _, note in notes] + ["photos like it"] * len(options.like)
     asked = [*options.queries, *options.like]
@@ -108,7 +108,7 @@ JSON = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AskingFlags:
-    """Flags: the model of the queries."""
+    """Flags: the model that answers the queries."""
 
     model: str = flag("flickr8k_photos", ANY_MODEL)
     trust: bool = flag(
@@ -121,8 +121,8 @@ class AskingFlags:
         """Loads --model, which must take words.
 
         Args:
-            needed: dict, required endpoint -> (description of a model with it,
-                advice if it is missing).
+            needed: dict, endpoint -> (requirement and advice for the error
+                message).
         """
         if "://" in self.model:
             from tbnets.extras.server.client import Client
@@ -138,7 +138,7 @@ def checked(model, name, needed):
 
     Args:
         model: a `Served`.
-        name: name that the user gave.
+        name: name of the model, for messages.
         needed: as in `AskingFlags.open`.
     """
     for endpoint, (kind, advice) in needed.items():
@@ -164,14 +164,14 @@ STDOUT = "-"
 
 
 def alone(path):
-    """Returns a context that hides other output if JSON goes to `path` "-"."""
+    """Returns a context that hides other output if `path` is "-"."""
     if path == STDOUT:
         return contextlib.redirect_stdout(io.StringIO())
     return contextlib.nullcontext()
 
 
 def write_answers_json(path, record):
-    """Writes the results to --json, if it is given."""
+    """Writes the results to --json, if set."""
     if path == STDOUT:
         print(json.dumps(record, indent=2, sort_keys=True))
     elif path:
@@ -180,7 +180,7 @@ def write_answers_json(path, record):
 
 
 def check_text(tool, texts):
-    """Raises an error if sentences have bytes that are not text."""
+    """Raises an error if a sentence is not valid UTF-8."""
     for text in texts:
         try:
             text.encode()

@@ -1,4 +1,4 @@
-"""Flags that commands on captions, photos or runs share."""
+"""Flags that several commands share."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OfRun:
-    """Flags: an epoch of a run, and the folder with the run's data."""
+    """Flags: the checkpoint of a run, and its data."""
 
     checkpoint: str = flag(
         "best", "Epoch of the run.", choices=["best", "last"]
@@ -62,7 +62,7 @@ class Choosing:
 
 
 def check_choosing(options):
-    """Raises an error if weights are given without a choice that uses them."""
+    """Raises an error if --choice is missing but needed."""
     given = changed(options)
     for name in CHOOSING[1:]:
         if name in given and "choice" not in given:
@@ -71,7 +71,7 @@ def check_choosing(options):
 
 
 def chosen(options):
-    """Returns how boxes are chosen, name -> value; {} for the default."""
+    """Returns the flags of the choice, name -> value; {} by default."""
     if "choice" not in changed(options):
         return {}
     return {name: getattr(options, name) for name in CHOOSING}
@@ -96,7 +96,7 @@ class CaptionFlags:
 
     @property
     def where(self):
-        """The (format, path) of the captions; a path without {split} exists."""
+        """The format and path of the captions."""
         is_pattern = SPLIT_FIELD in self.captions
         if self.captions and not (is_pattern or os.path.isdir(self.captions)):
             require_file(self.captions, "--captions")
@@ -104,24 +104,23 @@ class CaptionFlags:
         return form, self.captions
 
     def data(self, **more):
-        """Returns the `Data` of the captions.
+        """Returns the `Data` of the captions, or of the phrases in `more`.
 
         Args:
-            **more: fields of `Sources`; if `phrases` is given, texts are
-                phrases.
+            **more: fields of `Sources`.
         """
         form, path = self.where
         found = Sources("", captions=path, captions_format=form, **more)
         return Data(found, of_phrases=bool(found.phrases))
 
     def names(self):
-        """Returns the names of the splits to process."""
+        """Returns the splits to process."""
         return self.splits or list_splits(*self.where)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shared(CaptionFlags):
-    """Flags: the captions to process, and the share of the work."""
+    """Flags: the captions, and the share of the work."""
 
     shard: str = flag(
         "",
@@ -130,7 +129,7 @@ class Shared(CaptionFlags):
     )
 
     def next_line(self, line):
-        """Returns the next step; for a share, to merge all shares."""
+        """Returns `line`, or the advice to merge all shares."""
         joined = "Next, join all shares with tools/join_store.py"
         return startup.spoken(joined) if self.shard else line
 
@@ -153,7 +152,7 @@ class PhotoFlags(Shared):
     )
 
     def find_share(self, **decides):
-        """Returns the photos and description of the share; lists other files.
+        """Returns the photos and description of a share; prints other files.
 
         Args:
             **decides: as in `take_share`.

@@ -1,28 +1,27 @@
-r"""Serve a page on this machine to try the networks.
+r"""Serve a local page to try the networks.
 
   python tools/demo.py photos
 
-This command prints an address, http://127.0.0.1:8080, for the browser. Type a
-sentence to see the best photos of the folder. Open a photo, or drop your own,
-to see captions that fit, similar photos and, for phrases such as "a man, his
-dog", the boxes that they name.
+This command prints an address, http://127.0.0.1:8080, to open in a browser.
+Type a sentence to see the best photos of the folder. Open a photo, or drop your
+own, to see matching captions, similar photos and the boxes of phrases such as
+"a man, his dog".
 
   python tools/demo.py
 
-This command draws 250 scenes from the data set that comes with tbnets, which
-the scenes models of the zoo know, and removes them at the end.
+Without a folder, the command draws 250 scenes, uses the scenes models of the
+zoo, and deletes the scenes at the end.
 
-The folder is embedded as by tools/query.py, which shares the embeddings in
-photos.tbnets; the page can search the photos that have been embedded so far.
-Use other networks, or your own captions (a text file with one caption per line,
-or a table of image and caption):
+The embeddings are cached in photos.tbnets, like those of tools/query.py. Use
+other networks, or your own captions (a text file with one per line, or a table
+of image and caption):
 
   python tools/demo.py --model=runs/own --localizer=runs/boxes \
       --captions=captions.txt photos
 
-The server accepts only requests of this machine. It shows only photos of the
-folder, re-encoded; a photo that you drop is kept in memory and discarded.
-Ctrl-C ends the server. Boxes need the extra: pip install "tbnets[regions]".
+By default, the server accepts only requests from this machine. It serves only
+re-encoded photos of the folder, and does not store photos that you drop. Ctrl-C
+stops the server. Boxes need an extra: pip install "tbnets[regions]".
 """
 
 import contextlib
@@ -57,7 +56,7 @@ _SCENES = ("scenes_embedding", "scenes_localization", "a red circle, a star")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags):
-    """Flags: photos, networks and address of the page."""
+    """Flags: the photos, the networks and the address of the page."""
 
     folder: list[str] = flag(
         [],
@@ -97,7 +96,7 @@ class Options(AskingFlags):
 
 @contextlib.contextmanager
 def open_folder(options):
-    """Yields (folder, captions, cache); draws scenes without a folder."""
+    """Yields folder, captions and cache; draws scenes by default."""
     if len(options.folder) > 1:
         raise InputError(
             "tools/demo.py",
@@ -120,7 +119,7 @@ def open_folder(options):
 
 
 def show(options, folder, captions, cache):
-    """Opens the networks; returns the `Shown`."""
+    """Loads the networks."""
     usual = _PHOTOS if options.folder else _SCENES
     name = options.model if options.model is not None else usual[0]
     boxes = options.localizer if options.localizer is not None else usual[1]
@@ -157,7 +156,7 @@ def show(options, folder, captions, cache):
 
 
 def serve(options, shown):
-    """Serves the page while photos are embedded, and until Ctrl-C."""
+    """Serves the page until Ctrl-C; embeds the photos meanwhile."""
     if not loopback.is_local(options.host):
         print(
             f"WARNING: with --host={options.host} every machine in reach can "
@@ -180,8 +179,8 @@ def serve(options, shown):
 
 
 def main(options):
-    """Opens the networks and serves the page."""
-    # Drawn scenes are removed also if a signal ends the process.
+    """Loads the networks and serves the page."""
+    # Deletes drawn scenes even if SIGTERM ends the process.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with open_folder(options) as (folder, captions, cache):

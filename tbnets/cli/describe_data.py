@@ -1,4 +1,4 @@
-r"""Print the contents and all problems of a caption data set.
+r"""Print statistics and problems of a caption data set.
 
 For example:
 
@@ -7,16 +7,13 @@ For example:
       --images=flickr8k/images \
       --image_features='flickr8k/precomp/{split}_ims.npy'
 
-For each split, the command prints the numbers of images and captions, captions
-per image, words per caption, empty and repeated captions, and the share of
-words that the training split does not have. Then the command prints every
-problem with its file and line: rows that cannot be read, images in two splits,
-missing or broken image files, features that are missing or not finite. The exit
-code is 1 if there is any problem, else 0.
+For each split, the command counts images, captions, words, empty and repeated
+captions, and words that the training split lacks. It then prints every problem
+with its file and line: unreadable rows, images in two splits, broken or missing
+image files, and missing or non-finite features. The exit code is 1 if there are
+problems.
 
-With --phrases, the command also prints how many phrases have a box, why other
-phrases have no box, and the types of phrases. Without --captions, it describes
-the phrases of every image:
+Count phrases with and without boxes:
 
   python tools/describe_data.py --phrases=flickr8k/entities
 
@@ -44,23 +41,17 @@ from tbnets.files import CheckedFile, Problem, listed, shown
 from tbnets.tasks.settings.flag import flag
 from tbnets.text.vocabulary import count_words
 
-# Counts and problems of a caption data set. Words are those of
-# `text.vocabulary.split_words`, as in a model.
+# Words are counted as models read them: `text.vocabulary.split_words`.
 
 
 def describe_split(
     images: CaptionedImages, known_words: set[str] | None = None
 ) -> dict:
-    """Returns the counts of one split.
+    """Returns the counts of one split, in the report's order.
 
     Args:
         images: the split.
-        known_words: words of the training split; None to leave out the rate of
-            unknown words.
-
-    Returns:
-        A dict in the order of the report; numbers are counts,
-        `unknown_word_rate` is a share of the words in [0, 1].
+        known_words: words of the training split, or None to skip unknown words.
     """
     per_image = images.captions_per_image
     words, lengths = count_words(images.captions)
@@ -86,12 +77,10 @@ def describe_split(
 
 
 def describe_phrases(phrases: PhraseRegions) -> dict:
-    """Returns the counts of the phrases of one split.
+    """Returns the counts of one split's phrases, in the report's order.
 
-    Returns:
-        A dict in the order of the report. A phrase of several types counts for
-        every type; chains are the objects that phrases name; `median_box_area`
-        is a share of the image, and absent if image sizes are unknown.
+    A phrase with several types counts for each. A chain is an object that
+    phrases name.
     """
     count = phrases.num_phrases
     missing = {key: int(n.sum()) for key, n in phrases.left_out.items()}
@@ -117,7 +106,6 @@ def describe_phrases(phrases: PhraseRegions) -> dict:
 
 
 def _spread(values, middle):
-    """Returns the minimum, `middle` (a function of NumPy) and the maximum."""
     values = values if len(values) else np.zeros(1, int)
     return {
         "min": int(values.min()),
@@ -127,11 +115,7 @@ def _spread(values, middle):
 
 
 def _repeated_captions(images):
-    """Returns (copies within an image, captions shared by several images).
-
-    Captions with equal words count as one; empty captions are counted
-    elsewhere.
-    """
+    """Counts copies within an image, and captions shared by several images."""
     said = [row for row, caption in enumerate(images.captions) if caption]
     texts = text_ids([images.captions[row] for row in said])
     owners = images.caption_to_image[np.array(said, np.int64)]
@@ -142,12 +126,7 @@ def _repeated_captions(images):
 
 
 def check_splits(splits: dict[str, CaptionedImages], problems: list):
-    """Adds a problem for each pair of splits that have images in common.
-
-    Args:
-        splits: name -> images.
-        problems: list of `Problem`.
-    """
+    """Adds a problem for each pair of splits that share images."""
     for first, second, both in common_images(splits):
         CheckedFile(splits[first].path, problems).report(
             f"expected each image in one split; found {len(both)} in "
@@ -157,14 +136,7 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
 
 
 def check_images(images: CaptionedImages, folder, problems: list):
-    """Decodes every image of a split.
-
-    Args:
-        images: the split.
-        folder: folder to which the split's file names are relative.
-        problems: list to which a `Problem` is added for each image that is not
-            a photo or is missing.
-    """
+    """Decodes the images of a split; adds a problem for each failure."""
     paths = [os.path.join(folder, name) for name in images.names]
     for key, path, reason in zip(images.image_ids, paths, faults(paths)):
         if reason:
@@ -178,17 +150,13 @@ def check_images(images: CaptionedImages, folder, problems: list):
 def describe_features(
     images: CaptionedImages, patterns: list[str], problems: list
 ) -> dict:
-    """Matches a split with its features by id, and checks the features.
+    """Checks the features of a split's images; returns counts.
 
     Args:
         images: the split.
-        patterns: feature stores or `.npy` files, put side by side; `{split}` is
-            replaced by the name of the split.
-        problems: list to which problems are added.
-
-    Returns:
-        Counts: rows and values per row, images without features, how many of
-        these images failed in extraction, and rows that are not finite.
+        patterns: feature stores or `.npy` files to concatenate; may contain
+            {split}.
+        problems: list of `Problem` to extend.
     """
     path = ", ".join(patterns)
     try:
@@ -224,7 +192,7 @@ def describe_features(
 
 
 def format_counts(splits: dict[str, dict]) -> str:
-    """Returns the counts of the splits side by side, one count per line."""
+    """Returns a table with a line per count and a column per split."""
     rows = [["", *splits]]
     for name in dict.fromkeys(key for one in splits.values() for key in one):
         values = [counts.get(name) for counts in splits.values()]
@@ -290,7 +258,7 @@ class Options(CaptionFlags):
 
 
 def read_splits(options, problems):
-    """Returns {split: CaptionedImages} for --splits, and the known words."""
+    """Returns the splits by name, and the training split's words or None."""
     read = functools.partial(
         captions.read_captions, *options.where, problems=problems
     )
@@ -308,7 +276,7 @@ def read_splits(options, problems):
 
 
 def print_report(splits, problems):
-    """Prints the table of the splits, then the problems."""
+    """Prints the counts and the problems."""
     print(format_counts(splits))
     print(
         "\nModels read words of lower-case letters and digits; man's is two "
@@ -323,7 +291,7 @@ def print_report(splits, problems):
 
 
 def describe_one(options, images, phrases, vocabulary, problems):
-    """Returns the counts of a split that the flags select."""
+    """Returns the counts that the flags select, for one split."""
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))
@@ -336,7 +304,7 @@ def describe_one(options, images, phrases, vocabulary, problems):
 
 
 def main(options):
-    """Reads, counts, prints; returns the exit code."""
+    """Prints the report; returns the exit code."""
     if not (options.captions or options.phrases):
         raise InputError(
             "`--captions` or `--phrases` must name the data to describe. "

@@ -1,11 +1,10 @@
 r"""Measure image-text retrieval of a run or of saved embeddings.
 
-Measure a run of tools/train.py, on a split:
+Measure a split of a run:
 
   python tools/evaluate.py --run_dir=runs/quickstart --split=test
 
-Measure whether a run of photos and captions finds what phrases name in a photo,
-although it was not trained on boxes:
+Measure how well a run of photos and captions finds the boxes of phrases:
 
   python tools/evaluate.py --run_dir=runs/flickr8k_infonce \
       --phrases=flickr8k/entities --regions=features/averages_lite0.flags \
@@ -17,45 +16,37 @@ Combine runs by the weighted sum of their distances (Wang et al. 2018, Eq. 8):
   python tools/evaluate.py --run_dir=runs/embedding \
       --combine_with=runs/similarity --combine_weight=0.3
 
-Level images that are near to any caption, and captions near to any image, by
-the queries of a second split (docs/evaluation.md):
+Rank images and captions lower that are close to every query of a split:
 
   python tools/evaluate.py --run_dir=runs/quickstart --query_bank=train
 
-Draw a map of the space with photos, sentences and noun phrases from some images
-(needs the extra: pip install "tbnets[map]"):
+Draw a t-SNE map (needs the extra: pip install "tbnets[map]"):
 
   python tools/evaluate.py --run_dir=runs/quickstart --map=map.png
 
-Measure a pretrained model of Keras Hub that embeds photos and captions in one
-space (needs the extra: pip install "tbnets[hub]"):
+Measure a Keras Hub model (needs the extra: pip install "tbnets[hub]"):
 
   python tools/evaluate.py --hub=clip_vit_base_patch32 --images=photos \
       --captions=captions.csv --prompt="a photo of {}"
 
-Measure embeddings of a data set by any model; the rows of a split are found by
-their ids, and divided by their lengths:
+Measure embeddings by any model, of a data set with ids or without one:
 
   python tools/evaluate.py --captions=flickr8k/dataset_flickr8k.json \
       --image_features=clip_images.npy --text_features=clip_texts.npy
-
-Measure embeddings of any model, from files only:
-
   python tools/evaluate.py \
       --image_embeddings=images.npy \
       --text_embeddings=captions.npy \
       --caption_to_image=caption_to_image.npy \
       --json=metrics.json
 
-images.npy is [num_images, dim] and captions.npy [num_captions, dim]. Inner
-products are the scores, so rows should have length 1; --normalize divides the
-rows by their lengths. caption_to_image.npy holds, for each caption, the row of
-its image, from 0; it may also be a text file with one number per line. Rows may
-have any order, and images any number of captions.
+images.npy is [num_images, dim] and captions.npy is [num_captions, dim]. Inner
+products are the scores, so add --normalize if rows do not have length 1.
+caption_to_image.npy, or a text file, holds the image row of each caption,
+counted from 0.
 
-The command prints recall at 1, 5 and 10, and median and mean rank, in both
-directions and from captions to captions (docs/evaluation.md); for phrases,
-recalls of regions (docs/phrase_evaluation.md).
+The command prints recall at 1, 5 and 10 and the median and mean rank, in both
+directions and from captions to captions (docs/evaluation.md). For phrases, it
+prints recalls of regions (docs/phrase_evaluation.md).
 """
 
 import dataclasses
@@ -86,7 +77,7 @@ from tbnets.tasks.settings.flag import (
 from tbnets.tasks.settings.records import SETTINGS_FILE
 from tbnets.visualization import plots
 
-# Flags, and which of them belong together.
+# Flags and their dependencies.
 
 _OF_A_SPLIT = (
     *("split", "data_root", "save_embeddings", "combine_with", "map"),
@@ -103,7 +94,7 @@ WAYS = {
         "positive_pairs",
     ),
 }
-"""Flag that selects the measured embeddings -> flags that only it uses."""
+"""Flag that selects the measured embeddings -> flags for this way only."""
 OF_TASKS = ("protocol", "text_to_text", *_OF_PHRASES)
 """Flags that only some tasks use."""
 _PAIRS = {
@@ -119,7 +110,7 @@ _PAIRS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OfData(CaptionSettings):
-    """A data set, and embeddings of it."""
+    """Flags: a data set and its embeddings."""
 
     hub: str = flag(
         "",
@@ -150,7 +141,7 @@ class OfData(CaptionSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(data_flags.OfRun, OfData, data_flags.Choosing):
-    """Flags: the measured embeddings, the measures and the outputs."""
+    """Flags: the measured embeddings, the metrics and the outputs."""
 
     run_dir: str = flag("", "Folder of a run; replaces the three arrays.")
     split: str = flag("test", "Split to evaluate.")
@@ -242,7 +233,7 @@ def ways_of(name):
 
 
 def help_sections():
-    """Returns title -> flags, grouped by the keys of `WAYS` that use them."""
+    """Returns title -> flags, grouped by `ways_of`."""
     sections = {}
     for each in flags_of(Options):
         ways = ways_of(each.name)
@@ -255,7 +246,7 @@ def chosen_way(options):
     """Returns the key of `WAYS` that the flags select; by default the last.
 
     Raises:
-        ValueError: a flag is given that this way does not use.
+        ValueError: a flag is set that has no effect.
     """
     given = changed(options)
     way = next((way for way in WAYS if way in given), [*WAYS][-1])
@@ -272,7 +263,7 @@ def chosen_way(options):
 
 
 def check_evaluate_flags(options):
-    """Raises an error for flags without effect and outputs without a folder."""
+    """Raises an error for unusable flags and outputs."""
     data_flags.check_choosing(options)
     check_pairs(options, _PAIRS)
     for name in ("combine_with", "query_bank"):
@@ -309,7 +300,7 @@ def check_evaluate_flags(options):
         )
     check_place("json", options.json)
     check_place("map", options.map, ".png")
-    if options.map:  # Fails before the computation.
+    if options.map:  # Fails early if the extra is missing.
         plots.import_tsne()
 
 
@@ -318,7 +309,7 @@ MAP_CAPTIONS = 5
 
 
 def evaluate_split(options):
-    """Measures a split by a run or by given embeddings; draws --map."""
+    """Measures a split; draws --map."""
     from tbnets.cli import zero_shot
     from tbnets.tasks import runs
 
@@ -357,30 +348,25 @@ def evaluate_split(options):
 
 
 def print_metrics(options, metrics, title):
-    """Prints the table, and writes --json."""
+    """Prints the metrics and writes --json."""
     print(tables.format_table(metrics, title))
     if options.json:
         files.write_json(options.json, metrics)
 
 
 def splits_of(options):
-    """Returns the name of the split and, if given, of the query bank."""
+    """Returns --split and, if set, --query_bank."""
     return [options.split, *filter(None, [options.query_bank])]
 
 
 def levelled(options, scores):
-    """Returns the first scores, levelled by a query bank if there is one.
-
-    Args:
-        options: `Options`.
-        scores: scores of one model on the splits of `splits_of`.
-    """
+    """Returns the scores of --split, normalised by --query_bank if set."""
     first, *bank = scores
     return first.with_bank(*bank, options.bank_temperature) if bank else first
 
 
 def run_scores(options, runs, run_dir):
-    """Returns the scores of a run on the splits of `splits_of`."""
+    """Returns a run's scores on the splits of `splits_of`."""
     splits = splits_of(options)
     session = runs.open_run(
         run_dir,
@@ -407,7 +393,7 @@ def run_scores(options, runs, run_dir):
 
 
 def map_points(options, scores):
-    """Returns the points of --map; None without it."""
+    """Returns the points of --map, or None without it."""
     if not options.map:
         return None
     points = scores.points((options.map_images, MAP_CAPTIONS))
@@ -418,7 +404,7 @@ def map_points(options, scores):
 
 
 def measure_options(options, scores):
-    """Returns the options of `metrics` that the scores support."""
+    """Returns the options that `scores.metrics` supports."""
     others = set(OF_TASKS) - set(scores.options)
     for name in sorted(changed(options) & others):
         raise InputError(
@@ -435,7 +421,7 @@ def measure_options(options, scores):
 
 
 def save_arrays(options, embeddings):
-    """Writes the arrays of a run's split to --save_embeddings."""
+    """Writes the arrays of a split to --save_embeddings."""
     if not embeddings:
         needed = "a run that ranks by inner products of embeddings"
         raise must_come_with(options, "save_embeddings", needed)
@@ -447,7 +433,7 @@ def save_arrays(options, embeddings):
 
 
 def evaluate_arrays(options):
-    """Measures the arrays that the file flags name."""
+    """Measures the arrays that the flags name."""
     matches = "positive_pairs" if options.positive_pairs else "caption_to_image"
     paths = {
         "image_embeddings": options.image_embeddings,
@@ -476,7 +462,6 @@ def evaluate_arrays(options):
 
 
 def _metrics_of_arrays(options, sides):
-    """Returns the metrics of image and text embeddings."""
     limit = options.memory_limit_mb
     if not options.positive_pairs:
         return retrieval.evaluate_protocol(
@@ -504,7 +489,7 @@ def _metrics_of_arrays(options, sides):
 
 
 def main(options):
-    """Measures by the flags, and prints the metrics."""
+    """Computes and prints the metrics."""
     way = chosen_way(options)
     check_evaluate_flags(options)
     of_split = "split" in WAYS[way]

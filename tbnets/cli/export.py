@@ -1,44 +1,41 @@
-r"""Export a trained network as a SavedModel, again or in a different form.
+r"""Export a trained network as a SavedModel, or change an export.
 
-Training exports its best epoch already. Use this command to export the other
-checkpoint, or a model that takes photos although the network was trained on
-features of tools/extract_image_features.py:
+Training already exports its best epoch. Use this command to export the last
+checkpoint, or to export a run that was trained on features of
+tools/extract_image_features.py as a model that takes photos:
 
   python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
       --cnn_weights=imagenet
 
-The next version is written to RUN/saved_model, or below --output. With
---half_precision it takes half the space. With --max_pixels it accepts only
-smaller photos, which limits the memory of a server.
+The command writes the next version to RUN/saved_model or --output. With
+--half_precision, the model takes half the space. With --max_pixels, it rejects
+larger photos, which limits the memory of a server.
 
-A network of photos and captions can also find what phrases name, although it
-was not trained on boxes:
+Export a network of photos and captions as a model that finds the boxes of
+phrases, for tools/localize.py:
 
   python tools/export.py --run_dir=runs/flickr8k_infonce \
       --cnn_weights=imagenet --regions=features/averages_lite0.flags \
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
-This command exports a model for tools/localize.py, with this choice as the
-default.
-
-Export a SavedModel again, for example one from the zoo:
+Export a SavedModel again, for example a model of the zoo:
 
   python tools/export.py --model=flickr8k_photos --output=served/flickr8k \
       --serving
 
-The result is served/flickr8k/1, or the next version; its signatures return
-identical bits. --serving adds warm-up requests to the model and, to its folder,
-the files that start TensorFlow Serving in docker or Kubernetes (needs pip
-install "tbnets[serving]"). A server batches the requests of clients only if
-every signature supports it: --signatures=embed_text,embed_image keeps two that
-do.
+The command writes the next version, which returns bit-identical outputs. With
+--serving, it adds warm-up requests and the files that start TensorFlow Serving
+in docker or Kubernetes (needs the extra: pip install "tbnets[serving]"). A
+server batches requests only if all signatures support it, as with
+--signatures=embed_text,embed_image.
+
+Put an index of tools/index.py into the model, which adds the signature search:
 
   python tools/export.py --model=flickr8k_photos --output=served/search \
       --index=photos.index
 
-This command puts an index from tools/index.py into the model, which then has
-the signature search. docs/serving.md has more.
+docs/serving.md has more.
 """
 
 import dataclasses
@@ -66,7 +63,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(OfRun, Choosing):
-    """Flags: which network is exported, and how."""
+    """Flags: the network, and the form of its export."""
 
     run_dir: str = flag("", "Folder of the run; alternative: --model.")
     model: str = flag("", f"Exported model to change: {MODEL}.")
@@ -136,7 +133,7 @@ def main(options):
 
 
 def check_source(options):
-    """Raises an error if flags do not fit a single source."""
+    """Raises an error if the flags do not fit one source."""
     if bool(options.run_dir) == bool(options.model):
         given = "both" if options.model else "neither"
         raise InputError(
@@ -163,7 +160,7 @@ def check_source(options):
 
 
 def place(options):
-    """Returns the folder of the new version, and the name of the model."""
+    """Returns the new version's folder, or None, and the model's name."""
     if options.output:
         folder = pathlib.Path(options.output).absolute()
         if folder.name.isascii() and folder.name.isdecimal():
@@ -189,7 +186,7 @@ def export_again(options, path, extra):
 
 
 def export_run(options, path, extra):
-    """Exports a run's network; returns the folder."""
+    """Exports the network of a run; returns the folder."""
     session = runs.open_run(
         options.run_dir,
         options.checkpoint,
@@ -214,7 +211,7 @@ def export_run(options, path, extra):
 
 
 def print_export(paths, unbatched):
-    """Prints the files for a server, and whether it batches."""
+    """Prints the server's files, and the signatures without batching."""
     for path in paths:
         print(f"Serving     {path}")
     if unbatched:

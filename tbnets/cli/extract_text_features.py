@@ -1,13 +1,12 @@
 r"""Extract fixed features of captions into a store, fitted on one split.
 
-For example, tf-idf of the 3000 most frequent lemmas, as Wang et al. 2016 use it
-for Flickr30K:
+For example, tf-idf of the 3000 most frequent lemmas, as in Wang et al. 2016:
 
   python tools/extract_text_features.py --features=tfidf --num_terms=3000 \
       --captions=data/flickr8k/dataset_flickr8k.json \
       --output=features/flickr8k_tfidf
 
-Or Fisher vectors of word vectors (word2vec or GloVe), or their means:
+Or Fisher vectors of word vectors (word2vec or GloVe):
 
   python tools/extract_text_features.py --features=fisher \
       --word_vectors=data/GoogleNews-vectors-negative300.bin \
@@ -15,13 +14,12 @@ Or Fisher vectors of word vectors (word2vec or GloVe), or their means:
       --output=features/flickr8k_fisher
 
 Then train with --text_encoder=features --text_features=features/flickr8k_tfidf.
-The store also has the fitted encoder, encoder.npz, with which the exported
-model takes raw captions. If the command is interrupted, run it again: it
-resumes.
+The store contains the fitted encoder, so the exported model takes raw captions.
+If the command is interrupted, run it again: it resumes.
 
-With --shard=1/4 to --shard=4/4 several machines encode a share each, and
+With --shard=1/4 to --shard=4/4, several machines encode one share each, and
 tools/join_store.py merges the shares. Each machine fits on the whole training
-split, so shares pay only if encoding is slow, as with hub:PRESET.
+split, so shares pay only for slow encoders such as hub:PRESET.
 
 docs/text_features.md has more.
 """
@@ -36,7 +34,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(text_features.TextFeatures, Shared):
-    """Flags: which features are made, of which captions, and the store."""
+    """Flags: the features, the captions and the store."""
 
     output: str = flag(REQUIRED, "Folder of the feature store to write.")
     phrases: str = flag(

@@ -1,4 +1,4 @@
-"""Formats --help: one line with name and default per flag, then its help."""
+"""Formats the text of --help."""
 
 import shutil
 import textwrap
@@ -9,13 +9,10 @@ MOST_COLUMNS = 100
 
 
 def format_help(text, sections, width=None):
-    """Returns the help of a program.
-
-    absl would sort flags alphabetically; here they are in sections, in the
-    order that readers need.
+    """Returns a program's help: its description, then each flag.
 
     Args:
-        text: description of the program, which is not reformatted.
+        text: the description, which is not reformatted.
         sections: title -> list of `Flag`s.
         width: columns to wrap flags to; None for the terminal's width.
     """

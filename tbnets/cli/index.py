@@ -5,23 +5,20 @@ For example, index a folder of photos:
   python tools/index.py photos --output=photos.index
   python tools/query.py --index=photos.index "a dog in the snow"
 
-Run the command again to embed new and changed photos and remove deleted ones;
-unchanged rows are kept. Searches that run in the meantime use the old index.
-The embeddings of the photos are kept in photos.tbnets and shared with
-tools/query.py.
+Run the command again after photos changed: it embeds only new and changed
+photos, and removes deleted ones. Meanwhile, searches use the old index. The
+embeddings are cached in photos.tbnets, like those of tools/query.py.
 
-Index features, for a network that was trained on them, or whose convolutional
-network makes such features of photos:
+Index features, for a network that was trained on them:
 
   python tools/index.py --image_features=test_ims.npy --model=runs/flickr8k \
       --output=flickr8k.index
 
 With --approximate, tools/query.py --approximate finds nearly all of the best
-rows in a fraction of the time. This pays from about 100,000 rows for one query
-at a time, and from more rows for many queries at once. With --dtype=bfloat16
-the index takes half the space; similarities are then accurate to about 0.004 of
-their size. An index belongs to one network (--model), and only that network can
-search it. docs/search.md describes how large indexes are searched and served.
+rows in a fraction of the time, which pays from about 100,000 rows. With
+--dtype=bfloat16, the index takes half the space, and similarities have a
+relative error of about 0.004. Only the network that made an index can search
+it. docs/search.md has more.
 """
 
 import dataclasses
@@ -74,7 +71,7 @@ class Options(AskingFlags):
 
 
 def index_photos(options, model):
-    """Yields (ids, embeddings) of the photos of the folder."""
+    """Yields (ids, embeddings) of the photos in the folder."""
     [folder] = options.folder
     yield photo_index.embed_folder(
         model, folder, options.cache, options.batch_size, fault_of_name
@@ -94,7 +91,7 @@ def embed_features(options, model):
 
 
 def main(options):
-    """Updates the index to hold exactly the given photos or features."""
+    """Updates the index to hold exactly these photos or features."""
     if len(options.folder) + bool(options.image_features) != 1:
         raise InputError(
             "tools/index.py",

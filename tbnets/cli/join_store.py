@@ -1,23 +1,21 @@
 r"""Merge the shares of an extraction, of proposals or of parsing.
 
-For example, run on four machines with identical photos, with I from 1 to 4:
+For example, run this on four machines, with I from 1 to 4:
 
   python tools/extract_image_features.py --images=photos --shard=I/4 \
       --output=shares/lite0.I
 
-and then, once, where all four stores are:
+Then run this on a machine with all four stores:
 
   python tools/join_store.py shares/lite0.* --output=features/lite0
 
-The command merges the shares into a store byte-identical to that of a single
-run, including the list of left-out photos, if all processors are of one kind.
-Other kinds round differently. Shares of tools/extract_text_features.py,
+If all processors are of one kind, the merged store is byte-identical to that of
+a single run. The command also merges shares of tools/extract_text_features.py,
 tools/propose_regions.py and tools/parse_captions.py (files of trees, each with
-its .share.json) are merged in this way too. The command writes no store and
-reports an error if a share is missing, repeated, incomplete or damaged, or was
-made with other flags, weights or inputs.
+its .share.json). If a share is missing, repeated, incomplete, damaged or made
+with different flags, weights or inputs, the command writes no store.
 
-docs/feature_stores.md describes how the work is divided.
+docs/feature_stores.md has more.
 """
 
 import dataclasses
@@ -37,7 +35,7 @@ class Options:
 
 
 def main(options):
-    """Merges the shares that the flags name."""
+    """Merges the shares."""
     items = join(options.shares, options.output)
     print(
         f"joined    {options.output}: {items} photos or texts of "

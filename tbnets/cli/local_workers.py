@@ -1,12 +1,9 @@
-"""Several workers on one machine: a command that starts itself N times.
+"""Starts several workers on one machine, each in its own process.
 
-Each process finds its peers by `TF_CONFIG`, on ports of the loopback, and gets
-its part of the cores. The output of worker 0, the chief, is passed on
-unchanged, the output of further workers with their name in front. If a worker
-ends too early, all workers are ended.
-
-The standard input of a worker is a pipe from this process. It closes when this
-process ends, however that happens, and then the worker ends too.
+The workers connect through `TF_CONFIG`, on ports of the loopback interface, and
+share the cores evenly. Their output is passed on, prefixed with the worker's
+name except for worker 0, the chief. If one fails, all are stopped. A worker
+exits when the pipe from this process, its standard input, closes.
 """
 
 import contextlib
@@ -28,12 +25,10 @@ CONFIG = "TF_CONFIG"
 LOOK_SECONDS = 0.05
 STOP_SECONDS = 10.0
 END_SECONDS = 3.0
-"""Seconds for workers to stop after Ctrl-C, and to end when terminated."""
+"""Seconds for workers to stop after Ctrl-C, and after being terminated."""
 
 
 class _Worker(NamedTuple):
-    """A process, and the thread that passes on its output, if any."""
-
     process: subprocess.Popen
     listener: threading.Thread | None
 
@@ -44,10 +39,10 @@ def is_worker():
 
 
 def end_with_parent():
-    """Ends this process, a worker, as soon as its parent process ends."""
+    """Ends this worker when its parent process ends."""
 
     def watch():
-        # `sys.stdin` would not do: Python closes it at exit.
+        # Not `sys.stdin`, which Python closes at exit.
         while os.read(0, 1):
             pass
         os._exit(1)
@@ -56,16 +51,15 @@ def end_with_parent():
 
 
 def run_workers(count, command=None):
-    """Runs a command in several processes, until all of them have ended.
+    """Runs a command in several processes until all have ended.
 
     Args:
         count: number of processes.
-        command: list of words; None for the command of this process.
+        command: list of words; by default this process's command.
 
     Raises:
-        ValueError: this process is itself configured as a worker.
-        ConnectionError: a worker ended too early; the message names the worker
-            and its exit.
+        ValueError: this process already has a TF_CONFIG.
+        ConnectionError: a worker failed.
     """
     if os.environ.get(CONFIG):
         raise InputError(
@@ -91,8 +85,8 @@ def run_workers(count, command=None):
 
 
 def environments(count):
-    """Yields the environment variables for every worker."""
-    # All ports are open at once, so that they differ.
+    """Yields each worker's environment variables."""
+    # Opens all sockets before closing any, so that the ports differ.
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in servers]
     for server in servers:
@@ -110,7 +104,6 @@ def environments(count):
 
 
 def _start(command, own, index):
-    """Starts a worker; passes on its output unless it is the chief."""
     heard = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = subprocess.Popen(
         command,
@@ -135,10 +128,10 @@ def _pass_on(name, lines):
 
 
 def _are_running(workers):
-    """Returns whether a worker runs; raises ConnectionError if one failed."""
+    """Returns whether any worker runs; raises an error if one failed."""
     codes = {name: one.process.poll() for name, one in workers.items()}
     for name, code in codes.items():
-        if not code:  # Running, or done.
+        if not code:  # Running, or finished.
             continue
         how = f"which ended with exit code {code}"
         if code < 0:
@@ -152,7 +145,7 @@ def _are_running(workers):
 
 
 def _end(workers):
-    """Ends running workers, and waits for them and for their output."""
+    """Terminates all workers; waits for them and their output."""
     for process, _ in workers:
         process.terminate()  # No effect if it has ended.
     deadline = time.monotonic() + END_SECONDS

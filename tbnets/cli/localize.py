@@ -2,34 +2,30 @@ r"""Find the boxes that phrases name in photos.
 
   python tools/localize.py photo.jpg "a brown dog" "the ball"
 
-This command proposes boxes in the same way as in training, compares each phrase
-with each box, and prints, for each phrase, the best box with its similarity.
-The similarity is the cosine (1 is identical). For a similarity network it is
-the log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
-only compares boxes of one phrase. The default model is entities_localization of
-the zoo, which learned from photos; --model=scenes_localization knows the
-rendered scenes.
+For each phrase, this command prints the best of the proposed boxes and its
+similarity. The similarity is the cosine (1 is identical). For a similarity
+network it is the log odds of a match (0 is even) or, after --pair_loss=softmax,
+a number that only compares boxes of one phrase. The default model,
+entities_localization of the zoo, is for photos; --model=scenes_localization is
+for rendered scenes.
 
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 
-This command searches several photos: the first word is a photo, and so is every
-word with a photo's suffix, such as .jpg; all further words are phrases. The
-photos are drawn with their boxes, as PHOTO.localized.png in the folder drawn;
---output=found.png draws a single photo to that file. Files are written only if
-a flag names them.
+The first word is a photo, and so is every word that ends like a photo's name,
+such as .jpg; all further words are phrases. This command draws the boxes of
+each photo as drawn/PHOTO.localized.png. With --output=found.png, it draws a
+single photo to that file.
 
   python tools/localize.py --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"
 
-This command uses the newest SavedModel from a run of tools/train.py
---task=localization. The model must take photos: train with
---cnn_weights=imagenet, or export the run again with tools/export.py
---cnn_weights=imagenet.
+This command uses the newest SavedModel of a run of tools/train.py
+--task=localization. The model must take photos: train, or export the run again,
+with --cnn_weights=imagenet.
 
-A box is x_min, y_min, x_max, y_max in pixels of the upright photo, from its
-upper left corner. There is always a best box, even for a phrase that names no
-object in the photo, and its similarity does not show this. Words that the
-network does not know are listed; they do not count.
+A box is x_min, y_min, x_max, y_max in pixels of the upright photo, with the
+origin in its upper left corner. Every phrase gets a box, even if the photo does
+not show the object. Unknown words are listed and ignored.
 
 Needs the extra: pip install "tbnets[regions]". docs/localization.md has more.
 """
@@ -72,7 +68,7 @@ NEEDED = {
         "regions must be computed with --region_features=roi_average.",
     ),
 }
-"""Endpoints that a model must have, for `AskingFlags.open`."""
+"""Required endpoints, for `AskingFlags.open`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,7 +100,7 @@ class Options(AskingFlags, Choosing):
 
 
 def read_words(options):
-    """Returns the photos' paths and the phrases."""
+    """Returns the paths of the photos, and the phrases."""
     photos, phrases = options.words[:1], []
     for word in options.words[1:]:
         is_photo = word.lower().endswith(PHOTO_SUFFIXES)
@@ -121,13 +117,9 @@ def read_words(options):
 
 
 def places_of_pictures(options, photos):
-    """Returns the paths of the photos' pictures; "" for no picture.
+    """Returns the path of each photo's picture; "" for no picture.
 
-    A new `--output` is a folder if it has no ending, or ends with a slash.
-
-    Raises:
-        ValueError: `--output` is neither a folder nor a PNG, or two photos have
-            equal names.
+    A new `--output` is a folder if it has no suffix or ends with a slash.
     """
     output, path = options.output, pathlib.Path(options.output)
     if not output:
@@ -173,7 +165,7 @@ def check_places(options, photos, pictures):
 
 
 def warn_of_unknown(phrases, notes):
-    """Warns of phrases without a word that the network knows."""
+    """Warns of phrases without a known word."""
     for phrase, (_, note) in zip(phrases, notes):
         if note == search.NO_WORD:
             print(
@@ -184,7 +176,7 @@ def warn_of_unknown(phrases, notes):
 
 
 def print_found(phrases, notes, found):
-    """Prints a table for each phrase."""
+    """Prints a table of boxes for each phrase."""
     for title, regions in zip(search.titles_of(phrases, notes), found):
         print(title)
         if not regions:
@@ -197,7 +189,7 @@ def print_found(phrases, notes, found):
 
 
 def write_picture(path, pixels, phrases, found):
-    """Draws the photo with the boxes that were found."""
+    """Draws the found boxes."""
     side = min(max(max(pixels.shape), LEAST_SIDE), MOST_SIDE)
     boxes = [
         PhraseBox(box, phrase if rank == 1 else f"{rank} {phrase}", colour)
@@ -211,7 +203,7 @@ def write_picture(path, pixels, phrases, found):
 
 
 def localize_photo(options, model, phrases, notes, photo, picture):
-    """Prints the boxes in a photo, draws them; returns them for --json."""
+    """Prints and draws the boxes in a photo; returns a JSON record."""
     content = read_content(photo)
     choice = chosen(options) or own_choice(model)
     found = model.find(phrases, content, options.top, **choice)
@@ -223,7 +215,7 @@ def localize_photo(options, model, phrases, notes, photo, picture):
 
 
 def localize_all(options, model, phrases, photos, pictures):
-    """Calls `localize_photo` for each photo; returns the record for --json."""
+    """Localizes the phrases in each photo; returns a JSON record."""
     records, notes = [], search.notes_on(model, phrases)
     warn_of_unknown(phrases, notes)
     for photo, picture in zip(photos, pictures):

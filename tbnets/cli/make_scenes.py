@@ -1,14 +1,13 @@
-r"""Draw the data set of scenes with captions, boxes and gold trees.
+r"""Draw a data set of scenes with captions, boxes and gold trees.
 
-The scenes need no download. They are written in the formats of the public
-image-text data sets, so programs that read these formats can read the scenes:
+The scenes need no download. They have the formats of public image-text data
+sets:
 
   python tools/make_scenes.py --folder=/tmp/scenes
 
 This command writes 2000 training, 250 dev and 250 test scenes with about five
-captions each, in about twenty seconds. Equal flags give the same bytes. If the
-folder already holds these scenes, it is not changed; if it holds other files,
-the command reports an error.
+captions each. Equal flags give identical bytes. A folder that already holds
+these scenes is not changed.
 
 Draw some of the scenes, with the boxes of the objects:
 
@@ -37,7 +36,7 @@ PICTURE_WIDTH, CELL_WIDTH, CELL_HEIGHT = 384, 440, 620
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: which scenes are drawn, and their folder."""
+    """Flags: the scenes and their folder."""
 
     folder: str = flag(
         REQUIRED, "Folder to write; created if it does not exist."
@@ -67,7 +66,7 @@ class Options:
 
 
 def choose_shown(scenes):
-    """Returns up to `NUM_SHOWN` of the scenes, equally many from each split."""
+    """Returns up to `NUM_SHOWN` scenes, equally many from each split."""
     groups = [[s for s in scenes if s["split"] == name] for name in SPLITS]
     filled, shown = [group for group in groups if group], []
     for group in filled:
@@ -77,7 +76,7 @@ def choose_shown(scenes):
 
 
 def draw_contact_sheet(options):
-    """Draws twelve scenes with their captions under them."""
+    """Draws twelve scenes above their captions."""
     folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     with open(folder / RECORDS, encoding="utf-8") as lines:
         shown = choose_shown(list(map(json.loads, lines)))
@@ -93,7 +92,7 @@ def draw_contact_sheet(options):
 
 
 def draw_scene_cell(folder, scene, has_boxes):
-    """Draws one scene, enlarged, and its captions."""
+    """Draws one enlarged scene above its captions."""
     cell = Image.new("RGB", (CELL_WIDTH, CELL_HEIGHT), "white")
     name = f"{scene['id']}.jpg"
     with Image.open(folder / "images" / name) as image:
@@ -133,7 +132,7 @@ def print_summary(summary):
 
 
 def main(options):
-    """Writes the scenes and the contact sheet; prints the next command."""
+    """Writes the scenes and the contact sheet."""
     check_ending("contact_sheet", options.contact_sheet, ".png")
     names = [field.name for field in dataclasses.fields(SceneSettings)]
     settings = SceneSettings(*(getattr(options, name) for name in names))

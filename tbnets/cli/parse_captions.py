@@ -1,6 +1,6 @@
 r"""Parse captions into constituency trees, for --text_encoder=h_lstm.
 
-For example, with the parser that needs no download (pip install
+For example, with the embedded parser (needs the extra: pip install
 "tbnets[parse]"):
 
   python tools/parse_captions.py --captions=flickr8k/dataset_flickr8k.json \
@@ -14,12 +14,12 @@ Or with a running CoreNLP server:
 
 Then train with --text_encoder=h_lstm --trees=trees/flickr8k.jsonl.
 
-Several processes parse each distinct caption once. Parsed captions are saved in
-OUTPUT.cache at once. If the command is interrupted, run it again: it resumes. A
-caption that the parser cannot parse gets a right-branching tree and is counted.
-With --shard=1/4 to --shard=4/4 several machines parse a share each, and
-tools/join_store.py merges the shares. docs/trees.md shows the files and the
-quality of the trees.
+Several processes parse each distinct caption once and cache the trees in
+OUTPUT.cache. If the command is interrupted, run it again: it resumes. A caption
+that the parser cannot parse gets a right-branching tree. With --shard=1/4 to
+--shard=4/4, several machines parse one share each, and tools/join_store.py
+merges the shares. docs/trees.md describes the files and the quality of the
+trees.
 """
 
 import dataclasses
@@ -34,14 +34,14 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(text_features.Trees, Shared):
-    """Flags: which captions are parsed, the parser and the file."""
+    """Flags: the captions, the parser and the file of trees."""
 
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
     cache: str = flag("", "Cache of parsed captions; default: OUTPUT.cache.")
 
 
 def main(options):
-    """Parses the captions that the flags name."""
+    """Parses the captions."""
     texts = texts_by_id(options.data(), options.names())
     rows, share = take_share(options.shard, texts)
     pathlib.Path(options.output).parent.mkdir(parents=True, exist_ok=True)

@@ -6,13 +6,11 @@ For example, 200 boxes per photo from EdgeBoxes, as in Wang et al. 2018:
       --output=proposals/edge_boxes
 
 If the command is interrupted, run it again: it resumes, and the output is
-byte-identical to that of an uninterrupted run. Photos that do not decode are
-listed and left out; repair them and run the command again. With --shard=1/4 to
---shard=4/4 several machines make a share each, and tools/join_store.py merges
-the shares into a store byte-identical to that of a single run.
+byte-identical to that of an uninterrupted run. Photos that cannot be decoded
+are listed and left out. With --shard=1/4 to --shard=4/4, several machines
+process one share each, and tools/join_store.py merges the shares.
 
-With boxes that people drew, the command also prints how many of these boxes
-were found:
+Also measure how many annotated boxes the proposals cover:
 
   python tools/make_scenes.py --folder=/tmp/scenes
   python tools/propose_regions.py --images=/tmp/scenes/images \
@@ -44,7 +42,7 @@ NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Proposals, PhotoFlags):
-    """Flags: which boxes are proposed, and how they are measured and drawn."""
+    """Flags: the proposals, their recall and their picture."""
 
     workers: Count = flag(
         usable_cores(),
@@ -69,10 +67,9 @@ class Options(Proposals, PhotoFlags):
 
 
 def report_recall(options, photos, store):
-    """Prints how many annotated boxes the proposals found.
+    """Prints the share of annotated boxes that the proposals cover.
 
-    Every box counts equally; boxes in photos without proposals count as not
-    found.
+    Boxes in photos without proposals count as missed.
     """
     total, limits = 0, options.recall_at
     found, matches = np.zeros((2, len(limits)), np.int64)
@@ -101,7 +98,7 @@ def report_recall(options, photos, store):
 
 
 def draw_picture(options, photos, store):
-    """Draws the first boxes of some photos, evenly spread over the list."""
+    """Draws the first boxes of some photos."""
     stored = set(store.ids)
     photos = [photo for photo in photos if photo[0] in stored]
     step = max(1, len(photos) // NUM_SHOWN)
@@ -110,7 +107,7 @@ def draw_picture(options, photos, store):
         for key, path in photos[::step][:NUM_SHOWN]
     ]
     pathlib.Path(options.picture).parent.mkdir(parents=True, exist_ok=True)
-    # A palette makes the file a quarter of its size and keeps rare colours.
+    # A palette that keeps rare colours shrinks the file to a quarter.
     sheet = PIL.Image.fromarray(np.concatenate(cells, axis=1)).quantize(
         96, PIL.Image.Quantize.MAXCOVERAGE, dither=PIL.Image.Dither.NONE
     )
@@ -119,7 +116,7 @@ def draw_picture(options, photos, store):
 
 
 def draw_boxes_cell(options, path, boxes):
-    """Draws one photo with its first boxes in a square."""
+    """Draws the first boxes of one photo, padded to a square."""
     pixels = images.read_photo(path)
     drawn = [
         PhraseBox(box, str(rank), rank)
@@ -135,7 +132,7 @@ def draw_boxes_cell(options, path, boxes):
 
 
 def main(options):
-    """Proposes boxes, prints their recall and draws some of them."""
+    """Proposes boxes, measures their recall and draws some of them."""
     check_ending("picture", options.picture, ".png")
     photos, share = options.find_share()
     how = {"workers": options.workers, "shard_images": options.shard_images}

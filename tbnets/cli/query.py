@@ -1,53 +1,51 @@
 r"""Search photos by sentences, or sentences by a photo.
 
-Search your photos, with a network that takes photos:
+Search your own photos:
 
   python tools/query.py photos "a dog in the snow" "two children"
 
-The first word is the folder, unless a flag names the images to search; --images
-names the folder as a flag. The default model is flickr8k_photos of the zoo,
-which knows photos of everyday scenes. The first search embeds the folder and
-keeps the embeddings in photos.tbnets next to it, together with a picture of the
-results, answers.png. Later searches embed only new and changed photos. Write a
-page for any browser, or use a different network by its name in the model zoo or
-the folder of a run:
+The first word is the folder, unless a flag names the images. The default model
+is flickr8k_photos of the zoo. The first search embeds the photos and writes the
+embeddings and a picture of the results, answers.png, to photos.tbnets next to
+the folder. Later searches embed only new and changed photos. Use --html to
+write a web page, and --model to use another zoo model or a run folder:
 
   python tools/query.py --model=runs/own --html=answers.html \
       photos "a dog in the snow"
 
-Without a sentence, type sentences until Ctrl-D; each is searched at once. From
-a pipe, each line is a sentence:
+Without sentences, the command reads them from the terminal until Ctrl-D, or one
+per line from a pipe:
 
   python tools/query.py photos < sentences.txt
 
-If the network was trained on features, search a store or file of them; the
-photos then serve only for the pictures:
+For a network that was trained on features, name a store or file of features.
+The photos are then used only for pictures:
 
   python tools/query.py --model=runs/flickr8k \
       --image_features=test_ims.npy --images=photos "a dog in the snow"
 
-Find photos like a given one, which need not be in the folder:
+Find photos that are similar to a photo:
 
   python tools/query.py photos --like=dog.jpg
 
-Search the lines of a text file, or the captions of a table, by an image (a
-photo, or an id of --image_features):
+Search the lines of a text file, or the captions of a table, by a photo or an id
+of --image_features:
 
   python tools/query.py --image=photos/dog.jpg --captions=captions.txt
 
-Search an index that tbnets index made, whatever its size (docs/search.md):
+Search an index of tools/index.py (docs/search.md):
 
   python tools/query.py --index=photos.index "a dog in the snow"
 
-A network that reads sentences along their syntax (docs/hm_lstm.md) needs an
-extra, which parses them: pip install "tbnets[parse]".
+A network that parses sentences (docs/hm_lstm.md) needs an extra: pip install
+"tbnets[parse]".
 
-A result has its rank, its similarity and the id of the image, or the caption.
-The similarity is the cosine (1 is identical). For a similarity network it is
-the log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
-only compares results of one query. Words that the network does not know are
-listed; they do not count. --json=- prints the results for programs. A file that
-is not a photo is reported with the reason, left out and counted.
+Each result has a rank, a similarity, and an image id or a caption. The
+similarity is the cosine (1 is identical). For a similarity network it is the
+log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
+only compares results of one query. Unknown words are listed and ignored. Files
+that are not photos are listed and left out. With --json=-, the command prints
+JSON.
 """
 
 import contextlib
@@ -141,7 +139,7 @@ class Options(AskingFlags):
 
 
 def embed_images(options, model):
-    """Embeds the images to search: `(ids, embeddings)`."""
+    """Returns ids and embeddings of the images to search."""
     if model.takes_photos:
         return photo_index.embed_folder(
             model, options.images, options.cache, options.batch_size
@@ -156,7 +154,7 @@ def embed_images(options, model):
 
 
 def example_captions(options, model, names):
-    """Returns the model's inputs for photos, or for ids, to search by."""
+    """Returns the model's inputs for photos, or ids of features."""
     if model.takes_photos or not names:
         return names
     features = open_features(*options.image_features)
@@ -164,7 +162,7 @@ def example_captions(options, model, names):
 
 
 def read_queries(path):
-    """Returns the captions of a table, or the lines of a text, each once."""
+    """Returns the distinct captions of a table or text file."""
     file = CheckedFile(path)
     lines, _ = file.lines()
     first = next(filter(str.strip, lines), "").lower()
@@ -186,7 +184,7 @@ def read_queries(path):
 
 
 def answer_image(options, model):
-    """Ranks the captions of --captions for --image; returns the record."""
+    """Ranks --captions for --image; returns a JSON record."""
     captions = read_queries(options.captions)
     check_gallery(options, model)
     query = example_captions(options, model, [options.image])
@@ -205,7 +203,7 @@ def answer_image(options, model):
 
 
 def answer_texts(options, model, gallery=None):
-    """Ranks the images for each query, draws them; returns the record."""
+    """Ranks and draws the images for each query; returns a JSON record."""
     queries, like = options.queries, options.like
     examples_of = example_captions(options, model, like)
     ids, embeddings = gallery or embed_images(options, model)
@@ -224,7 +222,7 @@ def answer_texts(options, model, gallery=None):
 
 
 def query_record(options, notes, ids, order, similarities):
-    """Returns the record of the results for --json."""
+    """Returns the JSON record of the results."""
     asked = [
         {"query": query, "unknown_words": unknown, "note": note}
         for query, (unknown, note) in zip(options.queries, notes)
@@ -236,7 +234,7 @@ def query_record(options, notes, ids, order, similarities):
 
 
 def answer(options, model, gallery=None):
-    """Runs the queries, and writes the results to --json."""
+    """Runs the queries; writes --json."""
     with alone(options.json):
         if options.image:
             found = answer_image(options, model)
@@ -247,11 +245,11 @@ def answer(options, model, gallery=None):
 
 
 def answer_typed(options, model, gallery=None):
-    """Searches by sentences as they are typed, until Ctrl-D."""
+    """Runs sentences from the terminal until Ctrl-D."""
     check_gallery(options, model)
     gallery = gallery or embed_images(options, model)
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  (lines are edited, and kept)
+        import readline  # noqa: F401  (adds line editing and history)
     sys.stdin.reconfigure(errors="replace")
     print(f"Type a query for {len(gallery[0]):,} images; Ctrl-D ends.")
     with contextlib.suppress(EOFError):
@@ -263,7 +261,7 @@ def answer_typed(options, model, gallery=None):
 
 
 def with_folder(options):
-    """Uses the first word as --images if no flag names the images to search."""
+    """Uses the first word as --images if no flag names the images."""
     told = options.images, options.image, options.captions, options.index
     if any(told) or not options.queries:
         return options
@@ -282,7 +280,7 @@ def with_folder(options):
 
 
 def check_query_flags(options, is_typed=False):
-    """Raises an error if the flags have no query, unless one is typed later."""
+    """Raises an error if a query is missing or a flag has no effect."""
     by_image = bool(options.image)
     asked = len(options.queries) + len(options.like) + is_typed
     if by_image == bool(asked) or by_image != bool(options.captions):
@@ -308,7 +306,7 @@ def check_query_flags(options, is_typed=False):
 
 
 def check_gallery(options, model):
-    """Raises an error if the images that the network takes are not given."""
+    """Raises an error if the network's kind of images is missing."""
     needed = "images" if model.takes_photos else "image_features"
     by_photo = model.takes_photos and (options.image or options.index)
     by_index = options.index and not (options.image or options.like)
@@ -322,7 +320,7 @@ def check_gallery(options, model):
 
 
 def main(options):
-    """Runs the queries, or reads them if none are given."""
+    """Runs the queries, or reads them first."""
     options = with_folder(options)
     open_it = open_approximate if options.approximate else open_index
     found = open_it(options.index) if options.index else None

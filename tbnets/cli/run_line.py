@@ -1,4 +1,4 @@
-"""The settings of a run from a command line."""
+"""Finds the settings of a run from a command line."""
 
 import os
 from typing import NamedTuple
@@ -22,12 +22,11 @@ from tbnets.tasks.trained import OF_NETWORK, open_trained
 
 
 class Resolved(NamedTuple):
-    """The settings of a run and the sources of their values.
+    """The settings of a run and the source of each value.
 
     Args:
         settings: the `Settings`.
-        sources: name of a flag -> source of its value, in words; a flag without
-            an entry has its default.
+        sources: flag -> source of its value, in words; absent for a default.
     """
 
     settings: Settings
@@ -35,24 +34,20 @@ class Resolved(NamedTuple):
 
 
 def settings(line, before=None):
-    """Returns the `Settings` of a run, found by `resolve`."""
+    """Returns the `Settings` that `resolve` finds."""
     return resolve(line, before).settings
 
 
 def resolve(line, before=None):
     """Finds the value of every flag of a run.
 
-    The first of these sources that has a value is used: the command line, the
-    environment (for `--data_root`), a flag file, the run that is resumed, the
-    model of `--from`, values that follow from other flags, the preset of
-    `--loss`, the default.
+    The first source with a value counts: the command line, the environment (for
+    `--data_root`), a flag file, the resumed run, the model of `--from`, values
+    that follow from other flags, the preset of `--loss`, the default.
 
     Args:
         line: the `CommandLine`.
-        before: record of the run that is resumed; None for a new run.
-
-    Returns:
-        The `Resolved` settings.
+        before: record of the resumed run, if any.
     """
     record, sources = dict(line.values), {}
 
@@ -88,7 +83,7 @@ def resolve(line, before=None):
 
 
 def format_settings(resolved):
-    """Returns a line for each setting that a run uses: value and source."""
+    """Returns a line with value and source per setting."""
     values = resolved.settings.values()
     rows = [
         (as_flagfile_line(flag.name, values[flag.name]).strip(), flag.name)
@@ -102,7 +97,7 @@ def format_settings(resolved):
 
 
 def _lies_here(name, record):
-    """Returns whether a flag names an existing path in the current folder."""
+    """Returns whether a flag names a path that exists in this folder."""
     if name not in ALL or not ALL[name].is_place or name == "run_dir":
         return False
     by_word = record[name] in WEIGHTS_BY_NAME
@@ -110,7 +105,7 @@ def _lies_here(name, record):
 
 
 def _given(line):
-    """Returns the given flags; a given --loss counts for all loss flags."""
+    """Returns the set flags; --loss counts as all flags of the loss."""
     own = set(line.given)
     if "loss" in own:
         own |= {flag.name for flag in FLAGS["loss"]}
@@ -118,7 +113,7 @@ def _given(line):
 
 
 def _of_trained(line, trained):
-    """Returns the flags from --from's model; checks the network's flags."""
+    """Returns the flags from --from's model; the line may not change them."""
     own, values = _given(line), trained.values()
     for name in sorted(own & values.keys() & set(OF_NETWORK)):
         # The folder of a preset may have moved.
@@ -135,7 +130,7 @@ def _of_trained(line, trained):
 
 
 def _usual_values(record, settings: Settings):
-    """Returns values that follow from other flags of a record."""
+    """Returns values that follow from other flags."""
     found = {"captions_format": usual_format(record["captions"])}
     if hub.is_hub(record["image_encoder"]):
         found["image_size"] = 0
@@ -146,10 +141,7 @@ def _usual_values(record, settings: Settings):
 
 
 def not_given(line, settings: Settings, values):
-    """Keeps the defaults for flags that this run uses and the user left unset.
-
-    If the user gave --loss, all flags of the loss count as given.
-    """
+    """Returns the values for flags that the run uses and the user omitted."""
     free = {flag.name for flag in settings.flags()} - _given(line)
     found = {name: values[name] for name in values if name in free}
     unused = unused_flags(settings.replace(**found))
@@ -159,15 +151,12 @@ def not_given(line, settings: Settings, values):
 def check_read(line, settings: Settings):
     """Checks that the run uses the flags on the command line.
 
-    A flag that the task or the model fixes may only be given its fixed value,
-    in flag files too.
-
     Returns:
-        A line with the unused flags of flag files; "" if there are none.
+        A line on the unused flags of flag files, or "".
 
     Raises:
-        ValueError: an unused flag was given on the command line, or a fixed
-            flag with a different value.
+        ValueError: an unused flag is on the command line, or a flag that the
+            task or model fixes has a different value.
     """
     fixed = tasks.fixed_flags(settings.values())
     groups, unused, unread = settings.groups(), unused_flags(settings), {}
@@ -202,7 +191,7 @@ def check_read(line, settings: Settings):
 
 
 def _readers(group):
-    """Returns in words which tasks and models read a group of flags."""
+    """Returns the tasks and models that use a group of flags, in words."""
     axes = {"task": tasks.TASKS, "model": tasks.BUILDERS}
     found = (
         f"--{axis}={name}"

@@ -1,30 +1,28 @@
-r"""Serve exported models like TensorFlow Serving, to try them.
+r"""Serve exported models like TensorFlow Serving, for trials.
 
   python tools/serve.py --model=flickr8k_photos
 
-This command listens on the ports 8500 (gRPC) and 8501 (REST) of this machine,
-and prints commands that call it, such as tools/ask.py. Serve several models;
-your own models are named by the folder of a run or of versions, NAME/1 and
-NAME/2, and may get any name:
+This command listens on ports 8500 (gRPC) and 8501 (REST) of this machine, and
+prints example requests. Serve several models, for example your own from the
+folder of a run or of numbered versions, with a name of your choice:
 
   python tools/serve.py --model=flickr8k_photos,own=runs/own
 
-Flags are named as in tensorflow_model_server, and read the files that
+The flags have the names of tensorflow_model_server, and read the files that
 tools/export.py --serving writes:
 
   python tools/serve.py --model=own=served/own --enable_batching \
       --batching_parameters_file=served/own/batching_parameters.txt
 
-A version that appears in a folder is loaded, warmed up by its requests, and
-replaces the old version, which finishes its own requests. If a version does not
-load, an error is printed and the old version continues. With --enable_batching,
-requests that embed are batched; requests that compare are run one by one.
-Ctrl-C ends the server after the current requests.
+The server loads and warms up each new version in a folder, which then replaces
+the old version. If a version cannot be loaded, the server prints the error and
+keeps the old one. Batching applies to requests that embed. Ctrl-C stops the
+server after the current requests.
 
-The server is meant for trials: it is one process in Python, without encryption
-and passwords. For production use TensorFlow Serving, which can serve these
-folders (docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]";
---port=0 turns gRPC off.
+The server is one Python process without encryption or passwords. For
+production, use TensorFlow Serving, which serves the same folders
+(docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]". Turn gRPC
+off with --port=0.
 """
 
 import dataclasses
@@ -89,7 +87,7 @@ class Options:
 
 
 def folders_of(models):
-    """Returns the models of --model: name -> folder."""
+    """Returns the folders of --model by name."""
     if not models:
         raise InputError(
             "--model",
@@ -120,11 +118,11 @@ def read_config(path):
     """Reads a file of --model_config_file.
 
     Returns:
-        Tuple of dicts, by the name of a model: its folder; a function that
-        selects the versions to serve; label -> version.
+        Three dicts by model name: its folder; a function that selects the
+        versions to serve; its labels with their versions.
 
     Raises:
-        ValueError: the file is invalid, or has a model of a different platform.
+        ValueError: the file is invalid.
     """
     file = CheckedFile(path)
     protos = import_extra(
@@ -185,7 +183,7 @@ def open_models(options, tell):
 
 
 def example_requests(server, host):
-    """Returns commands that call a server: a list of lines."""
+    """Returns commands that send requests to the server."""
     name = server.models.names()[0]
     with server.models.using(name) as version:
         texts = [

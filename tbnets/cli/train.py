@@ -3,20 +3,19 @@
     python tools/train.py --flagfile=configs/quickstart.flags
     python tools/train.py --resume --run_dir=runs/quickstart
 
-Train on your own photos, with a table of image and caption:
+Train on your own photos, with a table of images and captions:
 
     python tools/train.py --images=photos --captions=captions.csv
 
-Add --from=NAME to start from a trained model. Features, boxes and trees that a
-flag file names by a recipe are made first, once (docs/recipes.md); --dry_run
-lists them:
+Add --from=NAME to start from a trained model. A flag file can name features,
+boxes and trees by a recipe, which computes them once, before training
+(docs/recipes.md). --dry_run lists them:
 
     python tools/train.py --flagfile=configs/flickr8k_lite0.flags --dry_run
 
-Flags on the command line override the flag file; a resumed run has the flags
-with which it was started. Afterwards the run folder holds checkpoints,
-metrics.json, curves.png, examples.png, TensorBoard event files and a SavedModel
-that takes raw captions.
+Flags on the command line override the flag file. A resumed run keeps its flags.
+The run folder contains checkpoints, metrics.json, curves.png, examples.png,
+TensorBoard event files and a SavedModel that takes raw captions.
 """
 
 import contextlib
@@ -54,14 +53,14 @@ FIRST = (
     *("image_features", "image_encoder", "text_encoder", "epochs"),
     "example_query",
 )
-"""Flags for a first run; --help shows them first, and not in their groups."""
+"""Flags for a first run, which --help shows first instead of in groups."""
 DEVICES = "distribute", "local_workers", "num_replicas"
 SHOWN = {"learning curves": runs.CURVES, "examples drawn": runs.EXAMPLES}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags of a training that are not part of its run's settings."""
+    """Flags of a training that are not settings of its run."""
 
     example_query: list[str] = flag(
         [],
@@ -98,7 +97,7 @@ class Options:
 
 
 def help_sections():
-    """Returns title -> flags: first the most important, then by group."""
+    """Returns title -> flags: the most important first, then by group."""
     known = {**ALL, **{each.name: each for each in flags_of(Options)}}
     for name, words in conditions_in_words().items():
         told = f"{known[name].help} Only {words}."
@@ -147,7 +146,7 @@ def checked_settings(options, line):
 
 
 def with_usual(line, resolved):
-    """Sets the defaults of data and model for missing flags; prints them."""
+    """Sets and prints the defaults of data and model for unset flags."""
     settings, sources = resolved
     task = tasks.open_task(settings)
     title, values = task.data.usual
@@ -164,7 +163,7 @@ def with_usual(line, resolved):
 
 
 def told_before(data):
-    """Returns a plan of the recipes of a run; checks complete data."""
+    """Returns the plan of a run's recipes; checks complete data."""
     things = data.missing()
     if not things:
         data.check()
@@ -172,7 +171,7 @@ def told_before(data):
 
 
 def fit_or_stop(session, train, options):
-    """Trains; if stopped, prints the command that resumes on these devices."""
+    """Trains; if stopped, prints the command that resumes."""
     try:
         with startup.interrupts():
             loop.fit(session, train)
@@ -193,12 +192,7 @@ def fit_or_stop(session, train, options):
 
 
 def main(options, line):
-    """Runs the training that the flags describe.
-
-    Args:
-        options: `Options`.
-        line: the `CommandLine`, with the flags of a run.
-    """
+    """Runs the training; `line` has the flags of a run."""
     loop.make_reproducible()
     if options.dry_run or options.print_settings:
         resolved, _ = checked_settings(options, line)
@@ -217,7 +211,7 @@ def main(options, line):
 
 
 def _start_workers(options, line):
-    """Checks the flags once, then starts the workers."""
+    """Checks the flags, then starts the workers."""
     if options.distribute == "mirrored":
         needed = "--distribute=multi_worker or none"
         raise must_come_with(options, "local_workers", needed)
@@ -241,7 +235,7 @@ def _open_workers(options):
 
 @contextlib.contextmanager
 def _quiet_unless(is_chief):
-    """Hides the output of a worker, except errors, unless it is the chief."""
+    """Hides all output except errors, unless this is the chief."""
     if is_chief:
         yield
         return
@@ -251,7 +245,7 @@ def _quiet_unless(is_chief):
 
 
 def _train(options, line, workers):
-    """Trains as a worker; the chief prints and writes."""
+    """Trains as one worker; only the chief writes."""
     (settings, _), unread = checked_settings(options, line)
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):

@@ -1,4 +1,4 @@
-"""Measures a split by given embeddings, or by a Keras Hub preset."""
+"""Measures a split with saved embeddings or a Keras Hub preset."""
 
 import dataclasses
 import os
@@ -24,18 +24,11 @@ from tbnets.tasks.settings.settings import ALL
 
 
 def read_array(path) -> np.ndarray:
-    """Opens a `.npy` file, memory-mapped and without unpickling.
-
-    Args:
-        path: file written by `numpy.save`.
-
-    Returns:
-        The array, read only.
+    """Opens a `.npy` file of numbers, memory-mapped and read-only.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is not a complete `.npy` file of numbers, or is
-            empty.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is empty, damaged or without numbers.
     """
     check_numbers(
         path,
@@ -47,19 +40,15 @@ def read_array(path) -> np.ndarray:
 
 
 def read_caption_to_image(path) -> np.ndarray:
-    """Reads the image row of every caption.
+    """Reads the image row `[num_captions]` of every caption.
 
     Args:
-        path: a `.npy` file of integers, or any other name for a text file with
-            one integer per line; blank lines at the end are ignored.
-
-    Returns:
-        int64 `[num_captions]` from text, the unchanged array from `.npy`.
+        path: a `.npy` file of integers, or a text file with one integer per
+            line.
 
     Raises:
-        OSError: The file cannot be opened.
-        ValueError: A line is not an integer; the message names the file and the
-            line.
+        OSError: the file cannot be opened.
+        ValueError: a line is not an integer; the message names the line.
     """
     if pathlib.Path(path).suffix == ".npy":
         return read_array(path)
@@ -75,13 +64,9 @@ def read_caption_to_image(path) -> np.ndarray:
 
 
 def unit_rows(rows) -> np.ndarray:
-    """Divides rows by their lengths, so that inner products are cosines.
+    """Divides rows `[n, dim]` by their lengths, in float32.
 
-    Args:
-        rows: `[n, dim]` real numbers. A row of zeros is unchanged.
-
-    Returns:
-        float32 `[n, dim]`.
+    Rows of zeros are unchanged.
     """
     rows = np.ascontiguousarray(rows, np.float32)
     lengths = row_norms(rows)[:, None].astype(np.float32)
@@ -93,7 +78,7 @@ def lengths_note(rows, within=1e-2) -> str:
 
     Args:
         rows: `[n, dim]` finite numbers.
-        within: allowed difference from 1; float16 rounds by 1e-3.
+        within: allowed difference; float16 rounds by 1e-3.
     """
     lengths = row_norms(np.asarray(rows, np.float32))
     if np.abs(lengths - 1).max() <= within:
@@ -105,23 +90,18 @@ def lengths_note(rows, within=1e-2) -> str:
 
 
 PLACE = "{}"
-"""Place of the caption in --prompt."""
+"""Placeholder for the caption in --prompt."""
 
 
 def title(options):
-    """Returns a title of the measured embeddings, in a few words."""
+    """Returns a title for the measured embeddings."""
     if options.hub:
         return f"{options.hub}, zero-shot"
     return f"{options.image_features} and {options.text_features}"
 
 
 def scores(options, name):
-    """Returns the `RetrievalScores` of a split by the given embeddings.
-
-    Args:
-        options: `evaluate.Options`.
-        name: name of the split.
-    """
+    """Returns the `RetrievalScores` of the split with this name."""
     task = tasks.open_task(_settings(options))
     split = _split(name, task.data)
     if options.hub:
@@ -187,7 +167,7 @@ def _preset(options):
 
 
 def _split(name, data):
-    """Returns the `SplitData` of a split that has captions."""
+    """Returns the `SplitData` of a split with captions."""
     split = data.split(name)
     if not split.records.num_captions:
         raise InputError(
@@ -200,7 +180,7 @@ def _split(name, data):
 
 
 def _texts(options, own, records):
-    """Embeds captions by --hub unless cached; returns their store."""
+    """Embeds captions with --hub unless cached; returns their store."""
     preset = hub.placed(_preset(options), *own.sources.starts)
     encoder = hub.package().HubFeatures.of(preset)
     folder = own.cache / f"texts-{encoder.digest()[:8]}"

@@ -2,21 +2,20 @@ r"""List the models that come with tbnets, or export one for a server.
 
   python tools/zoo.py
 
-This command prints one line for each model: task, language, size and recalls.
-Pass a name as --model=NAME to other commands.
+This command prints the task, language, size and recalls of each model. Other
+commands take the name as --model=NAME.
 
   python tools/zoo.py --export=flickr8k_photos served
 
-This command writes served/flickr8k_photos with all files that TensorFlow
-Serving needs: the SavedModel as version 1 (or the next one) with warm-up
-requests, models.config, docker-compose.yml and kubernetes.yaml. It needs pip
-install "tbnets[serving]". A model with only its branches in tbnets needs
-"tbnets[photos]" too. The command is equivalent to
+This command writes all files that TensorFlow Serving needs to
+served/flickr8k_photos: the next version of the SavedModel with warm-up
+requests, and the server's configuration files. It is short for
 
   python tools/export.py --model=flickr8k_photos \
       --output=served/flickr8k_photos --serving
 
-tools/export.py also selects signatures and adds an index. docs/zoo.md has more.
+Exports need an extra: pip install "tbnets[serving]". Some models also need
+"tbnets[photos]". docs/zoo.md has more.
 """
 
 import dataclasses
@@ -52,7 +51,7 @@ def main(options):
         print(zoo.describe())
         return
     zoo.check_name(options.export, "--export")
-    # Imported late: the table needs neither TensorFlow nor Keras.
+    # Imported late because the table needs neither TensorFlow nor Keras.
     from tbnets.cli import export
 
     export.main(
