@@ -26,19 +26,19 @@ VERBS = {
     "evaluate": "measures a run, two combined runs, or saved arrays",
     "export": "exports a run's network, or changes an export",
     "query": "searches photos by sentences, or sentences by a photo",
-    "index": "photos or features -> an index to search",
+    "index": "makes a search index of photos or features",
     "localize": "finds the boxes of phrases in a photo",
     "serve": "serves models like TensorFlow Serving, for trials",
-    "demo": "serves a local page for searching your photos",
+    "demo": "serves a local page to search your photos",
     "zoo": "lists the models of the package, or exports one",
-    "ask": "queries a model on a server: embeddings, scores, boxes",
-    "describe_data": "describes data and reports errors in them",
-    "extract_image_features": "photos, or boxes in them -> features",
-    "extract_text_features": "captions -> tf-idf, means, Fisher vectors",
-    "propose_regions": "photos -> boxes that may hold an object",
-    "parse_captions": "captions -> trees",
-    "join_store": "shares of extraction, proposals, parsing -> one store",
-    "make_scenes": "draws the embedded data set",
+    "ask": "sends requests to a model on a server",
+    "describe_data": "prints statistics and problems of a data set",
+    "extract_image_features": "extracts features of photos or boxes",
+    "extract_text_features": "extracts features of captions, such as tf-idf",
+    "propose_regions": "proposes boxes that may hold an object",
+    "parse_captions": "parses captions into trees",
+    "join_store": "merges the shares of several machines",
+    "make_scenes": "draws a data set of scenes",
 }
 """Verb -> its description, in the order in which users need them."""
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
@@ -72,12 +72,8 @@ def overview():
         "Networks for image-text matching and phrase localization.\n\n"
         "  tbnets VERB --flag=value ...\n\n"
         + "\n".join(lines)
-        + (
-            "\n\nUnique first letters of a "
-            "verb suffice: tbnets "
-            "describe.\nFlags of a verb: "
-            "tbnets VERB --help.\n"
-        )
+        + "\n\nA verb can be abbreviated: tbnets describe.\n"
+        "tbnets VERB --help lists the flags of a verb.\n"
     )
 
 

@@ -70,10 +70,10 @@ class Options:
     )
     model: str = flag(
         "",
-        "Name of the model on the server; by default flickr8k_photos, to "
+        "Name of the model on the server; default: flickr8k_photos, for "
         "localize entities_localization.",
     )
-    model_version: Whole = flag(0, "Version of the model; 0 for the newest.")
+    model_version: Whole = flag(0, "Version of the model; 0: the newest.")
     folder: str = flag(
         "",
         "Folder of the served SavedModel on this machine, which has its "
@@ -82,7 +82,7 @@ class Options:
     )
     images: list[str] = flag([], "Photos, and folders of photos.")
     top: Count | None = flag(
-        None, "Answers for each; default 5, for localize 1."
+        None, "Number of results per query; default: 5, for localize 1."
     )
     output: str = flag(
         "",
@@ -90,10 +90,10 @@ class Options:
         ".png file, or a folder for the pictures.",
     )
     json: str = flag("", JSON)
-    timeout: Amount = flag(30, "Timeout of a response, seconds.")
-    retries: Whole = flag(3, "Retries if the server is unavailable.")
+    timeout: Amount = flag(30, "Timeout in seconds.")
+    retries: Whole = flag(3, "Number of retries if the server is unavailable.")
     batch_size: Count = flag(
-        BATCH_SIZE, "Most sentences or photos per request."
+        BATCH_SIZE, "Maximum number of sentences or photos per request."
     )
 
     def connect(self):
@@ -222,7 +222,7 @@ def _not_given(options, needed):
     what, *texts = options.words
     return InputError(
         f"tools/ask.py {what}",
-        f"be given {needed}",
+        f"get {needed}",
         f"{len(texts)} sentences, --images={','.join(options.images)}",
         f'Write for example tools/ask.py {what} "a dog in the snow".',
     )

@@ -39,9 +39,9 @@ def check_outputs(options):
         if found := taken.get(str(real)):
             raise InputError(
                 f"--{name}",
-                "differ from the other files",
+                "differ from the photos and the other outputs",
                 f"--{name}={getattr(options, name)}, which is {found}",
-                "Choose another.",
+                "Choose another path.",
             )
         taken[str(real)] = f"the value of --{name}"
 
@@ -64,12 +64,12 @@ def write_montage(options, ids, order, similarities):
             raise
         reason = os.strerror(error.errno or errno.EIO)
         print(
-            f"note: the answers are not drawn: {path}: {reason}. Choose "
-            "another path with --montage.",
+            f"note: cannot draw the results to {path}: {reason}. Set "
+            "--montage to another path.",
             file=sys.stderr,
         )
     else:
-        drawn = f" (the first {MOST_ROWS} questions)"
+        drawn = f" (the first {MOST_ROWS} queries)"
         drawn *= len(asked) > MOST_ROWS
         print(f"\nThe best images side by side: {path}{drawn}")
 
@@ -86,7 +86,7 @@ def write_answers_page(options, notes, ids, order, similarities):
     page.write_page(
         options.html, sections, options.images, about + options.model
     )
-    print(f"\nThe answers as a page: {options.html}")
+    print(f"\nThe results as a page: {options.html}")
 
 
 MODEL = (
@@ -100,8 +100,8 @@ ANY_MODEL = (
     "http://localhost:8501/NAME."
 )
 JSON = (
-    "JSON file for the printed results; - writes them to standard output, "
-    "without other lines."
+    "JSON file for the results; - writes them to standard output, without "
+    "other output."
 )
 """Help of --json."""
 
@@ -176,7 +176,7 @@ def write_answers_json(path, record):
         print(json.dumps(record, indent=2, sort_keys=True))
     elif path:
         files.write_json(path, record)
-        print(f"\nThe answers as JSON: {path}")
+        print(f"\nThe results as JSON: {path}")
 
 
 def check_text(tool, texts):
@@ -187,7 +187,7 @@ def check_text(tool, texts):
         except UnicodeEncodeError as error:
             raise InputError(
                 tool,
-                "get its words in UTF-8",
+                "get text in UTF-8",
                 f"{text!r}",
-                "Convert the words, or set the terminal to UTF-8.",
+                "Convert the text, or set the terminal to UTF-8.",
             ) from error

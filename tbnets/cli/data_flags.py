@@ -30,12 +30,12 @@ class OfRun:
     """Flags: the checkpoint of a run, and its data."""
 
     checkpoint: str = flag(
-        "best", "Epoch of the run.", choices=["best", "last"]
+        "best", "Checkpoint of the run.", choices=["best", "last"]
     )
     data_root: str = flag(
         "",
-        "Folder that relative data paths start from; default: TBNETS_DATA, "
-        "then the run's folder.",
+        "Base folder of relative data paths; default: TBNETS_DATA, then the "
+        "run's folder.",
     )
 
 
@@ -53,11 +53,12 @@ class Choosing:
     )
     choice_temperature: Annotated[float, Limits(0, above=True)] = flag(
         TEMPERATURE,
-        "For --choice: each box weighs softmax(similarity / temperature); "
-        "with --combine_with the similarity is minus the summed distances.",
+        "For --choice: the weights of the boxes are softmax(similarity / "
+        "temperature); with --combine_with, the similarity is minus the "
+        "summed distances.",
     )
     choice_area_exponent: Annotated[float, Limits(0)] = flag(
-        0.0, "For --choice: power of the box area, a factor of this weight."
+        0.0, "For --choice: exponent of the box area, which scales the weight."
     )
 
 
@@ -130,7 +131,7 @@ class Shared(CaptionFlags):
 
     def next_line(self, line):
         """Returns `line`, or the advice to merge all shares."""
-        joined = "Next, join all shares with tools/join_store.py"
+        joined = "Next, merge all shares with tools/join_store.py"
         return startup.spoken(joined) if self.shard else line
 
 
@@ -141,9 +142,8 @@ class PhotoFlags(Shared):
     images: str = flag(REQUIRED, "Folder of the photos.")
     captions: str = flag(
         "",
-        "Captions whose images are processed and which define their splits. "
-        "Default: all photos below --images, with their relative paths as "
-        "ids.",
+        "Captions that select the images and define their splits. Default: "
+        "all photos below --images, with their relative paths as ids.",
     )
     output: str = flag(REQUIRED, "Folder of the store to write.")
     shard_images: Count = flag(

@@ -70,8 +70,8 @@ class Options(AskingFlags):
     localizer: str | None = flag(
         None,
         "Network of phrase localization, named like --model. Default: "
-        "entities_localization, for scenes scenes_localization; empty for "
-        "none.",
+        "entities_localization, for scenes scenes_localization. Empty: no "
+        "boxes.",
     )
     captions: str = flag(
         "",
@@ -89,8 +89,8 @@ class Options(AskingFlags):
     )
     host: str = flag(
         loopback.HOST,
-        "Address to listen at. Other machines can see the photos and search "
-        "them, unless it is the default.",
+        "Address to listen on. With any but the default, other machines can "
+        "see and search the photos.",
     )
 
 
@@ -100,9 +100,9 @@ def open_folder(options):
     if len(options.folder) > 1:
         raise InputError(
             "tools/demo.py",
-            "be given one folder of photos",
+            "get one folder of photos",
             f"{' '.join(options.folder)}",
-            "Quote a name with blanks.",
+            "Quote a name that contains spaces.",
         )
     given = options.captions and read_queries(options.captions)
     if options.folder:
@@ -159,9 +159,10 @@ def serve(options, shown):
     """Serves the page until Ctrl-C; embeds the photos meanwhile."""
     if not loopback.is_local(options.host):
         print(
-            f"WARNING: with --host={options.host} every machine in reach can "
-            f"see the photos of {shown.about['folder']} and search them. "
-            "Leave --host out to serve only this machine.",
+            f"WARNING: with --host={options.host}, every machine on the "
+            "network can see and search the photos of "
+            f"{shown.about['folder']}. Leave --host out to serve only this "
+            "machine.",
             file=sys.stderr,
         )
     app = loopback.LocalApp(Demo(shown), options.host, MOST_BYTES)

@@ -131,7 +131,7 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
         CheckedFile(splits[first].path, problems).report(
             f"expected each image in one split; found {len(both)} in "
             f"{first!r} and in {second!r}: {listed([*map(repr, both)])}. "
-            "Remove them from one of the two."
+            "Remove them from one of the splits."
         )
 
 
@@ -252,9 +252,9 @@ class Options(CaptionFlags):
     )
     vocabulary_split: str = flag(
         "train",
-        "Split that defines the known words ('train+restval' joins two).",
+        "Split that defines the known words; 'train+restval' merges two.",
     )
-    json: str = flag("", "JSON file for the printed values.")
+    json: str = flag("", "JSON file for the counts and problems.")
 
 
 def read_splits(options, problems):
@@ -268,8 +268,8 @@ def read_splits(options, problems):
     except ValueError:
         print(
             f"No split is named {options.vocabulary_split!r}, so unknown "
-            "words are not counted; --vocabulary_split names the split of "
-            "the known words.\n"
+            "words are not counted. Set --vocabulary_split to the training "
+            "split.\n"
         )
         return splits, None
     return splits, set(count_words(training.captions)[0])
@@ -279,8 +279,8 @@ def print_report(splits, problems):
     """Prints the counts and the problems."""
     print(format_counts(splits))
     print(
-        "\nModels read words of lower-case letters and digits; man's is two "
-        "words, don't is dont."
+        "\nModels split captions into words of lower-case letters and digits: "
+        "man's becomes two words, and don't becomes dont."
     )
     count = len(problems)
     print(f"\n{count or 'No'} problem{'s' * (count != 1)}.")

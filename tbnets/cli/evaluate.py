@@ -143,22 +143,22 @@ class OfData(CaptionSettings):
 class Options(data_flags.OfRun, OfData, data_flags.Choosing):
     """Flags: the measured embeddings, the metrics and the outputs."""
 
-    run_dir: str = flag("", "Folder of a run; replaces the three arrays.")
+    run_dir: str = flag("", "Folder of the run to evaluate.")
     split: str = flag("test", "Split to evaluate.")
     save_embeddings: str = flag(
-        "", "Folder for the three arrays from which a split is evaluated."
+        "", "Folder to write the three arrays of the split to."
     )
     combine_with: list[str] = flag(
         [],
-        "Folders of other runs on the run's data, added in this order; the "
-        "sum of the distances ranks. A similarity network adds minus its "
-        "logits; with one, and from the second sum on, both sides are first "
-        "divided by their spread.",
+        "Folders of other runs on the run's data, whose distances are added "
+        "in this order. The distance of a similarity network is minus its "
+        "logit. With such a network, and from the second sum on, both "
+        "summands are first divided by their spread.",
     )
     combine_weight: Annotated[list[float], Limits(0, 1)] = flag(
         [0.3],
-        "Weight of each run, or of all; earlier runs share the rest. Wang "
-        "2018: 0.3.",
+        "Weight per run, or for all runs; the earlier runs get the remaining "
+        "weight. Wang 2018: 0.3.",
     )
     query_bank: str = flag(
         "",
@@ -184,7 +184,7 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
     )
     normalize: bool = flag(
         False,
-        "Divide each row by its length, so that cosines rank, not products.",
+        "Divide each row by its length, so that the scores are cosines.",
     )
     protocol: str = flag(
         "full",
@@ -211,9 +211,9 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
         "them for the split's photos, or a store.",
     )
     memory_limit_mb: Annotated[float, Limits(1)] = flag(
-        512, "Memory for scores, MiB; the result does not depend on it."
+        512, "Memory for scores in MiB; it does not affect the result."
     )
-    json: str = flag("", "File for the metrics.")
+    json: str = flag("", "JSON file for the metrics.")
     map: str = flag(
         "",
         "Picture (.png): t-SNE map of images, captions and noun phrases of "
@@ -221,8 +221,8 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
     )
     map_images: Annotated[int, Limits(1, 1000)] = flag(
         60,
-        "Images on the map, each with up to 5 of its captions. Niu 2017: 60; "
-        "above 100 the words overlap.",
+        "Images on the map, each with up to 5 of its captions. Niu 2017: 60. "
+        "With more than 100, the words overlap.",
     )
 
 
@@ -254,10 +254,9 @@ def chosen_way(options):
         if ways := ways_of(name):
             raise InputError(
                 f"--{name}",
-                "be a flag in use",
-                f"--{name}={getattr(options, name)}, which is used with "
-                f"{ways}, not with --{way}",
-                "Leave it out, or change that.",
+                f"be used with {ways}",
+                f"--{name}={getattr(options, name)} with --{way}",
+                f"Leave out --{name}, or change the other flag.",
             )
     return way
 
@@ -270,7 +269,7 @@ def check_evaluate_flags(options):
         if options.phrases and (other := getattr(options, name)):
             raise InputError(
                 "--phrases",
-                "be used with a single run",
+                "be set for a single run",
                 f"--phrases={options.phrases} with --{name}={written(other)}",
                 "Leave one of them out.",
             )
@@ -286,7 +285,7 @@ def check_evaluate_flags(options):
         if not pathlib.Path(folder, SETTINGS_FILE).is_file():
             raise InputError(
                 "--combine_with",
-                "be folders of runs",
+                "list folders of runs",
                 f"{folder!r}, without {SETTINGS_FILE}",
                 "Name run folders of tools/train.py.",
             )
@@ -294,7 +293,7 @@ def check_evaluate_flags(options):
     if len(both) == 1 or both <= {*SAME_SPLIT}:
         raise InputError(
             "--query_bank",
-            "differ from --split, whose queries are answered one by one",
+            "differ from --split",
             f"--query_bank={options.query_bank} with --split={options.split}",
             "Name the training split.",
         )
@@ -409,7 +408,7 @@ def measure_options(options, scores):
     for name in sorted(changed(options) & others):
         raise InputError(
             f"--{name}",
-            "be a flag that this run's evaluation uses",
+            "have an effect for this task",
             f"--{name}={getattr(options, name)} for scores of {scores.what}",
             "Leave it out.",
         )
@@ -474,12 +473,12 @@ def _metrics_of_arrays(options, sides):
     if options.caption_to_image:
         raise InputError(
             "--positive_pairs",
-            "be used without --caption_to_image",
+            "be set without --caption_to_image",
             "both",
             "Leave one of them out.",
         )
     if options.protocol != "full":
-        must = "--protocol=full, whose rows are not cut into folds"
+        must = "--protocol=full, which does not split the rows into folds"
         raise must_come_with(options, "positive_pairs", must)
     return retrieval.evaluate_retrieval(
         *sides,

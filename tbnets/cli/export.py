@@ -69,8 +69,8 @@ class Options(OfRun, Choosing):
     model: str = flag("", f"Exported model to change: {MODEL}.")
     output: str = flag(
         "",
-        "Folder of the model, which gets a new version; or of a version, a "
-        "number, which must not exist. Default for a run: RUN/saved_model.",
+        "Folder of the model, which gets a new version; or of a version, "
+        "which must be a new number. Default for a run: RUN/saved_model.",
     )
     signatures: list[str] = flag(
         [], "For --model: signatures to keep; default: all."
@@ -107,8 +107,9 @@ class Options(OfRun, Choosing):
     )
     max_pixels: Count | None = flag(
         None,
-        "Most pixels of a photo; the model refuses larger ones. Default and "
-        "maximum: 80 million; decoding takes about 6 bytes per pixel.",
+        "Maximum number of pixels of a photo; the model rejects larger "
+        "photos. Default and maximum: 80 million. Decoding takes about 6 "
+        "bytes per pixel.",
     )
 
 
@@ -147,8 +148,8 @@ def check_source(options):
         if not options.output:
             raise InputError(
                 "--output",
-                "be given: the folder to write",
-                f"--model={options.model} alone",
+                "name the folder to write",
+                f"--model={options.model} without --output",
                 "Write --output=served/NAME.",
             )
         for name in sorted(given - _OF_MODEL):
@@ -216,7 +217,7 @@ def print_export(paths, unbatched):
         print(f"Serving     {path}")
     if unbatched:
         print(
-            "No batching: a server batches either all signatures or none, "
-            f"and {', '.join(sorted(unbatched))} cannot be batched. Choose "
-            "signatures with --signatures."
+            "The server will not batch requests, because "
+            f"{', '.join(sorted(unbatched))} cannot be batched. Keep only "
+            "other signatures with --signatures."
         )

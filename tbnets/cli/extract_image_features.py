@@ -52,8 +52,8 @@ class Options(ImageFeatures, PhotoFlags):
 
     batch_size: Count = flag(
         extraction.BATCH_SIZE,
-        "Photos per step. On CPUs two steps run at once, unless each photo "
-        "is cut into ten.",
+        "Photos per batch. On CPUs, two batches run at once, unless each "
+        "photo has ten crops.",
     )
 
 
@@ -65,7 +65,7 @@ def main(options):
     dim = make_image_features(photos, options, options.output, **how)
     print(
         f"store     {options.output}: {dim} features "
-        f"{'a region' if options.regions else 'an image'}, {options.dtype}"
+        f"per {'region' if options.regions else 'image'}, {options.dtype}"
     )
     line = f"Next, train with --image_features={options.output}"
     if options.shard or not options.regions:

@@ -39,8 +39,8 @@ class Options(text_features.TextFeatures, Shared):
     output: str = flag(REQUIRED, "Folder of the feature store to write.")
     phrases: str = flag(
         "",
-        "Phrases of the captions' images, as for train.py "
-        "--task=localization; their features are computed, not the captions'.",
+        "Phrases, as for train.py --task=localization, to encode instead of "
+        "the captions.",
     )
     train_split: str = flag("train", "Split on which the features are fitted.")
 

@@ -95,7 +95,7 @@ def main(options):
     if len(options.folder) + bool(options.image_features) != 1:
         raise InputError(
             "tools/index.py",
-            "be given one folder of photos, or --image_features",
+            "get one folder of photos, or --image_features",
             f"{len(options.folder)} folders, "
             f"--image_features={','.join(options.image_features)}",
             "Write for example tools/index.py photos --output=photos.index.",

@@ -138,8 +138,8 @@ def _are_running(workers):
             how = f"killed by {signal.Signals(-code).name}"
         raise UnreachableError(
             f"All workers must run until training ends. Received: {name}, "
-            f"{how}; the others were ended. See the error above; then "
-            "--resume continues after the last finished epoch."
+            f"{how}, so all workers were stopped. Correct the error above, "
+            "then continue after the last finished epoch with --resume."
         )
     return None in codes.values()
 

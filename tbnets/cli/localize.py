@@ -84,8 +84,8 @@ class Options(AskingFlags, Choosing):
     model: str = flag("entities_localization", MODEL)
     top: Count = flag(
         1,
-        "Boxes per phrase; boxes that overlap a better one by more than half "
-        "are left out.",
+        "Boxes per phrase. A box that overlaps a better box by more than "
+        "half is left out.",
     )
     output: str = flag(
         "",
@@ -94,8 +94,8 @@ class Options(AskingFlags, Choosing):
     )
     json: str = flag(
         "",
-        "JSON file for the printed results; - writes only JSON, to standard "
-        "output. Several photos give a list with one entry per photo.",
+        "JSON file for the results; - writes only JSON, to standard output. "
+        "For several photos, it has a list with one entry per photo.",
     )
 
 
@@ -109,7 +109,7 @@ def read_words(options):
     if not phrases or not all(map(str.strip, phrases)):
         raise InputError(
             "localize",
-            "be given a photo and a phrase or more, of words",
+            "get a photo and at least one phrase",
             f"{len(photos)} photos and the phrases {phrases}",
             'Write for example localize photo.jpg "a brown dog".',
         )
@@ -141,9 +141,9 @@ def places_of_pictures(options, photos):
     if (twice := first_twice(stems)) is not None:
         raise InputError(
             "--output",
-            "be a folder for photos of different names",
+            "be a folder, and photos must have different names",
             f"two photos called {twice}",
-            "Draw them one by one.",
+            "Localize them one by one.",
         )
     return [os.path.join(output, f"{stem}.localized.png") for stem in stems]
 
@@ -157,10 +157,9 @@ def check_places(options, photos, pictures):
             if path and os.path.realpath(path) in originals:
                 raise InputError(
                     f"--{name}",
-                    "not be a photo",
+                    "differ from the photos",
                     f"--{name}={path}",
-                    "Choose another name, so that the photo is not "
-                    "overwritten.",
+                    "Choose another name.",
                 )
 
 
@@ -169,8 +168,8 @@ def warn_of_unknown(phrases, notes):
     for phrase, (_, note) in zip(phrases, notes):
         if note == search.NO_WORD:
             print(
-                f'warning: the network knows no word of "{phrase}": its box '
-                "is meaningless.",
+                f'warning: the network knows no word of "{phrase}", so its '
+                "box is meaningless.",
                 file=sys.stderr,
             )
 

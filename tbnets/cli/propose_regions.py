@@ -46,7 +46,7 @@ class Options(Proposals, PhotoFlags):
 
     workers: Count = flag(
         usable_cores(),
-        "Photos processed at once; the result does not depend on it.",
+        "Photos processed at once; it does not affect the result.",
     )
     recall: str = flag(
         "",
@@ -54,7 +54,7 @@ class Options(Proposals, PhotoFlags):
         "the boxes.",
     )
     recall_iou: float = flag(
-        0.5, "Least overlap (IoU) of a found box. Papers: 0.5."
+        0.5, "Minimum IoU of a box and its proposal. Papers: 0.5."
     )
     recall_at: Counts = flag(
         [50, 100, 200], "Numbers of boxes for which recall is printed."
@@ -140,7 +140,7 @@ def main(options):
     store = open_store(options.output)
     print(
         f"store     {options.output}: {store.counts.sum()} boxes by "
-        f"{options.method}, at most {options.limit} boxes a photo"
+        f"{options.method}, at most {options.limit} boxes per photo"
     )
     if options.recall:
         report_recall(options, photos, store)

@@ -94,10 +94,10 @@ class Options(AskingFlags):
     images: str = flag("", "Folder of photos, subfolders included.")
     index: str = flag(
         "",
-        "Folder of an index by tbnets index, which is searched. --images has "
-        "its photos for pictures; default: their folder at that time.",
+        "Folder of an index of tbnets index to search. --images names its "
+        "photos, for pictures; default: the folder that was indexed.",
     )
-    top: Count = flag(5, "Answers per query.")
+    top: Count = flag(5, "Results per query.")
     montage: str | None = flag(
         None,
         "Picture (.png): one row per query with its best images, for up to "
@@ -114,8 +114,8 @@ class Options(AskingFlags):
     )
     approximate: bool = flag(
         False,
-        "Search --index by its cells, which finds nearly all of the best "
-        "answers in a fraction of the time. Requires: tbnets index "
+        "Search only some cells of --index, which finds nearly all of the "
+        "best results in a fraction of the time. Requires: tbnets index "
         "--approximate.",
     )
     image_features: list[str] = flag(
@@ -176,9 +176,9 @@ def read_queries(path):
     if not captions:
         raise InputError(
             "--captions",
-            "have one caption per line",
-            f"--captions={path} without any",
-            "Check the file.",
+            "name a file of captions",
+            f"--captions={path}, which has none",
+            "Write one caption per line.",
         )
     return captions
 
@@ -313,7 +313,7 @@ def check_gallery(options, model):
     if not (by_photo or by_index or getattr(options, needed)):
         raise InputError(
             f"--{needed}",
-            "be given, because this network reads them",
+            "be set, because this network takes them",
             "none",
             f"Add --{needed}=...",
         )

@@ -171,7 +171,7 @@ def check_read(line, settings: Settings):
             elif name in fixed:
                 raise InputError(
                     f"--{name}",
-                    f"be {fixed[name]} with --task={settings.run.task} and "
+                    f"be {fixed[name]} for --task={settings.run.task} and "
                     f"--model={settings.run.model}",
                     f"--{name}={line.values[name]}",
                     "Change one of these flags.",
@@ -181,7 +181,7 @@ def check_read(line, settings: Settings):
     for name in sorted(line.typed & unread.keys()):
         raise InputError(
             f"--{name}",
-            "be a flag that this run uses",
+            "have an effect in this run",
             f"--{name}={line.values[name]}, which is used {unread[name]}",
             f"Change the other flags, or leave --{name} out.",
         )

@@ -55,8 +55,8 @@ class Options:
 
     model: list[str] = flag(
         ["flickr8k_photos"],
-        "Models, separated by commas: zoo names (model_zoo/README.md), or "
-        "folders of runs or of versions; NAME=FOLDER sets another name.",
+        "Models, separated by commas: zoo names (model_zoo/README.md), run "
+        "folders, or folders of versions. NAME=FOLDER sets another name.",
     )
     model_config_file: str = flag(
         "",
@@ -67,14 +67,14 @@ class Options:
     rest_api_port: Port = flag(8501, "Port of REST; 0 for no REST.")
     host: str = flag(
         loopback.HOST,
-        "Address to listen at. Other machines can send requests, unless it "
-        "is the default.",
+        "Address to listen on. With any but the default, other machines can "
+        "send requests.",
     )
     enable_batching: bool = flag(
-        False, "Batch requests of several clients where a signature embeds."
+        False, "Batch the requests of several clients if the signature embeds."
     )
     batching_parameters_file: str = flag(
-        "", "Batching parameters, a file in TensorFlow Serving's format."
+        "", "File of batching parameters in TensorFlow Serving's format."
     )
     file_system_poll_wait_seconds: Count = flag(
         1, "Seconds between checks for new versions."
@@ -216,8 +216,9 @@ def main(options):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not loopback.is_local(options.host):
         tell(
-            f"WARNING: with --host={options.host} every machine in reach can "
-            "send requests. Leave --host out to serve only this machine."
+            f"WARNING: with --host={options.host}, every machine on the "
+            "network can send requests. Leave --host out to serve only this "
+            "machine."
         )
     ports = options.port or None, options.rest_api_port or None
     server = StandIn(open_models(options, tell), options.host, *ports, tell)

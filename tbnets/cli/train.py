@@ -89,10 +89,10 @@ class Options:
     dry_run: bool = flag(
         False,
         "List the files that recipes would compute, with size and time "
-        "estimated from a sample, and end.",
+        "estimated from a sample, and exit.",
     )
     print_settings: bool = flag(
-        False, "Print each setting of the run with its source, and end."
+        False, "Print each setting of the run with its source, and exit."
     )
 
 
@@ -184,8 +184,8 @@ def fit_or_stop(session, train, options):
         given = {"run_dir": session.run_dir, **given}
         flags = shlex.join(f"--{name}={given[name]}" for name in given)
         print(
-            f"\nstopped; finished epochs are kept. Continue with: {command} "
-            f"{flags}",
+            "\nstopped; finished epochs are saved. Continue with: "
+            f"{command} {flags}",
             file=sys.stderr,
         )
         raise

@@ -54,7 +54,7 @@ def read_caption_to_image(path) -> np.ndarray:
         return read_array(path)
     with open(path, encoding="utf-8", errors="replace") as stream:
         lines = stream.read().rstrip().split("\n")
-    wanted, rows = "the row of an image, a whole number from 0", []
+    wanted, rows = "the row of an image, a whole number >= 0", []
     for number, line in enumerate(lines, start=1):
         try:
             rows.append(np.int64(int(line)))
@@ -121,8 +121,8 @@ def scores(options, name):
             "be in the space of --image_features",
             f"{sides[1].shape[1]} numbers per caption, {sides[0].shape[1]} "
             "per image",
-            "Use embeddings of both by one model, or train a network on them "
-            "with tools/train.py.",
+            "Use embeddings by one model, or train a network on them with "
+            "tools/train.py.",
         )
     return RetrievalScores(
         *sides,
@@ -150,7 +150,7 @@ def _settings(options):
     if PLACE not in options.prompt:
         raise InputError(
             "--prompt",
-            "have {} in the place of the caption",
+            "contain {} for the caption",
             f"--prompt={options.prompt}",
             "Write for example a photo of {}.",
         )
@@ -173,7 +173,7 @@ def _split(name, data):
         raise InputError(
             "--split",
             "name a split with captions",
-            f"--split={name}, without any in {split.records.path}",
+            f"--split={name}, which has none in {split.records.path}",
             "Name another split.",
         )
     return split

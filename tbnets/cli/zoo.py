@@ -43,7 +43,7 @@ def main(options):
     if bool(options.export) + len(options.folder) not in (0, 2):
         raise InputError(
             "--export",
-            "be used with one output folder",
+            "be set with one output folder",
             f"--export={options.export} and {len(options.folder)} folders",
             "Write for example tools/zoo.py --export=flickr8k_photos served.",
         )
