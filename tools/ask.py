@@ -1,4 +1,4 @@
-"""Sends requests to a served model: see tbnets/cli/ask.py."""
+"""Runs `tbnets ask`."""
 
 from tbnets import cli
 

@@ -1,30 +1,15 @@
-r"""Times parts of tbnets against the arithmetic that they require.
+"""Compares the time of parts of tbnets with a lower bound.
 
 For example:
 
   python tools/benchmark.py --benchmark=loss --num_images=500,1500
-  python tools/benchmark.py --benchmark=train_step
-  python tools/benchmark.py --benchmark=evaluation
   python tools/benchmark.py --benchmark=extraction --images=flickr8k/images
-  python tools/benchmark.py --benchmark=search --images=flickr8k/images \
-      --num_photos=1000
-  python tools/benchmark.py --benchmark=batch_sizes --images=flickr8k/images
-  python tools/benchmark.py --benchmark=serving
-  python tools/benchmark.py --benchmark=index --num_images=1000000
-  python tools/benchmark.py --benchmark=replica_costs --hidden_dim=1024 \
-      --embedding_dim=256 --workers=2,3,4
-  python tools/benchmark.py --benchmark=fisher_vectors
-  python tools/benchmark.py --benchmark=region_step --num_images=8,100 \
-      --hidden_dim=512 --embedding_dim=256
-  python tools/benchmark.py --benchmark=tree_lstm --num_captions=64 \
-      --hidden_dim=512
   python tools/benchmark.py --benchmark=peers --part=top_k,infonce
-  python tools/benchmark.py --benchmark=scale --part=captions
 
-Every benchmark prints a table of milliseconds, medians over --repeats, with
-the ratio to a floor: the matrix products alone, or writing the output. Floor
-and code run in turns, so other load on the machine slows both. Read the
-ratios, not the milliseconds; docs/benchmarks.md lists measured ratios.
+Each benchmark prints the median milliseconds over --repeats and the ratio to a
+lower bound, such as the matrix products alone. The bound and the code run in
+turns, so that other load on the machine slows both. Compare ratios instead of
+milliseconds. docs/benchmarks.md lists measured ratios.
 """
 
 import dataclasses
@@ -61,7 +46,7 @@ BENCHMARKS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The flags of this tool."""
+    """Flags: the benchmark and its sizes."""
 
     benchmark: str = flag(
         "loss",

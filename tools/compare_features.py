@@ -1,13 +1,12 @@
-r"""Compares two sets of image features, image by image.
+"""Compares two sets of image features, image by image.
 
 For example, your own features with downloaded features:
 
   python tools/compare_features.py features/squeezenet precomp/dev_ims.npy
 
-Each argument is a feature store or a .npy file with a file of ids. Rows are
-joined by id. Prints the cosine of the two rows of an image (mean, 5th
-percentile, and minimum with its image), and the share of images whose row in
-the first set has their own row as nearest row in the second set.
+Each argument is a feature store or a .npy file with a file of ids. The command
+prints the cosines of rows with equal ids, and the share of images whose row in
+the first set is nearest to their row in the second set.
 """
 
 import dataclasses
@@ -26,7 +25,7 @@ BLOCK = 1024
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The flags of this tool."""
+    """Flags: the features."""
 
     features: list[str] = flag([], "Two feature files or stores.", kind="words")
 

@@ -5,15 +5,13 @@ With the noun phrases of Flickr30K Entities:
   python tools/compare_parses.py --entities=flickr8k/entities \
       --captions=flickr8k/dataset_flickr8k.json --splits=test
 
-With a folder of gold trees, one bracketed tree a line, such as the trees of
-the rendered scenes (tools/make_scenes.py):
+With a folder of gold trees, one bracketed tree per line:
 
   python tools/compare_parses.py --gold_trees=scenes/trees
 
-Prints the numbers of annotated phrases that the parser found and missed, and
-of extra phrases that only the parser has. Phrases are compared by the
-positions of their letters in the caption without blanks, so tokenization does
-not matter.
+Prints the numbers of annotated phrases that the parser found and missed, and of
+extra phrases of the parser. Phrases are compared by the positions of their
+letters in the caption without spaces, so tokenization does not matter.
 """
 
 import dataclasses
@@ -36,7 +34,7 @@ from tbnets.text.trees import Tree, gold_rows, kind_of, read_tree
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The flags of this tool."""
+    """Flags: the annotations and the parser."""
 
     entities: str = flag("", "Folder of phrases of Flickr30K Entities.")
     gold_trees: str = flag("", "Folder of gold trees (.txt).")
@@ -52,13 +50,7 @@ class Options:
 
 
 class Agreement(NamedTuple):
-    """Numbers of phrases on which parser and annotation agree.
-
-    Attributes:
-        found: annotated phrases that the parser has.
-        missed: annotated phrases that the parser lacks.
-        extra: phrases that only the parser has.
-    """
+    """Numbers of phrases that the parser found, missed and added."""
 
     found: int
     missed: int
@@ -66,7 +58,7 @@ class Agreement(NamedTuple):
 
     @property
     def recall(self) -> float:
-        """Share of the annotated phrases that the parser has."""
+        """Share of the annotated phrases that the parser found."""
         return self.found / max(1, self.found + self.missed)
 
     @property
@@ -76,7 +68,7 @@ class Agreement(NamedTuple):
 
 
 def compare(parsed, others) -> Agreement:
-    """Counts the phrases that parser and annotation share, and the rest.
+    """Compares the phrases of parser and annotation.
 
     Args:
         parsed: for each caption, the set of the parser's phrases.
@@ -91,7 +83,7 @@ def compare(parsed, others) -> Agreement:
 
 
 def letter_spans(words, spans) -> set[tuple[int, int]]:
-    """Converts spans of words to spans of letters, without blanks.
+    """Converts spans of words to spans of letters, without spaces.
 
     Args:
         words: words of the caption.
@@ -121,12 +113,12 @@ def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
 
 
 def phrases(tree: Tree) -> set[tuple[int, int]]:
-    """Returns the spans of letters of phrases of two words or more."""
+    """Returns the spans of letters of phrases with two words or more."""
     return {(start, end) for start, end, _ in kinds(tree)}
 
 
 def kinds(tree: Tree) -> set[tuple[int, int, str]]:
-    """Returns spans of letters and kinds of phrases of two words or more."""
+    """Returns spans of letters and kinds of phrases with two words or more."""
     ends = np.cumsum([0, *map(len, tree.words)])
     return {
         (int(ends[start]), int(ends[end]), kind_of(label))
@@ -138,7 +130,7 @@ def kinds(tree: Tree) -> set[tuple[int, int, str]]:
 
 
 def parse(options, captions):
-    """Returns the trees of captions; prints how many did not parse."""
+    """Returns the trees of captions; prints the number of failures."""
     with progress_bar(len(set(captions)), "parsing", "caption") as bar:
         parses = parsing.parse_captions(
             captions,

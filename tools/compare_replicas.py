@@ -1,16 +1,15 @@
-r"""Compares losses and weights of replicas and of one device.
+r"""Compares losses and weights of replicas with those of one device.
 
-For example, 50 steps of a configuration by two and three parts of the CPU in
-one process, and by two and four processes on the loopback:
+For example, 50 steps with two and three replicas in one process, and with two
+and four processes:
 
   python tools/compare_replicas.py --configuration=quickstart \
       --replicas=2,3 --workers=2,4
 
 Prints the largest relative difference of the loss in any step, the relative
-difference of the weights after the last step (norm of the difference divided
-by the norm of the weights), and the median time of a step. In float32,
-rounding causes differences; --other_kernels shows their size on one device.
-With --double, in float64, only errors cause them.
+difference of the final weights, and the median time of a step. In float32,
+rounding causes differences; --other_kernels measures rounding on one device.
+With --double, in float64, only errors cause differences.
 """
 
 import contextlib
@@ -40,7 +39,7 @@ DEVICES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The flags of this tool."""
+    """Flags: the training and its devices."""
 
     configuration: str = flag("quickstart", "Flagfile of the training.")
     more: list[str] = flag(
@@ -92,11 +91,7 @@ def run(options, words, file, folder, environment):
 
 
 class Recorder(keras.callbacks.Callback):
-    """Records the loss and time of each step; stops after some steps.
-
-    Args:
-        steps: number of steps.
-    """
+    """Records the loss and time of each step; stops after `steps` steps."""
 
     def __init__(self, steps):
         super().__init__()
@@ -107,7 +102,7 @@ class Recorder(keras.callbacks.Callback):
         self._start = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        """Records the loss of this step alone."""
+        """Records the loss of this step."""
         self.losses.append(float(logs["loss"]))
         self.times.append(time.perf_counter() - self._start)
         self.model.reset_metrics()
@@ -118,8 +113,7 @@ class Recorder(keras.callbacks.Callback):
 def in_float64():
     """Traces the functions called in the block in float64.
 
-    The package computes losses in `tf.float32`. This replaces the type to
-    compare losses without rounding.
+    The package computes losses in `tf.float32`, which this replaces.
     """
 
     def where(mask, *values, **named):
@@ -160,7 +154,7 @@ _within, _kept = [], {}
 
 
 def prepare_double():
-    """Makes all layers compute in float64, from the float32 first weights."""
+    """Makes all layers compute in float64, from the float32 initial weights."""
     keras.backend.set_floatx("float64")
     set_policy = keras.mixed_precision.set_global_policy
     keras.mixed_precision.set_global_policy = lambda _: set_policy("float64")

@@ -1,4 +1,4 @@
-"""Serves a web page to try networks: see tbnets/cli/demo.py."""
+"""Runs `tbnets demo`."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Describes a data set: see tbnets/cli/describe_data.py."""
+"""Runs `tbnets describe_data`."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Measures a run or saved embeddings: see tbnets/cli/evaluate.py."""
+"""Runs `tbnets evaluate`."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Exports a trained network: see tbnets/cli/export.py."""
+"""Runs `tbnets export`."""
 
 from tbnets import cli
 

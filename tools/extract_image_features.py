@@ -1,4 +1,4 @@
-"""Extracts features of photos: see tbnets/cli/extract_image_features.py."""
+"""Runs `tbnets extract_image_features`."""
 
 from tbnets import cli
 

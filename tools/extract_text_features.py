@@ -1,4 +1,4 @@
-"""Extracts features of captions: see tbnets/cli/extract_text_features.py."""
+"""Runs `tbnets extract_text_features`."""
 
 from tbnets import cli
 

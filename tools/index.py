@@ -1,4 +1,4 @@
-"""Makes and changes a search index: see tbnets/cli/index.py."""
+"""Runs `tbnets index`."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Joins the shares of a sharded command: see tbnets/cli/join_store.py."""
+"""Runs `tbnets join_store`."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Finds the boxes that phrases name: see tbnets/cli/localize.py."""
+"""Runs `tbnets localize`."""
 
 from tbnets import cli
 

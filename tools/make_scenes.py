@@ -1,4 +1,4 @@
-"""Renders the data set of scenes: see tbnets/cli/make_scenes.py."""
+"""Runs `tbnets make_scenes`."""
 
 from tbnets import cli
 

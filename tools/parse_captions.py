@@ -1,4 +1,4 @@
-"""Parses captions: see tbnets/cli/parse_captions.py."""
+"""Runs `tbnets parse_captions`."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Proposes boxes in photos: see tbnets/cli/propose_regions.py."""
+"""Runs `tbnets propose_regions`."""
 
 from tbnets import cli
 

@@ -1,4 +1,4 @@
-"""Searches photos by sentences: see tbnets/cli/query.py."""
+"""Runs `tbnets query`."""
 
 from tbnets import cli
 

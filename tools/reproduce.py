@@ -1,4 +1,4 @@
-r"""Writes the tables of results in README.md and docs/ from docs/measured/.
+"""Writes the tables of results in README.md and docs/ from docs/measured/.
 
   python tools/reproduce.py
 
@@ -6,16 +6,15 @@ writes the tables.
 
   python tools/reproduce.py --run=flickr8k_mean --seeds=0,1,2
 
-prints the commands of a row; `| sh` runs them. The last command records the
-results of the runs:
+prints the commands that train and record a row; `| sh` runs them.
 
   python tools/reproduce.py --record=runs/flickr8k_mean_0,runs/flickr8k_mean_1
 
-writes docs/measured/flickr8k_mean.json from their metrics.json, and updates
-the pages and the expected numbers in the flagfile. The runs must be finished,
-and differ from their configuration only in seed, files and folders. Runs with
-other flags need a row of their own: --name. If a row has flags of
-tools/evaluate.py, --record evaluates the runs by them.
+writes docs/measured/flickr8k_mean.json, and updates the pages and the expected
+numbers in the flag file. The runs must be finished, and differ from their
+configuration only in seed, files and folders; other runs need a row of their
+own, --name. If a row has flags of tools/evaluate.py, --record evaluates the
+runs with them.
 
   python tools/reproduce.py --check
 
@@ -38,7 +37,7 @@ from tbnets.tasks.settings.flag import flag, must_come_with
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The flags of this tool."""
+    """Flags: the row to run, record or check."""
 
     record: list[str] = flag([], "Folders of finished runs, one for each seed.")
     name: str = flag("", "Name of the row of --record, if its flags differ.")
@@ -51,11 +50,7 @@ class Options:
 
 
 def commands_of(name, seeds):
-    """Returns the commands that train the runs of a row and record them.
-
-    Raises:
-        ValueError: no row and no configuration has this name.
-    """
+    """Returns the commands that train the runs of a row and record them."""
     known = measured.read()
     row = known_row(name, known)
     names = [row.of or name, *_combined(row.evaluation)]

@@ -1,12 +1,11 @@
-r"""Computes the best recall that the captions of rendered scenes allow.
+"""Computes the best recall that the captions of rendered scenes allow.
 
   python tools/scene_ceiling.py --scenes=runs/scenes
 
-A caption such as "three shapes on a grey background" is true of several
-scenes, so no network can always find the right one. This tool compares the
-claims of captions with the objects of scenes, counts the scenes of which each
-caption is true, and prints the recall of a perfect observer.
-docs/scenes.md explains the numbers.
+A caption such as "three shapes on a grey background" is true of several scenes,
+so no network can always find the right one. This command counts the scenes of
+which each caption is true, and prints the recall of a perfect observer
+(docs/scenes.md).
 """
 
 import collections
@@ -28,7 +27,7 @@ from tbnets.tasks.settings.flag import flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The flags of this tool."""
+    """Flags: the scenes and their split."""
 
     scenes: str = flag(
         "runs/scenes", "Folder of tools/make_scenes.py or of a run."

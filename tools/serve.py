@@ -1,4 +1,4 @@
-"""Serves models as TensorFlow Serving does: see tbnets/cli/serve.py."""
+"""Runs `tbnets serve`."""
 
 from tbnets import cli
 

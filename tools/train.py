@@ -1,4 +1,4 @@
-"""Trains a network: see tbnets/cli/train.py."""
+"""Runs `tbnets train`."""
 
 from tbnets import cli
 

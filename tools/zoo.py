@@ -1,4 +1,4 @@
-"""Lists the models of the zoo: see tbnets/cli/zoo.py."""
+"""Runs `tbnets zoo`."""
 
 from tbnets import cli
 

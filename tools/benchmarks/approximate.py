@@ -1,7 +1,7 @@
-"""Measures recall and time of an approximate search, against exact search.
+"""Measures recall and time of approximate search, compared with exact search.
 
-The rows are mixtures of two embeddings of photos plus noise, so that any
-number of rows has a similar distribution. The queries are embedded captions.
+Each row is a mixture of two photo embeddings plus noise. The queries are
+embedded captions.
 """
 
 import pathlib
@@ -23,7 +23,7 @@ QUERIES = (1, 32)
 
 
 def run(options):
-    """Prints the recall of approximate search, and a table of times."""
+    """Prints the recall and a table of times."""
     model, path = zoo.open_model("flickr8k_photos"), options.captions
     count = options.first_size(1_000_000)
     captions = read_captions(usual_format(path), path, "test").captions
@@ -55,7 +55,6 @@ def _mixed(photos):
 
 
 def _time(path, queries, repeats):
-    """Prints the recall, then the times."""
     exact, cells = open_index(path), search_index.open_approximate(path)
     best, rows = (one.search(queries, TOP)[0] for one in (exact, cells))
     found = [np.isin(wanted, some) for wanted, some in zip(best, rows)]

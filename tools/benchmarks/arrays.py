@@ -1,4 +1,4 @@
-"""Makes the NumPy arrays of benchmarks, equal in all processes."""
+"""Makes the arrays of benchmarks, equal in all processes."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ IMAGE_DIM, TEXT_DIM, HIDDEN_DIM = 4096, 6000, 2048
 
 
 def unit(rows):
-    """Returns rows scaled to length 1."""
+    """Scales rows to length 1."""
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
@@ -27,13 +27,12 @@ def embeddings(num_images, captions_per_image, dim, noise=NOISE):
 
     Args:
         num_images: images in a batch.
-        captions_per_image: captions an image.
+        captions_per_image: captions per image.
         dim: size of an embedding.
-        noise: length of the noise; a caption is its image plus noise.
+        noise: length of the noise that turns an image into a caption.
 
     Returns:
-        Dict of arrays, by `NAMES`: `images`, `texts` float32 `[n, dim]`,
-        `image_ids`, and `owners`, for each caption the row of its image.
+        Dict of arrays by `NAMES`; `owners` is the image row of each caption.
     """
     owners = np.repeat(np.arange(num_images), captions_per_image)
     images = unit_rows(num_images, dim)
@@ -49,7 +48,7 @@ def features(num_images, captions_per_image, *dims):
 
     Args:
         num_images: images in a batch.
-        captions_per_image: captions an image.
+        captions_per_image: captions per image.
         *dims: sizes of image features and of caption features.
     """
     made = embeddings(num_images, captions_per_image, 1)
@@ -61,7 +60,7 @@ def features(num_images, captions_per_image, *dims):
 
 
 def step(num_images, captions_per_image, dim):
-    """Makes features of images and captions, ids, and initial weights."""
+    """Makes features of images and captions, ids and initial weights."""
     made = features(num_images, captions_per_image, IMAGE_DIM, TEXT_DIM)
     rng = np.random.default_rng(2)
     for side, width in (("image", IMAGE_DIM), ("text", TEXT_DIM)):
@@ -77,23 +76,23 @@ def matches(arrays):
 
 
 def labels(arrays):
-    """Returns the labels of the images, then of the captions."""
+    """Returns the labels of all images, then of all captions."""
     return np.concatenate([arrays["image_ids"], arrays["owners"]])
 
 
 def one_view(arrays):
-    """Returns arrays that have all images and captions on both sides."""
+    """Returns all images and captions, as both sides of a loss."""
     rows = np.concatenate([arrays["images"], arrays["texts"]])
     return {"images": rows, "texts": rows}
 
 
 def recall_sum(owners, captions, photos):
-    """Returns the sum of recall at 1, 5 and 10 in both directions, in per cent.
+    """Returns recall at 1, 5 and 10 in per cent, summed over both directions.
 
     Args:
-        owners: `[captions]`, for each caption the row of its image.
-        captions: `[images, 10]`, for each image the best captions.
-        photos: `[captions, 10]`, for each caption the best images.
+        owners: `[captions]`, image row of each caption.
+        captions: `[images, 10]`, best captions of each image.
+        photos: `[captions, 10]`, best images of each caption.
     """
     right = (
         owners[captions] == np.arange(len(captions))[:, None],

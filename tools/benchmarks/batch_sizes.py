@@ -15,7 +15,7 @@ CAPTION = "a brown dog runs through the snow with a red ball in its mouth"
 
 
 def run(options):
-    """Prints milliseconds a call, and rows a second, for each batch size."""
+    """Prints milliseconds per call and rows per second for each batch size."""
     model = zoo.open_model("flickr8k_photos")
     paths = itertools.cycle(list_photos(pathlib.Path(options.images)))
     photos = [path.read_bytes() for path in itertools.islice(paths, SIZES[-1])]
@@ -35,6 +35,5 @@ def run(options):
 
 
 def _call(signature, argument, rows):
-    """Returns a function that calls a signature and waits for its output."""
     inputs = {argument: tf.constant(rows)}
     return lambda: signature(**inputs)["embeddings"].numpy()

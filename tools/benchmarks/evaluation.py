@@ -1,4 +1,4 @@
-"""Times retrieval evaluation against the matrix product that it requires."""
+"""Times retrieval evaluation, compared with its matrix product."""
 
 import time
 
@@ -34,10 +34,9 @@ def run(options):
 
 
 def _measure(num_images, dim, repeats, noise):
-    """Returns the least seconds of evaluation and product, and peak memory.
+    """Returns minimum seconds of evaluation and product, and the peak MiB.
 
-    The memory is read after the evaluation and before the product, whose
-    result alone takes 500 MB.
+    Reads the memory before the product, whose result takes 500 MB.
     """
     made = arrays.embeddings(num_images, 5, dim, noise)
     images, texts, owners = (made[n] for n in ("images", "texts", "owners"))

@@ -1,4 +1,4 @@
-"""Times the extraction of image features against the forward passes alone."""
+"""Times the extraction of image features, compared with the forward passes."""
 
 import itertools
 import tempfile
@@ -26,7 +26,7 @@ def run(options):
 
 
 def photos_and_features(folder, count, name):
-    """Returns (id, path) of `count` photos, and a network of random weights.
+    """Returns (id, path) of `count` photos, and a network with random weights.
 
     Photos are repeated if the folder has too few.
     """

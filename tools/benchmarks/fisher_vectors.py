@@ -1,9 +1,9 @@
-"""Times Fisher vectors of captions against writing them to disk.
+"""Times the encoding of captions by Fisher vectors.
 
-The floor writes and flushes a store of the encoded rows, as
-tools/extract_text_features.py does. The loop encodes one sentence at a time in
-NumPy. Encoder and loop both start from the rows of the words. The encoder
-keeps the gradients of all words between calls, except in the row `words anew`.
+The lower bound writes the encoded rows to a store, as
+tools/extract_text_features.py does. The encoder keeps the gradients of all
+words between calls, except in the row `words anew`. The loop encodes one
+sentence at a time.
 """
 
 import pathlib
@@ -61,7 +61,7 @@ def _encoder(dim, num_components):
 
 
 def _captions(number):
-    """Returns int `[number, WORDS_OF_CAPTION]`, frequent words more often."""
+    """Returns word rows, int `[number, WORDS_OF_CAPTION]`, of Zipf's law."""
     random = np.random.default_rng(1)
     chances = 1 / np.arange(1, VOCABULARY + 1)
     shape = (number, WORDS_OF_CAPTION)
@@ -97,7 +97,7 @@ def _loop(encoder, rows):
 
 
 def _anew(encoder, counts):
-    """Encodes without keeping the gradients of words."""
+    """Encodes without cached gradients of words."""
     kept, fisher.TABLE_BYTES = fisher.TABLE_BYTES, 0
     encoder.encode_counts(counts)
     fisher.TABLE_BYTES = kept

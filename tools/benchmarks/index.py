@@ -20,7 +20,7 @@ TOP = 10
 
 
 class Plain(tf.Module):
-    """Returns its inputs as embeddings."""
+    """A model that returns its inputs as embeddings."""
 
     def __init__(self):
         super().__init__()
@@ -34,9 +34,9 @@ class Plain(tf.Module):
 
 
 def run(options):
-    """Prints a table for each data type and number of queries.
+    """Prints a table for each dtype and number of queries.
 
-    The rows of the index are random and have length 1.
+    The index has random rows of length 1.
     """
     count, dim = options.first_size(1_000_000), options.embedding_dim
     shape = {"image_shape": (dim,), "text_dim": dim}
@@ -57,8 +57,8 @@ def _time(plain, folder, count, dtype, repeats):
         plain: `Served` that embeds the queries.
         folder: folder to write, which must not exist.
         count: number of rows.
-        dtype: data type of the stored rows.
-        repeats: timed runs.
+        dtype: dtype of the stored rows.
+        repeats: number of timed runs.
     """
     folder.mkdir()
     dim = plain.embedding_dim

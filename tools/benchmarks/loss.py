@@ -1,12 +1,8 @@
-"""Times miner and loss against the distance matmuls alone.
+"""Times miner and loss, compared with the matrix products alone.
 
-The floor holds the products that every implementation with dense matrices
-needs: the inner products of images with captions and of captions with
-captions, and the products that turn their dense gradients into gradients of
-the embeddings. It does not mine, mask or compare. Both directions
-between images and captions share one matrix.
-
-The loss starts from embeddings and ids. It builds the masks, mines, and
+The lower bound has only the products that any implementation with dense
+matrices needs: inner products of images with captions and of captions with
+captions, and their gradients. The loss starts from embeddings and ids, and
 returns the total, the terms and the gradients of the embeddings.
 """
 

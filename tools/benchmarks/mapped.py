@@ -1,7 +1,6 @@
 """Measures time and memory of retrieval evaluation on memory-mapped files.
 
-The evaluation reads one tile of rows at a time. It needs memory for the tiles
-and for a few numbers a row.
+Each caption is its image plus noise.
 """
 
 import pathlib
@@ -21,10 +20,7 @@ WATCH_SECONDS = 0.05
 
 
 def run(options):
-    """Evaluates memory-mapped embeddings; prints time and memory.
-
-    A caption is its image plus noise.
-    """
+    """Prints time and memory of the evaluation."""
     num_images, dim = options.first_size(20_000), options.embedding_dim
     owners = np.repeat(np.arange(num_images), CAPTIONS_PER_IMAGE)
 
@@ -58,7 +54,7 @@ def run(options):
 
 
 def _write(path, num_rows, dim, make):
-    """Writes rows to a .npy file; `make` maps row numbers to rows."""
+    """Writes the rows `make(row numbers)` to a .npy file."""
     file = np.lib.format.open_memmap(path, "w+", np.float32, (num_rows, dim))
     for start in range(0, num_rows, AT_ONCE):
         rows = range(start, min(start + AT_ONCE, num_rows))
@@ -68,9 +64,6 @@ def _write(path, num_rows, dim, make):
 
 
 def _watch(most, ended):
-    """Appends the MiB that are not mapped to files, until `ended` (Linux).
-
-    The system can reclaim memory that is mapped to files.
-    """
+    """Appends the MiB that are not mapped to files, until `ended` (Linux)."""
     while not ended.wait(WATCH_SECONDS):
         most.append(timing.mebibytes("RssAnon"))

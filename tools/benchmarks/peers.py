@@ -1,10 +1,9 @@
-"""Times tbnets and other packages on equal arrays, in one run.
+"""Times tbnets and other packages on equal arrays.
 
-Each row runs in its own process and reports its peak memory beyond imports and
-inputs. The processes take turns, one step each, so that other load on the
-machine slows all rows; short steps run twice, and the second is timed. Only
-one process works at a time. All have equally many threads, and a C library
-that keeps freed memory. A row without its package is marked as not installed.
+Each row runs in its own process, which reports its peak memory beyond imports
+and inputs. The processes take turns, so that other load on the machine slows
+all rows. They have equally many threads, and a C library that keeps freed
+memory.
 """
 
 import datetime
@@ -32,9 +31,9 @@ class Row(NamedTuple):
 
     Attributes:
         name: title of the row.
-        builder: `module:function`, see `processes.serve`.
-        package: name in pip of the package that the row needs.
-        same: whether it computes the value of the tbnets row.
+        builder: `module:function`, as in `processes.serve`.
+        package: required package, as pip names it.
+        same: whether the row computes the value of the tbnets row.
     """
 
     name: str
@@ -44,14 +43,14 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows to compare; the first is the floor, the second is tbnets.
+    """Rows to compare: first the lower bound, then tbnets, then others.
 
     Attributes:
-        title: the computation that the rows do.
+        title: the timed computation.
         rows: list of `Row`.
-        captions: captions an image.
-        make: function of the numbers of images, captions and dimensions -> the
-            input arrays.
+        captions: captions per image.
+        make: function of the numbers of images, captions and dimensions that
+            returns the input arrays.
         sizes: default numbers of images.
     """
 
@@ -248,10 +247,10 @@ def begun(options, tables):
 
 
 def measure(rows, inputs, options):
-    """Times rows in turns; returns a dict for each row.
+    """Times rows in turns; returns a dict of results for each row.
 
     Args:
-        rows: list of `Row`; the first is the floor, the second is tbnets.
+        rows: list of `Row`: the lower bound, tbnets, and others.
         inputs: dict of arrays; `place`, a folder, is added.
         options: flags of the tool.
     """
@@ -282,11 +281,11 @@ def _share(value, of):
 
 
 def _says(row, ours, same):
-    """Returns a remark on a row: why it failed, or how it compares to tbnets.
+    """Returns a remark on a row: why it failed, or how it compares.
 
     Args:
-        row: dict of a row.
-        ours: dict of the tbnets row.
+        row: results of the row.
+        ours: results of the tbnets row.
         same: whether the row computes the value of the tbnets row.
     """
     if "missing" in row:
@@ -309,8 +308,7 @@ def _says(row, ours, same):
 def print_table(title, rows):
     """Prints times, ratios to the first row, memory and values.
 
-    `ratio` is the ratio of medians, `best` the ratio of the least times; other
-    load on the machine slows some rows more than others.
+    `ratio` compares medians, and `best` compares minimum times.
     """
     width = max(len(row["name"]) for row in rows)
     told = [row.get("versions", {}).items() for row in rows]
@@ -337,10 +335,10 @@ def keep(path, name, found, draw):
     """Adds results to a JSON file, and draws all results in it.
 
     Args:
-        path: JSON file; the picture gets its name with .png.
+        path: JSON file; the picture is next to it.
         name: key of the results.
         found: the results, as JSON values.
-        draw: function of the dict of results, and the path of a PNG file.
+        draw: function of all results and the path of a PNG file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     known = CheckedFile(path).json() if path.exists() else {}

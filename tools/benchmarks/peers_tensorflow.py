@@ -1,6 +1,6 @@
-"""Defines the rows of tbnets, TensorFlow's products and tensorflow-addons.
+"""Rows of tbnets, TensorFlow and tensorflow-addons.
 
-A row is a function of a dict of arrays -> step, see `processes.serve`.
+A row is a function from a dict of arrays to a step, as in `processes.serve`.
 """
 
 import keras
@@ -24,7 +24,7 @@ HARDEST = TripletLoss(**PRESETS["vse++"], gradient="sparse")
 
 
 def matmuls(arrays):
-    """Floor: the matrix of similarities, and the products of its gradient."""
+    """Lower bound: the similarity matrix, and the products of its gradient."""
 
     def products(images, texts):
         matrix = tf.matmul(images, texts, transpose_b=True)
@@ -37,7 +37,7 @@ def matmuls(arrays):
 
 
 def within_matmuls(arrays):
-    """Floor of one view."""
+    """Lower bound for one view."""
     return matmuls(given.one_view(arrays))
 
 
@@ -76,7 +76,7 @@ softmax_one_way = _learning(
 
 
 def _learning_one_view(loss, arrays):
-    """Returns a step of a loss whose rows are images and captions."""
+    """Returns a step of a loss on images and captions as one view."""
     labels = tf.constant(given.labels(arrays))
 
     def total(images, texts):
@@ -86,7 +86,7 @@ def _learning_one_view(loss, arrays):
 
 
 def batch_hard(arrays):
-    """`TripletLoss` on images and captions as one view."""
+    """`TripletLoss` on one view."""
     loss = TripletLoss(
         margin=given.MARGIN,
         negatives="hardest",
@@ -111,7 +111,7 @@ def semihard_addons(arrays):
 
 
 def train_step(arrays):
-    """Train step: two linear layers a branch, VSE++ loss, fused Adam."""
+    """Training step: two linear layers per branch, VSE++ loss, fused Adam."""
     units = arrays["image_1"].shape
     plain = {"batch_normalization": "none", "dropout": 0.0}
     branches = [Branch(units, **plain) for _ in range(2)]
@@ -132,19 +132,19 @@ def train_step(arrays):
 
 
 def step_matmuls(arrays):
-    """Floor of a train step."""
+    """Lower bound for a training step."""
     return step_products(make_batch(arrays), arrays["image_1"].shape)
 
 
 def tree_matmuls(arrays):
-    """Floor of trees: the products of each level, forward and backward."""
+    """Lower bound for trees: the products of each level."""
     units = len(arrays["gates"])
     products = tree_lstm.products(pack_trees(arrays["rows"]), units)
     return graph(products, *_some(arrays, "words", "kernel"))
 
 
 def child_sum(arrays):
-    """`TreeLSTM(tied=True)`: the sum of squares of all states."""
+    """`TreeLSTM(tied=True)`: the sum of the squares of all states."""
     layer = TreeLSTM(len(arrays["gates"]), tied=True)
     layer.build(arrays["words"].shape)
     layer.kernel.assign(arrays["kernel"])

@@ -1,8 +1,7 @@
-"""Defines the rows in PyTorch: plain code, and packages.
+"""Rows of PyTorch: plain code, and packages.
 
-Plain code needs no package: it computes the whole matrix of similarities and a
-mask in eager mode, and gradients by `autograd`. A row is a function of a dict
-of arrays -> step, see `processes.serve`.
+Plain code computes the whole similarity matrix and a mask in eager mode. A row
+is a function from a dict of arrays to a step, as in `processes.serve`.
 """
 
 import torch
@@ -12,7 +11,7 @@ from benchmarks import arrays as given
 
 
 def matmuls(arrays):
-    """Floor in PyTorch: the matrix of similarities and two products."""
+    """Lower bound: the similarity matrix, and two products."""
     images, texts = _tensors(arrays, "images", "texts")
 
     def step():
@@ -24,7 +23,7 @@ def matmuls(arrays):
 
 
 def within_matmuls(arrays):
-    """Floor of one view."""
+    """Lower bound for one view."""
     return matmuls(given.one_view(arrays))
 
 
@@ -53,7 +52,7 @@ def _hinges(images, texts, owners, match):
 
 
 def top_k(arrays):
-    """Hinges of K hardest negatives a pair, Euclidean, mean of violations."""
+    """Hinges of K hardest negatives per pair, Euclidean, mean of violations."""
     owners, match = _owners_and_matches(arrays)
     k = min(given.NUM_NEGATIVES, len(match) - 1)
 
@@ -76,7 +75,7 @@ def top_k(arrays):
 
 
 def train_step(arrays):
-    """Train step: two linear layers a branch, VSE++ loss, fused Adam."""
+    """Training step: two linear layers per branch, VSE++ loss, fused Adam."""
     sides = [_layers(arrays, name) for name in ("image", "text")]
     weights = [one for side in sides for one in side.parameters()]
     optimizer = torch.optim.Adam(weights, lr=1e-4, fused=True)
@@ -110,7 +109,7 @@ def _layers(arrays, side):
 
 
 def recalls(arrays):
-    """The product, and the ten best in both directions by `topk`."""
+    """The product, and the ten best in both directions."""
     images, texts = _tensors(arrays, "images", "texts")
 
     def step():
@@ -141,7 +140,7 @@ def ranking_both(arrays):
 
 
 def ranking(arrays, **options):
-    """MultipleNegativesRankingLoss by default: only from image to caption."""
+    """MultipleNegativesRankingLoss; by default from image to caption."""
     from sentence_transformers.sentence_transformer import losses
 
     loss = losses.MultipleNegativesRankingLoss(
@@ -243,11 +242,9 @@ def _two_ways(arrays, loss, ways=1):
 
 
 def child_sum(arrays):
-    """The child-sum tree LSTM, by messages of DGL over a graph.
+    """The child-sum tree LSTM (Tai et al. 2015), by messages of DGL.
 
-    DGL has no layer for it. This implements the cell of Tai et al. 2015 with
-    DGL's message functions, one level of the trees at a time. The value is the
-    sum of the squared states.
+    The value is the sum of the squared states.
     """
     import dgl
 

@@ -14,7 +14,7 @@ MARKS = "o", "s", "^", "v"
 
 
 def draw_peers(found, path):
-    """Draws a panel for each table, with a line for each row's ratio.
+    """Draws a panel per table, with a line for each row's ratio.
 
     Args:
         found: dict of dicts of `table`, `images` and `rows`.
@@ -66,7 +66,7 @@ def _panel(axis, sizes):
 
 
 def _point(axis, mark, place, row):
-    """Draws the ratio of a row, with its number unless it is the floor."""
+    """Draws the ratio of a row, with its number unless it is the bound."""
     ratio = row["ratio"]
     colour = OURS if row["package"] == "tbnets" else THEIRS
     colour = FLOOR if "alone" in row["name"] else colour
@@ -85,10 +85,10 @@ def _point(axis, mark, place, row):
 
 
 def draw_parts(found, path):
-    """Draws a panel for each part, with logarithmic axes.
+    """Draws a panel per part, with logarithmic axes.
 
     Args:
-        found: dict of dicts by part: `of` (unit of a size), `floor`, `rows`.
+        found: part -> dict of `of` (unit of a size), `floor` and `rows`.
         path: PNG file to write.
     """
     figure, axes = pyplot.subplots(

@@ -1,8 +1,8 @@
 """Runs each row of a table in its own process; the processes take turns.
 
 The parent starts this module for each row. For each run, it writes a line and
-reads a line of JSON. With a process a row, memory is measured by row, and rows
-of PyTorch and of two versions of TensorFlow can be compared.
+reads a line of JSON. Memory is measured by process, and rows can use PyTorch or
+another version of TensorFlow.
 """
 
 import contextlib
@@ -110,7 +110,7 @@ class Process:
 
 @contextlib.contextmanager
 def started(builders, arrays, pythons=(), *, patience):
-    """Yields a `Process` for each builder; ends all after the block.
+    """Yields a `Process` for each builder, and ends all after the block.
 
     Args:
         builders: list of `module:function`.
@@ -141,11 +141,11 @@ def take_turns(processes, repeats):
 
 
 def serve(builder, arrays):
-    """Writes a row's results to standard output, then seconds for each run.
+    """Writes a row's results, then its seconds for each line of input.
 
     Args:
-        builder: `module:function`, a function of a dict of arrays -> step; a
-            step returns the value that it computed, or None.
+        builder: `module:function`, a function from a dict of arrays to a step;
+            a step returns its value, or None.
         arrays: path of the `.npz` file of the arrays.
     """
     answers = os.fdopen(os.dup(1), "w")
@@ -207,7 +207,7 @@ def _first(builder, arrays):
 
 
 def _why(text, otherwise):
-    """Returns a message on memory if an error is about it, or `otherwise`."""
+    """Returns a message on memory if the error is about memory."""
     if any(word in text for word in ("bad_alloc", "allocat", "OOM")):
         return f"more than {LIMIT_GIB} GiB of memory"
     return otherwise

@@ -1,6 +1,6 @@
-"""Builds timed graphs, and the matrix products of the floors.
+"""Builds timed graphs, and the matrix products of the lower bounds.
 
-The products use values in place of gradients: only sizes matter.
+The products use values in place of gradients, because only sizes matter.
 """
 
 import tensorflow as tf
@@ -9,7 +9,7 @@ import tensorflow as tf
 def graph(function, *inputs):
     """Returns a call of a function of arrays, compiled to a graph.
 
-    The call waits for all results, and returns the first as an array.
+    The call waits for all results and returns the first.
     """
     compiled = tf.function(function)
     inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
@@ -22,13 +22,13 @@ def graph(function, *inputs):
 
 
 def weights(dims, seed):
-    """Returns random weight matrices of layers of these sizes."""
+    """Returns random weight matrices for layers of these sizes."""
     shapes = enumerate(zip(dims, dims[1:]))
     return [tf.random.stateless_normal(x, (seed, i)) for i, x in shapes]
 
 
 def forward(rows, kernels):
-    """Returns the rows, and the output of each layer."""
+    """Returns the rows and the output of each layer."""
     values = [rows]
     for kernel in kernels:
         values.append(tf.matmul(values[-1], kernel))
@@ -41,7 +41,7 @@ def backward(values, kernels, to_rows=False):
     Args:
         values: the result of `forward`.
         kernels: weight matrices of the layers.
-        to_rows: whether to compute the gradient of the input rows too.
+        to_rows: whether to include the gradient of the input rows.
     """
     found = []
     for place, kernel in enumerate(kernels):
@@ -61,7 +61,7 @@ def similarities(images, texts, *ids):
 
 
 def dense_loss(images, texts, *ids):
-    """Returns gradients of embeddings, from `similarities` as the gradient."""
+    """Returns the embeddings' gradients, with `similarities` as upstream."""
     with tf.GradientTape() as tape:
         tape.watch([images, texts])
         matrices = similarities(images, texts)
@@ -76,8 +76,8 @@ def learning(loss):
     """Returns a function: total, output and embeddings' gradients of a loss.
 
     Args:
-        loss: function of embeddings and ids, whose output is the total, or
-            has an attribute `total`.
+        loss: function of embeddings and ids that returns the total, or an
+            output with an attribute `total`.
     """
 
     def step(images, texts, *ids):

@@ -1,13 +1,12 @@
-"""Times a train step of phrase localization against its matmuls alone.
+"""Times a training step of phrase localization, compared with its products.
 
-A batch has 100 phrases, of a few photos or of 100, and 200 candidate regions a
-photo. The floor holds the float32 products of a step: all regions forward; the
-picked regions, the positives and the phrases forward and backward. A second
-row has the products of a step with gradients for all regions.
+A batch has 100 phrases and 200 candidate regions per photo. The lower bound has
+the float32 products of a step: all regions forward; the picked regions, the
+positives and the phrases forward and backward. A second row has gradients for
+all regions.
 
-A second table times the similarity network with a softmax over all negatives
-of a phrase. Its floor has all regions forward and backward, and the head for
-each phrase with each of its negatives.
+A second table times the similarity network with a softmax over all negatives of
+a phrase. Its bound includes the head for each phrase with each negative.
 """
 
 import numpy as np
@@ -111,7 +110,6 @@ def _all_regions(batch):
 
 
 def _batch(num_images):
-    """Returns a batch of random numbers."""
     generator = np.random.default_rng(0)
 
     def normal(*shape):

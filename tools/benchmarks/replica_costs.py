@@ -2,14 +2,14 @@
 
 Each of N workers has its rows of the batch, every message reaches all workers,
 and workers on one machine share its P cores. With R reduces of r bytes and G
-gathers of g bytes a step takes::
+gathers of g bytes, a step takes::
 
     max(1, N / P) (fixed + flops / rate)
         + (R + G / 2) latency + (r + g / 2) / bandwidth
 
-A gather passes the ring of workers once, a reduce twice. `fixed` and `rate`
-are fitted to steps of one worker on 1, 1/2 and 1/4 of a batch, without
-messages; `latency` and `bandwidth` to sums of one number and of 16 MiB.
+A gather passes the ring of workers once, a reduce twice. `fixed` and `rate` are
+fitted to steps of one worker on 1, 1/2 and 1/4 of a batch; `latency` and
+`bandwidth` are fitted to sums of one number and of 16 MiB.
 """
 
 import json
@@ -35,10 +35,10 @@ class Machine(NamedTuple):
 
     Attributes:
         fixed: milliseconds of a step that do not depend on its rows.
-        rate: floating point operations a millisecond.
+        rate: floating-point operations per millisecond.
         latency: milliseconds of a reduce of one number.
-        bandwidth: bytes a millisecond of a long reduce.
-        crowd: number of workers divided by the number of cores.
+        bandwidth: bytes per millisecond of a long reduce.
+        crowd: number of workers per core.
     """
 
     fixed: float
@@ -60,14 +60,13 @@ class Cost(NamedTuple):
     """Computed costs of a step for one worker.
 
     Attributes:
-        layers: floating point operations of the branches.
-        loss: floating point operations of comparing the worker's anchors with
-            all candidates.
-        reduces: number of messages that sum over all workers.
-        gathers: number of messages that gather rows.
+        layers: floating-point operations of the branches.
+        loss: floating-point operations of the loss, for the worker's anchors.
+        reduces: number of sums over all workers.
+        gathers: number of gathers.
         reduced: bytes that are summed.
         gathered: bytes that are gathered.
-        compared: bytes of the worker's largest matrix of similarities.
+        compared: bytes of the worker's largest similarity matrix.
     """
 
     layers: float

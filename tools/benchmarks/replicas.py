@@ -1,8 +1,7 @@
-"""Times a train step with one replica against a step without a strategy.
+"""Times a training step with one replica, and without a strategy.
 
-Run as a process, this module is one worker and times the parts of a shared
-step: `replica_costs` starts one process for each worker. The chief prints the
-milliseconds of each part, as JSON.
+As a process, this module is one worker of `replica_costs`, which times the
+parts of a shared step. The chief prints the milliseconds of each part as JSON.
 """
 
 import functools
@@ -32,8 +31,8 @@ class Job(NamedTuple):
         images: number of images in the whole batch, with two captions each.
         hidden: size of the features and of the hidden layer.
         dim: size of the embeddings.
-        repeats: timed runs of a part.
-        parts: (name, argument) of each part, in order; see `PARTS`.
+        repeats: timed runs per part.
+        parts: (name in `PARTS`, argument) of each part.
     """
 
     images: int

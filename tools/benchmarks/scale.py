@@ -1,8 +1,8 @@
-"""Times parts of tbnets at growing sizes, each against its floor.
+"""Times parts of tbnets at growing sizes, each compared with a lower bound.
 
-Each size runs in its own process with a memory limit. A size is left out, with
-a printed reason, if it exceeds the limit, or if the size before it predicts
-more than --patience seconds.
+Each size runs in its own process with a memory limit. If a size exceeds the
+limit, or is predicted to take more than --patience seconds, it is left out with
+a reason.
 """
 
 import pathlib
@@ -16,11 +16,11 @@ class Part(NamedTuple):
 
     Attributes:
         title: the timed computation.
-        floor: the computation of the floor.
+        floor: the computation of the lower bound.
         sizes: default sizes, in order.
         of: unit of a size.
-        builders: functions of `scale_rows`, for the floor and for tbnets.
-        growth: time grows as this power of the size.
+        builders: functions of `scale_rows`, for the bound and for tbnets.
+        growth: power of the size by which the time grows.
     """
 
     title: str

@@ -1,7 +1,6 @@
-"""Defines the rows of `scale`, and the ranking rows of `peers`.
+"""Rows of `scale`, and the ranking rows of `peers`.
 
-`scale` passes `size`, the folder `place`, and the inputs of its part. Only
-rows that need TensorFlow import it.
+`scale` passes `size`, the folder `place`, and the inputs of its part.
 """
 
 import csv
@@ -23,7 +22,7 @@ WORDS = (
 
 
 def product(given):
-    """Floor: NumPy's product of both matrices."""
+    """Lower bound: the product of both matrices by NumPy."""
     images, texts = given["images"], given["texts"]
     scores = np.empty((len(images), len(texts)), np.float32)
     return lambda: np.matmul(images, texts.T, scores)
@@ -58,7 +57,7 @@ def _embeddings(given, captions_per_image):
 
 
 def tiled_product(given):
-    """NumPy's product, a thousand images at a time to limit memory."""
+    """The product by NumPy, in tiles of 1000 images to limit memory."""
     made = _embeddings(given, 5)
     images, texts = made["images"], made["texts"]
     scores = np.empty((min(1000, len(images)), len(texts)), np.float32)
@@ -100,7 +99,7 @@ def forward(given):
 
 
 def extract(given):
-    """Extraction of photo files into a feature store."""
+    """The extraction of photo files into a feature store."""
     from benchmarks import extraction
 
     return extraction.extract(*_photos(given))
@@ -128,7 +127,7 @@ def scored(given):
 
 
 def search(given):
-    """Search of an index; the value is the seconds that writing it took."""
+    """Search of an index; the value is the time of writing it."""
     from tbnets.serving.search_index import open_index
 
     size, dim = int(given["size"]), int(given["dim"])
@@ -151,12 +150,13 @@ def search(given):
 
 
 def write_index(path, shape, make, model):
-    """Writes an index; returns the seconds, without those for making rows.
+    """Writes an index; returns the seconds, without the time of `make`.
 
     Args:
         path: folder to write.
-        shape: number of rows, size of a row, and data type.
-        make: function of the first row and the number of rows -> rows.
+        shape: number of rows, size of a row, and dtype.
+        make: function of the first row and the number of rows that returns
+            rows.
         model: description of the model, from `photo_index.about`.
     """
     from tbnets.serving.index_writer import IndexWriter
@@ -185,7 +185,7 @@ def csv_rows(given):
 
 
 def captions(given):
-    """The package's reader: every row checked, captions joined by image."""
+    """The reader of tbnets, which checks rows and joins captions by image."""
     from tbnets.data import captions as reading
 
     path = _table(given)

@@ -33,7 +33,7 @@ def run(options):
 
 
 def _links(folder, place, count):
-    """Makes a folder of `count` links to photos of another folder."""
+    """Makes a folder of `count` links to photos."""
     paths = itertools.cycle(list_photos(pathlib.Path(folder).resolve()))
     place.mkdir()
     for number, path in enumerate(itertools.islice(paths, count)):
@@ -41,7 +41,7 @@ def _links(folder, place, count):
 
 
 def _time_embedding(model, folder, count, repeats):
-    """Prints the table of a folder that is searched for the first time."""
+    """Prints the table of the first search."""
     made_by = model.metadata["metadata"]["image_features_made_by"]
     network = cnn.build_cnn(made_by["cnn"], image_size=made_by["image_size"])
     features = photo_features.PhotoFeatures(network, made_by["layers"])
@@ -65,7 +65,7 @@ def _time_embedding(model, folder, count, repeats):
 
 
 def _time_answers(model, folder, count, repeats):
-    """Prints the table of a folder that was searched before."""
+    """Prints the table of later searches."""
     rows = arrays.unit_rows(count, model.embedding_dim)
     place = folder.with_name("kept")
     kept = photo_index.Index(place, model, folder)

@@ -1,4 +1,4 @@
-"""Times a server by gRPC and REST against direct calls of the network."""
+"""Times a server by gRPC and REST, compared with direct calls."""
 
 import contextlib
 import functools
@@ -28,10 +28,9 @@ _HOST = "127.0.0.1"
 
 
 def run(options):
-    """Prints requests a second and latencies, then memory over many requests.
+    """Prints requests per second and latencies, then memory over many requests.
 
-    A row has --repeats requests. The memory is measured over 40 times as many
-    requests, of one caption each.
+    A row has --repeats requests. The memory is measured over 40 times as many.
     """
     requests = options.repeats or 500
     model = zoo.open_model(zoo.folder() / MODEL)

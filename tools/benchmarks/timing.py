@@ -11,13 +11,13 @@ def in_turns(runs, repeats, warm_up=1, before=lambda: None):
     """Times functions in turn, so that other load slows all of them.
 
     Args:
-        runs: dict of functions by name; each must wait for its result.
-        repeats: timed runs a function.
-        warm_up: untimed runs a function, before the timed runs.
-        before: called before each run, outside of its time.
+        runs: name -> function, which must wait for its result.
+        repeats: timed runs per function.
+        warm_up: untimed runs per function.
+        before: function to call before each run, untimed.
 
     Returns:
-        dict of lists of seconds by name.
+        name -> list of seconds.
     """
     seconds = {name: [] for name in runs}
     for _ in range(warm_up + repeats):
@@ -30,13 +30,13 @@ def in_turns(runs, repeats, warm_up=1, before=lambda: None):
 
 
 def print_table(title, runs, repeats, rows=None):
-    """Times functions in turn; prints medians, and their ratio to the first.
+    """Times functions in turn; prints medians and their ratio to the first.
 
     Args:
         title: line above the table.
-        runs: dict of functions by name; the first is the floor.
-        repeats: timed runs a function.
-        rows: dict, name -> rows of a run, to print rows a second.
+        runs: name -> function; the first is the lower bound.
+        repeats: timed runs per function.
+        rows: name -> rows of a run, to print rows per second.
     """
     times = in_turns(runs, repeats)
     medians = {name: np.median(seconds) for name, seconds in times.items()}

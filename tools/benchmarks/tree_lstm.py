@@ -1,10 +1,9 @@
-"""Times the LSTM over trees against its matmuls and a Keras LSTM.
+"""Times the LSTM over trees, compared with its products and a Keras LSTM.
 
-The captions have 12 words and parse trees. The floor holds only the products
-of a forward and backward pass over the levels, without gates, gathers or sums
-over children. A level depends on the level below it, so the floor has equally
-small products; the gradient of each matrix is one product in both. The LSTM of
-Keras reads the words as chains, and also computes all gradients.
+The captions have 12 words and parse trees. The lower bound has the products of
+a forward and backward pass, level by level, without gates, gathers or sums over
+children. The LSTM of Keras reads the words as sequences. Both layers compute
+all gradients.
 """
 
 import keras
@@ -99,8 +98,8 @@ def tree_arrays(num_captions, _, units):
 def products(packed, units):
     """Returns a function of the products, with values in place of gradients.
 
-    No two products are equal, as TensorFlow would compute equal ones once.
-    Transposed matrices are prepared, so that no product transposes.
+    No two products are equal, because TensorFlow would compute equal ones once.
+    Matrices are transposed in advance.
     """
     bounds = np.concatenate(
         [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]

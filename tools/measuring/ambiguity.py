@@ -1,9 +1,7 @@
 """Computes the best recall that the captions of rendered scenes allow.
 
-A caption of one scene may also be true of other scenes, so no network can
-always find the right one. `is_true` compares the claims of a caption with the
-objects of a scene. `ceiling` turns the results into the recall that a perfect
-observer can expect.
+A caption may be true of several scenes, so no network can always find the right
+one.
 """
 
 import itertools
@@ -19,11 +17,7 @@ _ATTRIBUTES = ("shape", "colour", "size", "texture")
 
 
 def read_records(path, split):
-    """Reads the scenes of a split.
-
-    Args:
-        path: `scenes.jsonl` of a folder of scenes.
-        split: "train", "val" or "test".
+    """Reads the scenes of a split from `scenes.jsonl`.
 
     Returns:
         list of dicts, as `files.scene_record` makes them.
@@ -73,7 +67,7 @@ def _is_scene(record):
 
 
 def is_true(claims, record, image_size):
-    """Returns whether a caption, of this or another scene, is true of a scene.
+    """Returns whether a caption of any scene is true of this scene.
 
     "A red circle" is true of a scene with two red circles. "Two circles" is
     false of a scene with three circles.
@@ -81,7 +75,7 @@ def is_true(claims, record, image_size):
     Args:
         claims: list of dicts, the claims of the caption.
         record: dict, the scene.
-        image_size: width and height of the scene's image, in pixels.
+        image_size: width and height of the image, in pixels.
     """
     # Most scenes lack one of the objects; this rejects them quickly.
     for claim in claims:
@@ -98,7 +92,7 @@ def is_true(claims, record, image_size):
 
 
 def _holds(claim, meant, record, image_size):
-    """Returns whether one claim holds if its objects are these rows."""
+    """Returns whether a claim holds if its objects are these rows."""
     rows, objects = [meant[row] for row in claim["objects"]], record["objects"]
     boxes = [objects[row]["box"] for row in rows]
     kind = claim["kind"]
@@ -141,11 +135,10 @@ def truths(records, image_size, on_scene=lambda: None):
     Args:
         records: list of dicts, the scenes.
         image_size: width and height of the images, in pixels.
-        on_scene: called after all captions of a scene were compared.
+        on_scene: function to call after each scene.
 
     Returns:
-        list with a pair for each caption: the row of its own scene, and the
-        set of rows of the scenes of which it is true.
+        list of (row of the caption's own scene, set of rows of true scenes).
     """
     found = []
     for own, scene in enumerate(records):
@@ -161,18 +154,18 @@ def truths(records, image_size, on_scene=lambda: None):
 
 
 def ceiling(captions, num_scenes):
-    """Returns the best recalls that captions allow.
+    """Returns the expected recalls of a perfect observer.
 
-    From text to image, all scenes of which a caption is true rank equally.
-    From image to text, the captions that are true of a scene are ranked by
-    the number of scenes of which they are true, the fewest first.
+    From text to image, all scenes of which a caption is true rank equally. From
+    image to text, captions are ranked by the number of scenes of which they are
+    true, the fewest first.
 
     Args:
         captions: the result of `truths`.
         num_scenes: number of scenes.
 
     Returns:
-        dict of fractions, `text_to_image/recall_at_1` and so on.
+        dict of fractions, such as `text_to_image/recall_at_1`.
     """
     # Of a scene: number of true scenes -> [own captions, other captions].
     answers = [{} for _ in range(num_scenes)]
@@ -199,8 +192,8 @@ def chance_of_a_hit(groups, rank):
     """Returns the chance that the first `rank` results include a right one.
 
     Args:
-        groups: list of `(right, wrong)`, numbers of results, best group
-            first; the results in a group are in random order.
+        groups: list of `(right, wrong)`, numbers of results, best group first;
+            a group is in random order.
         rank: number of results that count.
     """
     for right, wrong in groups:

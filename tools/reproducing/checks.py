@@ -1,4 +1,4 @@
-"""Finds numbers on pages and in flagfiles that no recorded file explains."""
+"""Finds numbers on pages and in flag files that no recorded file explains."""
 
 import re
 
@@ -28,9 +28,7 @@ _NUMBERS = {
 
 
 def findings(measured, root=ROOT):
-    """Returns a line for each number of a table that no file or mark explains.
-
-    docs/reproduction.md describes the checks.
+    """Returns a line for each unexplained number (docs/reproduction.md).
 
     Args:
         measured: `Measured`.
@@ -52,7 +50,7 @@ def findings(measured, root=ROOT):
 
 
 def written(measured, root=ROOT):
-    """Returns the generated pages and flagfiles: dict, path -> text."""
+    """Returns the generated pages and flag files, path -> text."""
     found = pages.written(measured, root)
     for name, row in measured.kept.items():
         path = root / "configs" / f"{name}.flags"
@@ -77,7 +75,7 @@ def _unexplained(path):
 
 
 def _not_published(measured):
-    """Yields published numbers of generated tables that no paper has."""
+    """Yields the published numbers of generated tables that no paper has."""
     published = [*_published_rows(measured)]
     for name, table in measured.parts.items():
         for row in table["rows"]:
@@ -106,10 +104,10 @@ def _published_rows(measured):
 
 
 def expecting(text, row):
-    """Returns a flagfile with the recorded numbers after "Expected:".
+    """Returns a flag file with the recorded numbers after "Expected:".
 
     Args:
-        text: text of the flagfile.
+        text: text of the flag file.
         row: the `Row` of its configuration.
     """
     before, mark, rest = text.partition("# Expected:")

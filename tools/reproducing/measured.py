@@ -29,23 +29,22 @@ _MADE_BY = ("configuration", "flags", "of", "evaluation")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of tbnets' results. All fields from `seeds` on may be empty.
+    """A row of results. All fields from `seeds` on may be empty.
 
     Args:
-        name: name of the row; the configuration's, unless it has other flags.
-        configuration: flagfile in configs/; "" if `flags` holds all flags.
-        flags: flags after the flagfile on the command line, as one string.
-        of: row whose runs are evaluated for this row; "" if the numbers are
-            those written by training.
+        name: name of the row.
+        configuration: flag file in configs/; "" if `flags` has all flags.
+        flags: flags after the flag file, as one string.
+        of: row whose runs are evaluated for this row, or "".
         evaluation: flags of tools/evaluate.py for these runs, as one string;
-            {seed} is replaced by the seed of the run.
+            {seed} stands for the seed of the run.
         seeds: tuple of the seeds of the runs.
         cpu: name of the processor.
         date: date of the last run.
-        values: dict, metric -> formatted mean over seeds.
-        epochs: best epoch on dev, for each seed.
-        runs: tuple with a dict, metric -> number, for each seed.
-        train_seconds: seconds of training alone, for each seed.
+        values: metric -> formatted mean over seeds.
+        epochs: best epoch on dev, per seed.
+        runs: per seed, metric -> number.
+        train_seconds: seconds of training, per seed.
     """
 
     name: str
@@ -67,11 +66,10 @@ class Measured:
     """The content of docs/measured/.
 
     Args:
-        kept: dict, name -> `Row` with results, from NAME.json.
-        made: dict, name -> `Row` without results, from rows.json.
-        parts: dict, name of a generated part of a page -> its table, from
-            pages/PAGE.json.
-        published: list of tables of papers, from published.json.
+        kept: name -> `Row` with results, from NAME.json.
+        made: name -> `Row` without results, from rows.json.
+        parts: name of a generated part of a page -> its table.
+        published: list of tables of papers.
     """
 
     kept: dict

@@ -6,9 +6,9 @@
     ...
     <!-- end -->
 
-The tables of papers and of all rows are on docs/reproduction*.md. Tables of
-other pages are defined in docs/measured/pages/: a cell holds its words or the
-published number, or is blank if a recorded row fills it in.
+docs/reproduction*.md have the tables of papers and of all rows. Tables of other
+pages are defined in docs/measured/pages/. A cell has its text or the published
+number, or is blank if a recorded row fills it in.
 """
 
 import re
@@ -35,14 +35,11 @@ _SHOWN = (
 
 
 def written(measured, root):
-    """Returns the pages with their generated tables updated.
+    """Returns the pages with their generated tables updated, path -> text.
 
     Args:
         measured: `Measured`.
         root: folder of README.md and docs/.
-
-    Returns:
-        dict, path -> text.
 
     Raises:
         ValueError: a part is unknown, on no page or on two pages; or a row is
@@ -117,9 +114,9 @@ def _of_page(table, kept):
 def _cells_of(table, row, kept):
     """Returns the cells of a row of a page, filled from a recorded row.
 
-    The row names its recorded row by `name`, or in its columns `NAME`, each of
-    which applies to the columns after it. A row without one is of other
-    authors and has a mark. Blank cells at the end may be omitted.
+    The row names its recorded row by `name`, or in columns `NAME`, each of
+    which applies to the columns after it. A row of other authors has a mark
+    instead.
     """
     columns, found = table["columns"], []
     cells = row["cells"] + [""] * (len(columns) - len(row["cells"]))
@@ -144,9 +141,9 @@ def _cells_of(table, row, kept):
 def shown_by(table, row):
     """Returns the metrics that each cell of a row shows, in order.
 
-    They are listed in `metrics` of the row or the table: for each column a
-    string of metrics separated by spaces. Otherwise they follow from the names
-    of the columns (`tables.metrics_of`) and the split in the column `split`.
+    `metrics` of the row or the table lists them: for each column, a string of
+    metrics separated by spaces. Otherwise they follow from the names of the
+    columns and from the split in the column `split`.
     """
     columns, cells = table["columns"], row["cells"]
     named = row.get("metrics", table.get("metrics"))
@@ -181,7 +178,6 @@ def _cell(column, cell, metrics, row):
 
 
 def _time(seconds):
-    """Formats seconds for a table."""
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
@@ -208,7 +204,7 @@ def _rows(measured):
 
 
 def _flags(measured):
-    """Returns the table of configuration and flags of rows with own flags."""
+    """Returns the table of the flags of rows without a configuration."""
     rows = [
         [name, _made_by(row)]
         for name, row in sorted(measured.kept.items())
@@ -236,7 +232,6 @@ def _cells(columns, row):
 
 
 def _about(row):
-    """Returns seeds, processor and date as cells."""
     return [", ".join(map(str, row.seeds)), row.cpu, row.date]
 
 

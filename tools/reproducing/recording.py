@@ -28,22 +28,20 @@ _KEPT = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
 def record(folders, name, cpu, target):
     """Writes the results of runs that differ only in their seed.
 
-    If the row has flags of tools/evaluate.py, the runs are evaluated by them.
+    If the row has flags of tools/evaluate.py, the runs are evaluated with them.
 
     Args:
         folders: folders of the runs.
         name: name of the row; "" for the name of the configuration.
         cpu: name of the processor.
-        target: folder of the file. Recorded seeds that are not among the runs
-            are kept.
+        target: folder of the file, which keeps the other recorded seeds.
 
     Returns:
         Path of the file.
 
     Raises:
-        ValueError: a run is not finished; runs differ in their flags, or
-            without `name` from their configuration; two runs have one seed;
-            or another row has this name.
+        ValueError: a run is not finished, runs differ in their flags, two runs
+            have one seed, or another row has this name.
     """
     runs = [_read(pathlib.Path(folder)) for folder in folders]
     configuration, flags = runs[0]["row"]
@@ -167,7 +165,7 @@ def _read(folder):
 
 
 def _evaluated(folder, flags, seed):
-    """Evaluates a run by flags of tools/evaluate.py: split -> metrics."""
+    """Evaluates a run with flags of tools/evaluate.py: split -> metrics."""
     words = [f"--run_dir={folder}", *shlex.split(flags.format(seed=seed))]
     found = {}
     with tempfile.TemporaryDirectory() as place:
@@ -198,7 +196,7 @@ def _differing(settings, name):
 
 
 def this_cpu():
-    """Returns the name and vector instructions of this machine's processor."""
+    """Returns the name and vector instructions of this processor."""
     with contextlib.suppress(OSError):
         told = pathlib.Path("/proc/cpuinfo").read_text("utf-8")
         model = re.search(r"^model name\s*: (.*)$", told, re.M)

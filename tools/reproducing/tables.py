@@ -1,4 +1,4 @@
-"""Reads tables of Markdown pages: their cells, and the columns' metrics."""
+"""Reads tables of Markdown pages, and finds the metrics of their columns."""
 
 import dataclasses
 import re
@@ -34,8 +34,8 @@ class Table:
     Args:
         columns: tuple of the cells of its first row.
         rows: dict, 1-based line of the page -> tuple of cells.
-        has_command: whether its section, or the top of the page, holds a
-            command or a flag with a value.
+        has_command: whether its section, or the top of the page, has a command
+            or a flag with a value.
     """
 
     columns: tuple
@@ -77,7 +77,7 @@ def cells_of(text):
 
 
 def numbers(cell):
-    """Returns the numbers of a cell, as written; `-` where one is missing."""
+    """Returns the numbers of a cell, as written; `-` for a missing one."""
     return re.findall(r"\d+(?:\.\d+)?|(?<!\S)-(?!\S)", cell)
 
 
@@ -89,7 +89,7 @@ def is_result(cell):
 def by_seed(column):
     """Returns the metric of a column that shows each seed, or "".
 
-    Also returns whether it shows only the smallest and the largest value.
+    Also returns whether the column shows only minimum and maximum.
     """
     return _BY_SEED.get(column, ("", False))
 
@@ -104,8 +104,8 @@ def metrics_of(columns):
     """Returns the metrics that each column shows, in order; [] for none.
 
     A metric is `test/` or `dev/` and a key of `metrics.json`. A median or
-    average precision has the direction of the recalls before it. A column
-    `R@1` can be of any direction: of images, texts or phrases.
+    average precision has the direction of the recalls before it. A column `R@1`
+    can have any direction.
     """
     found, context = [], None
     for column in columns:

@@ -1,8 +1,4 @@
-"""Converts the docstrings of tbnets to Markdown, for the pages of the API.
-
-Docstrings are written for an editor: plain text blocks after `::`, examples
-without a fence, `Name` in backticks.
-"""
+"""Converts the docstrings of tbnets to Markdown, for the pages of the API."""
 
 import re
 import textwrap
@@ -27,7 +23,7 @@ def _paragraph(found):
 
 
 def as_markdown(text):
-    """Returns a docstring as Markdown in sections of Google's style."""
+    """Returns a docstring as Markdown with sections in Google's style."""
     text = EXAMPLE.sub(_fence, text + "\n")
     text = SOURCE.sub(_paragraph, text)
     text = re.sub(r"^::$", "", text, flags=re.M)

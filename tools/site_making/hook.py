@@ -1,14 +1,9 @@
 """Makes the pages of the MkDocs site that are not in docs/.
 
-`mkdocs.yml` names this file; `pip install -e ".[docs]" && mkdocs build` writes
-the site. The generated pages are not committed:
-
-- README.md as the home page, and the rest of `OUTSIDE`;
-- a page for each public name, in the groups of `tbnets/__init__.pyi`;
-- a page with the comments and flags of configs/*.flags;
-- a page for each notebook.
-
-Links of the repository are changed to links of the site.
+`pip install -e ".[docs]" && mkdocs build` writes the site. This hook adds
+README.md as the home page, the other pages of `OUTSIDE`, and pages of the
+public names, the configurations and the notebooks. It converts links of the
+repository to links of the site.
 """
 
 import ast
@@ -61,7 +56,7 @@ KINDS = {
 
 
 def api_groups():
-    """Returns a dict, title of a group -> dotted names in tbnets."""
+    """Returns title of a group -> dotted names in tbnets."""
     stub = (ROOT / "tbnets" / "__init__.pyi").read_text("utf-8")
     parts = re.findall(r"^# (.*)\.\n((?:[^#\n].*\n)+)", stub, re.M)
     groups = {title: re.findall(r"(\w+) as \w+", text) for title, text in parts}
@@ -113,13 +108,13 @@ def api_pages():
 
 
 def notes_of(text):
-    """Returns the first comments of a flagfile, each on one line."""
+    """Returns the first comments of a flag file, each on one line."""
     lines = re.match(r"(?:#.*\n)*", text)[0].splitlines()
     return re.sub(r"\n {2,}", " ", "\n".join(line[2:] for line in lines))
 
 
 def configuration(path):
-    """Returns the section of a flagfile: description, command and flags."""
+    """Returns the section of a flag file: description, command and flags."""
     text = path.read_text("utf-8")
     first, *notes = notes_of(text).splitlines()
     told = [note.partition(": ") for note in notes]
@@ -150,7 +145,7 @@ def configurations_page():
 
 
 def notebook_page(path):
-    """Returns a notebook as Markdown, with its code in fences."""
+    """Returns a notebook as Markdown."""
     cells = json.loads(path.read_text("utf-8"))["cells"]
     parts = []
     for cell in cells:
@@ -195,8 +190,8 @@ def relative(page, target):
 def site_text(page, text):
     """Returns the text of a page with links for the site.
 
-    `` `tbnets.NAME` `` becomes a link to its page of the API, and
-    `` `configs/NAME.flags` `` a link to its section of the configurations.
+    `` `tbnets.NAME` `` becomes a link to its page of the API, and ``
+    `configs/NAME.flags` `` a link to its section of the configurations.
     """
     if page.startswith("api/") or page == CONFIGURATIONS:
         return text

@@ -1,12 +1,8 @@
 """Exports models again, or serves them, and compares the outputs.
 
 A SavedModel holds the settings, words and weights of its network, so it can be
-exported again without its run. The network is rebuilt with these weights, and
-both models get equal inputs.
-
-To compare a server, a model is exported by `tools/export.py --serving` and
-served by tools/serve.py in its own process. The inputs are the warm-up
-requests of the model.
+exported again without its run. A served model is exported by `tools/export.py
+--serving` and gets its warm-up requests.
 """
 
 import contextlib
@@ -39,11 +35,10 @@ _TOOLS = pathlib.Path(__file__).parents[1]
 
 
 def export_again(source, path):
-    """Exports a SavedModel again, with the weights that it has.
+    """Exports a SavedModel again, with its weights.
 
-    Weights are matched by name. The names differ in a process that built
-    another network before, and are ambiguous in Keras 2; this raises an error
-    then. Models of the zoo are made with Keras 3.
+    Weights are matched by name. In Keras 2, or after this process built another
+    network, names differ, and this raises an error.
 
     Args:
         source: folder of a SavedModel of `runs.export`, or its parent.
@@ -122,7 +117,7 @@ def _fitted(model, record):
 
 
 def _word_vectors(values, settings):
-    """Returns word vectors from a file: their size is not `word_dim`."""
+    """Returns word vectors from a file, whose size is not `word_dim`."""
     for name, value in values.items():
         if name.endswith("/words/embeddings:0"):
             if value.shape[1] != settings.texts.word_dim:
@@ -156,14 +151,11 @@ def _assign(endpoints, values, source):
 
 
 def _compare(before, after):
-    """Returns the largest difference of two models' outputs for equal inputs.
+    """Returns the largest difference of two models' outputs.
 
     Args:
         before: name -> signature of the original model.
         after: the new model.
-
-    Raises:
-        ValueError: an output differs by more than `TOLERANCE`.
     """
     generator = np.random.default_rng(0)
     found = {}

@@ -1,8 +1,7 @@
 """Writes the card, metrics and flags of a zoo model, and the zoo's table.
 
-The first part of a card is written by hand: it describes the model, its
-training data and their terms, and uses to avoid. The part after `MARK` is
-generated from `metrics.json`.
+The part of a card before `MARK` is written by hand; the rest is generated from
+`metrics.json`.
 """
 
 import pathlib
@@ -62,23 +61,13 @@ _OF_MODEL = {
 
 
 def read_report(path):
-    """Reads the `metrics.json` of a finished run with a test split.
-
-    Raises:
-        ValueError: the file is damaged, or has no test results.
-        FileNotFoundError: the file does not exist.
-    """
+    """Reads the `metrics.json` of a finished run with a test split."""
     cure = "Let the run finish, or write the file again by --resume."
     return _read(CheckedFile(path), _OF_RUN, cure)
 
 
 def read_metrics(path):
-    """Reads the `metrics.json` of a model of the zoo.
-
-    Raises:
-        ValueError: the file is damaged, or lacks values of the card.
-        FileNotFoundError: the file does not exist.
-    """
+    """Reads the `metrics.json` of a model of the zoo."""
     cure = "Make the model again, or restore the file."
     return _read(CheckedFile(path), _OF_MODEL, cure)
 
@@ -107,13 +96,10 @@ def _read(file, kinds, cure):
 
 
 def own_text(path):
-    """Reads the hand-written part of a card.
+    """Reads the hand-written part of a card, before `MARK`.
 
     Args:
         path: Markdown file: a card, or only this part.
-
-    Returns:
-        The text before `MARK`.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -158,13 +144,10 @@ def columns(metrics: dict) -> list[tuple]:
     """Returns the columns of a Markdown table of metrics.
 
     Args:
-      metrics: as for `evaluation.tables.format_table`.
+        metrics: as for `evaluation.tables.format_table`.
 
     Returns:
-      A tuple (title, name of the metric, function that formats its value) for
-      each column. Retrieval: recalls and median rank, image to text first,
-      then the recall sum. Localization: recalls, their upper bound, mean
-      average precision and the number of phrases. Other tasks: every metric.
+        A tuple (title, metric, function that formats its value) per column.
     """
     if tables.are_of_retrieval(metrics):
         shown = [
@@ -263,11 +246,7 @@ def _history(metrics):
 
 
 def bounds(model):
-    """Returns the input limits of a model, for its `metrics.json`.
-
-    Args:
-        model: a `Served`.
-    """
+    """Returns the input limits of a `Served`, for its `metrics.json`."""
     names = ("max_tokens", "max_pixels")
     return {name: model.metadata.get(name) for name in names}
 
@@ -303,11 +282,7 @@ def describe(report, model, scores, date, best=""):
 
 
 def render_table(folder):
-    """Returns the README of a zoo, with a row for each model.
-
-    Args:
-        folder: folder of the zoo.
-    """
+    """Returns the README of the zoo in a folder, with a row per model."""
     groups = {}
     for path in sorted(pathlib.Path(folder).glob(f"*/{METRICS}")):
         metrics, model = read_metrics(path), path.parent
@@ -336,17 +311,14 @@ _ABOUT_MODELS = {"what it is": "---", "size": "---:", "date": "---"}
 
 
 def portable_flags(lines, name):
-    """Replaces absolute paths in the flagfile of a run.
+    """Replaces absolute paths in the flag file of a run.
 
-    Relative paths are kept. An absolute path becomes its last part below
-    `data`, or below `runs` for scenes that the run made.
+    An absolute path becomes its last part below `data`, or below `runs` for
+    scenes that the run made.
 
     Args:
         lines: lines of `run.flags`.
         name: name of the model, used as the name of the run.
-
-    Returns:
-        list of lines.
     """
     written = [f"# The flags of the run that made model_zoo/{name}."]
     for line in lines:

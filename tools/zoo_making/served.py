@@ -1,7 +1,7 @@
 """Measures an exported model on a split, from photos or features and texts.
 
-The signatures of the model decide how it is measured. The evaluator of another
-task can have its own method `served_scores(model, split)`.
+The signatures of the model decide how it is measured, unless the task's
+evaluator has a method `served_scores(model, split)`.
 """
 
 import dataclasses
@@ -31,10 +31,6 @@ def served_scores(task, model, split):
         task: the `Task` of the exported run.
         model: a `serving.served.Served` that takes captions.
         split: name of the split.
-
-    Raises:
-        ValueError: the model lacks the signatures for matching or
-            localization, and its evaluator has no `served_scores`.
     """
     [evaluator, *_] = task.evaluators
     if hasattr(evaluator, "served_scores"):
@@ -60,8 +56,7 @@ def phrase_scores(session, model, split, phrases, regions):
         model: a `serving.served.Served`, exported with `regions`.
         split: name of the split.
         phrases: as in `phrase_regions.phrase_region_scores`.
-        regions: as in `phrase_regions.phrase_region_scores`; must include the
-            whole photo.
+        regions: the same; must include the whole photo.
 
     Returns:
         `LocalizationScores` of the run, and of the exported model.
