@@ -20,25 +20,25 @@ from tbnets import cli
 from tbnets.tasks.settings.flag import Count, flag
 
 BENCHMARKS = {
-    "loss": "miner and loss against the distance matmuls",
-    "train_step": "a step of the embedding network against its matmuls, in "
-    "float32 and mixed_bfloat16",
+    "loss": "miner and loss, compared with the distance matmuls",
+    "train_step": "a step of the embedding network, compared with its matmuls, "
+    "in float32 and mixed_bfloat16",
     "evaluation": "retrieval of 25,000 captions",
-    "extraction": "image features from files to store against the forward "
-    "passes",
-    "fisher_vectors": "encoding captions against writing them to disk",
-    "region_step": "a step of phrase localization against its matmuls",
-    "tree_lstm": "the LSTM over trees against its matmuls and Keras' LSTM",
+    "extraction": "image features from files to store, compared with the "
+    "forward passes",
+    "fisher_vectors": "encoding captions, compared with writing them",
+    "region_step": "a step of phrase localization, compared with its matmuls",
+    "tree_lstm": "the LSTM over trees, compared with matmuls and Keras' LSTM",
     "search": "first and later searches of a folder of photos",
     "batch_sizes": "embedding batches of sentences and photos",
     "index": "search in an index, in Python and in a SavedModel",
     "approximate": "recall and time of approximate search in an index",
-    "serving": "a server, by gRPC and REST, against direct calls, and its "
+    "serving": "a server by gRPC and REST, compared with direct calls, and its "
     "memory over many requests",
     "mapped": "time and memory of retrieval on memory-mapped files",
-    "replicas": "a step with one replica against a step without a strategy",
-    "replica_costs": "a step of several processes against a cost model",
-    "peers": "losses, a step and evaluation against other packages",
+    "replicas": "a step with one replica and without a strategy",
+    "replica_costs": "a step of several processes, and a cost model",
+    "peers": "losses, a step and evaluation, compared with other packages",
     "scale": "parts of tbnets at growing sizes",
 }
 """Module in benchmarks/ with a function `run(options)` -> its description."""
@@ -63,7 +63,7 @@ class Options:
     hidden_dim: Count = flag(2048, "Hidden units of a branch, or of tree_lstm.")
     repeats: Count | None = flag(
         None,
-        "Timed runs a row; default 15, for evaluation and search 3, for "
+        "Timed runs per row; default 15, for evaluation and search 3, for "
         "serving 500 requests.",
     )
     images: str = flag(
@@ -80,7 +80,8 @@ class Options:
     workers: list[int] = flag([2, 3, 4], "Processes: replica_costs.")
     part: list[str] = flag([], "Tables to print: peers, scale; default all.")
     pythons: list[str] = flag(
-        [], "Python interpreters with packages that this one lacks: peers."
+        [],
+        "Other Python interpreters, for packages that this one lacks: peers.",
     )
     folder: str = flag(
         "", "Folder to save results and a picture in: peers, scale."

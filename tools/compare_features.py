@@ -38,11 +38,7 @@ def unit_rows(features, ids):
 
 
 def compare(first, second):
-    """Compares two `Features`.
-
-    Returns:
-        (ids, cosines, nearest): the n common ids; float `[n]`; bool `[n]`,
-        whether the image's own row is the nearest.
+    """Returns the common ids, their cosines, and whether own rows are nearest.
 
     Raises:
         ValueError: they have no common ids, or different dimensions.
@@ -75,7 +71,7 @@ def main(options):
     if len(options.features) != 2:
         raise InputError(
             "tools/compare_features.py",
-            "be given two feature files or stores",
+            "get two feature files or stores",
             f"{' '.join(options.features)}",
             "See --help.",
         )

@@ -46,7 +46,7 @@ class Options:
     splits: list[str] = flag(["test"], "Splits of --captions.")
     parser: str = flag("embedded", "Parser to compare.", choices=list(PARSERS))
     corenlp_url: str = flag(DEFAULT_URL, "Server of --parser=corenlp.")
-    processes: Whole = flag(0, "Parsing processes; 0: one a core.")
+    processes: Whole = flag(0, "Parsing processes; 0: one per core.")
 
 
 class Agreement(NamedTuple):
@@ -68,12 +68,7 @@ class Agreement(NamedTuple):
 
 
 def compare(parsed, others) -> Agreement:
-    """Compares the phrases of parser and annotation.
-
-    Args:
-        parsed: for each caption, the set of the parser's phrases.
-        others: for each caption, the set of annotated phrases.
-    """
+    """Counts the found, missed and extra phrases of all captions."""
     found = missed = extra = 0
     for one, other in zip(parsed, others, strict=True):
         found += len(one & other)
@@ -83,23 +78,13 @@ def compare(parsed, others) -> Agreement:
 
 
 def letter_spans(words, spans) -> set[tuple[int, int]]:
-    """Converts spans of words to spans of letters, without spaces.
-
-    Args:
-        words: words of the caption.
-        spans: pairs of the first word and the word after the last.
-    """
+    """Converts spans of words to spans of letters, without spaces."""
     ends = np.cumsum([0, *map(len, words)])
     return {(int(ends[start]), int(ends[end])) for start, end in spans}
 
 
 def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
-    """Returns the spans of letters of a tree's noun phrases.
-
-    Args:
-        tree: a `Tree`.
-        base: whether to leave out noun phrases that contain a noun phrase.
-    """
+    """Returns spans of letters of noun phrases, or only of the innermost."""
     spans = tree.phrases("NP")
     if base:
         outer = set()
@@ -205,7 +190,7 @@ def main(options):
     """Compares with `--entities` or `--gold_trees`."""
     if bool(options.entities) == bool(options.gold_trees):
         raise InputError(
-            "`--entities` or `--gold_trees` must be given. Received: "
+            "`--entities` or `--gold_trees` must be set. Received: "
             f"--entities={options.entities}, --gold_trees="
             f"{options.gold_trees}. Name one folder."
         )

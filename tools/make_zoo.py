@@ -117,13 +117,7 @@ class Options(Choosing):
 
 
 def make(options, folder, text):
-    """Exports and measures a run, and writes the model's files.
-
-    Args:
-        options: `Options`.
-        folder: `pathlib.Path` of an empty folder.
-        text: hand-written part of the card.
-    """
+    """Exports and measures a run; writes all files of the model."""
     lines = []
 
     def adjust(settings):
@@ -236,7 +230,7 @@ def replaced_folder(path):
     If the block raises or is killed, `path` is unchanged.
     """
     new, before = (path.with_name(f".{path.name}.{n}") for n in ("new", "old"))
-    if before.is_dir() and not path.exists():  # A kill between two renames.
+    if before.is_dir() and not path.exists():  # Killed between two renames.
         os.rename(before, path)
     for leftover in (new, before):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -251,11 +245,7 @@ def replaced_folder(path):
 
 
 def exchange(one, other):
-    """Exchanges the names of two folders atomically, if the system can.
-
-    Returns:
-        Whether it did.
-    """
+    """Exchanges two folders atomically; returns False if the system cannot."""
     name = "renamex_np" if sys.platform == "darwin" else "renameat2"
     call = getattr(ctypes.CDLL(None), name, None)
     if call is None:
@@ -310,7 +300,7 @@ def renew_card(options, target):
             "--name",
             "be a model with changes only in its card",
             f"--name={options.name}: {changed[0]}",
-            "Give --run_dir to make the model again.",
+            "Set --run_dir to make the model again.",
         )
     with replaced_folder(target) as folder:
         shutil.copytree(target, folder, dirs_exist_ok=True)
@@ -336,7 +326,7 @@ def check_flags(options):
     if not (options.name or options.table or options.served):
         raise InputError(
             "--name",
-            "be given, or --table or --served",
+            "be set, or --table or --served",
             "--name=",
             "Add for example --name=scenes_embedding.",
         )

@@ -64,10 +64,6 @@ def commands_of(name, seeds):
 def known_row(name, known):
     """Returns the row of a name, or a new row of a configuration.
 
-    Args:
-        name: name of a row or configuration.
-        known: `Measured`.
-
     Raises:
         ValueError: no row and no configuration has this name.
     """
@@ -91,7 +87,6 @@ def known_row(name, known):
 
 
 def _combined(evaluation):
-    """Returns the rows whose runs an evaluation needs too."""
     return re.findall(r"\bruns/(\w+)_(?:\{seed\}|\d+)", evaluation)
 
 

@@ -126,7 +126,7 @@ def _repeated_captions(images):
 
 
 def check_splits(splits: dict[str, CaptionedImages], problems: list):
-    """Adds a problem for each pair of splits that share images."""
+    """Adds a problem for each pair of splits with common images."""
     for first, second, both in common_images(splits):
         CheckedFile(splits[first].path, problems).report(
             f"expected each image in one split; found {len(both)} in "
@@ -192,7 +192,7 @@ def describe_features(
 
 
 def format_counts(splits: dict[str, dict]) -> str:
-    """Returns a table with a line per count and a column per split."""
+    """Returns a table of the splits' counts."""
     rows = [["", *splits]]
     for name in dict.fromkeys(key for one in splits.values() for key in one):
         values = [counts.get(name) for counts in splits.values()]
@@ -291,7 +291,7 @@ def print_report(splits, problems):
 
 
 def describe_one(options, images, phrases, vocabulary, problems):
-    """Returns the counts that the flags select, for one split."""
+    """Returns the counts of a split that the flags select."""
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))

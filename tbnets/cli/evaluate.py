@@ -227,7 +227,7 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
 
 
 def ways_of(name):
-    """Returns the keys of `WAYS` that use a flag, in words; "" if all do."""
+    """Returns the ways that use a flag, in words; "" if all do."""
     ways = [f"--{way}" for way in WAYS if name in (way, *WAYS[way])]
     return " or ".join(ways)
 

@@ -164,7 +164,7 @@ def check_places(options, photos, pictures):
 
 
 def warn_of_unknown(phrases, notes):
-    """Warns of phrases without a known word."""
+    """Warns of phrases without known words."""
     for phrase, (_, note) in zip(phrases, notes):
         if note == search.NO_WORD:
             print(

@@ -222,7 +222,7 @@ def answer_texts(options, model, gallery=None):
 
 
 def query_record(options, notes, ids, order, similarities):
-    """Returns the JSON record of the results."""
+    """Returns the JSON record."""
     asked = [
         {"query": query, "unknown_words": unknown, "note": note}
         for query, (unknown, note) in zip(options.queries, notes)
@@ -320,7 +320,7 @@ def check_gallery(options, model):
 
 
 def main(options):
-    """Runs the queries, or reads them first."""
+    """Runs the queries."""
     options = with_folder(options)
     open_it = open_approximate if options.approximate else open_index
     found = open_it(options.index) if options.index else None

@@ -120,9 +120,6 @@ def read_config(path):
     Returns:
         Three dicts by model name: its folder; a function that selects the
         versions to serve; its labels with their versions.
-
-    Raises:
-        ValueError: the file is invalid.
     """
     file = CheckedFile(path)
     protos = import_extra(
@@ -149,7 +146,6 @@ def read_config(path):
 
 
 def _policy(policy):
-    """Returns a function: existing versions -> versions to serve."""
     kind = policy.WhichOneof("policy_choice")
     if kind == "all":
         return sorted

@@ -101,7 +101,7 @@ def title(options):
 
 
 def scores(options, name):
-    """Returns the `RetrievalScores` of the split with this name."""
+    """Returns the `RetrievalScores` of a split."""
     task = tasks.open_task(_settings(options))
     split = _split(name, task.data)
     if options.hub:
@@ -167,7 +167,6 @@ def _preset(options):
 
 
 def _split(name, data):
-    """Returns the `SplitData` of a split with captions."""
     split = data.split(name)
     if not split.records.num_captions:
         raise InputError(

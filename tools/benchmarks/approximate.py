@@ -42,7 +42,6 @@ def run(options):
 
 
 def _mixed(photos):
-    """Returns a function that draws mixtures of photo embeddings and noise."""
     rng, dim = np.random.default_rng(0), photos.shape[1]
 
     def draw(_, size):

@@ -7,7 +7,7 @@ MARGIN = 0.2
 NUM_NEGATIVES = 10
 TEMPERATURE = 0.05
 NOISE = 8.0
-"""Noise of a caption; some captions are then nearer to a wrong image."""
+"""Noise with which some captions are closer to a wrong image."""
 IMAGE_DIM, TEXT_DIM, HIDDEN_DIM = 4096, 6000, 2048
 
 
@@ -23,16 +23,10 @@ def unit_rows(count, dim, seed=0):
 
 
 def embeddings(num_images, captions_per_image, dim, noise=NOISE):
-    """Makes unit embeddings of images and captions, and their ids.
-
-    Args:
-        num_images: images in a batch.
-        captions_per_image: captions per image.
-        dim: size of an embedding.
-        noise: length of the noise that turns an image into a caption.
+    """Makes unit embeddings, by `NAMES`; a caption is its image plus noise.
 
     Returns:
-        Dict of arrays by `NAMES`; `owners` is the image row of each caption.
+        Dict of arrays; `owners` is the image row of each caption.
     """
     owners = np.repeat(np.arange(num_images), captions_per_image)
     images = unit_rows(num_images, dim)
@@ -44,13 +38,7 @@ def embeddings(num_images, captions_per_image, dim, noise=NOISE):
 
 
 def features(num_images, captions_per_image, *dims):
-    """Makes random features of images and captions, and their ids.
-
-    Args:
-        num_images: images in a batch.
-        captions_per_image: captions per image.
-        *dims: sizes of image features and of caption features.
-    """
+    """Makes random features of these sizes for images and captions, and ids."""
     made = embeddings(num_images, captions_per_image, 1)
     for seed, (name, dim) in enumerate(zip(NAMES, dims)):
         rng = np.random.default_rng(seed)

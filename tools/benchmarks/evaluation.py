@@ -8,10 +8,10 @@ from benchmarks import arrays, timing
 from tbnets.evaluation import retrieval
 
 REST_SECONDS = 0.1
-"""Pause before each timing: after a product, NumPy's threads keep their cores
-busy for a while, which would slow the next run."""
+"""Pause before each run, because NumPy's threads keep their cores busy for a
+while after a product."""
 NOISE = {"trained": 7.5, "untrained": 1e4}
-"""Row -> noise of its captions."""
+"""Row of the table -> noise of its captions."""
 
 
 def run(options):
@@ -34,10 +34,7 @@ def run(options):
 
 
 def _measure(num_images, dim, repeats, noise):
-    """Returns minimum seconds of evaluation and product, and the peak MiB.
-
-    Reads the memory before the product, whose result takes 500 MB.
-    """
+    """Returns minimum seconds of evaluation and product, and the peak MiB."""
     made = arrays.embeddings(num_images, 5, dim, noise)
     images, texts, owners = (made[n] for n in ("images", "texts", "owners"))
 

@@ -26,10 +26,7 @@ def run(options):
 
 
 def photos_and_features(folder, count, name):
-    """Returns (id, path) of `count` photos, and a network with random weights.
-
-    Photos are repeated if the folder has too few.
-    """
+    """Returns (id, path) of `count` photos, with repetitions, and a network."""
     paths = itertools.cycle(list_photos(folder))
     photos = enumerate(itertools.islice(paths, count))
     network = cnn.build_cnn(name, image_size=None)

@@ -1,9 +1,8 @@
 """Times the encoding of captions by Fisher vectors.
 
-The lower bound writes the encoded rows to a store, as
-tools/extract_text_features.py does. The encoder keeps the gradients of all
-words between calls, except in the row `words anew`. The loop encodes one
-sentence at a time.
+The lower bound writes the encoded rows to a store. The encoder keeps the
+gradients of all words between calls, except in the row `words anew`. The loop
+encodes one sentence at a time.
 """
 
 import pathlib
@@ -46,7 +45,6 @@ def run(options):
 
 
 def _encoder(dim, num_components):
-    """Returns an encoder with random parameters."""
     random = np.random.default_rng(0)
     encoder = fisher.FisherFeatures(num_components, pca_dim=0)
     encoder.words_ = tuple(f"w{i}" for i in range(VOCABULARY))
@@ -76,7 +74,6 @@ def _counts(rows):
 
 
 def _loop(encoder, rows):
-    """Returns a function that encodes one sentence at a time."""
     sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
     from tests import reference
 
@@ -97,7 +94,6 @@ def _loop(encoder, rows):
 
 
 def _anew(encoder, counts):
-    """Encodes without cached gradients of words."""
     kept, fisher.TABLE_BYTES = fisher.TABLE_BYTES, 0
     encoder.encode_counts(counts)
     fisher.TABLE_BYTES = kept

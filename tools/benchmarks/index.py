@@ -34,10 +34,7 @@ class Plain(tf.Module):
 
 
 def run(options):
-    """Prints a table for each dtype and number of queries.
-
-    The index has random rows of length 1.
-    """
+    """Prints a table for each dtype and number of queries, with random rows."""
     count, dim = options.first_size(1_000_000), options.embedding_dim
     shape = {"image_shape": (dim,), "text_dim": dim}
     with tempfile.TemporaryDirectory() as folder:
@@ -51,15 +48,6 @@ def run(options):
 
 
 def _time(plain, folder, count, dtype, repeats):
-    """Writes an index and prints its tables.
-
-    Args:
-        plain: `Served` that embeds the queries.
-        folder: folder to write, which must not exist.
-        count: number of rows.
-        dtype: dtype of the stored rows.
-        repeats: number of timed runs.
-    """
     folder.mkdir()
     dim = plain.embedding_dim
     built = write_index(
@@ -107,8 +95,6 @@ def _time(plain, folder, count, dtype, repeats):
 
 
 class _Graph:
-    """Searches the index in a SavedModel."""
-
     def __init__(self, path):
         self._model = load_saved_model(path)
 

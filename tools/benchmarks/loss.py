@@ -1,9 +1,8 @@
 """Times miner and loss, compared with the matrix products alone.
 
 The lower bound has only the products that any implementation with dense
-matrices needs: inner products of images with captions and of captions with
-captions, and their gradients. The loss starts from embeddings and ids, and
-returns the total, the terms and the gradients of the embeddings.
+matrices needs. The loss returns the total, the terms and the gradients of the
+embeddings.
 """
 
 from benchmarks import arrays, timing

@@ -54,7 +54,6 @@ def run(options):
 
 
 def _write(path, num_rows, dim, make):
-    """Writes the rows `make(row numbers)` to a .npy file."""
     file = np.lib.format.open_memmap(path, "w+", np.float32, (num_rows, dim))
     for start in range(0, num_rows, AT_ONCE):
         rows = range(start, min(start + AT_ONCE, num_rows))

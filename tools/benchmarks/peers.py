@@ -1,9 +1,7 @@
 """Times tbnets and other packages on equal arrays.
 
 Each row runs in its own process, which reports its peak memory beyond imports
-and inputs. The processes take turns, so that other load on the machine slows
-all rows. They have equally many threads, and a C library that keeps freed
-memory.
+and inputs. The processes take turns, so that other load slows all rows.
 """
 
 import datetime
@@ -45,13 +43,7 @@ class Row(NamedTuple):
 class Table(NamedTuple):
     """Rows to compare: first the lower bound, then tbnets, then others.
 
-    Attributes:
-        title: the timed computation.
-        rows: list of `Row`.
-        captions: captions per image.
-        make: function of the numbers of images, captions and dimensions that
-            returns the input arrays.
-        sizes: default numbers of images.
+    `make(images, captions, dim)` returns the input arrays.
     """
 
     title: str
@@ -249,10 +241,7 @@ def begun(options, tables):
 def measure(rows, inputs, options):
     """Times rows in turns; returns a dict of results for each row.
 
-    Args:
-        rows: list of `Row`: the lower bound, tbnets, and others.
-        inputs: dict of arrays; `place`, a folder, is added.
-        options: flags of the tool.
+    Adds `place`, a folder, to the arrays in `inputs`.
     """
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "arrays.npz")
@@ -281,13 +270,7 @@ def _share(value, of):
 
 
 def _says(row, ours, same):
-    """Returns a remark on a row: why it failed, or how it compares.
-
-    Args:
-        row: results of the row.
-        ours: results of the tbnets row.
-        same: whether the row computes the value of the tbnets row.
-    """
+    """Returns a remark on a row: why it failed, or how it compares."""
     if "missing" in row:
         return f"not installed: pip install {row['package']}"
     if row["ms"] is None:
@@ -332,14 +315,7 @@ def print_table(title, rows):
 
 
 def keep(path, name, found, draw):
-    """Adds results to a JSON file, and draws all results in it.
-
-    Args:
-        path: JSON file; the picture is next to it.
-        name: key of the results.
-        found: the results, as JSON values.
-        draw: function of all results and the path of a PNG file.
-    """
+    """Adds results to a JSON file, and draws all results next to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     known = CheckedFile(path).json() if path.exists() else {}
     write_json(path, known | {name: found})

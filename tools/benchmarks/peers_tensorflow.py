@@ -46,7 +46,7 @@ def _some(arrays, *names):
 
 
 def _learning(loss):
-    """Returns the row of a loss: its total and the gradients of embeddings."""
+    """Returns a row: the total of a loss and the gradients of embeddings."""
 
     def row(arrays):
         def total(*inputs):
@@ -76,7 +76,6 @@ softmax_one_way = _learning(
 
 
 def _learning_one_view(loss, arrays):
-    """Returns a step of a loss on images and captions as one view."""
     labels = tf.constant(given.labels(arrays))
 
     def total(images, texts):
@@ -144,7 +143,7 @@ def tree_matmuls(arrays):
 
 
 def child_sum(arrays):
-    """`TreeLSTM(tied=True)`: the sum of the squares of all states."""
+    """`TreeLSTM(tied=True)`: the sum of squared states."""
     layer = TreeLSTM(len(arrays["gates"]), tied=True)
     layer.build(arrays["words"].shape)
     layer.kernel.assign(arrays["kernel"])

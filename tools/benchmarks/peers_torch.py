@@ -1,7 +1,6 @@
 """Rows of PyTorch: plain code, and packages.
 
-Plain code computes the whole similarity matrix and a mask in eager mode. A row
-is a function from a dict of arrays to a step, as in `processes.serve`.
+A row is a function from a dict of arrays to a step, as in `processes.serve`.
 """
 
 import torch
@@ -187,7 +186,6 @@ def hardest_metric(arrays):
 
 
 def _mined(distance, reducer):
-    """Returns a mined loss of rows and labels, of one view or two."""
     from pytorch_metric_learning import losses, miners
 
     miner = miners.BatchHardMiner(distance=distance)
@@ -242,10 +240,7 @@ def _two_ways(arrays, loss, ways=1):
 
 
 def child_sum(arrays):
-    """The child-sum tree LSTM (Tai et al. 2015), by messages of DGL.
-
-    The value is the sum of the squared states.
-    """
+    """The child-sum tree LSTM by messages of DGL: the sum of squared states."""
     import dgl
 
     edges = _tensors(arrays, "children", "parents")
@@ -284,7 +279,6 @@ def child_sum(arrays):
 
 
 def _learning(arrays, loss):
-    """Returns a step that computes a loss and the embeddings' gradients."""
     rows = [one.requires_grad_() for one in _tensors(arrays, "images", "texts")]
     return _step(rows, lambda: loss(*rows))
 
@@ -303,5 +297,4 @@ def _step(leaves, function):
 
 
 def _tensors(arrays, *names):
-    """Returns arrays as tensors that share their memory."""
     return [torch.from_numpy(arrays[name]) for name in names]

@@ -14,12 +14,7 @@ MARKS = "o", "s", "^", "v"
 
 
 def draw_peers(found, path):
-    """Draws a panel per table, with a line for each row's ratio.
-
-    Args:
-        found: dict of dicts of `table`, `images` and `rows`.
-        path: PNG file to write.
-    """
+    """Draws a panel per table, with a line for each row's ratio."""
     tables = {}
     for one in found.values():
         tables.setdefault(one["table"], []).append(one)
@@ -66,7 +61,6 @@ def _panel(axis, sizes):
 
 
 def _point(axis, mark, place, row):
-    """Draws the ratio of a row, with its number unless it is the bound."""
     ratio = row["ratio"]
     colour = OURS if row["package"] == "tbnets" else THEIRS
     colour = FLOOR if "alone" in row["name"] else colour
@@ -85,12 +79,7 @@ def _point(axis, mark, place, row):
 
 
 def draw_parts(found, path):
-    """Draws a panel per part, with logarithmic axes.
-
-    Args:
-        found: part -> dict of `of` (unit of a size), `floor` and `rows`.
-        path: PNG file to write.
-    """
+    """Draws a panel per part, with logarithmic axes."""
     figure, axes = pyplot.subplots(
         math.ceil(len(found) / 3), 3, figsize=(13, 7), squeeze=False
     )

@@ -1,8 +1,6 @@
 """Runs each row of a table in its own process; the processes take turns.
 
-The parent starts this module for each row. For each run, it writes a line and
-reads a line of JSON. Memory is measured by process, and rows can use PyTorch or
-another version of TensorFlow.
+For each run, the parent writes a line and reads a line of JSON.
 """
 
 import contextlib
@@ -26,9 +24,9 @@ from tbnets.startup import keep_freed_memory, usable_cores
 LIMIT_GIB = 10
 """Memory limit of a process; only one process works at a time."""
 ENOUGH = 10
-"""Seconds after which a row is not repeated."""
+"""Seconds after which a row is no longer repeated."""
 SHORT = 1.0
-"""Steps of fewer seconds run twice in a turn; the second run is timed."""
+"""Shorter steps, in seconds, run twice; the second run is timed."""
 THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
@@ -43,7 +41,7 @@ PACKAGES = {
     "faiss": "faiss-cpu",
     "dgl": "dgl",
 }
-"""Modules whose versions are printed -> their names in pip."""
+"""Module whose version is printed -> its name in pip."""
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -112,11 +110,7 @@ class Process:
 def started(builders, arrays, pythons=(), *, patience):
     """Yields a `Process` for each builder, and ends all after the block.
 
-    Args:
-        builders: list of `module:function`.
-        arrays: path of the arrays.
-        pythons: interpreters to try if this one lacks a package.
-        patience: seconds that a run may take, including imports.
+    If this interpreter lacks a package, `pythons` are tried in order.
     """
     processes = []
     with contextlib.ExitStack() as stack:
@@ -149,7 +143,7 @@ def serve(builder, arrays):
         arrays: path of the `.npz` file of the arrays.
     """
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Keeps what libraries print out of the answers.
+    os.dup2(2, 1)  # Separates other output from the answers.
     keep_freed_memory()
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_GIB * 2**30,) * 2)
 

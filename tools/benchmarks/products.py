@@ -7,10 +7,7 @@ import tensorflow as tf
 
 
 def graph(function, *inputs):
-    """Returns a call of a function of arrays, compiled to a graph.
-
-    The call waits for all results and returns the first.
-    """
+    """Returns a call of a compiled function, which returns the first result."""
     compiled = tf.function(function)
     inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
 
@@ -38,10 +35,7 @@ def forward(rows, kernels):
 def backward(values, kernels, to_rows=False):
     """Returns the products for the gradients of kernels and hidden values.
 
-    Args:
-        values: the result of `forward`.
-        kernels: weight matrices of the layers.
-        to_rows: whether to include the gradient of the input rows.
+    `values` is the result of `forward`; `to_rows` adds the input's gradient.
     """
     found = []
     for place, kernel in enumerate(kernels):
@@ -73,12 +67,7 @@ def dense_loss(images, texts, *ids):
 
 
 def learning(loss):
-    """Returns a function: total, output and embeddings' gradients of a loss.
-
-    Args:
-        loss: function of embeddings and ids that returns the total, or an
-            output with an attribute `total`.
-    """
+    """Returns a function: total, output and embeddings' gradients of a loss."""
 
     def step(images, texts, *ids):
         with tf.GradientTape() as tape:
@@ -93,10 +82,7 @@ def learning(loss):
 def learning_squares(layer, function=None):
     """Returns a function: the sum of squared outputs, and all gradients.
 
-    Args:
-        layer: layer whose variables get gradients.
-        function: function of vectors, which get gradients, and other inputs;
-            default: the layer.
+    The layer's variables and the first argument of `function` get gradients.
     """
 
     def step(vectors, *others):

@@ -1,12 +1,9 @@
 """Times a training step of phrase localization, compared with its products.
 
 A batch has 100 phrases and 200 candidate regions per photo. The lower bound has
-the float32 products of a step: all regions forward; the picked regions, the
-positives and the phrases forward and backward. A second row has gradients for
-all regions.
-
-A second table times the similarity network with a softmax over all negatives of
-a phrase. Its bound includes the head for each phrase with each negative.
+all regions forward, and the picked regions, the positives and the phrases
+forward and backward. A second row has gradients for all regions. A second table
+times the similarity network with a softmax over all negatives of a phrase.
 """
 
 import numpy as np
@@ -39,7 +36,6 @@ def run(options):
 
 
 def _run_triplets(batch, units, num_images, repeats):
-    """Prints the table of the embedding network."""
     network = _network(EmbeddingNetwork, units)
     loss = TripletLoss(**PRESETS["wang2018_phrases"], gradient="sparse")
     network.compile(FusedAdam(1e-6), loss, mining=CandidateMining())
@@ -63,7 +59,6 @@ def _run_triplets(batch, units, num_images, repeats):
 
 
 def _run_softmax(batch, units, num_images, repeats):
-    """Prints the table of the similarity network."""
     network = _network(SimilarityNetwork, units)
     network.compile(
         FusedAdam(1e-6), pair_loss="softmax", mining=CandidateMining()
@@ -132,7 +127,6 @@ def _batch(num_images):
 
 
 def _num_picked(network, batch):
-    """Returns how many candidates the network picks from a batch."""
     seen, embed = [], mining.embed_picked
 
     def counted(*arguments):
@@ -147,7 +141,6 @@ def _num_picked(network, batch):
 
 
 def _step_products(units):
-    """Returns a function that computes the products of a step."""
     kernels, of_phrases = (
         products.weights([width, *units], seed)
         for seed, width in enumerate(WIDTHS)

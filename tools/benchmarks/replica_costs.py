@@ -50,7 +50,7 @@ class Machine(NamedTuple):
 
 GPU = Machine(fixed=5.0, rate=1e11, latency=0.1, bandwidth=2e7)
 """Assumed, not measured: 100 TFLOP/s, a fifth of the published TF32 rate of an
-H100; 0.1 ms a message; 20 GB/s, half of a network of 400 Gbit/s, as a reduce
+H100; 0.1 ms per message; 20 GB/s, half of a 400 Gbit/s network because a reduce
 passes the ring twice; 5 ms for the rest of a step."""
 NUM_GPUS = 1, 8, 64
 PAPER = Job(images=500, hidden=2048, dim=512, repeats=0)
@@ -61,12 +61,12 @@ class Cost(NamedTuple):
 
     Attributes:
         layers: floating-point operations of the branches.
-        loss: floating-point operations of the loss, for the worker's anchors.
+        loss: floating-point operations of the loss.
         reduces: number of sums over all workers.
         gathers: number of gathers.
         reduced: bytes that are summed.
         gathered: bytes that are gathered.
-        compared: bytes of the worker's largest similarity matrix.
+        compared: bytes of the largest similarity matrix.
     """
 
     layers: float
@@ -79,14 +79,7 @@ class Cost(NamedTuple):
 
 
 def cost(job, workers, reduces=0, gathers=0):
-    """Computes the costs of a step for one worker.
-
-    Args:
-        job: `Job`, with the size of the whole batch.
-        workers: number of workers that share the batch.
-        reduces: number of reduces in TensorFlow's graph.
-        gathers: number of gathers in TensorFlow's graph.
-    """
+    """Computes the costs of a step for one of the workers."""
     first, second = job.hidden * job.hidden, job.hidden * job.dim
     captions = 2 * job.images
     rows = job.images + captions
@@ -96,7 +89,7 @@ def cost(job, workers, reduces=0, gathers=0):
     loss = 2 * job.dim * pairs / workers
     weights = 2 * (first + second)
     embeddings = 4 * job.dim * rows
-    # The package sums the gradient, and Keras sums it again.
+    # tbnets sums the gradient, and Keras sums it again.
     reduced = (2 * 4 * weights + embeddings) * (workers > 1)
     gathered = (embeddings + 8 * rows) * (workers > 1)
     compared = 4 * captions**2 / workers
@@ -139,13 +132,7 @@ def measure(job, workers, *parts):
 
 
 def fitted(job, found, sizes):
-    """Fits `fixed` and `rate` of `Machine` to steps without messages.
-
-    Args:
-        job: `Job`.
-        found: result of `measure`.
-        sizes: numbers of images of these steps.
-    """
+    """Fits `fixed` and `rate` of `Machine` to steps without messages."""
     costs = [cost(job._replace(images=images), 1) for images in sizes]
     flops = [one.layers + one.loss for one in costs]
     times = np.array([found[f"alone {images}"] for images in sizes])
@@ -203,7 +190,7 @@ def _print_row(first, *cells):
 
 def print_paper(reduces, gathers):
     """Prints predictions for GPUs that share a batch or have one each."""
-    print("On paper, 2048 -> 2048 -> 512, two captions an image:")
+    print("On paper, 2048 -> 2048 -> 512, two captions per image:")
     columns = "images", "step", "messages", "images/s", "matrix", "whole loss"
     _print_row("GPUs", *columns)
     sizes = [(gpus, PAPER.images) for gpus in NUM_GPUS]

@@ -21,7 +21,7 @@ from tbnets.training.distribution import Workers, open_workers
 
 WARM_UP = 3
 KINDS = {"CollectiveReduceV2": "reduces", "CollectiveGatherV2": "gathers"}
-"""TensorFlow's ops for messages to all replicas -> their names here."""
+"""TensorFlow op that sends messages to all replicas -> its name here."""
 
 
 class Job(NamedTuple):
@@ -77,7 +77,6 @@ def _network(job):
 
 
 def _batch(job, share=WHOLE):
-    """Returns a share of a batch of random features."""
     made = arrays.features(job.images, 2, job.hidden, job.hidden)
     return make_batch(
         {name: rows[share.of(len(rows))] for name, rows in made.items()}
@@ -87,7 +86,7 @@ def _batch(job, share=WHOLE):
 def _of_all(workers, function, *given):
     """Returns a graph that runs a function in all replicas, and arguments."""
 
-    def of_replica(*given):  # Inputs of the graph have no device.
+    def of_replica(*given):  # Graph inputs have no device.
         return function(*tf.nest.map_structure(tf.identity, given))
 
     graph = tf.function(

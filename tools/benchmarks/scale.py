@@ -1,8 +1,7 @@
 """Times parts of tbnets at growing sizes, each compared with a lower bound.
 
-Each size runs in its own process with a memory limit. If a size exceeds the
-limit, or is predicted to take more than --patience seconds, it is left out with
-a reason.
+Each size runs in its own process with a memory limit. A size that is predicted
+to take more than --patience seconds is left out.
 """
 
 import pathlib
@@ -33,7 +32,7 @@ class Part(NamedTuple):
 
 PARTS = {
     "loss": Part(
-        "miner and loss, K = 10, three terms, 2 captions an image",
+        "miner and loss, K = 10, three terms, 2 captions per image",
         "its products, forward and backward",
         (500, 1000, 2000, 4000, 8000, 16000),
         "images of a batch",
@@ -41,7 +40,7 @@ PARTS = {
         growth=2,
     ),
     "evaluation": Part(
-        "retrieval in both directions, 5 captions an image",
+        "retrieval in both directions, 5 captions per image",
         "the product",
         (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 150_000),
         "images",
@@ -78,7 +77,7 @@ def run(options):
         print(f"\n{name}: {part.title}; floor: {part.floor}")
         print(
             f"  {part.of:>18}  {'floor s':>9}  {'s':>9}  {'ratio':>6}  "
-            f"{'MiB':>6}  a second"
+            f"{'MiB':>6}  per second"
         )
         rows = []
         for size in options.num_images or part.sizes:
@@ -115,7 +114,6 @@ def _too_long(part, rows, size, patience):
 
 
 def _row(part, size, options):
-    """Times one size; returns a dict of results, or the reason it failed."""
     inputs = {"size": size, "dim": options.embedding_dim}
     inputs |= {"images": options.images, "cnn": options.cnn}
     pair = [Row(name, f"scale_rows:{name}") for name in part.builders]

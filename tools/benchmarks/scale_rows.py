@@ -1,7 +1,4 @@
-"""Rows of `scale`, and the ranking rows of `peers`.
-
-`scale` passes `size`, the folder `place`, and the inputs of its part.
-"""
+"""Rows of `scale`, and the ranking rows of `peers`."""
 
 import csv
 import itertools
@@ -150,14 +147,9 @@ def search(given):
 
 
 def write_index(path, shape, make, model):
-    """Writes an index; returns the seconds, without the time of `make`.
+    """Writes an index of rows `make(start, count)`; returns the seconds.
 
-    Args:
-        path: folder to write.
-        shape: number of rows, size of a row, and dtype.
-        make: function of the first row and the number of rows that returns
-            rows.
-        model: description of the model, from `photo_index.about`.
+    The time of `make` is not counted.
     """
     from tbnets.serving.index_writer import IndexWriter
 
@@ -192,7 +184,7 @@ def captions(given):
     numbers = itertools.count()
 
     def step():
-        # A new name each time, as the reader caches the last file.
+        # A new name each time, because the reader caches the last file.
         again = path.with_name(f"{next(numbers)}.csv")
         again.hardlink_to(path)
         found = reading.read_captions("table", again, "all")

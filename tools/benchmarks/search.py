@@ -18,8 +18,7 @@ QUERIES = ["a dog in the snow"]
 def run(options):
     """Prints a table for a new folder, and one for an embedded folder.
 
-    Photos are repeated if --images has too few. The embedded folder has random
-    embeddings.
+    Photos are repeated if --images has too few.
     """
     model, repeats = zoo.open_model(MODEL), options.repeats or 3
     with tempfile.TemporaryDirectory() as place:
@@ -33,7 +32,6 @@ def run(options):
 
 
 def _links(folder, place, count):
-    """Makes a folder of `count` links to photos."""
     paths = itertools.cycle(list_photos(pathlib.Path(folder).resolve()))
     place.mkdir()
     for number, path in enumerate(itertools.islice(paths, count)):
@@ -41,7 +39,6 @@ def _links(folder, place, count):
 
 
 def _time_embedding(model, folder, count, repeats):
-    """Prints the table of the first search."""
     made_by = model.metadata["metadata"]["image_features_made_by"]
     network = cnn.build_cnn(made_by["cnn"], image_size=made_by["image_size"])
     features = photo_features.PhotoFeatures(network, made_by["layers"])
@@ -65,7 +62,6 @@ def _time_embedding(model, folder, count, repeats):
 
 
 def _time_answers(model, folder, count, repeats):
-    """Prints the table of later searches."""
     rows = arrays.unit_rows(count, model.embedding_dim)
     place = folder.with_name("kept")
     kept = photo_index.Index(place, model, folder)

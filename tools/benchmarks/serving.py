@@ -23,15 +23,12 @@ CAPTION = "a small red ball left of a big blue cube"
 SIZES, CLIENTS = (1, 8, 32), (1, 8)
 TURNS = 5  # Turns of direct calls, gRPC and REST.
 STEPS = 5
-"""How often the memory of the server is printed."""
+"""Number of times that the server's memory is printed."""
 _HOST = "127.0.0.1"
 
 
 def run(options):
-    """Prints requests per second and latencies, then memory over many requests.
-
-    A row has --repeats requests. The memory is measured over 40 times as many.
-    """
+    """Prints requests per second and latencies, then the server's memory."""
     requests = options.repeats or 500
     model = zoo.open_model(zoo.folder() / MODEL)
     forward = model.signatures["embed_text"]
@@ -79,7 +76,6 @@ def _serve(connection):
 
 
 def _grpc(port):
-    """Returns a function that sends a request by gRPC."""
     stubs = protocol.api("prediction_service_pb2_grpc")
     stub = stubs.PredictionServiceStub(grpc.insecure_channel(f"{_HOST}:{port}"))
 
@@ -94,7 +90,6 @@ def _grpc(port):
 
 
 def _rest(port, rows):
-    """Sends a request by REST."""
     link = http.client.HTTPConnection(_HOST, port, 60)
     with contextlib.closing(link):
         body = json.dumps({"instances": rows})
@@ -103,7 +98,6 @@ def _rest(port, rows):
 
 
 def _print_rows(size, clients, asks, requests):
-    """Times direct calls, gRPC and REST in turns; prints a row for each."""
     counts = [len(part) for part in np.array_split(range(requests), TURNS)]
     latencies, seconds = {name: [] for name in asks}, dict.fromkeys(asks, 0)
     for ask in asks.values():
@@ -123,8 +117,6 @@ def _print_rows(size, clients, asks, requests):
 
 
 def _latencies(call, requests, clients):
-    """Returns the seconds of each request."""
-
     def one(_):
         start = time.perf_counter()
         call()

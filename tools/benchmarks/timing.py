@@ -10,14 +10,8 @@ import numpy as np
 def in_turns(runs, repeats, warm_up=1, before=lambda: None):
     """Times functions in turn, so that other load slows all of them.
 
-    Args:
-        runs: name -> function, which must wait for its result.
-        repeats: timed runs per function.
-        warm_up: untimed runs per function.
-        before: function to call before each run, untimed.
-
-    Returns:
-        name -> list of seconds.
+    Each function in `runs` must wait for its result. Returns the seconds of
+    each run by name. `before()` is not timed.
     """
     seconds = {name: [] for name in runs}
     for _ in range(warm_up + repeats):
@@ -32,11 +26,7 @@ def in_turns(runs, repeats, warm_up=1, before=lambda: None):
 def print_table(title, runs, repeats, rows=None):
     """Times functions in turn; prints medians and their ratio to the first.
 
-    Args:
-        title: line above the table.
-        runs: name -> function; the first is the lower bound.
-        repeats: timed runs per function.
-        rows: name -> rows of a run, to print rows per second.
+    With `rows`, the number of rows by name, it also prints rows per second.
     """
     times = in_turns(runs, repeats)
     medians = {name: np.median(seconds) for name, seconds in times.items()}

@@ -1,8 +1,7 @@
 """Times a whole training step, compared with its matrix products.
 
-The lower bound has the float32 products of both branches and of the
-similarities, forward and backward. The step adds activations, batch
-normalisation, dropout, the loss, its miner and the Adam update.
+The step adds activations, batch normalisation, dropout, the loss, its miner and
+the Adam update.
 """
 
 import keras
@@ -50,12 +49,7 @@ def make_batch(features):
 
 
 def make_network(widths, units):
-    """Returns a compiled network.
-
-    Args:
-        widths: sizes of image features and of caption features.
-        units: sizes of the layers of a branch.
-    """
+    """Returns a compiled network for inputs of these widths."""
     branches = [Branch(units, seed=seed) for seed in (100, 200)]
     network = EmbeddingNetwork(*branches)
     network.build({"images": (None, widths[0]), "captions": (None, widths[1])})

@@ -1,9 +1,8 @@
 """Times the LSTM over trees, compared with its products and a Keras LSTM.
 
-The captions have 12 words and parse trees. The lower bound has the products of
-a forward and backward pass, level by level, without gates, gathers or sums over
-children. The LSTM of Keras reads the words as sequences. Both layers compute
-all gradients.
+The lower bound has the products of a forward and backward pass, level by level,
+without gates, gathers or sums over children. The LSTM of Keras reads the words
+as sequences.
 """
 
 import keras
@@ -99,7 +98,6 @@ def products(packed, units):
     """Returns a function of the products, with values in place of gradients.
 
     No two products are equal, because TensorFlow would compute equal ones once.
-    Matrices are transposed in advance.
     """
     bounds = np.concatenate(
         [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]
@@ -146,7 +144,6 @@ def products(packed, units):
 
 
 def _matrices(units, seed):
-    """Returns random matrices of one kind of phrase, and transposed ones."""
     shapes = np.array([[1, 3], [3, 1], [1, 1], [1, 1]]) * units
     return [
         tf.random.stateless_normal(shape, (seed, place))

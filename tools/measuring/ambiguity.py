@@ -19,9 +19,6 @@ _ATTRIBUTES = ("shape", "colour", "size", "texture")
 def read_records(path, split):
     """Reads the scenes of a split from `scenes.jsonl`.
 
-    Returns:
-        list of dicts, as `files.scene_record` makes them.
-
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: a line is not a scene, or the split has no scenes.
@@ -49,7 +46,6 @@ def read_records(path, split):
 
 
 def _is_scene(record):
-    """Returns whether a record has all fields that `is_true` reads."""
     try:
         for one in record["objects"]:
             named = all(isinstance(one[name], str) for name in _ATTRIBUTES)
@@ -67,17 +63,12 @@ def _is_scene(record):
 
 
 def is_true(claims, record, image_size):
-    """Returns whether a caption of any scene is true of this scene.
+    """Returns whether a caption with these claims is true of a scene.
 
     "A red circle" is true of a scene with two red circles. "Two circles" is
     false of a scene with three circles.
-
-    Args:
-        claims: list of dicts, the claims of the caption.
-        record: dict, the scene.
-        image_size: width and height of the image, in pixels.
     """
-    # Most scenes lack one of the objects; this rejects them quickly.
+    # Rejects most scenes quickly, because they lack an object.
     for claim in claims:
         if claim["kind"] == "object" and not _fitting(claim, record):
             return False
@@ -92,7 +83,6 @@ def is_true(claims, record, image_size):
 
 
 def _holds(claim, meant, record, image_size):
-    """Returns whether a claim holds if its objects are these rows."""
     rows, objects = [meant[row] for row in claim["objects"]], record["objects"]
     boxes = [objects[row]["box"] for row in rows]
     kind = claim["kind"]
@@ -121,7 +111,6 @@ def _fitting(claim, record):
 
 
 def _stand(box, other, relation, image_size):
-    """Returns whether two boxes have a relation, such as "left"."""
     found = find_relation(box, other)
     if relation != "beside":
         return found == relation
@@ -130,15 +119,9 @@ def _stand(box, other, relation, image_size):
 
 
 def truths(records, image_size, on_scene=lambda: None):
-    """Finds, for each caption, all scenes of which it is true.
+    """Returns (row of its scene, rows of true scenes) for each caption.
 
-    Args:
-        records: list of dicts, the scenes.
-        image_size: width and height of the images, in pixels.
-        on_scene: function to call after each scene.
-
-    Returns:
-        list of (row of the caption's own scene, set of rows of true scenes).
+    Calls `on_scene()` after each scene.
     """
     found = []
     for own, scene in enumerate(records):
@@ -154,20 +137,13 @@ def truths(records, image_size, on_scene=lambda: None):
 
 
 def ceiling(captions, num_scenes):
-    """Returns the expected recalls of a perfect observer.
+    """Returns the expected recalls of a perfect observer, as fractions.
 
     From text to image, all scenes of which a caption is true rank equally. From
     image to text, captions are ranked by the number of scenes of which they are
     true, the fewest first.
-
-    Args:
-        captions: the result of `truths`.
-        num_scenes: number of scenes.
-
-    Returns:
-        dict of fractions, such as `text_to_image/recall_at_1`.
     """
-    # Of a scene: number of true scenes -> [own captions, other captions].
+    # Per scene: number of true scenes -> [own captions, other captions].
     answers = [{} for _ in range(num_scenes)]
     for own, scenes in captions:
         for row in scenes:

@@ -28,12 +28,7 @@ _NUMBERS = {
 
 
 def findings(measured, root=ROOT):
-    """Returns a line for each unexplained number (docs/reproduction.md).
-
-    Args:
-        measured: `Measured`.
-        root: folder of README.md, docs/ and configs/.
-    """
+    """Returns a line for each unexplained number (docs/reproduction.md)."""
     found = []
     generated = written(measured, root)
     for path, text in generated.items():
@@ -104,12 +99,7 @@ def _published_rows(measured):
 
 
 def expecting(text, row):
-    """Returns a flag file with the recorded numbers after "Expected:".
-
-    Args:
-        text: text of the flag file.
-        row: the `Row` of its configuration.
-    """
+    """Returns a flag file with a row's numbers after "Expected:"."""
     before, mark, rest = text.partition("# Expected:")
     told, source, rest = rest.partition("# Source:")
     for pattern, metric in _METRICS.items():

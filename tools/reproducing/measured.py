@@ -34,11 +34,11 @@ class Row:
     Args:
         name: name of the row.
         configuration: flag file in configs/; "" if `flags` has all flags.
-        flags: flags after the flag file, as one string.
+        flags: flags after the flag file.
         of: row whose runs are evaluated for this row, or "".
-        evaluation: flags of tools/evaluate.py for these runs, as one string;
-            {seed} stands for the seed of the run.
-        seeds: tuple of the seeds of the runs.
+        evaluation: flags of tools/evaluate.py for these runs; {seed} stands for
+            the seed.
+        seeds: seeds of the runs.
         cpu: name of the processor.
         date: date of the last run.
         values: metric -> formatted mean over seeds.

@@ -22,7 +22,7 @@ _PART = re.compile(r"(<!-- ([^\n]+?) -->\n).*?(<!-- end -->)", re.S)
 AS_PUBLISHED = "as published"
 """Marks a row with the numbers of a paper."""
 AS_REPORTED = "as reported"
-"""Marks a row of other authors that docs/measured/published.json lacks."""
+"""Marks a row of other authors that is not in published.json."""
 _BY_SEED = "by seed"
 """Marks a cell that also shows the number of each seed, or the seeds."""
 _SHOWN = (
@@ -36,10 +36,6 @@ _SHOWN = (
 
 def written(measured, root):
     """Returns the pages with their generated tables updated, path -> text.
-
-    Args:
-        measured: `Measured`.
-        root: folder of README.md and docs/.
 
     Raises:
         ValueError: a part is unknown, on no page or on two pages; or a row is
@@ -82,7 +78,6 @@ def without_parts(text):
 
 
 def _of_paper(table, measured):
-    """Returns a table of a paper, with the recorded rows."""
     columns = table["columns"]
     rows = []
     for row in table["rows"]:
@@ -106,17 +101,15 @@ def _of_paper(table, measured):
 
 
 def _of_page(table, kept):
-    """Returns a table of another page, with the recorded numbers."""
     rows = [_cells_of(table, row, kept) for row in table["rows"]]
     return f"\n{_table(table['columns'], rows)}\n"
 
 
 def _cells_of(table, row, kept):
-    """Returns the cells of a row of a page, filled from a recorded row.
+    """Returns the cells of a row, filled from recorded rows.
 
     The row names its recorded row by `name`, or in columns `NAME`, each of
-    which applies to the columns after it. A row of other authors has a mark
-    instead.
+    which applies to the columns after it.
     """
     columns, found = table["columns"], []
     cells = row["cells"] + [""] * (len(columns) - len(row["cells"]))
@@ -141,9 +134,8 @@ def _cells_of(table, row, kept):
 def shown_by(table, row):
     """Returns the metrics that each cell of a row shows, in order.
 
-    `metrics` of the row or the table lists them: for each column, a string of
-    metrics separated by spaces. Otherwise they follow from the names of the
-    columns and from the split in the column `split`.
+    `metrics` of the row or the table lists them per column. Otherwise they
+    follow from the column names and the column `split`.
     """
     columns, cells = table["columns"], row["cells"]
     named = row.get("metrics", table.get("metrics"))
@@ -192,7 +184,6 @@ def _recorded(name, kept):
 
 
 def _rows(measured):
-    """Returns the table of all rows."""
     shown = [column.replace("test ", "phrases ") for column in _SHOWN]
     head = ["NAME", *shown, "seeds", "epochs", "CPU", "date"]
     rows = []
@@ -204,7 +195,7 @@ def _rows(measured):
 
 
 def _flags(measured):
-    """Returns the table of the flags of rows without a configuration."""
+    """Returns the table of rows that are no plain configuration."""
     rows = [
         [name, _made_by(row)]
         for name, row in sorted(measured.kept.items())
@@ -214,7 +205,6 @@ def _flags(measured):
 
 
 def _made_by(row):
-    """Returns the cell with the configuration and flags of a row."""
     if row.of:
         return f"{row.of}, by `tools/evaluate.py {row.evaluation}`"
     if not row.configuration:
@@ -223,7 +213,6 @@ def _made_by(row):
 
 
 def _cells(columns, row):
-    """Returns the numbers of a row for some columns."""
     found = [
         [row.values.get(metric, "-") for metric in metrics]
         for metrics in metrics_of(columns)

@@ -21,7 +21,7 @@ from tbnets.tasks.settings.settings import ALL
 
 _OF_A_RUN = {"run_dir", "seed", "data_root"}
 _LEARNED_FROM = {"word_vectors"}
-"""Flags with a path whose file changes the network."""
+"""Flags that name a file on which the network depends."""
 _KEPT = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
 
 
@@ -29,15 +29,13 @@ def record(folders, name, cpu, target):
     """Writes the results of runs that differ only in their seed.
 
     If the row has flags of tools/evaluate.py, the runs are evaluated with them.
+    The file keeps the other recorded seeds.
 
     Args:
         folders: folders of the runs.
         name: name of the row; "" for the name of the configuration.
         cpu: name of the processor.
-        target: folder of the file, which keeps the other recorded seeds.
-
-    Returns:
-        Path of the file.
+        target: folder of the file.
 
     Raises:
         ValueError: a run is not finished, runs differ in their flags, two runs
@@ -82,13 +80,7 @@ def record(folders, name, cpu, target):
 
 
 def _check_name(name, about, known):
-    """Raises an error if a row with other flags has this name.
-
-    Args:
-        name: `--name`.
-        about: configuration and flags of the runs.
-        known: the `Row` of this name, or None.
-    """
+    """Raises an error if a row with other flags has this name."""
     wanted = about
     if known:
         wanted = known.configuration, flags_of_row(known)
@@ -165,7 +157,6 @@ def _read(folder):
 
 
 def _evaluated(folder, flags, seed):
-    """Evaluates a run with flags of tools/evaluate.py: split -> metrics."""
     words = [f"--run_dir={folder}", *shlex.split(flags.format(seed=seed))]
     found = {}
     with tempfile.TemporaryDirectory() as place:

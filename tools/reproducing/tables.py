@@ -33,9 +33,8 @@ class Table:
 
     Args:
         columns: tuple of the cells of its first row.
-        rows: dict, 1-based line of the page -> tuple of cells.
-        has_command: whether its section, or the top of the page, has a command
-            or a flag with a value.
+        rows: 1-based line of the page -> tuple of cells.
+        has_command: whether its section, or the top of the page, has a command.
     """
 
     columns: tuple
@@ -57,7 +56,6 @@ def tables(page):
 
 
 def _tables_of(section, top):
-    """Yields the tables of numbered lines."""
     told = [text for _, text in section if not text.startswith("|")]
     has_command = bool(_COMMAND.search("\n".join([*top, *told])))
     rows = {}
@@ -103,9 +101,8 @@ def of_split(key, columns, cells):
 def metrics_of(columns):
     """Returns the metrics that each column shows, in order; [] for none.
 
-    A metric is `test/` or `dev/` and a key of `metrics.json`. A median or
-    average precision has the direction of the recalls before it. A column `R@1`
-    can have any direction.
+    A median or average precision has the direction of the recalls before it. A
+    column `R@1` can have any direction.
     """
     found, context = [], None
     for column in columns:

@@ -52,7 +52,7 @@ KINDS = {
     "Wang et al. 2016": ("wang2016",),
     "Wang et al. 2018": ("wang2018",),
 }
-"""Section of the page of configurations -> first words of their names."""
+"""Section of the page of configurations -> first words of file names."""
 
 
 def api_groups():
@@ -60,7 +60,7 @@ def api_groups():
     stub = (ROOT / "tbnets" / "__init__.pyi").read_text("utf-8")
     parts = re.findall(r"^# (.*)\.\n((?:[^#\n].*\n)+)", stub, re.M)
     groups = {title: re.findall(r"(\w+) as \w+", text) for title, text in parts}
-    return groups | {"What they return and take": list(GIVEN)}
+    return groups | {"Types of arguments and results": list(GIVEN)}
 
 
 def summary(name):
@@ -91,7 +91,7 @@ def page_of(name):
 def api_pages():
     """Returns path -> text of each public name's page, and of their list."""
     lines = ["# API reference", ""]
-    lines += ["Each name is `tbnets.NAME` after `import tbnets`.", ""]
+    lines += ["After `import tbnets`, each name is `tbnets.NAME`.", ""]
     pages = {}
     for title, names in api_groups().items():
         lines += [f"## {title}", ""]
@@ -131,8 +131,8 @@ def configuration(path):
 def configurations_page():
     """Returns the page of configs/."""
     lines = ["# Configurations", ""]
-    lines += ["`tbnets train --flagfile=NAME` runs one; [recipes](recipes.md)"]
-    lines += ["tells of those that say what is made before a run.", ""]
+    lines += ["`tbnets train --flagfile=NAME` runs a configuration."]
+    lines += ["[Recipes](recipes.md) compute features before a run.", ""]
     for title, beginnings in KINDS.items():
         lines += [f"## {title}", ""]
         for path in sorted((ROOT / "configs").glob("*.flags")):
@@ -152,7 +152,9 @@ def notebook_page(path):
         text = "".join(cell["source"])
         is_code = cell["cell_type"] == "code"
         parts.append(f"```python\n{text}\n```" if is_code else text)
-    parts.insert(1, f"[The notebook]({path.name}) has these cells.")
+    parts.insert(
+        1, f"This page shows the cells of [the notebook]({path.name})."
+    )
     return "\n\n".join(parts) + "\n"
 
 
@@ -166,12 +168,7 @@ def made_pages():
 
 
 def site_link(page, link):
-    """Converts a link of the repository to a link of the site.
-
-    Args:
-        page: path in the site of the page with the link.
-        link: link relative to this page in the repository.
-    """
+    """Converts a link on a page from the repository to the site."""
     path, hash_, anchor = link.partition("#")
     if not path or ":" in path:
         return link
@@ -183,15 +180,14 @@ def site_link(page, link):
 
 
 def relative(page, target):
-    """Returns the relative link from a page of the site to a file in it."""
+    """Returns the relative link from a page of the site to a file."""
     return posixpath.relpath(target, posixpath.dirname(page) or ".")
 
 
 def site_text(page, text):
     """Returns the text of a page with links for the site.
 
-    `` `tbnets.NAME` `` becomes a link to its page of the API, and ``
-    `configs/NAME.flags` `` a link to its section of the configurations.
+    `` `tbnets.NAME` `` and `` `configs/NAME.flags` `` become links.
     """
     if page.startswith("api/") or page == CONFIGURATIONS:
         return text

@@ -1,8 +1,7 @@
 """Exports models again, or serves them, and compares the outputs.
 
-A SavedModel holds the settings, words and weights of its network, so it can be
-exported again without its run. A served model is exported by `tools/export.py
---serving` and gets its warm-up requests.
+A served model is exported by `tools/export.py --serving`, and gets its warm-up
+requests.
 """
 
 import contextlib
@@ -29,20 +28,16 @@ from tbnets.tasks.trained import settings_of_model
 from tbnets.text.trees import read_tree
 
 TOLERANCE, SERVED_TOLERANCE = 1e-6, 1e-5
-"""Largest differences of outputs; the batch size changes how sums round."""
+"""Maximum differences of outputs; rounding depends on the batch size."""
 _QUESTIONS = 4
 _TOOLS = pathlib.Path(__file__).parents[1]
 
 
 def export_again(source, path):
-    """Exports a SavedModel again, with its weights.
+    """Exports a SavedModel again, with its weights, without its run.
 
-    Weights are matched by name. In Keras 2, or after this process built another
-    network, names differ, and this raises an error.
-
-    Args:
-        source: folder of a SavedModel of `runs.export`, or its parent.
-        path: folder to write, which must not exist.
+    Weights are matched by name, so this fails in Keras 2, or after this process
+    built another network.
 
     Returns:
         `path`, and the largest difference between the models' outputs.
@@ -77,7 +72,6 @@ def export_again(source, path):
 
 
 def _settings(record, signatures, source):
-    """Returns the settings of the run, without local paths."""
     settings = settings_of_model(record, source)
     inputs = {
         spec.name
@@ -126,7 +120,6 @@ def _word_vectors(values, settings):
 
 
 def _assign(endpoints, values, source):
-    """Assigns the values to the variables of endpoints by name."""
     variables = {
         variable.name: variable
         for function in endpoints.functions.values()
@@ -151,12 +144,7 @@ def _assign(endpoints, values, source):
 
 
 def _compare(before, after):
-    """Returns the largest difference of two models' outputs.
-
-    Args:
-        before: name -> signature of the original model.
-        after: the new model.
-    """
+    """Returns the largest difference of two models' outputs."""
     generator = np.random.default_rng(0)
     found = {}
     for name in sorted(before.keys() - {"serving_default"}):
@@ -177,14 +165,7 @@ def _compare(before, after):
 
 
 def difference(one, other, name, inputs):
-    """Returns the largest difference of two outputs; inf if strings differ.
-
-    Args:
-        one: dict of signatures.
-        other: dict of signatures of the second model.
-        name: name of the signature to call.
-        inputs: dict of tensors, its arguments.
-    """
+    """Returns the largest difference of two outputs; inf if strings differ."""
     wanted, found = one[name](**inputs), other[name](**inputs)
     worst = 0.0
     for key in wanted:
@@ -225,9 +206,6 @@ def _question(spec, model, generator):
 def compare_served(sources):
     """Serves models by gRPC and REST, and prints how much outputs differ.
 
-    Args:
-        sources: folders of models of the zoo.
-
     Raises:
         ValueError: an output differs by more than `SERVED_TOLERANCE`.
     """
@@ -261,14 +239,13 @@ def _served(folders):
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as server:
         try:
             while "Ctrl-C" not in (server.stdout.readline() or "Ctrl-C"):
-                pass  # Printed when all models are ready; "" if it ended.
+                pass  # Printed when all models are ready; "" at its end.
             yield f"grpc://{HOST}:{port}", f"http://{HOST}:{rest_port}"
         finally:
             server.terminate()
 
 
 def _compare_with_server(here, folder, server):
-    """Compares a model with a server; prints a line of the table."""
     differences, requests = {}, read_requests(folder / "1")
     with Client(server, folder.name, folder=folder) as there:
         for request in requests:

@@ -73,8 +73,6 @@ def read_metrics(path):
 
 
 def _read(file, kinds, cure):
-    """Reads a `metrics.json` and checks the types of its values."""
-
     def check(values, kinds, where):
         for name, kind in kinds.items():
             if not is_kind(values.get(name), kind):
@@ -97,9 +95,6 @@ def _read(file, kinds, cure):
 
 def own_text(path):
     """Reads the hand-written part of a card, before `MARK`.
-
-    Args:
-        path: Markdown file: a card, or only this part.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -124,11 +119,9 @@ def summary(text):
 
 
 def recall_sum(measures, best=""):
-    """Returns the sum of recall at 1, 5 and 10, in per cent.
+    """Returns recall at 1, 5 and 10 in per cent, summed over directions.
 
-    Args:
-        measures: metrics of a split; for matching, both directions are added.
-        best: name of the metric to return if there is no recall.
+    If there is no recall, returns the metric `best`.
     """
     if tables.are_of_regions(measures):
         names = [f"phrase_to_region/recall_at_{k}" for k in (1, 5, 10)]
@@ -141,14 +134,7 @@ def _recalls(cutoffs):
 
 
 def columns(metrics: dict) -> list[tuple]:
-    """Returns the columns of a Markdown table of metrics.
-
-    Args:
-        metrics: as for `evaluation.tables.format_table`.
-
-    Returns:
-        A tuple (title, metric, function that formats its value) per column.
-    """
+    """Returns the columns of a table: (title, metric, format function)."""
     if tables.are_of_retrieval(metrics):
         shown = [
             *_recalls(tables.recall_cutoffs(metrics)),
@@ -177,7 +163,7 @@ def markdown_table(rows, more):
 
     Args:
         rows: list of (name, metrics, *cells), with equal names of metrics.
-        more: titles of the cells -> their alignment in Markdown.
+        more: titles of the cells -> their alignment.
     """
     shown = columns(rows[0][1])
     titles = ["model", *(title for title, _, _ in shown), *more]
@@ -224,7 +210,6 @@ def render_card(name, text, metrics):
 
 
 def _history(metrics):
-    """Returns a paragraph on training, export and inputs of a model."""
     versions = metrics["versions"]
     minutes = max(1, round(metrics["train_seconds"] / 60))
     texts = _WITH.get(metrics["takes"], "")
@@ -259,7 +244,7 @@ def describe(report, model, scores, date, best=""):
         model: the exported model, a `served.Served`.
         scores: metrics of the exported model on the test split.
         date: date of the export, YYYY-MM-DD.
-        best: name of the metric to use if there is no recall.
+        best: metric to use if there is no recall.
     """
     if model.has("embed_phrases"):
         with_photos, without = "photos with boxes", "features of regions"
@@ -311,14 +296,10 @@ _ABOUT_MODELS = {"what it is": "---", "size": "---:", "date": "---"}
 
 
 def portable_flags(lines, name):
-    """Replaces absolute paths in the flag file of a run.
+    """Replaces absolute paths in the lines of a run's flag file.
 
     An absolute path becomes its last part below `data`, or below `runs` for
     scenes that the run made.
-
-    Args:
-        lines: lines of `run.flags`.
-        name: name of the model, used as the name of the run.
     """
     written = [f"# The flags of the run that made model_zoo/{name}."]
     for line in lines:
@@ -333,7 +314,6 @@ def portable_flags(lines, name):
 
 
 def _portable(flag, place):
-    """Returns a path without the folders of this machine."""
     path = pathlib.PurePath(place)
     if not path.is_absolute():
         return place

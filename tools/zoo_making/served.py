@@ -25,13 +25,7 @@ BATCH = 64
 
 
 def served_scores(task, model, split):
-    """Returns the `Scores` of an exported model on a split.
-
-    Args:
-        task: the `Task` of the exported run.
-        model: a `serving.served.Served` that takes captions.
-        split: name of the split.
-    """
+    """Returns the `Scores` of an exported model on a split."""
     [evaluator, *_] = task.evaluators
     if hasattr(evaluator, "served_scores"):
         return evaluator.served_scores(model, split)
@@ -51,12 +45,8 @@ def served_scores(task, model, split):
 def phrase_scores(session, model, split, phrases, regions):
     """Localizes phrases with a run of photos and captions, and its export.
 
-    Args:
-        session: `Session` of the run.
-        model: a `serving.served.Served`, exported with `regions`.
-        split: name of the split.
-        phrases: as in `phrase_regions.phrase_region_scores`.
-        regions: the same; must include the whole photo.
+    `phrases` and `regions` are as in `phrase_region_scores`; the regions must
+    include the whole photo.
 
     Returns:
         `LocalizationScores` of the run, and of the exported model.
@@ -80,7 +70,6 @@ def phrase_scores(session, model, split, phrases, regions):
 
 
 def _retrieval(split, model):
-    """Returns the `RetrievalScores` of a `SplitData`."""
     if model.takes_photos:
         images = split.photos.paths
     else:
@@ -103,7 +92,6 @@ def _retrieval(split, model):
 
 
 def _localization(split, model):
-    """Returns the `LocalizationScores` of a `SplitData`."""
     photos = split.photos.paths if model.takes_photos else None
     phrases, (store, rows) = split.phrases, split.regions
     counts = store.counts[rows]
