@@ -190,7 +190,7 @@ def main(options):
     """Compares with `--entities` or `--gold_trees`."""
     if bool(options.entities) == bool(options.gold_trees):
         raise InputError(
-            "`--entities` or `--gold_trees` must be set. Received: "
+            "`--entities` or `--gold_trees` must be given. Received: "
             f"--entities={options.entities}, --gold_trees="
             f"{options.gold_trees}. Name one folder."
         )
