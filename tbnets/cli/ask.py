@@ -108,9 +108,9 @@ class Options:
             batch_size=self.batch_size,
         )
 
-    def open(self, needed):
+    def open(self, requirements):
         """Connects to a model and checks its endpoints."""
-        return checked(self.connect(), self.model, needed)
+        return checked(self.connect(), self.model, requirements)
 
 
 def status(options, texts):
@@ -118,34 +118,38 @@ def status(options, texts):
     model = options.connect()
     states = model.states()
     print(f"{options.model} at {options.server}")
-    for one in states:
-        told = one.get("status", {}).get("error_message", "")
-        print(f"  version {one['version']}  {one['state']}  {told}".rstrip())
+    for state in states:
+        error = state.get("status", {}).get("error_message", "")
+        print(
+            f"  version {state['version']}  {state['state']}  {error}".rstrip()
+        )
     signatures = {}
-    for name, one in sorted(model.signatures.items()):
+    for name, signature in sorted(model.signatures.items()):
         sides = {
-            "inputs": _told(one.structured_input_signature[1]),
-            "outputs": _told(one.structured_outputs),
+            "inputs": _shapes(signature.structured_input_signature[1]),
+            "outputs": _shapes(signature.structured_outputs),
         }
         signatures[name] = sides
-        told = (", ".join(map(" ".join, one.items())) for one in sides.values())
-        print(f"  {name}: {' -> '.join(told)}")
+        columns = (
+            ", ".join(map(" ".join, side.items())) for side in sides.values()
+        )
+        print(f"  {name}: {' -> '.join(columns)}")
     record = {"model": options.model, "server": options.server}
     return {**record, "versions": states, "signatures": signatures}
 
 
-def _told(specs):
+def _shapes(specs):
     return {
-        name: f"{one.dtype.name} "
-        f"[{', '.join('?' if n is None else str(n) for n in one.shape)}]"
-        for name, one in specs.items()
+        name: f"{spec.dtype.name} "
+        f"[{', '.join('?' if n is None else str(n) for n in spec.shape)}]"
+        for name, spec in specs.items()
     }
 
 
 def ask_embeddings(options, texts):
     """Embeds sentences, phrases or photos; returns a JSON record."""
     if bool(texts) == bool(options.images):
-        raise _not_given(options, "sentences or --images")
+        raise _missing_input(options, "sentences or --images")
     model = options.connect()
     if texts:
         of_phrases = model.has("embed_phrases")
@@ -155,15 +159,15 @@ def ask_embeddings(options, texts):
         names, rows = ask_photo_embeddings(options, model)
     if options.output:
         files.write_atomically(options.output, lambda file: np.save(file, rows))
-        told = " x ".join(map(str, rows.shape))
-        print(f"{told} embeddings: {options.output}")
+        shape = " x ".join(map(str, rows.shape))
+        print(f"{shape} embeddings: {options.output}")
     else:
         for name, row in zip(names, rows):
-            some = " ".join(f"{value:7.4f}" for value in row[:6])
-            print(f"{some} ... ({len(row)})  {files.readable(name)}")
-    found = zip(names, rows.tolist())
-    told = [{"of": name, "embedding": row} for name, row in found]
-    return {"model": options.model, "embeddings": told}
+            numbers = " ".join(f"{value:7.4f}" for value in row[:6])
+            print(f"{numbers} ... ({len(row)})  {files.readable(name)}")
+    pairs = zip(names, rows.tolist())
+    records = [{"of": name, "embedding": row} for name, row in pairs]
+    return {"model": options.model, "embeddings": records}
 
 
 def ask_photo_embeddings(options, model):
@@ -187,44 +191,44 @@ def score(options, texts):
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
     if not (texts and options.images):
-        raise _not_given(options, "sentences and --images")
-    asked = query.Options(
+        raise _missing_input(options, "sentences and --images")
+    query_options = query.Options(
         queries=texts, model=options.model, top=options.top or 5
     )
     return query.answer_texts(
-        asked, model, ask_photo_embeddings(options, model)
+        query_options, model, ask_photo_embeddings(options, model)
     )
 
 
 def search_index(options, texts):
     """Searches the model's index; returns a JSON record."""
     if not texts:
-        raise _not_given(options, "sentences")
+        raise _missing_input(options, "sentences")
     advice = "Export it with an index: tools/export.py --index=INDEX."
     model = options.open({"search": ("have an index", advice)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Titles list unknown words.
-        found = model.search(texts, top=options.top or 5)
-    names = [name for answers in found for name, _ in answers]
-    values = [value for answers in found for _, value in answers]
+        results = model.search(texts, top=options.top or 5)
+    names = [name for answers in results for name, _ in answers]
+    values = [value for answers in results for _, value in answers]
     order = np.arange(len(names)).reshape(len(texts), -1)
     similarities = np.reshape(values, order.shape)
     notes = search.notes_on(model, texts)
     titles = search.titles_of(texts, notes)
-    for title, rows, those in zip(titles, order, similarities):
-        told = [names[row] for row in rows]
-        print(search.format_answers(title, those, told) + "\n")
-    asked = query.Options(queries=texts, model=options.model)
-    return query.query_record(asked, notes, names, order, similarities)
+    for title, rows, scores in zip(titles, order, similarities):
+        shown_names = [names[row] for row in rows]
+        print(search.format_answers(title, scores, shown_names) + "\n")
+    query_options = query.Options(queries=texts, model=options.model)
+    return query.query_record(query_options, notes, names, order, similarities)
 
 
-def _not_given(options, needed):
-    what, *texts = options.words
+def _missing_input(options, expected):
+    question, *texts = options.words
     return InputError(
-        f"tools/ask.py {what}",
-        f"get {needed}",
+        f"tools/ask.py {question}",
+        f"get {expected}",
         f"{len(texts)} sentences, --images={','.join(options.images)}",
-        f'Write for example tools/ask.py {what} "a dog in the snow".',
+        f'Write for example tools/ask.py {question} "a dog in the snow".',
     )
 
 
@@ -252,5 +256,5 @@ def main(options):
     check_place("output", options.output, ".npy")
     check_place("json", options.json)
     with alone(options.json):
-        found = QUESTIONS[question](options, texts)
-    write_answers_json(options.json, found)
+        record = QUESTIONS[question](options, texts)
+    write_answers_json(options.json, record)

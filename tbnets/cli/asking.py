@@ -29,31 +29,31 @@ def check_outputs(options):
     places = {name: getattr(options, name) for name in OUTPUTS}
     if options.cache and options.images and options.montage is None:
         places["cache"] = os.path.join(options.cache, ANSWERS)
-    taken = dict.fromkeys(map(os.path.realpath, options.like), "a photo")
+    uses = dict.fromkeys(map(os.path.realpath, options.like), "a photo")
     for name, path in places.items():
         real = pathlib.Path(os.path.realpath(path or STDOUT))
         if path in (None, "", STDOUT) or (real.exists() and not real.is_file()):
             continue
         if options.images and is_listed(real, options.images):
-            taken[str(real)] = "among the photos of --images"
-        if found := taken.get(str(real)):
+            uses[str(real)] = "among the photos of --images"
+        if use := uses.get(str(real)):
             raise InputError(
                 f"--{name}",
                 "differ from the photos and the other outputs",
-                f"--{name}={getattr(options, name)}, which is {found}",
+                f"--{name}={getattr(options, name)}, which is {use}",
                 "Choose another path.",
             )
-        taken[str(real)] = f"the value of --{name}"
+        uses[str(real)] = f"the value of --{name}"
 
 
 def write_montage(options, ids, order, similarities):
     """Writes the contact sheet to --montage, by default beside the cache."""
     folder = files.folder_beside(options.images, options.cache)
     path = pathlib.Path(options.montage or folder / ANSWERS)
-    asked = [*options.queries, *map(pathlib.Path, options.like)]
+    queries = [*options.queries, *map(pathlib.Path, options.like)]
     best = order[:MOST_ROWS, :MOST_ANSWERS]
     sheet = montage.draw_montage(
-        asked[:MOST_ROWS], ids, best, similarities, options.images
+        queries[:MOST_ROWS], ids, best, similarities, options.images
     )
     try:
         if not options.montage:
@@ -70,16 +70,20 @@ def write_montage(options, ids, order, similarities):
         )
     else:
         drawn = f" (the first {MOST_ROWS} queries)"
-        drawn *= len(asked) > MOST_ROWS
+        drawn *= len(queries) > MOST_ROWS
         print(f"\nThe best images side by side: {path}{drawn}")
 
 
 def write_answers_page(options, notes, ids, order, similarities):
     """Writes the results as an HTML page to --html."""
     sections = []
-    told = [note for _, note in notes] + ["photos like it"] * len(options.like)
-    asked = [*options.queries, *options.like]
-    for query, note, rows, values in zip(asked, told, order, similarities):
+    captions = [note for _, note in notes] + ["photos like it"] * len(
+        options.like
+    )
+    queries = [*options.queries, *options.like]
+    for query, note, rows, values in zip(
+        queries, captions, order, similarities
+    ):
         names = [ids[row] for row in rows]
         sections.append(page.Section(query, note, names, values))
     about = f"The best of {len(ids):,} photos in {options.images}, found by "
@@ -117,12 +121,12 @@ class AskingFlags:
         "Use it only for models that you trust.",
     )
 
-    def open(self, needed):
+    def open(self, requirements):
         """Loads --model, which must take words.
 
         Args:
-            needed: dict, endpoint -> (requirement and advice for the error
-                message).
+            requirements: dict, endpoint -> (requirement, advice) for the
+                error message.
         """
         if "://" in self.model:
             from tbnets.extras.server.client import Client
@@ -130,18 +134,18 @@ class AskingFlags:
             model = Client.at(self.model)
         else:
             model = zoo.open_model(self.model, self.trust)
-        return checked(model, self.model, needed)
+        return checked(model, self.model, requirements)
 
 
-def checked(model, name, needed):
+def checked(model, name, requirements):
     """Returns a model after checking its endpoints and that it takes words.
 
     Args:
         model: a `Served`.
         name: name of the model, for messages.
-        needed: as in `AskingFlags.open`.
+        requirements: as in `AskingFlags.open`.
     """
-    for endpoint, (kind, advice) in needed.items():
+    for endpoint, (kind, advice) in requirements.items():
         if not model.has(endpoint):
             raise InputError(
                 "--model",

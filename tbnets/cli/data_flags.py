@@ -64,11 +64,11 @@ class Choosing:
 
 def check_choosing(options):
     """Raises an error if --choice is missing but needed."""
-    given = changed(options)
+    set_names = changed(options)
     for name in CHOOSING[1:]:
-        if name in given and "choice" not in given:
-            others = " or ".join(f"--choice={name}" for name in CHOICES[1:])
-            raise must_come_with(options, name, others)
+        if name in set_names and "choice" not in set_names:
+            choices = " or ".join(f"--choice={name}" for name in CHOICES[1:])
+            raise must_come_with(options, name, choices)
 
 
 def chosen(options):
@@ -104,15 +104,17 @@ class CaptionFlags:
         form = self.captions_format or usual_format(self.captions)
         return form, self.captions
 
-    def data(self, **more):
-        """Returns the `Data` of the captions, or of the phrases in `more`.
+    def data(self, **sources):
+        """Returns the `Data` of the captions, or of the phrases in `sources`.
 
         Args:
-            **more: fields of `Sources`.
+            **sources: fields of `Sources`.
         """
         form, path = self.where
-        found = Sources("", captions=path, captions_format=form, **more)
-        return Data(found, of_phrases=bool(found.phrases))
+        all_sources = Sources(
+            "", captions=path, captions_format=form, **sources
+        )
+        return Data(all_sources, of_phrases=bool(all_sources.phrases))
 
     def names(self):
         """Returns the splits to process."""
@@ -157,13 +159,13 @@ class PhotoFlags(Shared):
         Args:
             **decides: as in `take_share`.
         """
-        found = find_photos(self.images, *self.where, self.splits)
-        others = [] if self.captions else sort_files(self.images)[1]
-        faults = {path: fault_of_name(key) for key, path in found}
+        all_photos = find_photos(self.images, *self.where, self.splits)
+        other_files = [] if self.captions else sort_files(self.images)[1]
+        faults = {path: fault_of_name(key) for key, path in all_photos}
         broken = {path: why for path, why in faults.items() if why}
-        for line in left_out_lines(broken, others, len(found))[:-1]:
+        for line in left_out_lines(broken, other_files, len(all_photos))[:-1]:
             print(line)
-        photos = [one for one in found if one[1] not in broken]
+        photos = [photo for photo in all_photos if photo[1] not in broken]
         keys, size = [key for key, _ in photos], self.shard_images
         rows, share = take_share(
             self.shard, keys, size, shard_images=size, **decides

@@ -104,18 +104,19 @@ def open_folder(options):
             f"{' '.join(options.folder)}",
             "Quote a name that contains spaces.",
         )
-    given = options.captions and read_queries(options.captions)
+    own_captions = options.captions and read_queries(options.captions)
     if options.folder:
-        captions = given or read_queries(FILES / "captions.txt")
+        captions = own_captions or read_queries(FILES / "captions.txt")
         yield options.folder[0], captions, options.cache
         return
     with tempfile.TemporaryDirectory(prefix="tbnets_demo_") as place:
         folder = pathlib.Path(place, "scenes")
         ensure_scenes(folder, SceneSettings(0, 0, NUM_SCENES))
         where = folder / DATASET
-        found = caption_files.read_captions("karpathy", where, "test").captions
-        captions = [re.sub(r" (?=[.,])", "", x) for x in dict.fromkeys(found)]
-        yield folder / "images", given or captions, options.cache or False
+        texts = caption_files.read_captions("karpathy", where, "test").captions
+        captions = [re.sub(r" (?=[.,])", "", x) for x in dict.fromkeys(texts)]
+        captions = own_captions or captions
+        yield folder / "images", captions, options.cache or False
 
 
 def show(options, folder, captions, cache):
@@ -123,8 +124,8 @@ def show(options, folder, captions, cache):
     usual = _PHOTOS if options.folder else _SCENES
     name = options.model if options.model is not None else usual[0]
     boxes = options.localizer if options.localizer is not None else usual[1]
-    asked = dataclasses.replace(options, model=name)
-    model = asked.open({"embed_image": WHOLE, "embed_text": WHOLE})
+    model_options = dataclasses.replace(options, model=name)
+    model = model_options.open({"embed_image": WHOLE, "embed_text": WHOLE})
     if not model.takes_photos:
         raise InputError(
             "--model",
@@ -137,8 +138,8 @@ def show(options, folder, captions, cache):
         try:
             localizer = dataclasses.replace(options, model=boxes).open(NEEDED)
         except UserError as error:
-            said = re.sub(r"\bmodel(?=[=`])", "localizer", str(error))
-            error.args = (said,)
+            message = re.sub(r"\bmodel(?=[=`])", "localizer", str(error))
+            error.args = (message,)
             raise
     embeddings = search.embed(model.embed_text, captions, "caption")
     about = {"model": name, "localizer": boxes, "folder": "rendered scenes"}

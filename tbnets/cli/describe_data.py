@@ -116,21 +116,21 @@ def _spread(values, middle):
 
 def _repeated_captions(images):
     """Counts copies within an image, and captions shared by several images."""
-    said = [row for row, caption in enumerate(images.captions) if caption]
-    texts = text_ids([images.captions[row] for row in said])
-    owners = images.caption_to_image[np.array(said, np.int64)]
+    nonempty = [row for row, caption in enumerate(images.captions) if caption]
+    texts = text_ids([images.captions[row] for row in nonempty])
+    owners = images.caption_to_image[np.array(nonempty, np.int64)]
     pairs = np.unique(texts * images.num_images + owners)
     num_owners = np.bincount(pairs // max(1, images.num_images))
     shared = np.count_nonzero(num_owners[texts] > 1)
-    return len(said) - len(pairs), int(shared)
+    return len(nonempty) - len(pairs), int(shared)
 
 
 def check_splits(splits: dict[str, CaptionedImages], problems: list):
     """Adds a problem for each pair of splits with common images."""
-    for first, second, both in common_images(splits):
+    for first, second, common in common_images(splits):
         CheckedFile(splits[first].path, problems).report(
-            f"expected each image in one split; found {len(both)} in "
-            f"{first!r} and in {second!r}: {listed([*map(repr, both)])}. "
+            f"expected each image in one split; found {len(common)} in "
+            f"{first!r} and in {second!r}: {listed([*map(repr, common)])}. "
             "Remove them from one of the splits."
         )
 
@@ -160,7 +160,7 @@ def describe_features(
     """
     path = ", ".join(patterns)
     try:
-        paths = [fill_split(each, images.split) for each in patterns]
+        paths = [fill_split(pattern, images.split) for pattern in patterns]
         path = ", ".join(paths)
         features = open_features(*paths)
         features.verify()
@@ -194,10 +194,14 @@ def describe_features(
 def format_counts(splits: dict[str, dict]) -> str:
     """Returns a table of the splits' counts."""
     rows = [["", *splits]]
-    for name in dict.fromkeys(key for one in splits.values() for key in one):
+    for name in dict.fromkeys(
+        key for counts in splits.values() for key in counts
+    ):
         values = [counts.get(name) for counts in splits.values()]
         title = _TITLES.get(name, name.replace("_", " "))
-        spread = next((one for one in values if isinstance(one, dict)), None)
+        spread = next(
+            (value for value in values if isinstance(value, dict)), None
+        )
         if spread:
             title += f", {'/'.join(spread)}"
         rows.append([title, *map(_cell, values)])
@@ -259,12 +263,12 @@ class Options(CaptionFlags):
 
 def read_splits(options, problems):
     """Returns the splits by name, and the training split's words or None."""
-    read = functools.partial(
+    read_split = functools.partial(
         captions.read_captions, *options.where, problems=problems
     )
-    splits = {name: read(name) for name in options.names()}
+    splits = {name: read_split(name) for name in options.names()}
     try:
-        training = read(options.vocabulary_split)
+        training = read_split(options.vocabulary_split)
     except ValueError:
         print(
             f"No split is named {options.vocabulary_split!r}, so unknown "
@@ -315,19 +319,24 @@ def main(options):
         splits, vocabulary = read_splits(options, problems)
     if options.phrases:
         phrases = {
-            name: read_phrases(options.phrases, one, problems)
-            for name, one in (splits or {"all": None}).items()
+            name: read_phrases(options.phrases, split, problems)
+            for name, split in (splits or {"all": None}).items()
         }
-    splits = splits or {name: one.images for name, one in phrases.items()}
-    told = {}
+    splits = splits or {
+        name: phrase_split.images for name, phrase_split in phrases.items()
+    }
+    counts = {}
     for name, images in splits.items():
         known = phrases.get(name), vocabulary
-        told[name] = describe_one(options, images, *known, problems)
+        counts[name] = describe_one(options, images, *known, problems)
     check_splits(splits, problems)
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
-    print_report(told, problems)
+    print_report(counts, problems)
     if options.json:
-        report = {"splits": told, "problems": [vars(one) for one in problems]}
+        report = {
+            "splits": counts,
+            "problems": [vars(problem) for problem in problems],
+        }
         with open(options.json, "w", encoding="utf-8") as stream:
             json.dump(report, stream, indent=2, ensure_ascii=False)
     return 1 if problems else 0

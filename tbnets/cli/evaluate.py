@@ -84,7 +84,7 @@ _OF_A_SPLIT = (
     *("query_bank", "bank_temperature"),
 )
 _OF_PHRASES = ("region_phrase_ranking", *CHOOSING)
-_OF_DATA = ("images", *(each.name for each in flags_of(CaptionSettings)))
+_OF_DATA = ("images", *(field.name for field in flags_of(CaptionSettings)))
 WAYS = {
     "run_dir": (*_OF_A_SPLIT, "checkpoint", *_OF_PHRASES, "phrases", "regions"),
     "hub": (*_OF_A_SPLIT, *_OF_DATA, "cache", "prompt"),
@@ -235,10 +235,10 @@ def ways_of(name):
 def help_sections():
     """Returns title -> flags, grouped by `ways_of`."""
     sections = {}
-    for each in flags_of(Options):
-        ways = ways_of(each.name)
+    for option in flags_of(Options):
+        ways = ways_of(option.name)
         title = f"Used with {ways}" if ways else "Always used"
-        sections.setdefault(title, []).append(each)
+        sections.setdefault(title, []).append(option)
     return dict(sorted(sections.items(), reverse=True))
 
 
@@ -248,9 +248,9 @@ def chosen_way(options):
     Raises:
         ValueError: a flag is set that has no effect.
     """
-    given = changed(options)
-    way = next((way for way in WAYS if way in given), [*WAYS][-1])
-    for name in sorted(given - {way, *WAYS[way]}):
+    set_flags = changed(options)
+    way = next((way for way in WAYS if way in set_flags), [*WAYS][-1])
+    for name in sorted(set_flags - {way, *WAYS[way]}):
         if ways := ways_of(name):
             raise InputError(
                 f"--{name}",
@@ -266,11 +266,11 @@ def check_evaluate_flags(options):
     data_flags.check_choosing(options)
     check_pairs(options, _PAIRS)
     for name in ("combine_with", "query_bank"):
-        if options.phrases and (other := getattr(options, name)):
+        if options.phrases and (value := getattr(options, name)):
             raise InputError(
                 "--phrases",
                 "be set for a single run",
-                f"--phrases={options.phrases} with --{name}={written(other)}",
+                f"--phrases={options.phrases} with --{name}={written(value)}",
                 "Leave one of them out.",
             )
     if len(options.combine_weight) not in (1, len(options.combine_with)):
@@ -289,8 +289,8 @@ def check_evaluate_flags(options):
                 f"{folder!r}, without {SETTINGS_FILE}",
                 "Name run folders of tools/train.py.",
             )
-    both = {options.query_bank, options.split}
-    if len(both) == 1 or both <= {*SAME_SPLIT}:
+    split_names = {options.query_bank, options.split}
+    if len(split_names) == 1 or split_names <= {*SAME_SPLIT}:
         raise InputError(
             "--query_bank",
             "differ from --split",
@@ -312,20 +312,22 @@ def evaluate_split(options):
     from tbnets.cli import zero_shot
     from tbnets.tasks import runs
 
-    title = what = options.run_dir or zero_shot.title(options)
+    title = measured = options.run_dir or zero_shot.title(options)
     if options.run_dir:
-        found = run_scores(options, runs, options.run_dir)
+        split_scores = run_scores(options, runs, options.run_dir)
     else:
-        found = [zero_shot.scores(options, one) for one in splits_of(options)]
-    points = map_points(options, found[0])
-    scores = levelled(options, found)
+        split_scores = [
+            zero_shot.scores(options, split) for split in splits_of(options)
+        ]
+    points = map_points(options, split_scores[0])
+    scores = levelled(options, split_scores)
     weights = options.combine_weight
     if len(weights) == 1:
         weights = weights * len(options.combine_with)
-    for other, weight in zip(options.combine_with, weights):
-        found = levelled(options, run_scores(options, runs, other))
-        scores = scores.combine(found, weight)
-        title += f" and {weight:g} of {other}"
+    for run_dir, weight in zip(options.combine_with, weights):
+        other_scores = levelled(options, run_scores(options, runs, run_dir))
+        scores = scores.combine(other_scores, weight)
+        title += f" and {weight:g} of {run_dir}"
     if options.save_embeddings:
         save_arrays(options, scores.arrays)
     title += f", {options.split}"
@@ -339,7 +341,7 @@ def evaluate_split(options):
         options, scores.metrics(**measure_options(options, scores)), title
     )
     if options.map:
-        title = f"{what}, {options.split}, laid out by t-SNE"
+        title = f"{measured}, {options.split}, laid out by t-SNE"
         sheet = plots.draw_map(points, title)
         write = functools.partial(sheet.save, format="PNG")
         files.write_atomically(options.map, write)
@@ -386,8 +388,8 @@ def run_scores(options, runs, run_dir):
         from tbnets.tasks.task import Together
 
         named = options.phrases, options.regions
-        found = phrase_region_scores(session, options.split, *named)
-        scores = [Together([*scores, found])]
+        phrase_scores = phrase_region_scores(session, options.split, *named)
+        scores = [Together([*scores, phrase_scores])]
     return scores
 
 
@@ -397,15 +399,15 @@ def map_points(options, scores):
         return None
     points = scores.points((options.map_images, MAP_CAPTIONS))
     if points is None:
-        needed = "a run that embeds images and captions in one space"
-        raise must_come_with(options, "map", needed)
+        requirement = "a run that embeds images and captions in one space"
+        raise must_come_with(options, "map", requirement)
     return points
 
 
 def measure_options(options, scores):
     """Returns the options that `scores.metrics` supports."""
-    others = set(OF_TASKS) - set(scores.options)
-    for name in sorted(changed(options) & others):
+    unsupported = set(OF_TASKS) - set(scores.options)
+    for name in sorted(changed(options) & unsupported):
         raise InputError(
             f"--{name}",
             "have an effect for this task",
@@ -422,8 +424,8 @@ def measure_options(options, scores):
 def save_arrays(options, embeddings):
     """Writes the arrays of a split to --save_embeddings."""
     if not embeddings:
-        needed = "a run that ranks by inner products of embeddings"
-        raise must_come_with(options, "save_embeddings", needed)
+        requirement = "a run that ranks by inner products of embeddings"
+        raise must_come_with(options, "save_embeddings", requirement)
     folder = pathlib.Path(options.save_embeddings)
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in embeddings.items():
@@ -441,9 +443,9 @@ def evaluate_arrays(options):
     }
     missing = [f"--{name}" for name, path in paths.items() if not path]
     if missing:
-        others = [f"--{way}" for way in WAYS if way not in paths]
+        other_ways = [f"--{way}" for way in WAYS if way not in paths]
         raise InputError(
-            f"{', '.join(others)} or {', '.join(missing)} must be given. "
+            f"{', '.join(other_ways)} or {', '.join(missing)} must be given. "
             "Received: none. `python tools/evaluate.py --help` shows an "
             "example."
         )
@@ -498,5 +500,5 @@ def main(options):
     except NoSuchSplit as error:
         if error.split != options.query_bank:
             raise
-        told = error.split, error.names, error.path, "--query_bank"
-        raise NoSuchSplit(*told) from error
+        arguments = error.split, error.names, error.path, "--query_bank"
+        raise NoSuchSplit(*arguments) from error

@@ -136,14 +136,14 @@ def main(options):
 def check_source(options):
     """Raises an error if the flags do not fit one source."""
     if bool(options.run_dir) == bool(options.model):
-        given = "both" if options.model else "neither"
+        received = "both" if options.model else "neither"
         raise InputError(
             "`--run_dir` or `--model` must be given: a run or an exported "
-            f"model. Received: {given}. Write --run_dir=VALUE; see --help."
+            f"model. Received: {received}. Write --run_dir=VALUE; see --help."
         )
     check_choosing(options)
     check_pairs(options, {"choice": "regions", "regions": "cnn_weights"})
-    given = changed(options) - _OF_BOTH
+    set_flags = changed(options) - _OF_BOTH
     if options.model:
         if not options.output:
             raise InputError(
@@ -152,9 +152,9 @@ def check_source(options):
                 f"--model={options.model} without --output",
                 "Write --output=served/NAME.",
             )
-        for name in sorted(given - _OF_MODEL):
+        for name in sorted(set_flags - _OF_MODEL):
             raise must_come_with(options, name, "--run_dir")
-    for name in sorted(given & _OF_MODEL if options.run_dir else ()):
+    for name in sorted(set_flags & _OF_MODEL if options.run_dir else ()):
         raise must_come_with(
             options, name, "--model", "Export the run, then its SavedModel."
         )

@@ -59,10 +59,10 @@ class Options(ImageFeatures, PhotoFlags):
 
 def main(options):
     """Extracts the features that the flags describe."""
-    how = {} if options.regions else {"batch_size": options.batch_size}
-    photos, share = options.find_share(**how)
-    how |= {"shard_images": options.shard_images, "share": share}
-    dim = make_image_features(photos, options, options.output, **how)
+    settings = {} if options.regions else {"batch_size": options.batch_size}
+    photos, share = options.find_share(**settings)
+    settings |= {"shard_images": options.shard_images, "share": share}
+    dim = make_image_features(photos, options, options.output, **settings)
     print(
         f"store     {options.output}: {dim} features "
         f"per {'region' if options.regions else 'image'}, {options.dtype}"

@@ -85,9 +85,9 @@ def embed_features(options, model):
     ids = list(dict.fromkeys(features.ids))
     with progress_bar(len(ids), "embedding", " rows") as bar:
         for start in range(0, len(ids), search.BATCH_SIZE):
-            some = ids[start : start + search.BATCH_SIZE]
-            yield some, embed(features.take(features.rows(some)))
-            bar.update(len(some))
+            batch_ids = ids[start : start + search.BATCH_SIZE]
+            yield batch_ids, embed(features.take(features.rows(batch_ids)))
+            bar.update(len(batch_ids))
 
 
 def main(options):
@@ -108,15 +108,15 @@ def main(options):
             f"--model={options.model}, which has {sorted(model.signatures)}",
             "Choose another model.",
         )
-    notes, found = {"model": options.model}, embed_features(options, model)
+    notes, batches = {"model": options.model}, embed_features(options, model)
     if options.folder:
         notes["photos"] = os.path.relpath(options.folder[0], options.output)
-        found = index_photos(options, model)
+        batches = index_photos(options, model)
     if options.approximate:
         import_extra("faiss", "faiss")
     dim, path = model.embedding_dim, options.output
     with IndexWriter(path, about(model), dim, options.dtype, notes) as writer:
-        for ids, embeddings in found:
+        for ids, embeddings in batches:
             writer.put(ids, embeddings)
         writer.remove_others()
     if options.approximate:

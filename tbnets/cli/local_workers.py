@@ -69,9 +69,9 @@ def run_workers(count, command=None):
         )
     workers = {}
     try:
-        for index, own in enumerate(environments(count)):
+        for index, environment in enumerate(environments(count)):
             command = command or [sys.executable, *sys.orig_argv[1:]]
-            workers[f"worker {index}"] = _start(command, own, index)
+            workers[f"worker {index}"] = _start(command, environment, index)
         while _are_running(workers):
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
@@ -88,7 +88,7 @@ def environments(count):
     """Yields each worker's environment variables."""
     # Opens all sockets before closing any, so that the ports differ.
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in servers]
+    addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
     for server in servers:
         server.close()
     threads = str(max(1, usable_cores() // count))
@@ -103,19 +103,19 @@ def environments(count):
         }
 
 
-def _start(command, own, index):
+def _start(command, environment, index):
     heard = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = subprocess.Popen(
         command,
-        env={**os.environ, **own},
+        env={**os.environ, **environment},
         stdin=subprocess.PIPE,
         start_new_session=True,  # Only this process gets Ctrl-C.
         **(heard if index else {}),
     )
     if not index:
         return _Worker(process, None)
-    what = f"worker {index}", process.stdout
-    listener = threading.Thread(target=_pass_on, args=what, daemon=True)
+    arguments = f"worker {index}", process.stdout
+    listener = threading.Thread(target=_pass_on, args=arguments, daemon=True)
     listener.start()
     return _Worker(process, listener)
 
@@ -129,16 +129,16 @@ def _pass_on(name, lines):
 
 def _are_running(workers):
     """Returns whether any worker runs; raises an error if one failed."""
-    codes = {name: one.process.poll() for name, one in workers.items()}
+    codes = {name: worker.process.poll() for name, worker in workers.items()}
     for name, code in codes.items():
         if not code:  # Running, or finished.
             continue
-        how = f"which ended with exit code {code}"
+        reason = f"which ended with exit code {code}"
         if code < 0:
-            how = f"killed by {signal.Signals(-code).name}"
+            reason = f"killed by {signal.Signals(-code).name}"
         raise UnreachableError(
             f"All workers must run until training ends. Received: {name}, "
-            f"{how}, so all workers were stopped. Correct the error above, "
+            f"{reason}, so all workers were stopped. Correct the error above, "
             "then continue after the last finished epoch with --resume."
         )
     return None in codes.values()

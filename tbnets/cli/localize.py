@@ -174,9 +174,9 @@ def warn_of_unknown(phrases, notes):
             )
 
 
-def print_found(phrases, notes, found):
+def print_found(phrases, notes, phrase_regions):
     """Prints a table of boxes for each phrase."""
-    for title, regions in zip(search.titles_of(phrases, notes), found):
+    for title, regions in zip(search.titles_of(phrases, notes), phrase_regions):
         print(title)
         if not regions:
             print("  no box is proposed in this photo")
@@ -187,12 +187,12 @@ def print_found(phrases, notes, found):
             print(f"{rank:5d}  {similarity:10.3f}{edges}")
 
 
-def write_picture(path, pixels, phrases, found):
+def write_picture(path, pixels, phrases, phrase_regions):
     """Draws the found boxes."""
     side = min(max(max(pixels.shape), LEAST_SIDE), MOST_SIDE)
     boxes = [
         PhraseBox(box, phrase if rank == 1 else f"{rank} {phrase}", colour)
-        for colour, (phrase, regions) in enumerate(zip(phrases, found))
+        for colour, (phrase, regions) in enumerate(zip(phrases, phrase_regions))
         for rank, (box, _) in enumerate(regions, start=1)
     ]
     picture = PIL.Image.fromarray(draw_boxes(pixels, boxes, side))
@@ -205,12 +205,15 @@ def localize_photo(options, model, phrases, notes, photo, picture):
     """Prints and draws the boxes in a photo; returns a JSON record."""
     content = read_content(photo)
     choice = chosen(options) or own_choice(model)
-    found = model.find(phrases, content, options.top, **choice)
-    print_found(phrases, notes, found)
+    phrase_regions = model.find(phrases, content, options.top, **choice)
+    print_found(phrases, notes, phrase_regions)
     if picture:
-        write_picture(picture, read_photo(content), phrases, found)
+        write_picture(picture, read_photo(content), phrases, phrase_regions)
     record = {"photo": files.readable(photo), "model": options.model, **choice}
-    return {**record, "phrases": search.regions_record(phrases, notes, found)}
+    return {
+        **record,
+        "phrases": search.regions_record(phrases, notes, phrase_regions),
+    }
 
 
 def localize_all(options, model, phrases, photos, pictures):
@@ -221,7 +224,7 @@ def localize_all(options, model, phrases, photos, pictures):
         if len(photos) > 1:
             print(f"{files.readable(photo)}:")
         try:
-            found = localize_photo(
+            photo_record = localize_photo(
                 options, model, phrases, notes, photo, picture
             )
         except BrokenImageError as error:
@@ -229,7 +232,7 @@ def localize_all(options, model, phrases, photos, pictures):
                 raise BrokenImageError(photo, error.reason) from error
             print(f"left out: {photo}, which {error.reason}", file=sys.stderr)
         else:
-            records.append(found)
+            records.append(photo_record)
     return records if len(photos) > 1 else records[0]
 
 
@@ -244,5 +247,5 @@ def main(options):
             read_photo(photo)  # Its errors name the file.
     model = options.open(NEEDED)
     with alone(options.json):
-        found = localize_all(options, model, phrases, photos, pictures)
-    write_answers_json(options.json, found)
+        record = localize_all(options, model, phrases, photos, pictures)
+    write_answers_json(options.json, record)

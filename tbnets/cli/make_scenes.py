@@ -68,22 +68,22 @@ class Options:
 def choose_shown(scenes):
     """Returns up to `NUM_SHOWN` scenes, equally many from each split."""
     groups = [[s for s in scenes if s["split"] == name] for name in SPLITS]
-    filled, shown = [group for group in groups if group], []
+    filled, chosen = [group for group in groups if group], []
     for group in filled:
         count = min(NUM_SHOWN // len(filled), len(group))
-        shown += [group[row * len(group) // count] for row in range(count)]
-    return shown
+        chosen += [group[row * len(group) // count] for row in range(count)]
+    return chosen
 
 
 def draw_contact_sheet(options):
     """Draws twelve scenes above their captions."""
     folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     with open(folder / RECORDS, encoding="utf-8") as lines:
-        shown = choose_shown(list(map(json.loads, lines)))
-    num_rows = -(-len(shown) // SHEET_COLUMNS)
+        scenes = choose_shown(list(map(json.loads, lines)))
+    num_rows = -(-len(scenes) // SHEET_COLUMNS)
     size = (SHEET_COLUMNS * CELL_WIDTH, num_rows * CELL_HEIGHT)
     sheet = Image.new("RGB", size, "white")
-    for number, scene in enumerate(shown):
+    for number, scene in enumerate(scenes):
         row, column = divmod(number, SHEET_COLUMNS)
         cell = draw_scene_cell(folder, scene, options.draw_boxes)
         sheet.paste(cell, (column * CELL_WIDTH, row * CELL_HEIGHT))
@@ -97,7 +97,7 @@ def draw_scene_cell(folder, scene, has_boxes):
     name = f"{scene['id']}.jpg"
     with Image.open(folder / "images" / name) as image:
         pixels = np.asarray(image.convert("RGB"))
-    boxes = [one["box"] for one in scene["objects"] if has_boxes]
+    boxes = [item["box"] for item in scene["objects"] if has_boxes]
     numbered = [PhraseBox(box, str(i), i) for i, box in enumerate(boxes)]
     picture = draw_boxes(pixels, numbered, PICTURE_WIDTH)
     cell.paste(Image.fromarray(picture), (12, 8))

@@ -72,7 +72,7 @@ def report_recall(options, photos, store):
     Boxes in photos without proposals count as missed.
     """
     total, limits = 0, options.recall_at
-    found, matches = np.zeros((2, len(limits)), np.int64)
+    covered, matches = np.zeros((2, len(limits)), np.int64)
     stored = set(store.ids)
     for key, path in photos:
         [row] = store.rows([key]) if key in stored else [None]
@@ -83,13 +83,13 @@ def report_recall(options, photos, store):
         if row is None:
             continue
         enough = box_math.iou(truth, store.boxes(row)[0]) >= options.recall_iou
-        found += [enough[:, :limit].any(axis=1).sum() for limit in limits]
+        covered += [enough[:, :limit].any(axis=1).sum() for limit in limits]
         matches += [enough[:, :limit].sum() for limit in limits]
     print(
         f"\nboxes of {options.recall} found (IoU at least "
         f"{options.recall_iou}), of {total} in {len(photos)} photos"
     )
-    for limit, count, pairs in zip(limits, found, matches):
+    for limit, count, pairs in zip(limits, covered, matches):
         share = "no boxes"
         if total:
             share = per_cent(count / total)
@@ -135,8 +135,11 @@ def main(options):
     """Proposes boxes, measures their recall and draws some of them."""
     check_ending("picture", options.picture, ".png")
     photos, share = options.find_share()
-    how = {"workers": options.workers, "shard_images": options.shard_images}
-    make_proposals(photos, options, options.output, share=share, **how)
+    settings = {
+        "workers": options.workers,
+        "shard_images": options.shard_images,
+    }
+    make_proposals(photos, options, options.output, share=share, **settings)
     store = open_store(options.output)
     print(
         f"store     {options.output}: {store.counts.sum()} boxes by "

@@ -171,7 +171,7 @@ def read_queries(path):
     is_table = first.startswith("{") or {"image", "caption"} <= words
     if is_table and usual_format(path) == "table":
         records = read_table(file, None)
-        lines = [text for one in records for text in one.captions]
+        lines = [text for record in records for text in record.captions]
     captions = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not captions:
         raise InputError(
@@ -198,8 +198,10 @@ def answer_image(options, model):
     title = f"{options.image} among {len(captions)} captions"
     answers = [captions[row] for row in order[0]]
     print(search.format_answers(title, similarities[0], answers))
-    told = search.answers_record("caption", captions, order[0], similarities[0])
-    return {"model": options.model, "image": options.image, "answers": told}
+    records = search.answers_record(
+        "caption", captions, order[0], similarities[0]
+    )
+    return {"model": options.model, "image": options.image, "answers": records}
 
 
 def answer_texts(options, model, gallery=None):
@@ -223,25 +225,25 @@ def answer_texts(options, model, gallery=None):
 
 def query_record(options, notes, ids, order, similarities):
     """Returns the JSON record."""
-    asked = [
+    records = [
         {"query": query, "unknown_words": unknown, "note": note}
         for query, (unknown, note) in zip(options.queries, notes)
     ]
-    asked += [{"like": image} for image in options.like]
-    for one, rows, values in zip(asked, order, similarities):
-        one["answers"] = search.answers_record("image", ids, rows, values)
-    return {"model": options.model, "queries": asked}
+    records += [{"like": image} for image in options.like]
+    for record, rows, values in zip(records, order, similarities):
+        record["answers"] = search.answers_record("image", ids, rows, values)
+    return {"model": options.model, "queries": records}
 
 
 def answer(options, model, gallery=None):
     """Runs the queries; writes --json."""
     with alone(options.json):
         if options.image:
-            found = answer_image(options, model)
+            record = answer_image(options, model)
         else:
             check_gallery(options, model)
-            found = answer_texts(options, model, gallery)
-    write_answers_json(options.json, found)
+            record = answer_texts(options, model, gallery)
+    write_answers_json(options.json, record)
 
 
 def answer_typed(options, model, gallery=None):
@@ -255,15 +257,15 @@ def answer_typed(options, model, gallery=None):
     with contextlib.suppress(EOFError):
         while True:
             if sentence := input("> ").strip():
-                asked = dataclasses.replace(options, queries=[sentence])
-                answer(asked, model, gallery)
+                query_options = dataclasses.replace(options, queries=[sentence])
+                answer(query_options, model, gallery)
     print()
 
 
 def with_folder(options):
     """Uses the first word as --images if no flag names the images."""
-    told = options.images, options.image, options.captions, options.index
-    if any(told) or not options.queries:
+    image_flags = options.images, options.image, options.captions, options.index
+    if any(image_flags) or not options.queries:
         return options
     first, *queries = options.queries
     if not os.path.isdir(first):
@@ -282,8 +284,8 @@ def with_folder(options):
 def check_query_flags(options, is_typed=False):
     """Raises an error if a query is missing or a flag has no effect."""
     by_image = bool(options.image)
-    asked = len(options.queries) + len(options.like) + is_typed
-    if by_image == bool(asked) or by_image != bool(options.captions):
+    num_queries = len(options.queries) + len(options.like) + is_typed
+    if by_image == bool(num_queries) or by_image != bool(options.captions):
         raise InputError(
             "tools/query.py",
             "get sentences, --like, or --image and --captions",
@@ -298,8 +300,10 @@ def check_query_flags(options, is_typed=False):
     for name, ending in (("montage", ".png"), ("html", ".html")):
         path = getattr(options, name)
         if path and (by_image or not options.images):
-            needed = "sentences and --images, the folder of the photos"
-            raise must_come_with(options, name, needed, "Add --images=FOLDER.")
+            requirement = "sentences and --images, the folder of the photos"
+            raise must_come_with(
+                options, name, requirement, "Add --images=FOLDER."
+            )
         check_place(name, path, ending)
     if not by_image:
         check_outputs(options)
@@ -307,15 +311,15 @@ def check_query_flags(options, is_typed=False):
 
 def check_gallery(options, model):
     """Raises an error if the network's kind of images is missing."""
-    needed = "images" if model.takes_photos else "image_features"
+    flag_name = "images" if model.takes_photos else "image_features"
     by_photo = model.takes_photos and (options.image or options.index)
     by_index = options.index and not (options.image or options.like)
-    if not (by_photo or by_index or getattr(options, needed)):
+    if not (by_photo or by_index or getattr(options, flag_name)):
         raise InputError(
-            f"--{needed}",
+            f"--{flag_name}",
             "be set, because this network takes them",
             "none",
-            f"Add --{needed}=...",
+            f"Add --{flag_name}=...",
         )
 
 
@@ -323,14 +327,16 @@ def main(options):
     """Runs the queries."""
     options = with_folder(options)
     open_it = open_approximate if options.approximate else open_index
-    found = open_it(options.index) if options.index else None
-    if found is not None and not options.images:
-        photos = str(found.photos or "")
+    index = open_it(options.index) if options.index else None
+    if index is not None and not options.images:
+        photos = str(index.photos or "")
         options = dataclasses.replace(options, images=photos)
-    given = options.queries, options.like, options.image, options.captions
+    query_flags = options.queries, options.like, options.image, options.captions
     searched = options.images, options.index, options.image_features
-    is_open = any(searched) and not any(given)
-    terminals = [one and one.isatty() for one in (sys.stdin, sys.stdout)]
+    is_open = any(searched) and not any(query_flags)
+    terminals = [
+        stream and stream.isatty() for stream in (sys.stdin, sys.stdout)
+    ]
     is_typed = is_open and all(terminals)
     if is_open and not is_typed and sys.stdin:
         lines = os.fsdecode(sys.stdin.buffer.read()).removeprefix("\ufeff")
@@ -340,7 +346,7 @@ def main(options):
     advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
     whole = "be a network for whole images", advice
     model = options.open({"embed_image": whole, "embed_text": whole})
-    if found is not None:
-        found.check_embedded_by(about(model))
-    gallery = None if found is None else (found.ids, found)
+    if index is not None:
+        index.check_embedded_by(about(model))
+    gallery = None if index is None else (index.ids, index)
     (answer_typed if is_typed else answer)(options, model, gallery)

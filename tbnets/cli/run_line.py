@@ -56,8 +56,10 @@ def resolve(line, before=None):
         sources.update(dict.fromkeys(values, source))
 
     if before is not None:
-        kept = {*ALL.keys() - line.given, "started_in"}
-        take({name: before[name] for name in kept}, "the run that is resumed")
+        resumed = {*ALL.keys() - line.given, "started_in"}
+        take(
+            {name: before[name] for name in resumed}, "the run that is resumed"
+        )
     record = complete(record)
     sources |= dict.fromkeys(line.given & ALL.keys(), "a flag file")
     sources |= dict.fromkeys(line.typed & ALL.keys(), "the command line")
@@ -67,8 +69,10 @@ def resolve(line, before=None):
         take({"data_root": root}, f"the environment's {DATA_ROOT_VARIABLE}")
         named = {"data_root"}
     if record["started_in"]:  # Typed paths are relative to the current folder.
-        here = named | {name for name in line.typed if _lies_here(name, record)}
-        record |= {name: os.path.abspath(record[name]) for name in here}
+        local_paths = named | {
+            name for name in line.typed if _lies_here(name, record)
+        }
+        record |= {name: os.path.abspath(record[name]) for name in local_paths}
     if before is None:
         if record["from"]:
             trained = open_trained(record["from"])
@@ -104,18 +108,18 @@ def _lies_here(name, record):
     return os.path.exists(record[name]) and not by_word
 
 
-def _given(line):
+def _set_names(line):
     """Returns the set flags; --loss counts as all flags of the loss."""
-    own = set(line.given)
-    if "loss" in own:
-        own |= {flag.name for flag in FLAGS["loss"]}
-    return own
+    names = set(line.given)
+    if "loss" in names:
+        names |= {flag.name for flag in FLAGS["loss"]}
+    return names
 
 
 def _of_trained(line, trained):
     """Returns the flags from --from's model; the line may not change them."""
-    own, values = _given(line), trained.values()
-    for name in sorted(own & values.keys() & set(OF_NETWORK)):
+    set_names, values = _set_names(line), trained.values()
+    for name in sorted(set_names & values.keys() & set(OF_NETWORK)):
         # The folder of a preset may have moved.
         if hub.unplaced(line.values[name]) != hub.unplaced(values[name]):
             raise InputError(
@@ -126,26 +130,26 @@ def _of_trained(line, trained):
                 f"--from={trained.name}",
                 "Leave one of them out.",
             )
-    return {name: values[name] for name in values.keys() - own}
+    return {name: values[name] for name in values.keys() - set_names}
 
 
 def _usual_values(record, settings: Settings):
     """Returns values that follow from other flags."""
-    found = {"captions_format": usual_format(record["captions"])}
+    values = {"captions_format": usual_format(record["captions"])}
     if hub.is_hub(record["image_encoder"]):
-        found["image_size"] = 0
+        values["image_size"] = 0
     if settings.reads_photo_folder:
         name = os.path.basename(os.path.abspath(settings.features.images))
-        found["run_dir"] = os.path.join("runs", name)
-    return found
+        values["run_dir"] = os.path.join("runs", name)
+    return values
 
 
 def not_given(line, settings: Settings, values):
     """Returns the values for flags that the run uses and the user omitted."""
-    free = {flag.name for flag in settings.flags()} - _given(line)
-    found = {name: values[name] for name in values if name in free}
-    unused = unused_flags(settings.replace(**found))
-    return {name: found[name] for name in found if name not in unused}
+    free = {flag.name for flag in settings.flags()} - _set_names(line)
+    used = {name: values[name] for name in values if name in free}
+    unused = unused_flags(settings.replace(**used))
+    return {name: used[name] for name in used if name not in unused}
 
 
 def check_read(line, settings: Settings):
@@ -193,10 +197,10 @@ def check_read(line, settings: Settings):
 def _readers(group):
     """Returns the tasks and models that use a group of flags, in words."""
     axes = {"task": tasks.TASKS, "model": tasks.BUILDERS}
-    found = (
+    readers = (
         f"--{axis}={name}"
         for axis, known in axes.items()
         for name, entry in known.items()
         if group in entry.flag_groups
     )
-    return "with " + (" or ".join(found) or "nothing")
+    return "with " + (" or ".join(readers) or "nothing")

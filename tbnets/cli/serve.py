@@ -96,8 +96,8 @@ def folders_of(models):
             "Leave it out for flickr8k_photos, or write --model=NAME.",
         )
     folders = {}
-    for one in models:
-        name, _, place = one.rpartition("=")
+    for model in models:
+        name, _, place = model.rpartition("=")
         path = zoo.locate(place)
         named = path.absolute()
         while named.name.isdecimal() or named.name == "saved_model":
@@ -129,17 +129,17 @@ def read_config(path):
     try:
         text_format.Parse("\n".join(file.lines()[0]), config)
     except text_format.ParseError as error:
-        told = str(error).rstrip(".")
-        file.report(f"expected a model_config_list; found {told}.")
+        reason = str(error).rstrip(".")
+        file.report(f"expected a model_config_list; found {reason}.")
     folders, policies, labels = {}, {}, {}
-    for one in config.model_config_list.config:
-        if one.model_platform not in ("", "tensorflow"):
-            file.refuse('model_platform: "tensorflow"', one.model_platform)
-        if one.name in folders or not one.name:
-            file.refuse("another name for each model", one.name)
-        folders[one.name] = zoo.locate(one.base_path)
-        policies[one.name] = _policy(one.model_version_policy)
-        labels[one.name] = dict(one.version_labels)
+    for model in config.model_config_list.config:
+        if model.model_platform not in ("", "tensorflow"):
+            file.refuse('model_platform: "tensorflow"', model.model_platform)
+        if model.name in folders or not model.name:
+            file.refuse("another name for each model", model.name)
+        folders[model.name] = zoo.locate(model.base_path)
+        policies[model.name] = _policy(model.model_version_policy)
+        labels[model.name] = dict(model.version_labels)
     if not folders:
         file.report("expected a model_config_list with models; found none.")
     return folders, policies, labels
@@ -150,8 +150,8 @@ def _policy(policy):
     if kind == "all":
         return sorted
     if kind == "specific":
-        wanted = set(policy.specific.versions)
-        return lambda numbers: sorted(wanted.intersection(numbers))
+        versions = set(policy.specific.versions)
+        return lambda numbers: sorted(versions.intersection(numbers))
     return functools.partial(newest, count=policy.latest.num_versions or 1)
 
 
@@ -162,17 +162,17 @@ def open_models(options, tell):
         folders, policies, labels = read_config(options.model_config_file)
     else:
         folders = folders_of(options.model)
-    how = None
+    batching = None
     if options.enable_batching:
-        how = models.Batching()
+        batching = models.Batching()
         if options.batching_parameters_file:
-            how = models.read_parameters(options.batching_parameters_file)
+            batching = models.read_parameters(options.batching_parameters_file)
     return Models(
         folders,
         policies=policies,
         labels=labels,
         trust=options.trust,
-        batching=how,
+        batching=batching,
         poll_seconds=options.file_system_poll_wait_seconds,
         tell=tell,
     )
@@ -190,8 +190,8 @@ def example_requests(server, host):
     at = f"http://{host}:{server.rest_port}"
     if server.rest_port is None:
         at = f"grpc://{host}:{server.port}"
-    asked = f"--server={at} --model={name}"
-    lines = [f"python tools/ask.py status {asked}"]
+    arguments = f"--server={at} --model={name}"
+    lines = [f"python tools/ask.py status {arguments}"]
     if texts and server.rest_port is not None:
         [(signature, [column])] = texts[:1]
         body = {"signature_name": signature, "inputs": {column: [SENTENCE]}}

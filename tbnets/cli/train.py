@@ -98,10 +98,10 @@ class Options:
 
 def help_sections():
     """Returns title -> flags: the most important first, then by group."""
-    known = {**ALL, **{each.name: each for each in flags_of(Options)}}
+    known = {**ALL, **{option.name: option for option in flags_of(Options)}}
     for name, words in conditions_in_words().items():
-        told = f"{known[name].help} Only {words}."
-        known[name] = known[name]._replace(help=told)
+        text = f"{known[name].help} Only {words}."
+        known[name] = known[name]._replace(help=text)
     known["flagfile"] = Flag(
         "flagfile",
         "string",
@@ -115,7 +115,9 @@ def help_sections():
     sections["Devices that train together"] = [known[name] for name in DEVICES]
     for name, group in RUN_GROUPS.items():
         sections[title_of(group)] = [
-            known[each.name] for each in FLAGS[name] if each.name not in FIRST
+            known[option.name]
+            for option in FLAGS[name]
+            if option.name not in FIRST
         ]
     return sections
 
@@ -140,8 +142,8 @@ def checked_settings(options, line):
     settings = resolved.settings
     unread = run_line.check_read(line, settings)
     if "example_query" in line.typed and not settings.run.export:
-        needed = "--export, because the exported model answers"
-        raise must_come_with(options, "example_query", needed)
+        requirement = "--export, because the exported model answers"
+        raise must_come_with(options, "example_query", requirement)
     return resolved, unread
 
 
@@ -154,12 +156,12 @@ def with_usual(line, resolved):
         title = " and ".join(
             filter(None, [title, f"--model={settings.run.model}"])
         )
-    taken = run_line.not_given(line, settings, {**values, **usual})
-    if taken:
-        shown = (as_flagfile_line(*item).strip() for item in taken.items())
-        print(f"usual flags for {title}: {' '.join(shown)}")
-    sources = {**sources, **dict.fromkeys(taken, f"usual for {title}")}
-    return run_line.Resolved(settings.replace(**taken), sources)
+    defaults = run_line.not_given(line, settings, {**values, **usual})
+    if defaults:
+        lines = (as_flagfile_line(*item).strip() for item in defaults.items())
+        print(f"usual flags for {title}: {' '.join(lines)}")
+    sources = {**sources, **dict.fromkeys(defaults, f"usual for {title}")}
+    return run_line.Resolved(settings.replace(**defaults), sources)
 
 
 def told_before(data):
@@ -180,9 +182,9 @@ def fit_or_stop(session, train, options):
             raise
         command = startup.spoken("python tools/train.py --resume")
         names = [name for name in DEVICES if name in changed(options)]
-        given = {name: getattr(options, name) for name in names}
-        given = {"run_dir": session.run_dir, **given}
-        flags = shlex.join(f"--{name}={given[name]}" for name in given)
+        values = {name: getattr(options, name) for name in names}
+        values = {"run_dir": session.run_dir, **values}
+        flags = shlex.join(f"--{name}={values[name]}" for name in values)
         print(
             "\nstopped; finished epochs are saved. Continue with: "
             f"{command} {flags}",
@@ -213,11 +215,11 @@ def main(options, line):
 def _start_workers(options, line):
     """Checks the flags, then starts the workers."""
     if options.distribute == "mirrored":
-        needed = "--distribute=multi_worker or none"
-        raise must_come_with(options, "local_workers", needed)
+        requirement = "--distribute=multi_worker or none"
+        raise must_come_with(options, "local_workers", requirement)
     if options.num_replicas:
-        needed = "--distribute=mirrored, and no --local_workers"
-        raise must_come_with(options, "num_replicas", needed)
+        requirement = "--distribute=mirrored, and no --local_workers"
+        raise must_come_with(options, "num_replicas", requirement)
     with contextlib.redirect_stdout(io.StringIO()):
         resolved, _ = checked_settings(options, line)
     runs.start(resolved.settings, options.resume)

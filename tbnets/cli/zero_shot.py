@@ -34,7 +34,7 @@ def read_array(path) -> np.ndarray:
         path,
         "a .npy file of numbers",
         "Write it with numpy.save.",
-        lambda found: 0 not in found.shape,
+        lambda array: 0 not in array.shape,
     )
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
@@ -54,12 +54,12 @@ def read_caption_to_image(path) -> np.ndarray:
         return read_array(path)
     with open(path, encoding="utf-8", errors="replace") as stream:
         lines = stream.read().rstrip().split("\n")
-    wanted, rows = "the row of an image, a whole number >= 0", []
+    expected, rows = "the row of an image, a whole number >= 0", []
     for number, line in enumerate(lines, start=1):
         try:
             rows.append(np.int64(int(line)))
         except (ValueError, OverflowError):
-            CheckedFile(path).refuse(wanted, line, number)
+            CheckedFile(path).refuse(expected, line, number)
     return np.array(rows, np.int64)
 
 
@@ -105,9 +105,9 @@ def scores(options, name):
     task = tasks.open_task(_settings(options))
     split = _split(name, task.data)
     if options.hub:
-        own = task.data.own_photos
-        texts = _texts(options, own, split.records)
-        own.extract([split.records])
+        photos = task.data.own_photos
+        texts = _texts(options, photos, split.records)
+        photos.extract([split.records])
         task.data.opened.forget_splits()  # Broken photos are left out.
         split = _split(name, task.data)
         keys = list(map(caption_key, _prompted(options, split.records)))
@@ -133,8 +133,8 @@ def scores(options, name):
 
 
 def _settings(options):
-    given = dataclasses.asdict(options)
-    record = {name: given[name] for name in ALL.keys() & given.keys()}
+    values = dataclasses.asdict(options)
+    record = {name: values[name] for name in ALL.keys() & values.keys()}
     if "captions_format" not in changed(options):
         record["captions_format"] = usual_format(options.captions)
     del record["data_root"]
@@ -157,9 +157,9 @@ def _settings(options):
     preset = _preset(options)
     record |= {"image_encoder": preset, "cnn_weights": preset}
     settings = tasks.settings_of(record)
-    found = settings.sources().rendered()
+    rendered = settings.sources().rendered()
     names = ("scenes", "captions", "captions_format", "images")
-    return settings.replace(**{name: getattr(found, name) for name in names})
+    return settings.replace(**{name: getattr(rendered, name) for name in names})
 
 
 def _preset(options):
@@ -178,17 +178,17 @@ def _split(name, data):
     return split
 
 
-def _texts(options, own, records):
+def _texts(options, photos, records):
     """Embeds captions with --hub unless cached; returns their store."""
-    preset = hub.placed(_preset(options), *own.sources.starts)
+    preset = hub.placed(_preset(options), *photos.sources.starts)
     encoder = hub.package().HubFeatures.of(preset)
-    folder = own.cache / f"texts-{encoder.digest()[:8]}"
-    make_cache(own.folder, own.cache)
+    folder = photos.cache / f"texts-{encoder.digest()[:8]}"
+    make_cache(photos.folder, photos.cache)
     writer = caption_features.open_writer(folder, encoder)
     texts = _prompted(options, records)
-    left = {*map(caption_key, texts)} - writer.done
-    if left:
-        with progress_bar(len(left), "encoding captions", "text") as bar:
+    missing = {*map(caption_key, texts)} - writer.done
+    if missing:
+        with progress_bar(len(missing), "encoding captions", "text") as bar:
             caption_features.extract_captions(
                 texts, encoder, writer, bar.update
             )
