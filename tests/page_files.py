@@ -17,6 +17,7 @@ from tbnets.text.vocabulary import count_words
 from tbnets.training.checkpoints import save_checkpoint
 from tests import tiny, tiny_phrases
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCENES = "runs/scenes"
 PHOTO = "36979.jpg"
 PHOTOS = (
@@ -30,6 +31,7 @@ PHOTOS = (
 )
 LINKS = {
     "data": ".",
+    "docs/photos": ROOT / "docs" / "photos",
     "flickr8k/images": f"{SCENES}/images",
     "flickr8k/entities": SCENES,
     "flickr8k/dataset_flickr8k.json": f"{SCENES}/dataset.json",
