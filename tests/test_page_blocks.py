@@ -25,13 +25,13 @@ BLOCKS = {
     for path in PAGES
     if (found := FENCED.findall(path.read_text("utf-8")))
 }
-ASK, STAND_IN = "docs/ask.md", "docs/stand_in.md"
+SERVER = "docs/local_server.md"
 LIBRARY = "docs/library.md"
-REGIONS, ZOO = "docs/region_features.md", "model_zoo/README.md"
+REGIONS, ZOO = "docs/regions.md", "model_zoo/README.md"
 FRESH = "# In a fresh process."
 REPLACED = {
     # A server has to answer; that port may be taken.
-    (ASK, "localhost:8500"): lambda request: (
+    (SERVER, "localhost:8500"): lambda request: (
         f"localhost:{request.getfixturevalue('grpc_port')}"
     ),
     # The features are as many without learned weights and of a small photo;
@@ -55,9 +55,8 @@ REPLACED = {
 }
 """Page and what of it does not run on a bare machine -> what is run instead."""
 NEEDS = {
-    ASK: "tensorflow_serving",
+    SERVER: "tensorflow_serving",
     "docs/localization.md": "cv2",
-    STAND_IN: "werkzeug",
     "docs/text_features.md": "sklearn",
     "docs/zoo.md": "cv2",
     ZOO: "cv2",
@@ -116,10 +115,9 @@ def regions():
 
 
 GIVEN = {
-    "docs/evaluation.md": embeddings,
     "docs/losses.md": lambda: {"loss": tbnets.TripletLoss()},
-    "docs/phrase_evaluation.md": scored_phrases,
-    "docs/phrases.md": lambda: {
+    "docs/evaluation.md": lambda: {**embeddings(), **scored_phrases()},
+    "docs/data_formats.md": lambda: {
         "proposals": [page_files.BOXES] * page_files.NUM_TEST
     },
     REGIONS: regions,

@@ -46,7 +46,7 @@ counted from 0.
 
 The command prints recall at 1, 5 and 10 and the median and mean rank, in both
 directions and from captions to captions (docs/evaluation.md). For phrases, it
-prints recalls of regions (docs/phrase_evaluation.md).
+prints recalls of regions (docs/evaluation.md).
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
     phrases = read_phrases("flickr8k/entities", images)
     phrases.phrases[0], phrases.boxes[0]
 
-docs/phrases.md describes the formats.
+docs/data_formats.md describes the formats.
 """
 
 import dataclasses

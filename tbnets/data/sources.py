@@ -25,7 +25,7 @@ _WORDS = (
 _TREES = "Set it: --trees=features/parsed.flags makes one."
 _BOXES = (
     "Captions alone do not tell boxes: write a table of image, phrase and box "
-    "(docs/phrases.md), or ask a trained model by tools/localize.py."
+    "(docs/data_formats.md), or ask a trained model by tools/localize.py."
 )
 _REGIONS = "Set it: --regions=features/regions_grid.flags makes them."
 _UNSET = {

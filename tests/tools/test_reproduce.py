@@ -51,7 +51,7 @@ def test_every_number_of_the_pages_stands_in_a_file_or_is_marked():
         ("docs/results.md", "22.7 45.4 57.4", "22.7 45.4 57.5"),
         ("docs/ablation.md", "| 252.8 |", "| 253.8 |"),
         ("docs/weak_localization.md", "31.1 (31.1", "31.2 (31.1"),
-        ("docs/reproduction_wang2016.md", "33.5 61.7 73.6", "33.5 61.7 73.7"),
+        ("docs/reproduction_tables.md", "33.5 61.7 73.6", "33.5 61.7 73.7"),
     ],
 )
 def test_a_changed_number_is_found(results, pages, page, number, changed):

@@ -208,11 +208,20 @@ def on_config(config):
         for title, names in api_groups().items()
     ]
     made = {"API": [API, *groups], "The zoo's models": [ZOO, *CARDS]}
-    config.nav = [
-        {entry: made[entry]} if isinstance(entry, str) else entry
-        for entry in config.nav
-    ]
+    config.nav = [_filled(entry, made) for entry in config.nav]
     return config
+
+
+def _filled(entry, made):
+    """Returns an entry of the navigation with the generated pages."""
+    if isinstance(entry, str):
+        return {entry: made[entry]} if entry in made else entry
+    return {
+        title: [_filled(one, made) for one in pages]
+        if isinstance(pages, list)
+        else pages
+        for title, pages in entry.items()
+    }
 
 
 def on_files(files, config):

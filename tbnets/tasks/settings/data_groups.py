@@ -29,7 +29,7 @@ class RegionSettings:
     phrases: Place = flag(
         "",
         "Phrases with their boxes: a folder of Flickr30K Entities or a "
-        ".jsonl file (docs/phrases.md). Empty with --scenes: the scenes' "
+        ".jsonl file (docs/data_formats.md). Empty with --scenes: the scenes' "
         "phrases. HM-LSTM uses them for evaluation only.",
     )
     regions: Place = flag(
