@@ -96,7 +96,7 @@ def _of_paper(table, measured):
     head += ["ours", *columns, "seeds", "CPU", "date"]
     text = f"\n{table['about']}\n\n{_table(head, rows)}\n"
     if others := table.get("others"):
-        text += f"Rows of others, not built here: {others}.\n\n"
+        text += f"The paper also lists results of other authors: {others}.\n\n"
     return text
 
 

@@ -15,7 +15,7 @@ _ALONE = {
     "sum": "test/recall_sum",
     "dev": "dev/recall_sum",
     "dev sum": "dev/recall_sum",
-    "at most": "test/phrase_to_region/upper_bound",
+    "upper bound": "test/phrase_to_region/upper_bound",
     "Right regions": "test/correspondence_accuracy",
 }
 _PHRASES = "phrase_to_region"
