@@ -40,7 +40,7 @@ CONTENTS = {
 REASONS = {
     "cut.jpg": "does not decode: ",
     "cut.png": "does not decode: ",
-    "cut.webp": "is no whole WebP file",
+    "cut.webp": "is not a complete WebP file",
     "empty.jpg": "is empty",
     "text.jpg": "is of another kind",
     "link.jpg": "is not there",

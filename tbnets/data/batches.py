@@ -129,9 +129,9 @@ def _checked_numbers(name, values):
     if array.ndim < 1 or array.dtype.kind in "OSU":
         raise InputTypeError(
             name,
-            "be an array of numbers, a row each",
+            "be an array of numbers, one row per image or caption",
             f"shape {array.shape}, dtype {array.dtype}",
-            "Captions become ids by `tbnets.Tokenizer(vocabulary)(captions)`.",
+            "Convert captions with `tbnets.Tokenizer(vocabulary)(captions)`.",
         )
     check_finite(name, array)
     return array
@@ -200,9 +200,9 @@ def refuse_broken_images(images):
     if found:
         raise InputError(
             "--images",
-            f"hold whole photos: {KINDS}",
-            f"{len(found)} of {len(paths)} that are none: {listed(found)}",
-            "Replace them, or take them out of the captions.",
+            f"contain only complete photos: {KINDS}",
+            f"{len(found)} of {len(paths)} files that are not: {listed(found)}",
+            "Replace these files, or remove them from the captions.",
         )
 
 
@@ -342,14 +342,14 @@ class EpochBatches(Batches):
         checked_number("images_per_batch", images_per_batch, 1, whole=True)
         checked_number("captions_per_image", captions_per_image, 1, whole=True)
         checked_number("seed", seed, 0, whole=True)
-        advice = "Make them by tbnets.Examples.from_arrays."
+        advice = "Create it with tbnets.Examples.from_arrays."
         check_kind("examples", examples, Examples, advice)
         records = examples.records
         drawable = int(np.count_nonzero(records.captions_per_image))
         if not drawable:
             raise InputError(
                 "examples",
-                "hold at least one image with a caption",
+                "have at least one image with a caption",
                 f"{records.num_images} images, {records.num_captions} "
                 f"captions of {records.path}",
                 "Choose another split.",

@@ -38,7 +38,7 @@ def read_table(file, _):
             "path",
             f"end with {' or '.join(_TABLES)}",
             f"path={file.path}",
-            "Rename the file to the ending of its format.",
+            "Rename the file with the extension of its format.",
         )
     has_split, records, spelled = None, {}, {}
     for line, row in _TABLES[extension](file):
@@ -50,8 +50,8 @@ def read_table(file, _):
             has_split = "split" in row
         part = row.get("split", "" if has_split else WHOLE_FILE)
         if "split" in row and not has_split:
-            advice = "The rows before have none: name the split of each row."
-            file.refuse("'split' in every row or in none", part, line, advice)
+            advice = "Earlier rows have no 'split'. Add it to all rows."
+            file.refuse("'split' in all rows or in no row", part, line, advice)
         elif not isinstance(part, str) or not part.strip():
             file.refuse("the name of a split", part, line)
         elif None not in (name, caption) and _is_spelled(
@@ -69,8 +69,8 @@ def _is_spelled(file, line, name, spelled):
     """Reports a second spelling of an image's path; returns False for it."""
     before = spelled.setdefault(posixpath.normpath(name), name)
     if name != before:
-        advice = "They are one file: write its name alike in all rows."
-        file.refuse(f"{shown(before)}, as before", name, line, advice)
+        advice = "Both names refer to one file. Use one name in all rows."
+        file.refuse(f"{shown(before)} as before", name, line, advice)
     return name == before
 
 
@@ -90,19 +90,19 @@ def _delimited_rows(file, delimiter):
                 file.refuse(wanted, row, line, "Name them in the first row.")
                 return
             if twice := first_twice(one for one in header if one in _READ):
-                advice = "Give each caption of an image a row of its own."
+                advice = "Write one row per caption."
                 file.refuse(f"one column {twice}", row, line, advice)
                 return
         elif len(row) == len(header):
             yield line, dict(zip(header, row))
         else:
             wanted = f"{len(header)} columns ({', '.join(header)})"
-            advice = f"Quote captions that hold {shown(delimiter)}."
+            advice = f"Quote captions that contain {shown(delimiter)}."
             file.refuse(wanted, row, line, f"It has {len(row)}. {advice}")
     if rows and not ends_well:
         file.suspect(
             "expected a newline after the last row; found "
-            f"{shown(rows[-1])}. It may be truncated: if not, end the line.",
+            f"{shown(rows[-1])}. Add the newline if the file is complete.",
             len(rows),
         )
 
@@ -133,12 +133,12 @@ def _numbered(file, reader):
             advice = ""
             if "unexpected end" in str(error):
                 advice = (
-                    " A double quote opened here is never closed: double it, "
-                    "or the file is truncated."
+                    " A double quote that starts here is not closed. Write it "
+                    "twice, or copy the file again."
                 )
             elif "new-line character" in str(error):
-                error = "a carriage return that no newline follows"
-                advice = " End each row by a newline, or quote what holds it."
+                error = "a carriage return without a newline"
+                advice = " End each row with a newline, or quote the value."
             file.report(f"expected a row; found: {error}.{advice}", first)
 
 
@@ -204,7 +204,7 @@ def read_karpathy(file, _):
         if not isinstance(part, str) or not part:
             file.refuse("'split' (train, restval, val or test)", part, place)
         elif name in records:
-            file.refuse("a 'filename' that no other image has", name, place)
+            file.refuse("a unique 'filename'", name, place)
         elif name and file.file_name(file_name, place):
             sentences = _entries(file, image, "sentences", place)
             said = [(where, one.get("raw")) for where, one in sentences]
@@ -220,14 +220,14 @@ def read_coco(file, _):
         key = _coco_id(file, image, "id", place)
         name = file.file_name(image.get("file_name"), place)
         if key in records:
-            file.refuse("an 'id' that no other image has", key, place)
+            file.refuse("a unique 'id'", key, place)
         elif None not in (key, name):
             records[key] = ImageRecord(key, [], WHOLE_FILE, name)
     for place, annotation in _entries(file, content, "annotations"):
         key = _coco_id(file, annotation, "image_id", place)
         caption = file.caption(annotation.get("caption"), place)
         if key is not None and key not in records:
-            wanted = f"the 'id' of one of the {len(records)} good 'images'"
+            wanted = f"an 'id' among the {len(records)} valid 'images'"
             file.refuse(wanted, key, place)
         elif None not in (key, caption):
             records[key].captions.append(caption)
@@ -238,7 +238,7 @@ def _coco_id(file, entry, name, place):
     value = entry.get(name)
     if isinstance(value, int | str) and not isinstance(value, bool):
         return str(value)
-    return file.refuse(f"a whole number as {name!r}", value, place)
+    return file.refuse(f"an integer or a string as {name!r}", value, place)
 
 
 def read_flickr30k_json(file, _):
@@ -294,12 +294,12 @@ def _token_captions(file):
         if row.strip() and (cut or not match):
             advice = ""
             if cut and captions:  # Else the file may have another format.
-                advice = "The file looks truncated: copy it, or end the line."
+                advice = "Copy the truncated file again, or end its last line."
             file.refuse("'<image>#<number><TAB><caption>'", row, line, advice)
         elif match and file.file_name(match[1], line):
             texts = captions.setdefault(match[1], {})
             if match[2] in texts:
-                wanted = "each caption of an image under another number"
+                wanted = "a unique number for each caption of an image"
                 file.refuse(wanted, f"{match[1]}#{match[2]}", line)
             texts.setdefault(match[2], match[3].strip())
     if not captions:
@@ -321,10 +321,10 @@ def _split_lists(path):
         if split in lists:
             raise InputError(
                 "path",
-                "have one list for each split next to it",
-                f"path={path}, and for {split!r} {lists[split]} and "
-                f"{candidate}",
-                "Remove one of them.",
+                "have at most one list per split in its folder",
+                f"path={path} with {lists[split]} and {candidate} for "
+                f"{split!r}",
+                "Remove one list.",
             )
         lists[split] = candidate
     return lists
@@ -341,17 +341,17 @@ def _listed(path, captions, token_file):
         if listed and len(found) != 1:
             wanted = f"an image of {token_file.path}"
             advice = (
-                f"It has {len(found) or 'no'} images of that name: correct the "
-                "list, or the token file is incomplete."
+                f"It has {len(found) or 'no'} images of this name. Correct the "
+                "list, or complete the token file."
             )
             file.refuse(wanted, listed, line, advice)
         elif listed and found[0] in names:
-            wanted = f"each image once, as in line {names[found[0]]}"
+            wanted = f"each image once; line {names[found[0]]} has it"
             file.refuse(wanted, listed, line)
         elif listed:
             names[found[0]] = line
     if not names:
-        file.report("expected one image a line; found none.")
+        file.report("expected one image per line; found none.")
     return names
 
 
@@ -361,7 +361,7 @@ def precomputed_splits(path):
     if not names:
         raise MissingFileError(
             "`path` must be a folder with <split>_ims.npy and "
-            f"<split>_caps.txt. Received: path={path}."
+            f"<split>_caps.txt. Received: path={path}. Check the path."
         )
     return names
 
@@ -386,10 +386,10 @@ def read_precomputed(folder, split):
         return []
     images = len(features)
     if not rows or len(rows) % images:
-        cut = "" if ends_well else " The last line looks cut off: copy again."
+        cut = "" if ends_well else " Copy the file again: its end is missing."
         file.report(
-            f"expected as many captions for each of the {images} rows of "
-            f"{features.path}; found {len(rows)} captions.{cut}",
+            f"expected an equal number of captions for each of the {images} "
+            f"rows of {features.path}; found {len(rows)} captions.{cut}",
             len(rows),
         )
         return []
@@ -398,9 +398,9 @@ def read_precomputed(folder, split):
     if each == 1 and not features.has_ids:
         keys = map(str, first_equal_rows(features))
     if each > 1 and twice is not None:
-        wanted = f"each id once, as rows have {each} captions"
+        wanted = f"unique ids, because each row has {each} captions"
         ids = CheckedFile(f"{base}_ids.txt", folder.problems)
-        advice = "It stands twice: put the captions of an image together."
+        advice = "Put all captions of an image in one block."
         ids.refuse(wanted, twice, None, advice)
         return []
     records = {}

@@ -131,22 +131,22 @@ class CaptionedImages:
                     name,
                     "be a list of strings",
                     f"{name}={getattr(self, name)!r}",
-                    "Put a single one into a list.",
+                    "Wrap a single string in a list.",
                 )
         if (twice := first_twice(self.image_ids)) is not None:
             raise InputError(
                 "image_ids",
                 "be unique",
                 f"image_ids with {twice!r} twice",
-                "Join the captions of one image.",
+                "Merge the captions of this image.",
             )
         if len(self.file_names) not in (0, self.num_images):
             raise InputError(
                 "file_names",
-                "be empty or one for each image",
+                "be empty or have one name per image",
                 f"file_names of length {len(self.file_names)}, "
                 f"{self.num_images} images",
-                "Leave it out where ids are names.",
+                "Omit it if the image ids are the file names.",
             )
         rows.setflags(write=False)
         for name in ("image_ids", "captions", "file_names"):
@@ -263,8 +263,8 @@ def read_captions(
         images.num_images, images.captions_per_image
     """
     check_choice("format", format, READERS)
-    check_kind("split", split, str, "Give for example 'train'.")
-    check_kind("path", path, (str, os.PathLike), "Give a file or folder.")
+    check_kind("split", split, str, "Pass for example 'train'.")
+    check_kind("path", path, (str, os.PathLike), "Pass a file or folder.")
     records = []
     for name in split.split("+"):
         records += _read_split(format, os.fspath(path), name, problems)
@@ -273,9 +273,9 @@ def read_captions(
     if len(set(ids)) < len(ids):
         raise InputError(
             "split",
-            "join splits without common images",
+            "name splits without common images",
             f"split={split!r} of {path}",
-            "Read them one by one.",
+            "Read the splits separately.",
         )
     return CaptionedImages(
         image_ids=ids,
@@ -300,9 +300,9 @@ def list_splits(format: str, path) -> tuple[str, ...]:
         names = split_names.splits_in_path(path)
         if not names:
             raise MissingFileError(
-                "`path` must fit at least one file. Received: "
-                f"path={path}, which fits none. Check the folder and the "
-                "name around {split}."
+                "`path` must match at least one file. Received: "
+                f"path={path}, which matches no file. Check the folder and "
+                "the name around {split}."
             )
         return names
     _refuse_other_format(format, CheckedFile(path))
@@ -387,10 +387,10 @@ def _refuse_other_format(format, file):
     if not start or start[0] in "{[" or format == "precomputed":
         return False  # The reader reports the problem.
     file.report(
-        f"{expected} {shown(start.partition(chr(10))[0])}. The file begins "
-        f"neither as JSON ({', '.join(_JSON_FORMATS)}) nor as flickr "
-        "(<image>#<number><TAB><caption>), and its name does not end as a "
-        f"table's ({', '.join(_TABLES)}). If it is a table, rename it and set "
+        f"{expected} {shown(start.partition(chr(10))[0])}. The file starts "
+        f"neither like JSON ({', '.join(_JSON_FORMATS)}) nor like flickr "
+        "(<image>#<number><TAB><caption>), and its name has no extension of a "
+        f"table ({', '.join(_TABLES)}). If it is a table, rename it and set "
         "`format` to table."
     )
     return True

@@ -25,7 +25,7 @@ from tbnets.files import CheckedFile, ProblemError
 FOLDERS = {"Sentences": ".txt", "Annotations": ".xml"}
 MOST_BYTES = 1 << 20
 EDGES = ("xmin", "ymin", "xmax", "ymax")
-_ADVICE = "Name a file of the folder Annotations of Flickr30K Entities."
+_ADVICE = "Use a file from the folder Annotations of Flickr30K Entities."
 
 
 class AnnotatedBoxes(NamedTuple):
@@ -110,8 +110,8 @@ def read_entities(path, images, problems) -> list[ImagePhrases]:
         if not (root / folder).is_dir():
             raise MissingFileError(
                 f"`path` must be a folder with {' and '.join(FOLDERS)}. "
-                f"Received: path={root}, without a folder {folder}. Name the "
-                "folder of Flickr30K Entities, of scenes, or a .jsonl file."
+                f"Received: path={root}, without a folder {folder}. Use the "
+                "folder of Flickr30K Entities or of scenes, or a .jsonl file."
             )
     if images is None:
         files = [(root / key).glob(f"*{FOLDERS[key]}") for key in FOLDERS]
@@ -142,7 +142,7 @@ def _read_image(root, stem, key, name, problems):
         if not os.path.isfile(half):
             CheckedFile(half).report(
                 f"expected this file of the image {key or stem!r}; found none. "
-                "Copy both again, or leave the image out."
+                "Copy both files again, or leave the image out."
             )
     captions = read_sentences(sentences, problems)
     found = read_annotations(path, problems)
@@ -191,7 +191,7 @@ def _parse(file):
         raise
     # Python's codecs raise LookupError and ValueError for a bad encoding.
     except (xml.parsers.expat.ExpatError, LookupError, ValueError) as error:
-        text = f"expected XML in UTF-8; found {error}. Copy it again."
+        text = f"expected XML in UTF-8; found {error}. Copy the file again."
         return file.report(text, parser.CurrentLineNumber)
 
 
@@ -200,7 +200,7 @@ def _number(file, element, path):
     if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
         place = element.find(path)
         line = (element if place is None else place).line
-        wanted = f"a whole number of pixels in <{path}>"
+        wanted = f"a positive integer in <{path}>"
         file.refuse(wanted, text, line, _ADVICE)
     return int(text)
 
@@ -216,5 +216,5 @@ def _box(file, element, width, height):
         high = [min(x_max, float(width)), min(y_max, float(height))]
         if math.isfinite(sum(edges)) and low[0] < high[0] and low[1] < high[1]:
             return low + high
-    wanted = f"xmin, ymin, xmax, ymax from 1 of a box in {width} x {height}"
+    wanted = f"xmin, ymin, xmax, ymax >= 1 of a box in {width} x {height}"
     return file.refuse(wanted, texts, element.line, "Correct the file.")

@@ -39,7 +39,7 @@ class BrokenImageError(InputError):
         name = path if isinstance(path, str | os.PathLike) else short_text(path)
         name = f"{len(path)} bytes" if isinstance(path, bytes) else name
         super().__init__(
-            f"`path` must name a whole photo: {KINDS}. Received: "
+            f"`path` must name a complete photo: {KINDS}. Received: "
             f"path='{name}', which {reason}. Replace or remove the file."
         )
         self.path = path
@@ -139,7 +139,7 @@ def decode_images(
             "image_bytes",
             "be a list of photos",
             f"one {type(image_bytes).__name__}",
-            "Put it into a list.",
+            "Wrap it in a list.",
         )
     if is_array or isinstance(image_bytes, list | tuple):
         image_bytes = [
@@ -176,7 +176,7 @@ def read_content(photo) -> bytes:
             raise BrokenImageError(photo, reason)
         return content
     if not isinstance(photo, bytes):
-        advice = "Give a path, the bytes of a file, a picture or its pixels."
+        advice = "Pass a path, the bytes of a file, a picture or its pixels."
         check_kind("photo", photo, (str, os.PathLike), advice)
         photo = _read_bytes(photo)
     return photo_kinds.as_decodable(photo)
@@ -235,7 +235,7 @@ def read_photo_sizes(paths) -> np.ndarray:
 def _read_size(path):
     size = _judged(path, photo_kinds.read_upright_sides)
     if not size.all():
-        raise BrokenImageError(path, "has no pixels, or is cut")
+        raise BrokenImageError(path, "has no pixels or is truncated")
     return size
 
 

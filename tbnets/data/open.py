@@ -53,10 +53,10 @@ class SplitData:
         missing = [path for path in paths if not path.is_file()]
         if missing:
             raise MissingFileError(
-                f"`--images` must hold every image of split {self.name}. "
+                f"`--images` must contain every image of split {self.name}. "
                 f"Received: --images={folder}, where {len(missing)} of "
-                f"{len(paths)} are missing, first {missing[0].name}. Complete "
-                "the folder, or take the images out of the captions."
+                f"{len(paths)} are missing, first {missing[0].name}. Add the "
+                "photos, or remove these images from the captions."
             )
         return FileNames(paths)
 
@@ -92,8 +92,8 @@ class SplitData:
                     f"{features.path} without {len(missing)} of {len(keys)} "
                     f"captions of {said.path}, first {shown(missing[0])}; "
                     f"{features.looks()}",
-                    "Extract the features of these captions. If the array is "
-                    "in the order of the captions, remove its file of ids.",
+                    "Extract the features of these captions. If the rows are "
+                    "in the order of the captions, remove the file of ids.",
                 )
             return FeatureRows(features, features.rows(keys))
         if len(features) != said.num_captions:
@@ -102,7 +102,7 @@ class SplitData:
                 "have one row per caption",
                 f"{len(features)} rows in {features.path}, "
                 f"{said.num_captions} captions in {said.path}",
-                "Extract them again.",
+                "Extract the features again.",
             )
         return FeatureRows(features, range(len(features)))
 
@@ -127,9 +127,9 @@ class SplitData:
             raise InputError(
                 "--regions",
                 "name features of regions and sizes of photos",
-                f"{store.path}, with {found}",
-                "Name a recipe, such as features/regions_grid.flags, or a "
-                "store of tools/extract_image_features.py --regions.",
+                f"{store.path}, which has {found}",
+                "Use a recipe, such as features/regions_grid.flags, or a "
+                "store from tools/extract_image_features.py --regions.",
             )
         return store, store.rows(self.records.image_ids)
 
@@ -241,8 +241,8 @@ class Data:
             raise InputError(
                 f"--{flag}",
                 "name a split with captions",
-                f"{split}, without any in {records.path}",
-                "Name another file.",
+                f"--{flag}={split}, without captions in {records.path}",
+                "Choose another split or another file.",
             )
         return split
 
@@ -289,8 +289,8 @@ class Data:
             raise InputError(
                 f"--{flag}",
                 f"name features of split {split}",
-                f"{error.path}, which is there for {', '.join(error.names)}",
-                "Extract them, or choose another split.",
+                f"{error.path}, which exists only for {', '.join(error.names)}",
+                "Extract the features, or choose another split.",
             ) from error
         if missing := [path for path in paths if not os.path.exists(path)]:
             raise given.nowhere(flag, missing[0])
@@ -329,10 +329,10 @@ class Data:
             if lines := extraction_differences(made_by, found, where, here):
                 raise InputError(
                     f"--{flag}",
-                    "name features extracted alike",
+                    "name features that are extracted with equal settings",
                     f"--{flag}={here}, which differ from the features of "
                     f"{where}: {'; '.join(lines)}",
-                    "Extract them with equal settings.",
+                    "Extract the features again.",
                 )
 
     @functools.cached_property
@@ -377,7 +377,7 @@ class Data:
         except InputError as error:  # A recipe can remake them.
             made = [str(one.path) for one in self.things(flag).values()]
             for path in filter(str(error).count, made):
-                error.args = (f"{error} Or remove {path}: it is made anew.",)
+                error.args = (f"{error} Or remove {path} to make it again.",)
             raise
         train = [self.given.train_split]
         self.check_made_by(flag, train, features.made_by, features.path)
@@ -385,9 +385,9 @@ class Data:
         if features.dim != dim:
             raise InputError(
                 f"--{flag}",
-                "be as wide in every split",
+                "have equal widths in all splits",
                 f"{dim} in {first}, {features.dim} in {split}",
-                "Extract them alike.",
+                "Extract the features with equal settings.",
             )
         self._features[paths] = features
         return features

@@ -212,9 +212,9 @@ def _converted(content):
     except PIL.Image.DecompressionBombError:
         return b"", f"has more than {MAX_PIXELS} pixels"
     except Exception:  # Pillow raises many types for a damaged header.
-        return b"", f"is no whole {kinds[0]} file"
+        return b"", f"is not a complete {kinds[0]} file"
     if content[12:16] == b"VP8 " and _is_too_short(content, *picture.size):
-        return b"", f"is no whole {kinds[0]} file"
+        return b"", f"is not a complete {kinds[0]} file"
     return png_of(picture)
 
 
@@ -265,7 +265,7 @@ def png_of(picture) -> tuple[bytes, str]:
                 pixels >>= 8
             picture = PIL.Image.fromarray(pixels.astype(np.uint8))
         if picture.mode == "F":
-            return b"", "has pixels of floating point, of an unknown range"
+            return b"", "has floating-point pixels of an unknown range"
         picture.info = {}  # Avoids a warning about palettes.
         pixels = np.asarray(picture.convert("RGB"))
         # The PNG is decoded soon, so compression would waste time.
@@ -287,7 +287,7 @@ def picture_of(pixels):
             "photo",
             "be uint8 [height, width, 3], RGB, or [height, width], grey",
             f"{pixels.dtype} {list(pixels.shape)}",
-            "Scale it to [0, 255] and convert it, or give a path.",
+            "Scale and convert it, or pass a path.",
         )
     grey = pixels.shape[2:] == (1,)
     return PIL.Image.fromarray(pixels[..., 0] if grey else pixels)

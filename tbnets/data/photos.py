@@ -64,10 +64,11 @@ def sort_files(folder):
             others.append(entry)
     if not photos:
         some = listed([entry.name for entry in others], MOST_NAMED)
-        held = f" but {some}" if others else ""
+        held = f", only {some}" if others else ""
         raise MissingFileError(
             f"`images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files. "
-            f"Received: images={folder}, which has none{held}. Check the path."
+            f"Received: images={folder}, which has no photo{held}. Check the "
+            "path."
         )
     return photos, others
 
@@ -93,10 +94,10 @@ def left_out_lines(broken, others, count):
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
     if more := lines[MOST_NAMED:]:
-        lines = [*lines[:MOST_NAMED], f"left out: {len(more)} more such files"]
+        lines = [*lines[:MOST_NAMED], f"left out: {len(more)} more files"]
     if others:
         some = listed([path.name for path in others], MOST_NAMED)
-        lines.append(f"left out: {some}, not named as photos are")
+        lines.append(f"left out: {some}, without the extension of a photo")
     if left := len(broken) + len(others):
         lines.append(f"{left} of {count} files left out")
     return [readable(line) for line in lines]
@@ -209,14 +210,14 @@ def listed_rows(image_ids, path) -> np.ndarray:
             meant = [row_of_id[name]]
         if len(meant) > 1:
             some = " and ".join(repr(image_ids[row]) for row in meant[:2])
-            advice = f"It may mean {some}: write ids in full."
+            advice = f"It matches {some}. Write the full id."
             file.refuse("the name of one photo", name, line, advice)
         rows.update(meant)
     if not rows:
         some = ", ".join(map(repr, [*image_ids][:2])) or "none"
         file.report(
             f"expected ids of the {len(image_ids)} photos, such as {some}; "
-            f"found none in {len(listed)} lines. Name the list of these photos."
+            f"found none in {len(listed)} lines. Use a list of these photos."
         )
     return np.array(sorted(rows), np.int64)
 
@@ -232,7 +233,7 @@ def read_listed(format, path, lists, split):
             "lists",
             f"contain {SPLIT_FIELD}, so that splits differ",
             f"lists={lists}",
-            f"Name for example --split_lists=flickr30k/{SPLIT_FIELD}.txt.",
+            f"Set for example --split_lists=flickr30k/{SPLIT_FIELD}.txt.",
         )
     chosen = fill_split(lists, split)
     images = read_captions(format, path, "+".join(list_splits(format, path)))

@@ -127,7 +127,7 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
         except InputError as error:
             file.report(str(error), number + 1)
     if not lines:
-        file.report("expected captions; found none. Copy it again.")
+        file.report("expected captions; found none. Copy the file again.")
     return captions
 
 
@@ -188,7 +188,7 @@ def _read_row(file, line, row, found):
         return
     entry = found.setdefault(posixpath.normpath(name), _nothing(size))
     if entry.size != size:
-        wanted = f"all rows of an image to have one size, {entry.size}"
+        wanted = f"{entry.size}, the size in earlier rows of the image"
         file.refuse(wanted, size, line)
         return
     known = entry.captions.get(caption, [])
@@ -234,7 +234,7 @@ def _size(file, line, row):
     given = "width" in row or "height" in row
     if whole and (min(size) > 0 or not given):
         return size
-    wanted = "'width' and 'height' in whole pixels, or neither"
+    wanted = "the integers 'width' and 'height' in pixels, or neither"
     return file.refuse(wanted, size, line)
 
 
@@ -245,8 +245,8 @@ def _box(file, line, value, width, height):
         is_inside = 0 <= x_min < x_max <= (width or MOST_PIXELS)
         if is_inside and 0 <= y_min < y_max <= (height or MOST_PIXELS):
             return value
-    place = f" inside of {width} x {height}" if width else ""
-    wanted = "a box [x_min, y_min, x_max, y_max] in pixels from 0"
+    place = f" inside {width} x {height}" if width else ""
+    wanted = "a box [x_min, y_min, x_max, y_max] in pixels >= 0"
     advice = "x_min < x_max and y_min < y_max must hold."
     return file.refuse(f"{wanted}{place}", value, line, advice)
 

@@ -91,7 +91,7 @@ class PhraseRegions:
                 "phrase_ids",
                 "be unique",
                 f"{twice!r} twice",
-                "Number the phrases of each caption.",
+                "Number the phrases per caption.",
             )
         for text in self._misfits(boxes, self.image_sizes).values():
             raise InputError(text)
@@ -136,8 +136,8 @@ class PhraseRegions:
                 "image_sizes",
                 "be known",
                 f"0, 0 for {name!r}; {unknown.size} images lack a size",
-                "Give `in_photos` the photos' sizes "
-                "(`images.read_photo_sizes`).",
+                "Call `in_photos` with the sizes from "
+                "`images.read_photo_sizes`.",
             )
         return self.boxes / self._by_phrase(self.image_sizes)
 
@@ -153,9 +153,9 @@ class PhraseRegions:
         if sizes.dtype.kind not in "iu" or (sizes <= 0).any():
             raise InputError(
                 "photo_sizes",
-                "be whole numbers of at least 1",
-                f"dtype {sizes.dtype}, least {sizes.min()}",
-                "Give width, height.",
+                "be integers >= 1",
+                f"dtype {sizes.dtype}, minimum {sizes.min()}",
+                "Pass width and height in pixels.",
             )
         known = np.where(self.image_sizes > 0, self.image_sizes, sizes)
         boxes = self.boxes * self._by_phrase(sizes) / self._by_phrase(known)
@@ -179,11 +179,11 @@ class PhraseRegions:
         good = (boxes >= 0) & (boxes <= limits)
         good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
         return {
-            row: "`boxes` must have an area and lie inside of their image. "
+            row: "`boxes` must have an area and be inside their image. "
             f"Received: {boxes[row].tolist()} of the phrase "
             f"{self.phrase_ids[row]!r} in an image of "
             f"{sizes[self.phrase_to_image[row]].tolist()} pixels. "
-            "Correct the annotation, or the size it was made for."
+            "Correct the box or the size of the image."
             for row in np.flatnonzero(~good.all(axis=1))
         }
 
@@ -199,7 +199,7 @@ def _require_shape(name, array, shape):
             name,
             f"have the shape {shape}",
             f"{array.shape}",
-            "Give one entry for each image or phrase.",
+            "Pass one entry per image or phrase.",
         )
 
 
@@ -232,10 +232,10 @@ def read_phrases(
     Source: Plummer et al. 2015, "Flickr30k Entities"; one box per phrase as in
     Wang et al. 2018, Sec. 4, note 2.
     """
-    check_kind("path", path, (str, os.PathLike), "Give a file or folder.")
+    check_kind("path", path, (str, os.PathLike), "Pass a file or folder.")
     names, split = None, "all"
     if images is not None:
-        advice = "Read them by tbnets.read_captions."
+        advice = "Read the images with tbnets.read_captions."
         check_kind("images", images, CaptionedImages, advice)
         names, split = dict(zip(images.image_ids, images.names)), images.split
     path = os.fspath(path)

@@ -13,21 +13,21 @@ from tbnets.data.store.manifest import MANIFEST
 from tbnets.errors import InputError, MissingFileError
 from tbnets.progress import progress_bar
 
-_SCENES = "Set it, or --scenes for the embedded data set."
+_SCENES = "Set it, or set --scenes for the embedded data set."
 _PHOTOS = (
-    "Set it: --image_features=features/lite0.flags makes them of the photos "
-    "of --images. Or set --images=FOLDER alone."
+    "Set it, for example --image_features=features/lite0.flags for features "
+    "of the photos in --images. Or set only --images=FOLDER."
 )
 _WORDS = (
-    "Set it: --text_features=features/tfidf.flags makes them. Or set another "
+    "Set it, for example --text_features=features/tfidf.flags. Or set another "
     "--text_encoder to learn from the words."
 )
-_TREES = "Set it: --trees=features/parsed.flags makes one."
+_TREES = "Set it, for example --trees=features/parsed.flags."
 _BOXES = (
-    "Captions alone do not tell boxes: write a table of image, phrase and box "
-    "(docs/data_formats.md), or ask a trained model by tools/localize.py."
+    "Write a table of images, phrases and boxes (docs/data_formats.md), or predict "
+    "boxes with tools/localize.py."
 )
-_REGIONS = "Set it: --regions=features/regions_grid.flags makes them."
+_REGIONS = "Set it, for example --regions=features/regions_grid.flags."
 _UNSET = {
     "captions": ("the captions to read", _SCENES),
     "images": ("the folder of the photos", _SCENES),
@@ -168,7 +168,7 @@ class Sources:
         """Returns the error for a path that does not exist."""
         return MissingFileError(
             f"`--{flag}` must name an existing file or folder. Received: "
-            f"--{flag}={getattr(self, flag)}, looked for as {path}. Set "
+            f"--{flag}={getattr(self, flag)}, which is not at {path}. Set "
             f"--data_root={self.data_root}, or the environment variable "
             "TBNETS_DATA, to the folder of your data; docs/data_formats.md "
             "describes it."

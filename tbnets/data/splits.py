@@ -93,14 +93,14 @@ class NoSuchSplit(InputError):
 
     def __init__(self, split, names, path, argument="split"):
         known = ", ".join(map(repr, names)) or "no split"
-        advice = "Ask for one of these, or give images that split."
+        advice = "Choose an existing split, or assign images to this split."
         if tuple(names) == (WHOLE_FILE,):
             advice = (
-                "The file does not tell splits apart: ask for 'all', give its "
-                "rows a split, or keep one file a split, {split} in its path."
+                "The file has no splits. Choose 'all', add a split to its "
+                "rows, or use a file per split with {split} in the path."
             )
         super().__init__(
-            f"`{argument}` must be a split that {path} has: {known}. "
+            f"`{argument}` must be a split of {path}: {known}. "
             f"Received: {argument}={split}. {advice}"
         )
         self.split = split
@@ -171,9 +171,9 @@ def draw_cuts(image_ids, path):
     if len(places) < FEWEST:
         raise InputError(
             "--captions",
-            f"have a split column, or name {FEWEST} images to draw splits from",
-            f"{len(places)} in {path}",
-            "Add photos with captions, or give its rows a split.",
+            f"have splits, or {FEWEST} images to draw splits from",
+            f"{len(places)} images in {path}",
+            "Add images with captions, or add a split to all rows.",
         )
     fifth = len(places) // 5
     cuts, start = [], 0

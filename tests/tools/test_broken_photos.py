@@ -143,5 +143,5 @@ def test_training_names_them(folder, tmp_path):
     ended = verbs.train(*flags)
     assert ended.returncode == 1
     count = len(photo_files.REASONS) - 1
-    assert f"{count} of {len(NAMES)} that are none: " in ended.stderr
+    assert f"{count} of {len(NAMES)} files that are not: " in ended.stderr
     assert str(photos / "cut.webp") in ended.stderr

@@ -109,7 +109,7 @@ def test_what_can_not_be_done_is_said(folder):
         (told(folder, "photos"), "--image_features"),
         (told(folder, "--dtype=bfloat16"), "`--dtype`"),
         (told(folder, output="photos"), "`--output`"),
-        (told(folder, **none), "which has none"),
+        (told(folder, **none), "which has no photo"),
     ):
         assert named in failure
     assert not (folder / "none.index").exists()

@@ -59,7 +59,7 @@ def test_make_scenes_again_reuses_and_draws_boxes(folder, tmp_path):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ([*FEW, "--seed=9"], "seed is 0, asked for 9"),
+        ([*FEW, "--seed=9"], "seed is 0 instead of 9"),
         (["--clutter=2"], "`--clutter`"),
         (["stray"], "stray"),
         (["--folder="], "`--folder`"),

@@ -100,9 +100,9 @@ def proposal_roles(
     check_choice("positives", positives, POSITIVES)
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
         raise InputError(
-            "`negative_iou`, `positive_iou` and `best_iou` must lie from 0 to "
-            f"1, the first at most the second. Received: {negative_iou}, "
-            f"{positive_iou} and {best_iou}. Papers: 0.3, 0.7 and 0.5."
+            "`negative_iou`, `positive_iou` and `best_iou` must be in [0, 1], "
+            f"the first at most the second. Received: {negative_iou}, "
+            f"{positive_iou} and {best_iou}. The papers use 0.3, 0.7 and 0.5."
         )
     sizes = np.array([len(one) for one in proposals], np.int64)
     firsts = np.cumsum(sizes) - sizes

@@ -46,7 +46,7 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
             "roles",
             "have at most 32767 columns",
             f"{roles.shape[1]} regions of a photo",
-            "Propose fewer.",
+            "Propose fewer regions.",
         )
     found = np.full((len(roles), limit), NONE, np.int16)
     for start in range(0, len(roles), ROWS_AT_ONCE):
@@ -82,18 +82,18 @@ def recorded(held, first, examples, score):
         table = hard_negatives(similarities, roles)
         counts = (table != NONE).sum(axis=1)
         tqdm.tqdm.write(
-            f"hard negatives: {counts.mean():.1f} regions a phrase; "
+            f"hard negatives: {counts.mean():.1f} regions per phrase; "
             f"{int((counts == 0).sum())} of {len(counts)} phrases have none "
-            "and keep the negatives that they had"
+            "and keep their negatives"
         )
         held = {**held, TABLE: table, RECORDED: first}
     table = held[TABLE]
     if len(table) != len(roles) or table.max(initial=NONE) >= roles.shape[1]:
         raise InputError(
             "--phrases",
-            "be those that the run was started with",
-            f"{roles.shape} phrases and regions, hard negatives of "
-            f"{len(table)}",
-            "Restore them, or start a new --run_dir.",
+            "name the phrases with which the run was started",
+            f"{roles.shape} phrases and regions, hard negatives for "
+            f"{len(table)} phrases",
+            "Restore the file, or start a new --run_dir.",
         )
     return held

@@ -150,10 +150,10 @@ class PhraseSampler:
         if not self.num_drawable:
             raise InputError(
                 "--regions",
-                "overlap boxes of phrases enough",
-                f"none for {phrases.num_phrases} phrases of "
+                "overlap the boxes of phrases enough to be positives",
+                f"no positives for {phrases.num_phrases} phrases of "
                 f"{phrases.images.path}",
-                "Propose more, or lower --positive_iou.",
+                "Propose more regions, or lower --positive_iou.",
             )
 
     def epoch(self, epoch):

@@ -217,8 +217,8 @@ def ensure_scenes(folder, settings, progress=None):
     if not reused:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ExistingFileError(
-                "`folder` must hold scenes, be empty or not exist yet. "
-                f"Received: folder={str(folder)!r}. Name another or delete it."
+                "`folder` must have scenes, be empty or not exist. Received: "
+                f"folder={str(folder)!r}. Choose another folder or delete it."
             )
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -244,15 +244,15 @@ def _checked_manifest(folder, settings):
         raise _damaged(path, "a JSON object", error) from error
     wanted = {"version": VERSION, **dataclasses.asdict(settings)}
     differences = [
-        f"{name} is {manifest.get(name)!r}, asked for {value!r}"
+        f"{name} is {manifest.get(name)!r} instead of {value!r}"
         for name, value in wanted.items()
         if manifest.get(name) != value
     ]
     if differences:
         raise ExistingFileError(
             "`folder` must have scenes of the requested settings. Received: "
-            f"folder={str(folder)!r}, where {'; '.join(differences)}. Name "
-            "another folder, delete this one, or request its settings."
+            f"folder={str(folder)!r}, where {'; '.join(differences)}. Choose "
+            "another folder, delete this folder, or request its settings."
         )
     path = folder / DATASET
     expected, found = manifest.get("dataset_sha256"), "no file"

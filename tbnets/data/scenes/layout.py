@@ -50,8 +50,8 @@ class SceneSettings:
             object.__setattr__(self, name, value)
         if not self.num_scenes:
             raise InputError(
-                "`num_train`, `num_dev` or `num_test` must ask for one scene "
-                "at least. Received: 0 for each. Raise one."
+                "`num_train`, `num_dev` or `num_test` must be >= 1. Received: "
+                "0 for all splits. Increase one value."
             )
 
     @property

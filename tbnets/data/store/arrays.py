@@ -86,7 +86,7 @@ class Features:
             raise InputError(
                 "image_ids",
                 f"all have features in {self.path}",
-                f"{len(missing)} of {len(image_ids)} missing there, first "
+                f"{len(missing)} of {len(image_ids)} without features, first "
                 f"{first}; {self.looks()}",
                 f"{self._advice(missing)}",
             )
@@ -95,16 +95,16 @@ class Features:
     def looks(self) -> str:
         """Returns an example of the ids, for messages about missing ids."""
         if not self.ids:
-            return "it has no features of any image"
+            return "the file has no features"
         return f"the ids of the file look like {self.ids[0]!r}"
 
     def _advice(self, missing):
         if not self.has_ids:
             place = ids_file(self.path)
-            return f"It has row numbers alone: write one id a line to {place}."
+            return f"The file has no ids. Write one id per line to {place}."
         failed = [key for key in missing if key in self.failed]
         if not failed:
-            return "Extract their features too, or write the ids alike."
+            return "Extract the missing features, or use equal ids."
         return (
             f"The feature extraction of {len(failed)} failed, first "
             f"{failed[0]!r}: {self.failed[failed[0]]}. Repair these photos "
@@ -142,8 +142,8 @@ def check_rows(rows, count):
     rows = np.asarray(rows, dtype=np.int64)
     if rows.size and not 0 <= rows.min() <= rows.max() < count:
         raise IndexError(
-            f"`rows` must lie in [0, {count}). Received: rows from "
-            f"{rows.min()} to {rows.max()}. Look rows up by id."
+            f"`rows` must be in [0, {count}). Received: rows from "
+            f"{rows.min()} to {rows.max()}. Look the rows up by id."
         )
     return rows
 
@@ -178,9 +178,9 @@ class FeatureArray(Features):
             far = np.abs(found - used).max(axis=1) > most
             for row in rows[far]:
                 raise InputError(
-                    f"{self.path}: expected equal rows of one id; found rows "
-                    f"{first[row]} and {row} of {self.ids[row]!r} to differ. "
-                    "Use a different id for each of them."
+                    f"{self.path}: expected equal rows for one id; found "
+                    f"different rows {first[row]} and {row} of "
+                    f"{self.ids[row]!r}. Use a different id for each row."
                 )
 
 
@@ -223,7 +223,7 @@ def _read_ids(file, array, path):
         file.report("expected an id; found an empty line.", ids.index("") + 1)
     if len(ids) != len(array):
         wanted = f"one id for each of the {len(array)} rows of {path}"
-        file.refuse(wanted, len(ids), len(ids), "Write both files in one go.")
+        file.refuse(wanted, len(ids), len(ids), "Write both files again.")
     return ids
 
 

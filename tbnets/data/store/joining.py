@@ -47,9 +47,9 @@ def take_share(shard, keys, step=1, **decides):
     if not 1 <= number <= of:
         raise InputError(
             "shard",
-            "be I/N, the I-th of N shares, from 1/N to N/N",
+            "be I/N, share I of N, from 1/N to N/N",
             f"shard={shard}",
-            "Write for example --shard=1/4.",
+            "Set for example --shard=1/4.",
         )
     count = -(-len(keys) // step)
     first, end = (-(-count * i // of) * step for i in (number - 1, number))
@@ -101,20 +101,20 @@ def join(shares, output):
     if output.exists():
         raise InputError(
             "output",
-            "be new",
-            f"output={output}, which is there",
-            "Remove it, or choose another.",
+            "be a new path",
+            f"output={output}, which exists",
+            "Remove it, or choose another path.",
         )
     if not shares:
         raise InputError(
             "shares",
-            "be all shares of a work",
-            "none",
-            "Name them one after the other.",
+            "be all shares of an extraction",
+            "no shares",
+            "Pass the paths of all shares.",
         )
     for path in shares:
         if not os.path.exists(path):
-            _refuse(path, "is not there", "Check the path, or make it.")
+            _refuse(path, "does not exist", "Check the path.")
     is_stores = any(map(os.path.isdir, shares))
     tell = _made_store if is_stores else _made_file
     made_by = [tell(path) for path in shares]
@@ -144,7 +144,7 @@ def _made_store(path):
     shares.
     """
     if not os.path.isdir(path):
-        _refuse(path, "is a file next to stores", "Join them one by one.")
+        _refuse(path, "is a file, unlike other shares", "Merge it separately.")
     store = open_store(path)
     own = {os.path.basename(file) for file in store.files}
     others = (name for name in os.listdir(path) if name not in own)
@@ -159,20 +159,20 @@ def _made_store(path):
 def _made_file(path):
     place = f"{path}{SUFFIX}"
     if not os.path.exists(place):
-        _refuse(path, f"has no {place} next to it", "Copy that too.")
+        _refuse(path, f"lacks its description {place}", "Copy this file too.")
     made_by = _with_share(place, CheckedFile(place).json())
     found = manifest.file_sha256(path)
     if made_by.pop("sha256", None) != found:
         CheckedFile(path).report(
-            f"expected the sha256 that {place} tells; found {found}. Copy "
-            "both again, or make the share again."
+            f"expected the sha256 in {place}; found {found}. Copy both files "
+            "again, or write the share again."
         )
     return made_by
 
 
 def _with_share(path, made_by):
     if share_of(made_by) is None:
-        _refuse(path, "tells of no share", "Leave it out, or make it so.")
+        _refuse(path, "describes no share", "Leave it out.")
     return made_by
 
 
@@ -185,8 +185,8 @@ def _check_alike(shares, made_by):
                 "shares",
                 "come from equal settings and equal photos or texts",
                 f"{'; '.join(lines)}",
-                "Write one of them again with the flags and inputs of the "
-                "other, at a new path; remove files that belong to neither.",
+                "Write the different share again at a new path, with equal "
+                "flags and inputs. Remove files that do not belong to a share.",
             )
 
 
@@ -198,18 +198,18 @@ def _in_order(shares, made_by):
         if number in place:
             raise InputError(
                 "shares",
-                f"be {of} shares, each once",
+                f"be {of} different shares",
                 f"{place[number]} and {path}, both {number}/{of}",
-                "Leave one of them out.",
+                "Leave one path out.",
             )
         place[number] = path
     absent = [f"{one}/{of}" for one in range(1, of + 1) if one not in place]
     if absent:
         raise InputError(
             "shares",
-            f"be all {of} shares, of which {shares[0]} is one",
-            f"{len(place)}, without {listed(absent)}",
-            f"Write the missing share with --shard={absent[0]}, and name all "
+            f"be all {of} shares of the extraction of {shares[0]}",
+            f"{len(place)} shares, without {listed(absent)}",
+            f"Write the missing share with --shard={absent[0]}, and pass all "
             "shares.",
         )
     return [place[number] for number in sorted(place)]
@@ -231,9 +231,9 @@ def _join_stores(shares, output, items, beside):
     if found != items:
         raise InputError(
             "shares",
-            f"hold {items} photos or texts, those that failed included",
+            f"have {items} photos or texts, including failed items",
             f"{found} in {', '.join(map(str, shares))}",
-            "One was changed since: make it again.",
+            "Write the share that has changed again.",
         )
     made = stores[0].manifest
     extraction = {k: v for k, v in made.extraction.items() if k != SHARE}

@@ -22,10 +22,10 @@ class FolderInUse(ExistingFileError):
 
     def __init__(self, folder, argument, holder):
         super().__init__(
-            f"`{argument}` must be a folder that one process at a time "
-            f"writes. Received: {argument}={folder}, which is being "
-            f"written by process {holder}. Wait until that ends, end it, or "
-            "name another folder."
+            f"`{argument}` must be a folder that no other process writes. "
+            f"Received: {argument}={folder}, which is being written by "
+            f"process {holder}. Wait until that process ends, end it, or "
+            "choose another folder."
         )
         self.holder = holder
 

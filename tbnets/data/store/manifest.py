@@ -139,7 +139,7 @@ def read_manifest(folder) -> Manifest:
     if not os.path.isfile(path):
         raise MissingFileError(
             "`path` must be a feature store or a .npy file. Received: path="
-            f"{folder}, a folder without {MANIFEST}."
+            f"{folder}, a folder without {MANIFEST}. Check the path."
         )
     file = CheckedFile(path)
     value = file.json()
@@ -151,7 +151,7 @@ def read_manifest(folder) -> Manifest:
     if value["dtype"] not in _DTYPES or kind not in _PARTS:
         file.report(
             f"expected 'kind' {' or '.join(KINDS)}, 'dtype' "
-            f"{' or '.join(_DTYPES)} and 'dim' from 1, or 0 for boxes alone; "
+            f"{' or '.join(_DTYPES)} and 'dim' >= 1, or 0 for only boxes; "
             f"found {value['kind']!r}, {value['dtype']!r} and {value['dim']}."
         )
     for part, kinds in (("failed", _FAILED), ("shards", Shard.__annotations__)):
@@ -178,7 +178,7 @@ def _check_fields(file, where, value, kinds):
     }
     if bad:
         wanted = [f"{name} ({kind.__name__})" for name, kind in kinds.items()]
-        wanted = f"an object of {', '.join(wanted)}, numbers from 0"
+        wanted = f"an object of {', '.join(wanted)}, with numbers >= 0"
         file.refuse(wanted, bad, f"'{where}'")
 
 
@@ -190,11 +190,11 @@ def _check_shards(file, manifest):
         is_plain = re.fullmatch(r"[A-Za-z0-9_-]+", shard.name)
         if not is_plain or not wanted <= set(shard.sha256) <= allowed:
             names = ", ".join(sorted(wanted))
-            wanted = f"checksums of {names}, plain names inside the folder"
+            wanted = f"checksums of {names}, files in the folder"
             file.refuse(wanted, shard.sha256, f"'shards[{place}].sha256'")
         if manifest.kind == "images" and shard.rows != shard.images:
             where = f"'shards[{place}].rows'"
-            file.refuse(f"{shard.images}, a row an image", shard.rows, where)
+            file.refuse(f"{shard.images}, one per image", shard.rows, where)
     if len({shard.name for shard in manifest.shards}) < len(manifest.shards):
         file.report("'shards': expected each name once.")
 

@@ -186,10 +186,10 @@ def check_numbers(path, expected, advice, fits) -> Header:
         raise InputError(f"{expected} {found}. {advice}")
     size = os.path.getsize(path)
     if size != header.size:
-        damage = "truncated" if size < header.size else "longer than it says"
+        damage = "truncated" if size < header.size else "too long"
         raise InputError(
             f"{expected} {found}, which takes {header.size} bytes, in a file "
-            f"of {size}. The file is {damage}: copy or make it again."
+            f"of {size}. The file is {damage}: copy or write it again."
         )
     return header
 

@@ -36,8 +36,8 @@ class SideBySide(Features):
             if not part.has_ids:
                 raise InputError(
                     f"{part.path}: expected ids, by which features are "
-                    f"joined; found no file {ids_file(part.path)}. Write the "
-                    "id of each row to this file, one per line."
+                    f"concatenated; found no file {ids_file(part.path)}. "
+                    "Write one id per row to this file."
                 )
         common = list(dict.fromkeys(parts[0].ids))
         for part in parts:
@@ -47,9 +47,9 @@ class SideBySide(Features):
             looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
             raise InputError(
                 "parts",
-                "be features with ids in common",
+                "be features with common ids",
                 f"{looks}",
-                "Write the ids alike.",
+                "Use equal ids.",
             )
         path = ", ".join(part.path for part in parts)
         super().__init__(common, sum(part.dim for part in parts), path)
@@ -110,13 +110,13 @@ def open_features(*paths: Path) -> Features:
     if not paths:
         raise InputError(
             "paths",
-            "name features",
-            "none",
-            "Give a store's folder or a .npy file.",
+            "be at least one path",
+            "no paths",
+            "Pass a store's folder or a .npy file.",
         )
     parts = []
     for path in paths:
-        advice = "Give a store's folder or a .npy file; arrays are open."
+        advice = "Pass a store's folder or a .npy file, not an array."
         check_kind("paths", path, (str, os.PathLike), advice)
         open_one = open_store if os.path.isdir(path) else open_array
         parts.append(open_one(path))

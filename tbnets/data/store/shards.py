@@ -36,7 +36,7 @@ def open_store(path, incomplete=False) -> "FeatureStore":
             "be a complete feature store",
             f"path={os.fspath(path)}, whose extraction stopped after {count} "
             "images",
-            "Run the extraction again with its flags; it continues.",
+            "Run the extraction again with its flags: it resumes.",
         )
     return FeatureStore(path, manifest)
 
@@ -65,8 +65,8 @@ class FeatureStore(Features):
         twice = first_twice([*ids, *manifest.failed])
         if twice is not None:
             CheckedFile(os.path.join(path, MANIFEST)).report(
-                "expected each id in one shard once, or in 'failed'; found "
-                f"{twice!r} again."
+                "expected each id once, in a shard or in 'failed'; found "
+                f"{twice!r} twice."
             )
         self.counts = np.ones(len(ids), np.int64)
         """The number of regions per image, int64 `[n]`."""
@@ -96,9 +96,9 @@ class FeatureStore(Features):
             wanted = shard.rows if part == "counts" else total
             if total != wanted or found.min(initial=least) < least:
                 CheckedFile(files[part].path).report(
-                    f"expected {part} from {least} that sum up to {wanted}; "
-                    f"found a smallest of {found.min(initial=least)} and a sum "
-                    f"of {total}. {COPY_AGAIN}"
+                    f"expected {part} >= {least} with the sum {wanted}; found "
+                    f"the minimum {found.min(initial=least)} and the sum "
+                    f"{total}. {COPY_AGAIN}"
                 )
             parts.append(found)
         return np.concatenate(parts)
@@ -175,15 +175,15 @@ class FeatureStore(Features):
 
     def _check_holds(self, wanted):
         """Raises ValueError if the store has another kind of content."""
-        holds = "regions" if self.dim else "boxes alone"
+        holds = "regions" if self.dim else "only boxes"
         if self.kind == "images":
             holds = "whole images"
         if holds != wanted:
             raise InputError(
                 "path",
                 f"be a feature store of {wanted}",
-                f"path={self.path}, which holds {holds}",
-                f"Name one of {wanted}.",
+                f"path={self.path}, which has {holds}",
+                f"Use a store with {wanted}.",
             )
 
     @property
@@ -209,9 +209,9 @@ def read_ids(path, shard):
     ids, ends_well = file.lines()
     if len(ids) != shard.images or (ids and not ends_well):
         file.report(
-            f"expected {shard.images} ids, one for each image of the shard, "
-            f"each with a newline; found {len(ids)}, the last one "
-            f"{'whole' if ends_well else 'cut off'}. {COPY_AGAIN}",
+            f"expected {shard.images} ids, one line per image of the shard; "
+            f"found {len(ids)} ids, the last one "
+            f"{'complete' if ends_well else 'truncated'}. {COPY_AGAIN}",
             len(ids),
         )
     return ids

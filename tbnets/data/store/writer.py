@@ -109,7 +109,7 @@ class FeatureWriter:
                     f"be {', '.join(manifests.PARTS)}, each once",
                     f"{len(arrays)} in this order, by name "
                     f"{', '.join(named) or 'none'}",
-                    "Give all by name.",
+                    "Pass all arrays by name.",
                 )
             given = checked_rows(manifest, ids, given)
             self._check_alone()
@@ -134,10 +134,10 @@ class FeatureWriter:
         if self._written != (path.read_bytes() if path.exists() else None):
             raise InputError(
                 "path",
-                "be written by one process at a time",
-                f"path={self.path}, whose {MANIFEST} was changed meanwhile",
-                "End the other extraction, then run this one again; it "
-                "continues.",
+                "be a folder that no other process writes",
+                f"path={self.path}, whose {MANIFEST} has changed",
+                "End the other extraction, then run this extraction again: it "
+                "resumes.",
             )
 
     def _write(self, manifest):
@@ -173,7 +173,7 @@ def fault_of_name(name):
     """Returns a clause on why a name cannot be an id; "" if it can."""
     if _ID.fullmatch(name):
         return ""
-    return "has a name that is no line of Unicode text: rename it"
+    return "has a name that is not a line of Unicode text: rename it"
 
 
 def check_ids(ids, done, path):
@@ -185,9 +185,9 @@ def check_ids(ids, done, path):
     for key in ids:
         reason = ""
         if not isinstance(key, str) or not _ID.fullmatch(key):
-            reason = "is no line of Unicode text"
+            reason = "is not a line of Unicode text"
         elif key in seen or key in done:
-            reason = f"stands twice among them or is in {path} already"
+            reason = f"is repeated or already in {path}"
         if reason:
             raise InputError(
                 "`ids` and `failed` must be new ids of one line. "
@@ -204,9 +204,9 @@ def new_manifest(extraction, dim, dtype, kind):
     if dim < (kind == "images"):
         raise InputError(
             "dim",
-            "be at least 1, or 0 for a store of boxes alone",
+            "be >= 1, or 0 for a store of only boxes",
             f"dim={dim}, kind={kind!r}",
-            "Pass the size of a row.",
+            "Pass the number of features in a row.",
         )
     try:
         value = json.loads(json.dumps(extraction, allow_nan=False))
@@ -216,7 +216,7 @@ def new_manifest(extraction, dim, dtype, kind):
         raise InputError(
             "extraction",
             "be a dict of JSON values",
-            f"one with {error}",
+            f"a value with {error}",
             "Use strings, finite numbers, lists and dicts.",
         ) from error
     return manifests.Manifest(kind, value, int(dim), dtype)
@@ -232,7 +232,7 @@ def make_folder(path, known=()):
         names = {n for n in os.listdir(path) if not files.is_partial(n)}
         names -= set(known)
         if names:
-            holds = f"holds {', '.join(sorted(names)[:5])} but no {MANIFEST}"
+            holds = f"has {', '.join(sorted(names)[:5])} but no {MANIFEST}"
     if holds:
         raise InputError(
             "path",
@@ -256,7 +256,7 @@ def checked_rows(manifest, ids, given):
             f"be {state} for a store of {manifest.kind} with dim "
             f"{manifest.dim}",
             f"{part}={shown(given.get(part))}",
-            "Add the entries of the earlier shards, or use another kind of "
+            "Pass the arrays of the earlier shards, or use another kind of "
             "store.",
         )
     counts = np.ones(len(ids), np.int64)
@@ -278,13 +278,13 @@ def checked_rows(manifest, ids, given):
 def _converted(part, array, shape, dtype, owners):
     wanted, allowed = "finite numbers", "fiu"
     if part in _LEAST:
-        wanted, allowed = f"whole numbers from {_LEAST[part]}", "iu"
+        wanted, allowed = f"integers >= {_LEAST[part]}", "iu"
     if array.shape != shape or array.dtype.kind not in allowed:
         raise InputError(
             part,
             f"be {wanted} of shape {shape}",
             f"shape {array.shape} and dtype {array.dtype}",
-            "Pass one row for each image, or for each region in `counts`.",
+            "Pass one row per image, or per region in `counts`.",
         )
     with np.errstate(over="ignore"):
         stored = np.ascontiguousarray(array, dtype)
@@ -294,6 +294,6 @@ def _converted(part, array, shape, dtype, owners):
             part,
             f"be {wanted} as {dtype.name}",
             f"{array[place]} for the image {str(owners[place[0]])!r}",
-            "Look at this image, note it as failed, or store float32.",
+            "Check this image, record it as failed, or store float32.",
         )
     return stored

@@ -220,7 +220,7 @@ def test_ensure_scenes_writes_what_is_missing_and_that_once(tmp_path):
     [("seed", 5), ("num_train", 7), ("image_size", 96), ("clutter", 0.5)],
 )
 def test_ensure_scenes_refuses_other_settings(folder, name, value):
-    with pytest.raises(FileExistsError, match=f"{name} is .*asked for {value}"):
+    with pytest.raises(FileExistsError, match=f"{name} is .* of {value}"):
         ensure_scenes(folder, dataclasses.replace(SETTINGS, **{name: value}))
 
 
