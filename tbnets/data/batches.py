@@ -48,8 +48,8 @@ SAMPLED_PHOTOS = 1000
 
 def sampled(count):
     """Returns at most `SAMPLED_PHOTOS` evenly spaced rows below `count`."""
-    some = np.linspace(0, count - 1, min(count, SAMPLED_PHOTOS))
-    return np.unique(some.astype(int))
+    rows = np.linspace(0, count - 1, min(count, SAMPLED_PHOTOS))
+    return np.unique(rows.astype(int))
 
 
 class Rows(Protocol):
@@ -195,13 +195,14 @@ def refuse_broken_images(images):
     Decoding errors of `tf.data` lack the file name.
     """
     paths = getattr(images, "paths", ())
-    judged = zip(paths, faults(paths))
-    found = [f"'{path}', which {reason}" for path, reason in judged if reason]
-    if found:
+    reasons = zip(paths, faults(paths))
+    broken = [f"'{path}', which {reason}" for path, reason in reasons if reason]
+    if broken:
         raise InputError(
             "--images",
             f"contain only complete photos: {KINDS}",
-            f"{len(found)} of {len(paths)} files that are not: {listed(found)}",
+            f"{len(broken)} of {len(paths)} files that are not: "
+            f"{listed(broken)}",
             "Replace these files, or remove them from the captions.",
         )
 
@@ -267,16 +268,18 @@ class Batches:
     def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
         """Returns the batches of `epoch`, each divided into its `shares`."""
 
-        def read():
+        def draw():
             for rows in self._rows():
                 yield from (self.batch(*rows, share) for share in shares)
 
         spec = self.signature()
-        dataset = tf.data.Dataset.from_generator(read, output_signature=spec)
+        dataset = tf.data.Dataset.from_generator(draw, output_signature=spec)
         if self.smallest is not None:
             size = self.image_size
             dataset = dataset.map(
-                lambda one: one | {"images": read_images(one["images"], size)}
+                lambda batch: (
+                    batch | {"images": read_images(batch["images"], size)}
+                )
             )
         # Keras warns after the first epoch if the cardinality is unknown.
         count = self.num_batches * len(shares)
@@ -285,12 +288,12 @@ class Batches:
 
     def _of_texts(self, rows, owners, share):
         """Returns a share of a batch's texts and their ids."""
-        own, ids = share.of(len(rows)), self.examples.text_ids
+        part, ids = share.of(len(rows)), self.examples.text_ids
         batch = {
             "captions": share.read(self.examples.texts, rows),
-            "caption_image_ids": owners[own],
+            "caption_image_ids": owners[part],
         }
-        return batch if ids is None else batch | {"text_ids": ids[rows][own]}
+        return batch if ids is None else batch | {"text_ids": ids[rows][part]}
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Returns the `tf.TensorSpec`s that all kinds of batches have."""

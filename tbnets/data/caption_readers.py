@@ -86,19 +86,19 @@ def _delimited_rows(file, delimiter):
         if header is None:
             header = _columns(row)
             if not _NEEDED <= set(header):
-                wanted = "a header with the columns image and caption"
-                file.refuse(wanted, row, line, "Name them in the first row.")
+                expected = "a header with the columns image and caption"
+                file.refuse(expected, row, line, "Name them in the first row.")
                 return
-            if twice := first_twice(one for one in header if one in _READ):
+            if twice := first_twice(name for name in header if name in _READ):
                 advice = "Write one row per caption."
                 file.refuse(f"one column {twice}", row, line, advice)
                 return
         elif len(row) == len(header):
             yield line, dict(zip(header, row))
         else:
-            wanted = f"{len(header)} columns ({', '.join(header)})"
+            expected = f"{len(header)} columns ({', '.join(header)})"
             advice = f"Quote captions that contain {shown(delimiter)}."
-            file.refuse(wanted, row, line, f"It has {len(row)}. {advice}")
+            file.refuse(expected, row, line, f"It has {len(row)}. {advice}")
     if rows and not ends_well:
         file.suspect(
             "expected a newline after the last row; found "
@@ -171,10 +171,10 @@ def _entries(file, parent, key, place=""):
         return
     entries = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(entries, list):
-        found = sorted(parent) if isinstance(parent, dict) else parent
+        received = sorted(parent) if isinstance(parent, dict) else parent
         advice = "Check that `format` fits the file."
-        wanted = f"an object with a list {key!r}"
-        file.refuse(wanted, found, place or None, advice)
+        expected = f"an object with a list {key!r}"
+        file.refuse(expected, received, place or None, advice)
         return
     before = f"{place}." if place else ""
     for index, entry in enumerate(entries):
@@ -185,9 +185,9 @@ def _entries(file, parent, key, place=""):
             file.refuse("an object", entry, where)
 
 
-def _captions(file, said):
-    found = [file.caption(text, place) for place, text in said]
-    return [text for text in found if text is not None]
+def _captions(file, texts):
+    captions = [file.caption(text, place) for place, text in texts]
+    return [text for text in captions if text is not None]
 
 
 def read_karpathy(file, _):
@@ -207,8 +207,10 @@ def read_karpathy(file, _):
             file.refuse("a unique 'filename'", name, place)
         elif name and file.file_name(file_name, place):
             sentences = _entries(file, image, "sentences", place)
-            said = [(where, one.get("raw")) for where, one in sentences]
-            captions = _captions(file, said)
+            texts = [
+                (where, sentence.get("raw")) for where, sentence in sentences
+            ]
+            captions = _captions(file, texts)
             records[name] = ImageRecord(name, captions, part, file_name)
     return list(records.values())
 
@@ -227,8 +229,8 @@ def read_coco(file, _):
         key = _coco_id(file, annotation, "image_id", place)
         caption = file.caption(annotation.get("caption"), place)
         if key is not None and key not in records:
-            wanted = f"an 'id' among the {len(records)} valid 'images'"
-            file.refuse(wanted, key, place)
+            expected = f"an 'id' among the {len(records)} valid 'images'"
+            file.refuse(expected, key, place)
         elif None not in (key, caption):
             records[key].captions.append(caption)
     return list(records.values())
@@ -251,10 +253,10 @@ def read_flickr30k_json(file, _):
         place = f"[{shown(name)}]"
         is_list = isinstance(entries, list) and len(entries) > 0
         if not is_list or not str(entries[-1]).endswith(name):
-            wanted = "a list of captions that ends with the path of the image"
-            file.refuse(wanted, entries, place)
+            expected = "a list of captions that ends with the path of the image"
+            file.refuse(expected, entries, place)
         elif file.file_name(name, place):
-            captions = _captions(file, [(place, one) for one in entries[:-1]])
+            captions = _captions(file, [(place, text) for text in entries[:-1]])
             records.append(ImageRecord(name, captions, WHOLE_FILE, name))
     return records
 
@@ -299,8 +301,8 @@ def _token_captions(file):
         elif match and file.file_name(match[1], line):
             texts = captions.setdefault(match[1], {})
             if match[2] in texts:
-                wanted = "a unique number for each caption of an image"
-                file.refuse(wanted, f"{match[1]}#{match[2]}", line)
+                expected = "a unique number for each caption of an image"
+                file.refuse(expected, f"{match[1]}#{match[2]}", line)
             texts.setdefault(match[2], match[3].strip())
     if not captions:
         file.report("expected captions; found none.")
@@ -337,19 +339,19 @@ def _listed(path, captions, token_file):
         by_stem.setdefault(os.path.splitext(name)[0], []).append(name)
     for line, row in enumerate(file.lines()[0], 1):
         listed = row.strip()
-        found = [listed] if listed in captions else by_stem.get(listed, [])
-        if listed and len(found) != 1:
-            wanted = f"an image of {token_file.path}"
+        matches = [listed] if listed in captions else by_stem.get(listed, [])
+        if listed and len(matches) != 1:
+            expected = f"an image of {token_file.path}"
             advice = (
-                f"It has {len(found) or 'no'} images of this name. Correct the "
-                "list, or complete the token file."
+                f"It has {len(matches) or 'no'} images of this name. Correct "
+                "the list, or complete the token file."
             )
-            file.refuse(wanted, listed, line, advice)
-        elif listed and found[0] in names:
-            wanted = f"each image once; line {names[found[0]]} has it"
-            file.refuse(wanted, listed, line)
+            file.refuse(expected, listed, line, advice)
+        elif listed and matches[0] in names:
+            expected = f"each image once; line {names[matches[0]]} has it"
+            file.refuse(expected, listed, line)
         elif listed:
-            names[found[0]] = line
+            names[matches[0]] = line
     if not names:
         file.report("expected one image per line; found none.")
     return names
@@ -398,10 +400,10 @@ def read_precomputed(folder, split):
     if each == 1 and not features.has_ids:
         keys = map(str, first_equal_rows(features))
     if each > 1 and twice is not None:
-        wanted = f"unique ids, because each row has {each} captions"
+        expected = f"unique ids, because each row has {each} captions"
         ids = CheckedFile(f"{base}_ids.txt", folder.problems)
         advice = "Put all captions of an image in one block."
-        ids.refuse(wanted, twice, None, advice)
+        ids.refuse(expected, twice, None, advice)
         return []
     records = {}
     for key, row in zip(keys, rows):

@@ -36,8 +36,8 @@ from tbnets.files import CheckedFile, ProblemError, shown
 # instead of `grey`.
 
 
-def same_captions(marked, own, photos):
-    """Matches each caption of `marked` to a caption of `own`.
+def same_captions(marked, searched, photos):
+    """Matches each caption of `marked` to a caption of `searched`.
 
     Within a photo, captions with equal letters match first, then the remaining
     captions in order of decreasing similarity. Each caption is matched at most
@@ -45,33 +45,35 @@ def same_captions(marked, own, photos):
 
     Args:
         marked: `CaptionedImages` whose captions are looked up.
-        own: `CaptionedImages` to search.
-        photos: int `[marked.num_images]`, the photos' rows in `own`.
+        searched: `CaptionedImages` to search.
+        photos: int `[marked.num_images]`, the photos' rows in `searched`.
 
     Returns:
-        (rows, is_exact) per caption of `marked`: int64, the row in `own` or -1;
-        bool, whether the letters are equal.
+        (rows, is_exact) per caption of `marked`: int64, the row in `searched`
+        or -1; bool, whether the letters are equal.
     """
     rows = np.full(marked.num_captions, -1, np.int64)
     is_exact = np.zeros(marked.num_captions, bool)
-    captions = own.caption_rows()
+    captions = searched.caption_rows()
     for photo, of_photo in zip(photos, marked.caption_rows()):
-        wanted = {int(row): letters(marked.captions[row]) for row in of_photo}
-        free = {int(row): letters(own.captions[row]) for row in captions[photo]}
-        for row, text in wanted.items():
-            if same := [other for other, has in free.items() if has == text]:
+        texts = {int(row): letters(marked.captions[row]) for row in of_photo}
+        free = {
+            int(row): letters(searched.captions[row]) for row in captions[photo]
+        }
+        for row, text in texts.items():
+            if same := [match for match, has in free.items() if has == text]:
                 rows[row], is_exact[row] = same[0], True
                 del free[same[0]]
         likeness = [
-            (difflib.SequenceMatcher(None, text, has).ratio(), row, other)
-            for row, text in wanted.items()
+            (difflib.SequenceMatcher(None, text, has).ratio(), row, candidate)
+            for row, text in texts.items()
             if not is_exact[row]
-            for other, has in free.items()
+            for candidate, has in free.items()
         ]
-        for _, row, other in sorted(likeness, reverse=True):
-            if rows[row] < 0 and other in free:
-                rows[row] = other
-                del free[other]
+        for _, row, candidate in sorted(likeness, reverse=True):
+            if rows[row] < 0 and candidate in free:
+                rows[row] = candidate
+                del free[candidate]
     return rows, is_exact
 
 
@@ -189,13 +191,15 @@ class CaptionedImages:
         """
         image_rows = checked_rows("image_rows", image_rows, self.num_images)
         groups = self.caption_rows()
-        kept = [groups[row] for row in image_rows]
+        selected = [groups[row] for row in image_rows]
         names = self.file_names
         return dataclasses.replace(
             self,
             image_ids=[self.image_ids[row] for row in image_rows],
-            captions=[self.captions[row] for group in kept for row in group],
-            caption_to_image=_repeated(map(len, kept)),
+            captions=[
+                self.captions[row] for group in selected for row in group
+            ],
+            caption_to_image=_repeated(map(len, selected)),
             file_names=[names[row] for row in image_rows if names],
         )
 
@@ -211,10 +215,10 @@ def common_images(splits):
     Splits without image ids are skipped.
     """
     with_ids = [name for name, images in splits.items() if images.has_ids]
-    for one, other in itertools.combinations(with_ids, 2):
-        known = set(splits[other].image_ids)
-        if both := [key for key in splits[one].image_ids if key in known]:
-            yield one, other, both
+    for first, second in itertools.combinations(with_ids, 2):
+        known = set(splits[second].image_ids)
+        if shared := [key for key in splits[first].image_ids if key in known]:
+            yield first, second, shared
 
 
 READERS = {
@@ -280,7 +284,7 @@ def read_captions(
     return CaptionedImages(
         image_ids=ids,
         captions=[text for record in records for text in record.captions],
-        caption_to_image=_repeated(len(one.captions) for one in records),
+        caption_to_image=_repeated(len(record.captions) for record in records),
         split=split,
         path=os.fspath(path),
         file_names=() if names == ids else names,
@@ -312,7 +316,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
     records = _records(format, CheckedFile(path, problems), None)
     if problems and not records:
         raise ProblemError(problems[0])
-    return split_names.ordered_splits(one.split for one in records)
+    return split_names.ordered_splits(record.split for record in records)
 
 
 def _records(format, file, split):
@@ -341,7 +345,7 @@ def _read_split(format, path, split, problems):
     records = _records(format, file, split)
     if not records and len(problems or ()) > before:
         return []
-    names = split_names.ordered_splits(one.split for one in records)
+    names = split_names.ordered_splits(record.split for record in records)
     if file.path != path and names == (split_names.WHOLE_FILE,):
         return records
     name = split_names.choose_split(split, names, file.path)

@@ -56,16 +56,18 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
     file, strict = CheckedFile(path, problems), CheckedFile(path)
     root = _parse(strict)
     if root.tag != "annotation":
-        found = f"expected <annotation>; found <{root.tag}>"
-        strict.report(f"{found}. {_ADVICE}", root.line)
+        message = f"expected <annotation>; found <{root.tag}>"
+        strict.report(f"{message}. {_ADVICE}", root.line)
     width = _number(strict, root, "size/width")
     height = _number(strict, root, "size/height")
     boxes, flagged = {}, {"nobndbox": {}, "scene": {}}
     for item in root.findall("object"):
-        names = [(one.text or "").strip() for one in item.findall("name")]
+        names = [
+            (element.text or "").strip() for element in item.findall("name")
+        ]
         if not all(names) or not names:
-            wanted = "<name> with a chain in <object>"
-            file.refuse(wanted, names, item.line, "Copy the file again.")
+            expected = "<name> with a chain in <object>"
+            file.refuse(expected, names, item.line, "Copy the file again.")
             continue
         for element in item.findall("bndbox"):
             box = _box(file, element, width, height)
@@ -90,12 +92,14 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
     """
     name = CheckedFile(folder).file_name(image_id)
     stem = name.rsplit(".", 1)[0]
-    found = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
-    boxes = [box for boxes in found.boxes.values() for box in boxes]
+    annotation = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
+    boxes = [box for boxes in annotation.boxes.values() for box in boxes]
     boxes = np.unique(np.reshape(boxes, (-1, 4)), axis=0)
     if photo_size is not None:
         width, height = photo_size
-        boxes = boxes * ([width / found.width, height / found.height] * 2)
+        boxes = boxes * (
+            [width / annotation.width, height / annotation.height] * 2
+        )
     return boxes
 
 
@@ -115,16 +119,16 @@ def read_entities(path, images, problems) -> list[ImagePhrases]:
             )
     if images is None:
         files = [(root / key).glob(f"*{FOLDERS[key]}") for key in FOLDERS]
-        stems = sorted({file.stem for some in files for file in some})
-        wanted = [(stem, None, "") for stem in stems]
+        stems = sorted({file.stem for paths in files for file in paths})
+        entries = [(stem, None, "") for stem in stems]
     else:
         file = CheckedFile(path)
-        wanted = [
+        entries = [
             (stem_of(file.file_name(name)), key, name)
             for key, name in images.items()
         ]
     records = []
-    for stem, key, name in wanted:
+    for stem, key, name in entries:
         try:
             records.append(_read_image(root, stem, key, name, problems))
         except ProblemError as error:
@@ -145,18 +149,22 @@ def _read_image(root, stem, key, name, problems):
                 "Copy both files again, or leave the image out."
             )
     captions = read_sentences(sentences, problems)
-    found = read_annotations(path, problems)
+    annotation = read_annotations(path, problems)
     if key is None:
         # Prefer the annotated file name, which has the extension.
-        named = found.file_name
+        named = annotation.file_name
         name = named if stem_of(named) == stem else stem
         key = name = CheckedFile(path).file_name(name)
-    reasons = {**found.without, NO_CHAIN: "notvisual"}
-    said = [phrase.chain for caption in captions for phrase in caption.phrases]
-    lost = [chain for chain in said if chain not in found.boxes]
-    left_out = collections.Counter(reasons.get(one, "unknown") for one in lost)
-    size = (found.width, found.height)
-    return ImagePhrases(key, name, size, captions, found.boxes, left_out)
+    reasons = {**annotation.without, NO_CHAIN: "notvisual"}
+    chains = [
+        phrase.chain for caption in captions for phrase in caption.phrases
+    ]
+    lost = [chain for chain in chains if chain not in annotation.boxes]
+    left_out = collections.Counter(
+        reasons.get(chain, "unknown") for chain in lost
+    )
+    size = (annotation.width, annotation.height)
+    return ImagePhrases(key, name, size, captions, annotation.boxes, left_out)
 
 
 class _LineElement(ElementTree.Element):
@@ -200,8 +208,8 @@ def _number(file, element, path):
     if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
         place = element.find(path)
         line = (element if place is None else place).line
-        wanted = f"a positive integer in <{path}>"
-        file.refuse(wanted, text, line, _ADVICE)
+        expected = f"a positive integer in <{path}>"
+        file.refuse(expected, text, line, _ADVICE)
     return int(text)
 
 
@@ -216,5 +224,5 @@ def _box(file, element, width, height):
         high = [min(x_max, float(width)), min(y_max, float(height))]
         if math.isfinite(sum(edges)) and low[0] < high[0] and low[1] < high[1]:
             return low + high
-    wanted = f"xmin, ymin, xmax, ymax >= 1 of a box in {width} x {height}"
-    return file.refuse(wanted, texts, element.line, "Correct the file.")
+    expected = f"xmin, ymin, xmax, ymax >= 1 of a box in {width} x {height}"
+    return file.refuse(expected, texts, element.line, "Correct the file.")

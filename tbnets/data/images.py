@@ -75,11 +75,12 @@ def decode_photo(image_bytes, side=None):
         image = decode()
     else:
         has_room = photo_kinds.is_jpeg(image_bytes) & (
-            tf.reduce_min(sides) >= [one * ROOM * side for one in _SCALES[1:]]
+            tf.reduce_min(sides)
+            >= [scale * ROOM * side for scale in _SCALES[1:]]
         )
         image = tf.switch_case(
             tf.reduce_sum(tf.cast(has_room, tf.int32)),
-            [functools.partial(decode, one) for one in _SCALES],
+            [functools.partial(decode, scale) for scale in _SCALES],
         )
     return photo_kinds.upright(image, photo_kinds.orientation(image_bytes))
 
@@ -143,11 +144,11 @@ def decode_images(
         )
     if is_array or isinstance(image_bytes, list | tuple):
         image_bytes = [
-            one if tf.is_tensor(one) else read_content(one)
-            for one in image_bytes
+            photo if tf.is_tensor(photo) else read_content(photo)
+            for photo in image_bytes
         ]
     return tf.map_fn(
-        lambda one: decode_image(one, image_size),
+        lambda photo: decode_image(photo, image_size),
         tf.convert_to_tensor(image_bytes, tf.string),
         fn_output_signature=tf.TensorSpec([side, side, 3], tf.float32),
     )
@@ -203,12 +204,12 @@ def read_file(path):
     """
     content = tf.io.read_file(path)
 
-    def as_decodable(one):  # `bytes` in a graph, otherwise an array.
-        return photo_kinds.as_decodable(np.asarray(one, object).item())
+    def as_decodable(value):  # `bytes` in a graph, otherwise an array.
+        return photo_kinds.as_decodable(np.asarray(value, object).item())
 
     def convert():
-        found = tf.numpy_function(as_decodable, [content], tf.string)
-        return tf.ensure_shape(found, [])
+        converted = tf.numpy_function(as_decodable, [content], tf.string)
+        return tf.ensure_shape(converted, [])
 
     return tf.cond(photo_kinds.is_known(content), lambda: content, convert)
 
@@ -248,11 +249,11 @@ def fault_of(photo):
     return None
 
 
-def _judged(photo, read):
-    """Applies `read` to a photo's content; raises BrokenImageError."""
+def _judged(photo, decode):
+    """Applies `decode` to a photo's content; raises BrokenImageError."""
     content = read_content(photo)
     try:
-        return read(content).numpy()
+        return decode(content).numpy()
     except tf.errors.InvalidArgumentError as error:
         raise BrokenImageError(photo, _reason(content, error)) from error
 
@@ -264,8 +265,8 @@ def _reason(content, error):
         return photo_kinds.fault_of_kind(content)
     if photo_kinds.TOO_LARGE in error.message:
         # The sizes come first; a function name with other numbers may follow.
-        found = error.message.partition(photo_kinds.TOO_LARGE)[2]
-        width, height = re.findall(r"\d+", found)[:2]
+        sides = error.message.partition(photo_kinds.TOO_LARGE)[2]
+        width, height = re.findall(r"\d+", sides)[:2]
         most = photo_kinds.MAX_PIXELS
         return f"has {width} x {height} pixels, more than {most}"
     reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)

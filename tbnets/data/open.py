@@ -82,26 +82,26 @@ class SplitData:
         Features without ids must have one row per text, in order.
         """
         features = self._data.open_features("text_features", self.name)
-        said = self.said
+        records = self.said
         if features.has_ids:
-            keys = [caption_key(caption) for caption in said.captions]
+            keys = [caption_key(caption) for caption in records.captions]
             if missing := features.missing(keys):
                 raise InputError(
                     "--text_features",
-                    f"contain every caption of split {said.split}",
+                    f"contain every caption of split {records.split}",
                     f"{features.path} without {len(missing)} of {len(keys)} "
-                    f"captions of {said.path}, first {shown(missing[0])}; "
+                    f"captions of {records.path}, first {shown(missing[0])}; "
                     f"{features.looks()}",
                     "Extract the features of these captions. If the rows are "
                     "in the order of the captions, remove the file of ids.",
                 )
             return FeatureRows(features, features.rows(keys))
-        if len(features) != said.num_captions:
+        if len(features) != records.num_captions:
             raise InputError(
                 "--text_features",
                 "have one row per caption",
                 f"{len(features)} rows in {features.path}, "
-                f"{said.num_captions} captions in {said.path}",
+                f"{records.num_captions} captions in {records.path}",
                 "Extract the features again.",
             )
         return FeatureRows(features, range(len(features)))
@@ -118,16 +118,16 @@ class SplitData:
         rows are int64 `[num_images]`.
         """
         store = self._data.open_features("regions", self.name)
-        found = ""
+        fault = ""
         if getattr(store, "kind", "") != "regions" or not store.dim:
-            found = "no features of regions"
+            fault = "no features of regions"
         elif store.sizes is None:
-            found = "no sizes of photos"
-        if found:
+            fault = "no sizes of photos"
+        if fault:
             raise InputError(
                 "--regions",
                 "name features of regions and sizes of photos",
-                f"{store.path}, which has {found}",
+                f"{store.path}, which has {fault}",
                 "Use a recipe, such as features/regions_grid.flags, or a "
                 "store from tools/extract_image_features.py --regions.",
             )
@@ -256,36 +256,40 @@ class Data:
         """Runs the recipes of a flag whose results are missing."""
         for thing in self.things(flag).values():
             thing.make_if_missing()
-        for wanted in self._to_agree.pop(flag, ()):
-            self.check_made_by(flag, *wanted)
+        for arguments in self._to_agree.pop(flag, ()):
+            self.check_made_by(flag, *arguments)
 
     def _is_made(self, flag):
         with contextlib.suppress(MissingFileError):  # Photos may be gone.
-            return not any(one.missing() for one in self.things(flag).values())
+            return not any(
+                thing.missing() for thing in self.things(flag).values()
+            )
         return False
 
     def file(self, flag):
         """Returns the file that a flag names or that its recipe makes."""
         self.make(flag)
-        made = self.things(flag).get(getattr(self.given, flag).strip())
-        return made.path if made else self.sources.file(flag)
+        thing = self.things(flag).get(getattr(self.given, flag).strip())
+        return thing.path if thing else self.sources.file(flag)
 
     def paths(self, flag, split):
         """Returns the paths of a split's features, which may not exist."""
-        things, found = self.things(flag), []
+        things, paths = self.things(flag), []
         for item in self.given.items(flag):
-            made = things.get(item)
-            found.append(made.path if made else self.given.resolve(item, split))
-        return tuple(map(os.fspath, found))
+            thing = things.get(item)
+            paths.append(
+                thing.path if thing else self.given.resolve(item, split)
+            )
+        return tuple(map(os.fspath, paths))
 
     def _paths_there(self, flag, split):
-        given = self.given
-        given.value(flag)
+        sources = self.given
+        sources.value(flag)
         try:
             paths = self.paths(flag, split)
         except NoSuchSplit as error:
             if not error.names:
-                raise given.nowhere(flag, error.path) from error
+                raise sources.nowhere(flag, error.path) from error
             raise InputError(
                 f"--{flag}",
                 f"name features of split {split}",
@@ -293,7 +297,7 @@ class Data:
                 "Extract the features, or choose another split.",
             ) from error
         if missing := [path for path in paths if not os.path.exists(path)]:
-            raise given.nowhere(flag, missing[0])
+            raise sources.nowhere(flag, missing[0])
         return paths
 
     def parts(self, name, splits):
@@ -314,8 +318,8 @@ class Data:
         """
         made_by = {key: made_by[key] for key in made_by.keys() - set(but)}
         if not self._is_made(flag):
-            wanted = (splits, made_by, where, but)
-            self._to_agree.setdefault(flag, []).append(wanted)
+            arguments = (splits, made_by, where, but)
+            self._to_agree.setdefault(flag, []).append(arguments)
             return
         for split in splits:
             try:
@@ -324,9 +328,13 @@ class Data:
                 continue  # This split has no features.
             if not all(map(os.path.exists, paths)):
                 continue
-            here, found = ", ".join(paths), read_made_by(*paths)
-            found = {key: found[key] for key in found.keys() - set(but)}
-            if lines := extraction_differences(made_by, found, where, here):
+            here, extraction = ", ".join(paths), read_made_by(*paths)
+            extraction = {
+                key: extraction[key] for key in extraction.keys() - set(but)
+            }
+            if lines := extraction_differences(
+                made_by, extraction, where, here
+            ):
                 raise InputError(
                     f"--{flag}",
                     "name features that are extracted with equal settings",
@@ -342,24 +350,23 @@ class Data:
         `photos_of` limits the splits. All photos of the run's splits must
         exist.
         """
-        given, sources = self.given, self.sources
-        splits = (given.train_split, given.dev_split, given.test_split)
+        flags, sources = self.given, self.sources
+        splits = (flags.train_split, flags.dev_split, flags.test_split)
         for split in self._photos_of or splits:
             if self.has(split):
                 self.split(split).photos  # noqa: B018  (it refuses)
-        some = [self.split(split).records for split in self._photos_of]
-        wanted = {key for records in some for key in records.image_ids}
+        split_records = [self.split(split).records for split in self._photos_of]
+        ids = {key for records in split_records for key in records.image_ids}
         folder, path = sources.photo_folder, sources.file("captions")
         photos = find_photos(folder, sources.captions_format, path)
-        photos = (one for one in photos if not wanted or one[0] in wanted)
+        photos = (photo for photo in photos if not ids or photo[0] in ids)
         return photos_there(photos, folder)
 
     def overlaps(self, names):
         """Describes which of the splits share images; "" if none do."""
         return "; ".join(
-            f"{len(both)} images in {one} and in {other}, first "
-            f"{shown(both[0])}"
-            for one, other, both in common_images(self.parts("records", names))
+            f"{len(shared)} images in {a} and in {b}, first {shown(shared[0])}"
+            for a, b, shared in common_images(self.parts("records", names))
         )
 
     def open_features(self, flag, split):
@@ -375,8 +382,10 @@ class Data:
         try:
             features, _ = load_features(paths)
         except InputError as error:  # A recipe can remake them.
-            made = [str(one.path) for one in self.things(flag).values()]
-            for path in filter(str(error).count, made):
+            recipe_paths = [
+                str(thing.path) for thing in self.things(flag).values()
+            ]
+            for path in filter(str(error).count, recipe_paths):
                 error.args = (f"{error} Or remove {path} to make it again.",)
             raise
         train = [self.given.train_split]
@@ -394,24 +403,24 @@ class Data:
 
     def read_records(self, split):
         """Returns the `CaptionedImages` of a split; draws splits if needed."""
-        given = self.given
-        told = (given.train_split, given.dev_split, given.test_split)
+        flags = self.given
+        named = (flags.train_split, flags.dev_split, flags.test_split)
         try:
-            return self._kept(split)
+            return self._read_split(split)
         except NoSuchSplit as error:
             # Captions without splits are divided, unless a flag names the split
             # "all".
-            if error.names != (WHOLE_FILE,) or WHOLE_FILE in told:
+            if error.names != (WHOLE_FILE,) or WHOLE_FILE in named:
                 raise
             if not split_names.can_be_drawn(split):
                 known = split_names.DRAWN
                 raise NoSuchSplit(split, known, error.path) from error
-        records = self._kept(WHOLE_FILE)
+        records = self._read_split(WHOLE_FILE)
         if self.cuts is None:
             self.cuts = split_names.draw_cuts(records.image_ids, records.path)
         return split_names.drawn_split(records, split, self.cuts)
 
-    def _kept(self, split):
+    def _read_split(self, split):
         sources = self.sources
         path, form = sources.file("captions"), sources.captions_format
         try:

@@ -116,8 +116,8 @@ def orientation(image_bytes):
     head = tf.strings.substr(image_bytes, 0, _EXIF_BYTES)
     # `tf.strings.split` would create a ragged tensor.
     split = tf.raw_ops.StringSplitV2
-    found = split(input=[head], sep=b"Exif\x00\x00", maxsplit=1)
-    parts = tf.concat([found.values, ["", ""]], axis=0)
+    pieces = split(input=[head], sep=b"Exif\x00\x00", maxsplit=1)
+    parts = tf.concat([pieces.values, ["", ""]], axis=0)
     before, after = parts[0], parts[1]
     # The marker and the length of the segment precede its name.
     mark_at = tf.maximum(tf.strings.length(before) - 4, 0)

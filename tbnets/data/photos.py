@@ -52,7 +52,7 @@ def sort_files(folder):
         (photos, others): dict, relative path with slashes -> `os.DirEntry`,
         sorted; and list of `os.DirEntry`.
     """
-    photos, others = {}, []
+    photos, other_files = {}, []
     for name, entry in _walk(folder):
         # A system call takes time, and only links need it.
         is_link = entry.is_symlink()
@@ -61,45 +61,45 @@ def sort_files(folder):
             if is_file or not os.path.exists(entry):
                 photos[name] = entry
         elif is_file and not any(part[0] == "." for part in name.split("/")):
-            others.append(entry)
+            other_files.append(entry)
     if not photos:
-        some = listed([entry.name for entry in others], MOST_NAMED)
-        held = f", only {some}" if others else ""
+        names = listed([entry.name for entry in other_files], MOST_NAMED)
+        contents = f", only {names}" if other_files else ""
         raise MissingFileError(
             f"`images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files. "
-            f"Received: images={folder}, which has no photo{held}. Check the "
-            "path."
+            f"Received: images={folder}, which has no photo{contents}. Check "
+            "the path."
         )
-    return photos, others
+    return photos, other_files
 
 
 def _walk(folder, before=""):
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            sorted_entries = sorted(entries, key=lambda entry: entry.name)
     except OSError:  # Treated like a folder without photos.
         return
-    for entry in found:
+    for entry in sorted_entries:
         if not entry.is_dir(follow_symlinks=False):
             yield before + entry.name, entry
         elif not entry.name.endswith(BESIDE_SUFFIX):
             yield from _walk(entry.path, f"{before}{entry.name}/")
 
 
-def left_out_lines(broken, others, count):
+def left_out_lines(broken, other_files, count):
     """Returns lines that list the files that are not photos, and why.
 
-    `broken` maps paths to faults, clauses to follow "which". `others` are paths
-    without a photo's suffix. `count` includes the photos.
+    `broken` maps paths to faults, clauses to follow "which". `other_files` are
+    paths without a photo's suffix. `count` includes the photos.
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
-    if more := lines[MOST_NAMED:]:
-        lines = [*lines[:MOST_NAMED], f"left out: {len(more)} more files"]
-    if others:
-        some = listed([path.name for path in others], MOST_NAMED)
-        lines.append(f"left out: {some}, without the extension of a photo")
-    if left := len(broken) + len(others):
-        lines.append(f"{left} of {count} files left out")
+    if omitted := lines[MOST_NAMED:]:
+        lines = [*lines[:MOST_NAMED], f"left out: {len(omitted)} more files"]
+    if other_files:
+        names = listed([path.name for path in other_files], MOST_NAMED)
+        lines.append(f"left out: {names}, without the extension of a photo")
+    if num_left_out := len(broken) + len(other_files):
+        lines.append(f"{num_left_out} of {count} files left out")
     return [readable(line) for line in lines]
 
 
@@ -173,8 +173,8 @@ def likely_name(name, files):
     Folders, suffix, slashes, case, Unicode form and outer whitespace may
     differ.
     """
-    wanted = _bare(name)
-    return next((path for path in files if _bare(path) == wanted), None)
+    stem = _bare(name)
+    return next((path for path in files if _bare(path) == stem), None)
 
 
 def _bare(name):
@@ -209,14 +209,14 @@ def listed_rows(image_ids, path) -> np.ndarray:
         if name in row_of_id:
             meant = [row_of_id[name]]
         if len(meant) > 1:
-            some = " and ".join(repr(image_ids[row]) for row in meant[:2])
-            advice = f"It matches {some}. Write the full id."
+            examples = " and ".join(repr(image_ids[row]) for row in meant[:2])
+            advice = f"It matches {examples}. Write the full id."
             file.refuse("the name of one photo", name, line, advice)
         rows.update(meant)
     if not rows:
-        some = ", ".join(map(repr, [*image_ids][:2])) or "none"
+        examples = ", ".join(map(repr, [*image_ids][:2])) or "none"
         file.report(
-            f"expected ids of the {len(image_ids)} photos, such as {some}; "
+            f"expected ids of the {len(image_ids)} photos, such as {examples}; "
             f"found none in {len(listed)} lines. Use a list of these photos."
         )
     return np.array(sorted(rows), np.int64)

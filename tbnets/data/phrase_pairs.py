@@ -73,17 +73,17 @@ def noun_phrases(trees) -> NounPhrases:
     rows = np.flatnonzero(is_phrase)[::-1]
     keys = np.column_stack([captions, spans])[rows]
     rows = np.sort(rows[np.unique(keys, axis=0, return_index=True)[1]])
-    found = captions[rows]
+    phrase_captions = captions[rows]
     words = nodes[:, WORD]
-    starts = first[found] + spans[rows, 0]
-    ends = first[found] + spans[rows, 1]
+    starts = first[phrase_captions] + spans[rows, 0]
+    ends = first[phrase_captions] + spans[rows, 1]
     return NounPhrases(
-        found,
-        rows - first[found],
+        phrase_captions,
+        rows - first[phrase_captions],
         spans[rows],
         # Phrases are equal if their word ids are equal.
         numbered(words[a:b].tobytes() for a, b in zip(starts, ends)),
-        np.searchsorted(found, np.arange(len(lengths) + 1)),
+        np.searchsorted(phrase_captions, np.arange(len(lengths) + 1)),
     )
 
 
@@ -122,28 +122,32 @@ class PhotoRegions:
         self._most_overlap = most_overlap
 
     @functools.cached_property
-    def _taken(self):
+    def _candidates(self):
         if self._most_overlap == 1:
             counts = np.minimum(self.store.counts[self.rows], self._limit)
             return [np.arange(count) for count in counts]
-        found = (self.store.boxes(row)[0] for row in self.rows)
+        photo_boxes = (self.store.boxes(row)[0] for row in self.rows)
         limits = self._most_overlap, self._limit
         return [
-            boxes.non_maximum_suppression(one, -np.arange(len(one)), *limits)
-            for one in found
+            boxes.non_maximum_suppression(
+                edges, -np.arange(len(edges)), *limits
+            )
+            for edges in photo_boxes
         ]
 
     @functools.cached_property
     def counts(self):
         """The number of candidate regions per photo, `[num_images]`."""
-        return np.array([len(one) for one in self._taken], np.int64)
+        return np.array(
+            [len(numbers) for numbers in self._candidates], np.int64
+        )
 
     def candidates(self, image):
         """Returns the boxes of a photo's candidates, float64 `[k + 1, 4]`."""
         row = self.rows[image]
-        found = self.store.boxes(row)[0][self._taken[image]]
+        region_boxes = self.store.boxes(row)[0][self._candidates[image]]
         photo = [0, 0, *self.store.sizes[row]]
-        return np.concatenate([found, [photo]]).astype(np.float64)
+        return np.concatenate([region_boxes, [photo]]).astype(np.float64)
 
     def all_of(self, images):
         """Lists all candidate regions of photo rows `[n]`.
@@ -159,9 +163,12 @@ class PhotoRegions:
 
         `images` are photo rows and `numbers` candidate numbers, int `[n]`.
         """
-        own = [self._taken[row][one] for row, one in zip(images, numbers)]
+        regions = [
+            self._candidates[row][number]
+            for row, number in zip(images, numbers)
+        ]
         firsts = self.store.first_regions[self.rows[images]]
-        return self.store.take_regions(firsts + np.array(own, np.int64))
+        return self.store.take_regions(firsts + np.array(regions, np.int64))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -222,8 +229,8 @@ class PairBatches(EpochBatches):
 
     Args:
         examples: `PairExamples`.
-        held: function that returns the assignments, a dict of `CHOICE` and
-            `CONFIDENCE`, or {}.
+        assignments: function that returns a dict of `CHOICE` and `CONFIDENCE`,
+            or {}.
         options: `PairOptions`.
         **sampling: arguments of `EpochBatches`.
 
@@ -231,8 +238,8 @@ class PairBatches(EpochBatches):
     define which pairs are contrasted; a negative similarity has weight 0.
     """
 
-    def __init__(self, examples, held, options, **sampling):
-        self._held = held
+    def __init__(self, examples, assignments, options, **sampling):
+        self._assignments = assignments
         self._options = options
         self._phrase_images = examples.phrase_images
         super().__init__(examples, **sampling)
@@ -247,20 +254,23 @@ class PairBatches(EpochBatches):
         owners = owners[self._phrase_images[rows]]
         choices, weights = self._choices(rows, generator)
         photos, numbers, region_of = self._regions(image_rows, owners, choices)
-        found = photos, numbers, region_of
-        is_contrast = self._contrasts(*found, rows, image_rows)
+        regions = photos, numbers, region_of
+        is_contrast = self._contrasts(*regions, rows, image_rows)
         # A phrase is in the share of its caption, whose tree has its node.
-        captions, own = share.of(len(caption_rows)), share.of(len(photos))
-        said = slice(*np.searchsorted(places, [captions.start, captions.stop]))
+        captions = share.of(len(caption_rows))
+        part = share.of(len(photos))
+        phrase_part = slice(
+            *np.searchsorted(places, [captions.start, captions.stop])
+        )
         before = examples.texts.lengths[caption_rows[: captions.start]].sum()
-        chosen = image_rows[photos[own]]
+        chosen = image_rows[photos[part]]
         return super().batch(image_rows, caption_rows, number, share) | {
-            "regions": examples.regions.take(chosen, numbers[own]),
-            "region_images": photos[own].astype(np.int32),
-            "phrase_nodes": (nodes[said] - before).astype(np.int32),
-            "region_of": region_of[said].astype(np.int32),
-            "is_contrast": is_contrast.T[said],
-            "weights": weights[said].astype(np.float32),
+            "regions": examples.regions.take(chosen, numbers[part]),
+            "region_images": photos[part].astype(np.int32),
+            "phrase_nodes": (nodes[phrase_part] - before).astype(np.int32),
+            "region_of": region_of[phrase_part].astype(np.int32),
+            "is_contrast": is_contrast.T[phrase_part],
+            "weights": weights[phrase_part].astype(np.float32),
         }
 
     def signature(self):
@@ -280,17 +290,17 @@ class PairBatches(EpochBatches):
         drawn = self.examples.phrases.in_batch(caption_rows, lengths)
         count = len(drawn[0])
         if count > MOST_PAIRS:
-            kept = np.sort(generator.permutation(count)[:MOST_PAIRS])
-            drawn = [one[kept] for one in drawn]
+            drawn_rows = np.sort(generator.permutation(count)[:MOST_PAIRS])
+            drawn = [array[drawn_rows] for array in drawn]
         return drawn
 
     def _choices(self, rows, generator):
-        held = self._held()
-        if not held:
+        assignments = self._assignments()
+        if not assignments:
             counts = self.examples.regions.counts[self._phrase_images[rows]]
             return generator.integers(0, counts + 1), np.zeros(len(rows))
-        choices = held[CHOICE][rows].astype(np.int64)
-        return choices, np.maximum(held[CONFIDENCE][rows], 0)
+        choices = assignments[CHOICE][rows].astype(np.int64)
+        return choices, np.maximum(assignments[CONFIDENCE][rows], 0)
 
     def _regions(self, image_rows, owners, choices):
         """Returns ascending (photos, numbers), and each phrase's region row."""
@@ -300,12 +310,16 @@ class PairBatches(EpochBatches):
         is_photo, keys = choices == counts[owners], owners * width + choices
         if self._options.every_region:
             photos, numbers = regions.all_of(image_rows)
-            found = photos * width + numbers
+            listed = photos * width + numbers
         else:
-            found = np.unique(keys[~is_photo])
-            photos, numbers = np.divmod(found, width)
-        rows = np.searchsorted(found, keys)
-        return photos, numbers, np.where(is_photo, len(found) + owners, rows)
+            listed = np.unique(keys[~is_photo])
+            photos, numbers = np.divmod(listed, width)
+        rows = np.searchsorted(listed, keys)
+        return (
+            photos,
+            numbers,
+            np.where(is_photo, len(listed) + owners, rows),
+        )
 
     def _contrasts(self, photos, numbers, region_of, rows, image_rows):
         """Returns bool `[regions and photos, pairs]`, which are contrasted."""
@@ -314,17 +328,17 @@ class PairBatches(EpochBatches):
         texts = self.examples.phrases.texts[rows]
         names = np.zeros((len(photos), len(rows)), np.float32)
         names[region_of, np.arange(len(rows))] = 1
-        said = names @ (texts[:, None] == texts).astype(np.float32) > 0
-        allowed = names.any(axis=1, keepdims=True) & ~said
-        own = photos[:, None] == photos[region_of]
+        is_named = names @ (texts[:, None] == texts).astype(np.float32) > 0
+        allowed = names.any(axis=1, keepdims=True) & ~is_named
+        is_own_photo = photos[:, None] == photos[region_of]
         if self._options.contrast == "others":
-            return allowed & ~own
+            return allowed & ~is_own_photo
         # Contrast assigned regions with other regions of their photo.
         for place in np.unique(photos[region_of]):
-            these = np.flatnonzero(photos == place)
+            photo_rows = np.flatnonzero(photos == place)
             pairs = np.flatnonzero(photos[region_of] == place)
-            found = self.examples.regions.candidates(image_rows[place])
-            chosen = found[numbers[region_of[pairs]]]
-            overlaps = boxes.iou(found[numbers[these]], chosen)
-            allowed[np.ix_(these, pairs)] &= overlaps < SAME_THING
+            candidates = self.examples.regions.candidates(image_rows[place])
+            chosen = candidates[numbers[region_of[pairs]]]
+            overlaps = boxes.iou(candidates[numbers[photo_rows]], chosen)
+            allowed[np.ix_(photo_rows, pairs)] &= overlaps < SAME_THING
         return allowed

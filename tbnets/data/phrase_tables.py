@@ -93,20 +93,20 @@ def parse_caption(line, number=0) -> MarkedCaption:
         if start == len(line):
             return MarkedCaption(number, " ".join(words), tuple(phrases))
         tag = _TAG.match(line, start)
-        own = tag[3].split() if tag else []
-        if not own:
-            found = line[start : _BRACKET.search(line, start + 1).end()]
+        tag_words = tag[3].split() if tag else []
+        if not tag_words:
+            bad_text = line[start : _BRACKET.search(line, start + 1).end()]
             if line[start] == "]":  # The text before it was not a tag.
-                found = line[: start + 1][-60:]
+                bad_text = line[: start + 1][-60:]
             raise InputError(
-                f"expected [/EN#<chain>/<type> <words>]; found {shown(found)}."
-                " Correct the tag, or copy the file again."
+                "expected [/EN#<chain>/<type> <words>]; found "
+                f"{shown(bad_text)}. Correct the tag, or copy the file again."
             )
-        span = len(words), len(words) + len(own)
+        span = len(words), len(words) + len(tag_words)
         types = tuple(tag[2][1:].split("/"))
         chain = tag[1] if tag[1].strip("0") else NO_CHAIN
-        phrases.append(MarkedPhrase(" ".join(own), *span, chain, types))
-        words += own
+        phrases.append(MarkedPhrase(" ".join(tag_words), *span, chain, types))
+        words += tag_words
         place = tag.end()
 
 
@@ -146,17 +146,17 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     Without `chain`, phrases with equal boxes name one object.
     """
     file = CheckedFile(path, problems)
-    found = {}
+    images_by_path = {}
     for line, row in file.json_rows(NEEDED):
-        _read_row(file, line, row, found)
-    if not found and not problems:
+        _read_row(file, line, row, images_by_path)
+    if not images_by_path and not problems:
         file.report(f"expected rows of {', '.join(NEEDED)}; found none.")
     if images is None:
-        images = {name: name for name in sorted(found)}
+        images = {name: name for name in sorted(images_by_path)}
     records, nothing = [], _nothing((0, 0))
     for key, name in images.items():
         paths = map(posixpath.normpath, (name, key))
-        image = next(filter(None, map(found.get, paths)), nothing)
+        image = next(filter(None, map(images_by_path.get, paths)), nothing)
         captions = [
             MarkedCaption(number, text, tuple(phrases))
             for number, (text, phrases) in enumerate(image.captions.items())
@@ -171,8 +171,8 @@ def _nothing(size):
     return ImagePhrases("", "", size, {}, {}, collections.Counter())
 
 
-def _read_row(file, line, row, found):
-    """Adds a row to `found`, or reports its problem."""
+def _read_row(file, line, row, images):
+    """Adds a row to `images`, or reports its problem."""
     image = row["image"]
     image = image.strip() if isinstance(image, str) else image
     name = file.file_name(image, line)
@@ -186,10 +186,10 @@ def _read_row(file, line, row, found):
     box = size and _box(file, line, row["box"], *size)
     if None in (name, text, caption, types, chain, box):
         return
-    entry = found.setdefault(posixpath.normpath(name), _nothing(size))
+    entry = images.setdefault(posixpath.normpath(name), _nothing(size))
     if entry.size != size:
-        wanted = f"{entry.size}, the size in earlier rows of the image"
-        file.refuse(wanted, size, line)
+        expected = f"{entry.size}, the size in earlier rows of the image"
+        file.refuse(expected, size, line)
         return
     known = entry.captions.get(caption, [])
     chain = chain or "@" + ",".join(f"{edge:g}" for edge in box)
@@ -203,11 +203,11 @@ def _read_row(file, line, row, found):
     entry.boxes.setdefault(chain, []).append(box)
 
 
-def _words(file, line, value, what):
+def _words(file, line, value, kind):
     """Returns a text with single spaces; reports an empty text."""
     text = file.caption(value, line)
     if text == "":
-        file.report(f"expected the words of a {what}; found none.", line)
+        file.report(f"expected the words of a {kind}; found none.", line)
     return " ".join(text.split()) if text else None
 
 
@@ -231,11 +231,11 @@ def _size(file, line, row):
     """Returns (width, height), (0, 0) without a size, or None if invalid."""
     size = row.get("width", 0), row.get("height", 0)
     whole = all(type(side) is int and side < MOST_PIXELS for side in size)
-    given = "width" in row or "height" in row
-    if whole and (min(size) > 0 or not given):
+    has_size = "width" in row or "height" in row
+    if whole and (min(size) > 0 or not has_size):
         return size
-    wanted = "the integers 'width' and 'height' in pixels, or neither"
-    return file.refuse(wanted, size, line)
+    expected = "the integers 'width' and 'height' in pixels, or neither"
+    return file.refuse(expected, size, line)
 
 
 def _box(file, line, value, width, height):
@@ -246,19 +246,19 @@ def _box(file, line, value, width, height):
         if is_inside and 0 <= y_min < y_max <= (height or MOST_PIXELS):
             return value
     place = f" inside {width} x {height}" if width else ""
-    wanted = "a box [x_min, y_min, x_max, y_max] in pixels >= 0"
+    expected = "a box [x_min, y_min, x_max, y_max] in pixels >= 0"
     advice = "x_min < x_max and y_min < y_max must hold."
-    return file.refuse(f"{wanted}{place}", value, line, advice)
+    return file.refuse(f"{expected}{place}", value, line, advice)
 
 
-def _span(text, caption, taken):
+def _span(text, caption, used_spans):
     """Returns the first unused (first word, end) of a phrase in a caption."""
     words = [letters(word) for word in caption.split()]
-    wanted = [letters(word) for word in text.split()]
-    places = [
-        (first, first + len(wanted))
-        for first in range(len(words) - len(wanted) + 1)
-        if words[first : first + len(wanted)] == wanted
+    phrase_words = [letters(word) for word in text.split()]
+    spans = [
+        (first, first + len(phrase_words))
+        for first in range(len(words) - len(phrase_words) + 1)
+        if words[first : first + len(phrase_words)] == phrase_words
     ]
-    free = [place for place in places if place not in taken]
-    return (free or places or [None])[0]
+    free_spans = [span for span in spans if span not in used_spans]
+    return (free_spans or spans or [None])[0]

@@ -240,21 +240,24 @@ def read_phrases(
         names, split = dict(zip(images.image_ids, images.names)), images.split
     path = os.fspath(path)
     is_table = path.lower().endswith(".jsonl")
-    read = read_phrase_table if is_table else read_entities
-    return _joined(read(path, names, problems), split, path)
+    reader = read_phrase_table if is_table else read_entities
+    return _joined(reader(path, names, problems), split, path)
 
 
 def _joined(records, split, path):
-    captions, caption_to_image, kept = [], [], []
+    captions, caption_to_image, boxed = [], [], []
     reasons = {key: None for record in records for key in record.left_out}
     for row, record in enumerate(records):
-        boxes = {key: _around(some) for key, some in record.boxes.items()}
+        boxes = {
+            key: _around(chain_boxes)
+            for key, chain_boxes in record.boxes.items()
+        }
         for caption in record.captions:
             for place, phrase in enumerate(caption.phrases):
                 if phrase.chain in boxes:
                     key = f"{record.image_id}#{caption.number}#{place}"
                     box = boxes[phrase.chain]
-                    kept.append((len(captions), key, phrase, box))
+                    boxed.append((len(captions), key, phrase, box))
             captions.append(caption.text)
             caption_to_image.append(row)
     ids = [record.image_id for record in records]
@@ -270,13 +273,13 @@ def _joined(records, split, path):
     return PhraseRegions(
         images=images,
         image_sizes=np.array([r.size for r in records]).reshape(-1, 2),
-        phrases=[phrase.text for _, _, phrase, _ in kept],
-        phrase_ids=[key for _, key, _, _ in kept],
-        phrase_to_caption=[row for row, _, _, _ in kept],
-        spans=np.reshape([(p.first, p.end) for _, _, p, _ in kept], (-1, 2)),
-        types=[phrase.types for _, _, phrase, _ in kept],
-        chains=[phrase.chain for _, _, phrase, _ in kept],
-        boxes=np.reshape([box for _, _, _, box in kept], (-1, 4)),
+        phrases=[phrase.text for _, _, phrase, _ in boxed],
+        phrase_ids=[key for _, key, _, _ in boxed],
+        phrase_to_caption=[row for row, _, _, _ in boxed],
+        spans=np.reshape([(p.first, p.end) for _, _, p, _ in boxed], (-1, 2)),
+        types=[phrase.types for _, _, phrase, _ in boxed],
+        chains=[phrase.chain for _, _, phrase, _ in boxed],
+        boxes=np.reshape([box for _, _, _, box in boxed], (-1, 4)),
         left_out={
             reason: np.array([r.left_out.get(reason, 0) for r in records])
             for reason in sorted(reasons)

@@ -81,8 +81,8 @@ class Sources:
         if not self.scenes:
             return self
         folder = os.path.abspath(self.from_start(self.scenes))
-        scenes, what = SceneSettings(*self.num_scenes), "rendering scenes"
-        with progress_bar(scenes.num_scenes, what, "scene") as bar:
+        scenes, label = SceneSettings(*self.num_scenes), "rendering scenes"
+        with progress_bar(scenes.num_scenes, label, "scene") as bar:
             ensure_scenes(folder, scenes, bar.update)
         return dataclasses.replace(
             self,
@@ -115,11 +115,13 @@ class Sources:
         places = [below, self.from_start(path)]
         for place in places:
             with contextlib.suppress(NoSuchSplit):
-                found = place if split is None else fill_split(place, split)
-                found = pathlib.Path(found)
-                is_made = found.is_file() or (found / MANIFEST).is_file()
-                if is_made or (place is below and found.exists()):
-                    return found
+                candidate = place if split is None else fill_split(place, split)
+                candidate = pathlib.Path(candidate)
+                is_made = (
+                    candidate.is_file() or (candidate / MANIFEST).is_file()
+                )
+                if is_made or (place is below and candidate.exists()):
+                    return candidate
         if split is None:
             return below
         # Neither folder has the split: report the folder with more splits.
@@ -128,16 +130,16 @@ class Sources:
 
     def value(self, flag):
         """Returns the value of a flag; raises if it is empty."""
-        found = getattr(self, flag)
-        if not found:
-            what, advice = _UNSET[flag]
+        value = getattr(self, flag)
+        if not value:
+            expected, advice = _UNSET[flag]
             raise InputError(
                 f"--{flag}",
-                f"name {what}",
+                f"name {expected}",
                 f"--{flag}=",
                 f"{advice}",
             )
-        return found
+        return value
 
     def file(self, flag):
         """Returns the path of a flag; it must exist unless it has `{split}`."""

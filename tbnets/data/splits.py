@@ -62,13 +62,13 @@ def distributed(strategy, batches):
             "Choose another `images_per_batch`, or fewer replicas."
         )
 
-    def own(context):
+    def worker_dataset(context):
         per_worker = count // context.num_input_pipelines
         first = context.input_pipeline_id * per_worker
         places = range(first, first + per_worker)
         return batches.dataset_of([Share(place, count) for place in places])
 
-    return strategy.distribute_datasets_from_function(own)
+    return strategy.distribute_datasets_from_function(worker_dataset)
 
 
 SPLIT_FIELD = "{split}"
@@ -203,7 +203,7 @@ def can_be_drawn(split):
 
 def drawn_split(records, split, cuts):
     """Returns the images of a drawn split of `records`, in their order."""
-    wanted = {_NAMES[name] for name in split.split("+")}
+    drawn_names = {_NAMES[name] for name in split.split("+")}
     splits = [split_of(image_id, cuts) for image_id in records.image_ids]
-    rows = [row for row, name in enumerate(splits) if name in wanted]
+    rows = [row for row, name in enumerate(splits) if name in drawn_names]
     return dataclasses.replace(records.subset(rows), split=split)

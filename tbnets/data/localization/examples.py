@@ -104,23 +104,23 @@ def proposal_roles(
             f"the first at most the second. Received: {negative_iou}, "
             f"{positive_iou} and {best_iou}. The papers use 0.3, 0.7 and 0.5."
         )
-    sizes = np.array([len(one) for one in proposals], np.int64)
+    sizes = np.array([len(photo_boxes) for photo_boxes in proposals], np.int64)
     firsts = np.cumsum(sizes) - sizes
     roles = np.zeros((len(truth), int(sizes.max(initial=0))), np.int8)
     best = np.full(len(truth), -1, np.int64)
     best_overlap = np.zeros(len(truth), np.float32)
-    found = boxes.overlaps_by_photo(truth, phrase_to_image, proposals)
-    for image, rows, overlaps in found:
+    photo_overlaps = boxes.overlaps_by_photo(truth, phrase_to_image, proposals)
+    for image, rows, overlaps in photo_overlaps:
         place, phrases = overlaps.argmax(axis=1), np.arange(len(rows))
         most = overlaps[phrases, place]
         best[rows] = np.where(most > 0, place, -1)
         best_overlap[rows] = most
-        own = np.where(overlaps < negative_iou, NEGATIVE, NEITHER)
+        photo_roles = np.where(overlaps < negative_iou, NEGATIVE, NEITHER)
         if positives == "augmented":
-            own[overlaps > positive_iou] = POSITIVE
+            photo_roles[overlaps > positive_iou] = POSITIVE
         enough = (most >= best_iou) & (most > 0)
-        own[phrases[enough], place[enough]] = POSITIVE
-        roles[rows, : sizes[image]] = own
+        photo_roles[phrases[enough], place[enough]] = POSITIVE
+        roles[rows, : sizes[image]] = photo_roles
     owners = np.asarray(phrase_to_image, np.int64)
     return ProposalRoles(roles, firsts[owners], best, best_overlap)
 
@@ -186,10 +186,10 @@ class PhraseExamples:
     def roles(self) -> ProposalRoles:
         """The `ProposalRoles` of the regions."""
         boxes, owners = self.phrases.boxes, self.phrases.phrase_to_image
-        given = boxes, owners, self.proposals
-        found = proposal_roles(*given, **self.role_options)
-        found = found._replace(first_rows=self.first_regions[owners])
+        arguments = boxes, owners, self.proposals
+        roles = proposal_roles(*arguments, **self.role_options)
+        roles = roles._replace(first_rows=self.first_regions[owners])
         if self.text_ids is None:
-            return found
+            return roles
         pairs = zip(owners.tolist(), self.text_ids.tolist())
-        return found.with_common_negatives(numbered(pairs))
+        return roles.with_common_negatives(numbered(pairs))

@@ -48,12 +48,12 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
             f"{roles.shape[1]} regions of a photo",
             "Propose fewer regions.",
         )
-    found = np.full((len(roles), limit), NONE, np.int16)
+    table = np.full((len(roles), limit), NONE, np.int16)
     for start in range(0, len(roles), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
         part = _hardest(np.asarray(similarities[rows]), roles[rows], limit)
-        found[rows, : part.shape[1]] = part
-    return found
+        table[rows, : part.shape[1]] = part
+    return table
 
 
 def _hardest(similarities, roles, limit):
@@ -62,21 +62,21 @@ def _hardest(similarities, roles, limit):
     is_hard = (roles == NEGATIVE) & (similarities > bar)
     keys = np.where(is_hard, -similarities, np.inf)
     order = np.argsort(keys, axis=1, kind="stable")[:, :limit]
-    kept = np.take_along_axis(is_hard, order, axis=1)
-    return np.where(kept, order, NONE)
+    is_valid = np.take_along_axis(is_hard, order, axis=1)
+    return np.where(is_valid, order, NONE)
 
 
-def recorded(held, first, examples, score):
+def recorded(state, first, examples, score):
     """Returns a run's state with the hard negatives, found if missing.
 
     Args:
-        held: name -> value, the state.
+        state: name -> value.
         first: the first epoch that uses the hard negatives.
         examples: `PhraseExamples` of the training split.
         score: function (examples, progress) -> object with `similarities`.
     """
     roles, count = examples.roles.roles, len(examples.image_rows)
-    if held.get(RECORDED) != first:
+    if state.get(RECORDED) != first:
         with progress_bar(count, "hard negatives", "photo") as bar:
             similarities = score(examples, bar.update).similarities
         table = hard_negatives(similarities, roles)
@@ -86,8 +86,8 @@ def recorded(held, first, examples, score):
             f"{int((counts == 0).sum())} of {len(counts)} phrases have none "
             "and keep their negatives"
         )
-        held = {**held, TABLE: table, RECORDED: first}
-    table = held[TABLE]
+        state = {**state, TABLE: table, RECORDED: first}
+    table = state[TABLE]
     if len(table) != len(roles) or table.max(initial=NONE) >= roles.shape[1]:
         raise InputError(
             "--phrases",
@@ -96,4 +96,4 @@ def recorded(held, first, examples, score):
             f"{len(table)} phrases",
             "Restore the file, or start a new --run_dir.",
         )
-    return held
+    return state

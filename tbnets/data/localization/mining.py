@@ -112,10 +112,10 @@ def embed_picked(network, batch, columns, valid, training):
     images = batch["images"]
     picked, places = picked_rows(batch["candidates"], columns, valid)
     num_images = tf.shape(images)[0]
-    both = tf.concat([images, picked], axis=0)
-    embeddings = network.embed_images(both, training=training)
-    both = embeddings[:num_images], embeddings[num_images:]
-    return *replicas.gather(*both), places
+    rows = tf.concat([images, picked], axis=0)
+    embeddings = network.embed_images(rows, training=training)
+    parts = embeddings[:num_images], embeddings[num_images:]
+    return *replicas.gather(*parts), places
 
 
 def candidate_view(anchors, images, candidates, matches, places, valid):
@@ -184,10 +184,10 @@ class CandidateMining:
         batch = checked_dict("batch", batch, KEYS)
         texts = network.embed_text(batch["captions"], training=training)
         as_served = network.embed_text(batch["captions"], training=False)
-        others = embed_as_served(network, batch["candidates"])
-        [others] = gather(others)
+        candidates = embed_as_served(network, batch["candidates"])
+        [candidates] = gather(candidates)
         columns, valid = hardest_candidates(
-            similarities(as_served, others),
+            similarities(as_served, candidates),
             batch["is_negative"],
             network.ranking_loss.kept_negatives,
         )
@@ -195,8 +195,8 @@ class CandidateMining:
             network, batch, columns, valid, training
         )
         ids = [batch[name] for name in IDS]
-        own = texts, places, valid, *ids, batch.get("text_ids")
-        texts, places, valid, *ids = gather(*own)
+        local = texts, places, valid, *ids, batch.get("text_ids")
+        texts, places, valid, *ids = gather(*local)
         masks = positive_masks(*ids)
         views = hinges.views(images, texts, masks)
         matches = tf.transpose(masks.image_to_text)
@@ -230,9 +230,11 @@ class CandidateMining:
         )
         texts = [tf.gather(texts, owners)] * 2
         # The extra row is needed if no candidate was picked.
-        others = tf.pad(picked, [[0, 1], [0, 0]])
-        others = tf.gather(others, places[:, 0])
-        return network.logistic_output([images, others], texts, valid, training)
+        negatives = tf.pad(picked, [[0, 1], [0, 0]])
+        negatives = tf.gather(negatives, places[:, 0])
+        return network.logistic_output(
+            [images, negatives], texts, valid, training
+        )
 
     def softmax_output(
         self, network: Any, batch: Batch, training: bool
@@ -242,11 +244,11 @@ class CandidateMining:
         Each caption is compared with all of its candidates.
         """
         batch = checked_dict("batch", batch, KEYS)
-        images, others = (batch[name] for name in ("images", "candidates"))
+        images, candidates = batch["images"], batch["candidates"]
         num_images = tf.shape(images)[0]
-        rows = tf.concat([images, others], axis=0)
+        rows = tf.concat([images, candidates], axis=0)
         rows = network.embed_images(rows, training=training)
-        images, others = gather(rows[:num_images], rows[num_images:])
+        images, candidates = gather(rows[:num_images], rows[num_images:])
         owners, valid = gather(batch["drawn_for"], batch["is_negative"])
         [texts] = gather(
             network.embed_text(batch["captions"], training=training)
@@ -255,12 +257,12 @@ class CandidateMining:
         # Only pairs of a caption and its own candidates are scored.
         valid = tf.gather(valid, owners)
         pairs = tf.where(valid)
-        images = images, tf.gather(others, pairs[:, 1])
+        images = images, tf.gather(candidates, pairs[:, 1])
         texts = texts, tf.gather(texts, pairs[:, 0])
-        own, logits = network.judge_shared(images, texts, training)
+        own_logits, logits = network.judge_shared(images, texts, training)
         shape = tf.shape(valid, out_type=tf.int64)
-        others = tf.scatter_nd(pairs, logits, shape)
-        return softmax_loss(own, others, valid)
+        logits = tf.scatter_nd(pairs, logits, shape)
+        return softmax_loss(own_logits, logits, valid)
 
 
 def _most_convincing(network, batch, owners, columns):

@@ -36,8 +36,8 @@ class PhraseBatches(Batches):
         """Reads a share of `BatchRows`."""
         examples, drawn = self.examples, share.of(len(rows.regions))
         images = rows.regions[drawn]
-        others = rows.candidates[share.of(len(rows.candidates))]
-        regions = np.concatenate([images, others])
+        candidates = rows.candidates[share.of(len(rows.candidates))]
+        regions = np.concatenate([images, candidates])
         features = examples.features.take_regions(regions)
         chains = examples.phrases.phrase_to_chain[rows.phrases]
         return self._of_texts(rows.phrases, chains, share) | {
@@ -176,32 +176,34 @@ class PhraseSampler:
 
     def _batch(self, rows, generator):
         drawn = [self._draw_positives(row, generator) for row in rows]
-        drawn_for = np.repeat(np.arange(len(rows)), [len(one) for one in drawn])
+        drawn_for = np.repeat(
+            np.arange(len(rows)), [len(regions) for regions in drawn]
+        )
         drawn = np.concatenate(drawn)
-        phrases = np.concatenate([rows, self._others(rows, generator)])
+        phrases = np.concatenate([rows, self._added_phrases(rows, generator)])
         if self.sampling.negative_regions == "photo":
-            found = self._of_photos(phrases, generator)
+            negatives = self._of_photos(phrases, generator)
         else:
-            found = self._of_batch(phrases, drawn_for, drawn)
-        return BatchRows(phrases, drawn, drawn_for, *found)
+            negatives = self._of_batch(phrases, drawn_for, drawn)
+        return BatchRows(phrases, drawn, drawn_for, *negatives)
 
     def _draw_positives(self, row, generator):
-        found = self._positives[self._starts[row] : self._starts[row + 1]]
+        positives = self._positives[self._starts[row] : self._starts[row + 1]]
         limit = self.sampling.regions_per_phrase or None
-        return generator.permutation(found)[:limit]
+        return generator.permutation(positives)[:limit]
 
-    def _others(self, rows, generator):
-        wanted = self.sampling.phrases_per_region
-        if wanted == 1:
+    def _added_phrases(self, rows, generator):
+        limit = self.sampling.phrases_per_region
+        if limit == 1:
             return rows[:0]
         added, chains = [], self._chains[rows]
         for chain in dict.fromkeys(chains.tolist()):
-            said = set(self._texts[rows[chains == chain]])
+            texts = set(self._texts[rows[chains == chain]])
             for row in generator.permutation(self._of_chain[chain]):
-                if len(said) >= wanted:
+                if len(texts) >= limit:
                     break
-                if self._texts[row] not in said:
-                    said.add(self._texts[row])
+                if self._texts[row] not in texts:
+                    texts.add(self._texts[row])
                     added.append(row)
         return np.array(added, np.int64)
 
@@ -215,12 +217,14 @@ class PhraseSampler:
         has_list = is_hard.any(axis=1)
         columns = []
         for place, image in enumerate(images):
-            own = places == place
-            needed = is_hard[own].any(axis=0)
-            if not has_list[own].all():
-                needed[self._draw_columns(image, generator)] = True
-            columns.append(np.flatnonzero(needed))
-        owners = np.repeat(images, [len(one) for one in columns])
+            in_photo = places == place
+            is_needed = is_hard[in_photo].any(axis=0)
+            if not has_list[in_photo].all():
+                is_needed[self._draw_columns(image, generator)] = True
+            columns.append(np.flatnonzero(is_needed))
+        owners = np.repeat(
+            images, [len(photo_columns) for photo_columns in columns]
+        )
         columns = np.concatenate(columns)
         is_wrong = self._roles[phrases] == NEGATIVE
         is_negative = np.where(has_list[:, None], is_hard, is_wrong)[:, columns]
@@ -259,14 +263,14 @@ class PhraseSampler:
         """Returns whether phrase i's words name j's object, bool `[p, p]`."""
         _, texts = np.unique(self._text_ids[phrases], return_inverse=True)
         _, things = np.unique(self._chains[phrases], return_inverse=True)
-        said = np.zeros((texts.max() + 1, things.max() + 1), bool)
-        said[texts, things] = True
-        return said[texts][:, things]
+        is_named = np.zeros((texts.max() + 1, things.max() + 1), bool)
+        is_named[texts, things] = True
+        return is_named[texts][:, things]
 
     def _is_hard(self, phrases):
-        found = np.zeros((len(phrases), self._roles.shape[1]), bool)
+        is_hard = np.zeros((len(phrases), self._roles.shape[1]), bool)
         if self.hard_negatives is not None:
             table = self.hard_negatives[phrases]
             rows, places = np.nonzero(table != NONE)
-            found[rows, table[rows, places]] = True
-        return found
+            is_hard[rows, table[rows, places]] = True
+        return is_hard

@@ -57,8 +57,13 @@ def karpathy_entry(described, image_row, first_sentence):
     "sentid" of its first caption.
     """
     sentences = [
-        {"tokens": one.tokens, "raw": one.raw, "imgid": image_row, "sentid": n}
-        for n, one in enumerate(described.captions, first_sentence)
+        {
+            "tokens": caption.tokens,
+            "raw": caption.raw,
+            "imgid": image_row,
+            "sentid": n,
+        }
+        for n, caption in enumerate(described.captions, first_sentence)
     ]
     return {
         "sentids": [sentence["sentid"] for sentence in sentences],
@@ -72,7 +77,8 @@ def karpathy_entry(described, image_row, first_sentence):
 def sentences_text(described):
     """Returns the captions with marked phrases, one per line."""
     lines = [
-        _marked(one.tree, described.scene_id) for one in described.captions
+        _marked(caption.tree, described.scene_id)
+        for caption in described.captions
     ]
     return "".join(" ".join(pieces) + "\n" for pieces in lines)
 
@@ -127,8 +133,8 @@ def scene_record(described):
     """Returns the objects and captions of a scene as a JSON value."""
     names = "shape", "colour", "size", "texture"
     objects = [
-        {name: getattr(one, name) for name in names} | {"box": box.tolist()}
-        for one, box in zip(described.scene.objects, described.boxes)
+        {name: getattr(item, name) for name in names} | {"box": box.tolist()}
+        for item, box in zip(described.scene.objects, described.boxes)
     ]
     captions = [
         {"raw": caption.raw, "rule": caption.rule, "claims": caption.claims}
@@ -189,9 +195,9 @@ def draw_scenes(split, settings):
                 scene = layout.draw_scene(rng, settings.image_size, objects)
         seen.add(key)
         image, boxes = rendering.render_scene(scene, rng, settings.clutter)
-        told = grammar.describe_scene(scene, boxes, rng)
+        description = grammar.describe_scene(scene, boxes, rng)
         scene_id = SCENES_PER_SPLIT * (split_row + 1) + number
-        yield DescribedScene(scene_id, split, scene, image, boxes, *told)
+        yield DescribedScene(scene_id, split, scene, image, boxes, *description)
 
 
 def ensure_scenes(folder, settings, progress=None):
@@ -242,10 +248,10 @@ def _checked_manifest(folder, settings):
             raise InputError(type(manifest).__name__)
     except ValueError as error:
         raise _damaged(path, "a JSON object", error) from error
-    wanted = {"version": VERSION, **dataclasses.asdict(settings)}
+    requested = {"version": VERSION, **dataclasses.asdict(settings)}
     differences = [
         f"{name} is {manifest.get(name)!r} instead of {value!r}"
-        for name, value in wanted.items()
+        for name, value in requested.items()
         if manifest.get(name) != value
     ]
     if differences:
@@ -255,22 +261,22 @@ def _checked_manifest(folder, settings):
             "another folder, delete this folder, or request its settings."
         )
     path = folder / DATASET
-    expected, found = manifest.get("dataset_sha256"), "no file"
+    expected, received = manifest.get("dataset_sha256"), "no file"
     if path.exists():
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != expected:
-        raise _damaged(path, f"sha256 {expected}", found)
+        received = hashlib.sha256(path.read_bytes()).hexdigest()
+    if received != expected:
+        raise _damaged(path, f"sha256 {expected}", received)
     for name, ending in FOLDERS.items():
-        found = len(list((folder / name).glob(f"*{ending}")))
-        if found != settings.num_scenes:
+        received = len(list((folder / name).glob(f"*{ending}")))
+        if received != settings.num_scenes:
             expected = f"{settings.num_scenes} files {ending}"
-            raise _damaged(folder / name, expected, found)
+            raise _damaged(folder / name, expected, received)
     return manifest
 
 
-def _damaged(path, expected, found):
+def _damaged(path, expected, received):
     return ExistingFileError(
-        f"{path}: expected {expected}, found {found}. Delete the folder and "
+        f"{path}: expected {expected}, found {received}. Delete the folder and "
         "write the scenes again."
     )
 
@@ -312,7 +318,7 @@ def _write_scene(folder, described):
     Image.fromarray(described.image).save(
         paths["images"], "JPEG", quality=JPEG_QUALITY, subsampling=0
     )
-    trees = [f"{one.tree.bracketed()}\n" for one in described.captions]
+    trees = [f"{caption.tree.bracketed()}\n" for caption in described.captions]
     paths["trees"].write_bytes("".join(trees).encode())
     paths["Sentences"].write_bytes(sentences_text(described).encode())
     paths["Annotations"].write_bytes(annotation_xml(described).encode())

@@ -91,9 +91,9 @@ def _repeats(caption, captions):
     """
     once = caption.rule not in {rule.__name__ for rule in TELLING_RULES}
     return any(
-        caption.tokens == other.tokens
-        or (once and caption.remark == other.remark)
-        for other in captions
+        caption.tokens == earlier.tokens
+        or (once and caption.remark == earlier.remark)
+        for earlier in captions
     )
 
 
@@ -146,10 +146,10 @@ def with_companion(speaker):
 
 def two_relations(speaker):
     """A red circle above a blue star and to the left of a green ring."""
-    one, other, third = speaker.pick_twice_related()
-    subject, *landmarks = speaker.noun_phrases((one, other, third))
-    first = speaker.relation((one, other), landmarks[0])
-    last = speaker.relation((one, third), landmarks[1])
+    row, first_row, second_row = speaker.pick_twice_related()
+    subject, *landmarks = speaker.noun_phrases((row, first_row, second_row))
+    first = speaker.relation((row, first_row), landmarks[0])
+    last = speaker.relation((row, second_row), landmarks[1])
     return node("NP", subject, node("PP", first, word("CC", "and"), last))
 
 
@@ -214,9 +214,9 @@ def between(speaker):
 
 def single_placed(speaker):
     """A red circle in the top left corner."""
-    found = speaker.pick_placed()
-    (subject,) = speaker.noun_phrases((found,))
-    where = speaker.position(found)
+    row = speaker.pick_placed()
+    (subject,) = speaker.noun_phrases((row,))
+    where = speaker.position(row)
     if speaker.chance(0.6):
         return node("NP", subject, where)
     return node("S", subject, node("VP", word("VBZ", "is"), where))

@@ -190,11 +190,11 @@ def draw_objects(rng):
                 shape = objects[-1].shape
             else:
                 colour = objects[-1].colour
-        taken = {(other.shape, other.colour) for other in objects}
-        num_large = sum(other.size == "large" for other in objects)
+        pairs = {(earlier.shape, earlier.colour) for earlier in objects}
+        num_large = sum(earlier.size == "large" for earlier in objects)
         size = "small" if num_large == 2 else pick(rng, SIZES)
         texture = pick_weighted(rng, TEXTURES)
-        if (shape, colour) not in taken:
+        if (shape, colour) not in pairs:
             objects.append(SceneObject(shape, colour, size, texture))
     return tuple(objects)
 
@@ -206,54 +206,54 @@ def draw_scene(rng, image_size, objects):
     Returns a `Scene`, or None if the objects do not fit or too few of their
     relations have a name.
     """
-    holder, held = _pick_nested(rng, objects)
-    radii = [image_size * RADIUS[one.size] for one in objects]
+    outer, inner = _pick_nested(rng, objects)
+    radii = [image_size * RADIUS[item.size] for item in objects]
     radii = [radius * (0.95 + 0.1 * rng.random()) for radius in radii]
-    if holder is not None:
-        radii[holder] = image_size * HOLDING_RING_RADIUS
-        radii[held] = image_size * RADIUS["small"]
+    if outer is not None:
+        radii[outer] = image_size * HOLDING_RING_RADIUS
+        radii[inner] = image_size * RADIUS["small"]
     for _ in range(40):
-        places = _draw_places(rng, radii, (holder, held), image_size)
+        places = _draw_places(rng, radii, (outer, inner), image_size)
         if places and _num_named(places) >= len(places) - 1:
             break
     else:
         return None
     placed = []
-    for one, (x, y, radius) in zip(objects, places):
+    for item, (x, y, radius) in zip(objects, places):
         angle, stripes = 16 * rng.random() - 8, int(rng.integers(4))
         where = dict(x=x, y=y, radius=radius, angle=angle, stripes=stripes)
-        placed.append(dataclasses.replace(one, **where))
+        placed.append(dataclasses.replace(item, **where))
     background = pick(rng, tuple(BACKGROUNDS))
     return Scene(image_size, background, 360 * rng.random(), tuple(placed))
 
 
-def find_relation(box, other):
+def find_relation(box, other_box):
     """Returns the relation of a box to another box.
 
     Returns "left", "right", "above", "below", "inside" or "around"; None if the
     relation is too diagonal.
     """
-    if _holds(other, box):
+    if _holds(other_box, box):
         return "inside"
-    if _holds(box, other):
+    if _holds(box, other_box):
         return "around"
-    across = abs(other[0] + other[2] - box[0] - box[2])
-    down = abs(other[1] + other[3] - box[1] - box[3])
-    if across >= DOMINANCE * down and box[2] <= other[0]:
+    across = abs(other_box[0] + other_box[2] - box[0] - box[2])
+    down = abs(other_box[1] + other_box[3] - box[1] - box[3])
+    if across >= DOMINANCE * down and box[2] <= other_box[0]:
         return "left"
-    if across >= DOMINANCE * down and other[2] <= box[0]:
+    if across >= DOMINANCE * down and other_box[2] <= box[0]:
         return "right"
-    if down >= DOMINANCE * across and box[3] <= other[1]:
+    if down >= DOMINANCE * across and box[3] <= other_box[1]:
         return "above"
-    if down >= DOMINANCE * across and other[3] <= box[1]:
+    if down >= DOMINANCE * across and other_box[3] <= box[1]:
         return "below"
     return None
 
 
-def find_gap(box, other):
+def find_gap(box, other_box):
     """Returns the distance between two boxes in pixels; 0 if they meet."""
-    across = max(other[0] - box[2], box[0] - other[2], 0)
-    down = max(other[1] - box[3], box[1] - other[3], 0)
+    across = max(other_box[0] - box[2], box[0] - other_box[2], 0)
+    down = max(other_box[1] - box[3], box[1] - other_box[3], 0)
     return math.hypot(across, down)
 
 
@@ -283,7 +283,7 @@ def _holds(outer, inner):
 
 def _pick_nested(rng, objects):
     """Returns the rows of a ring and of the object inside it, or Nones."""
-    kinds = [(one.shape, one.size) for one in objects]
+    kinds = [(item.shape, item.size) for item in objects]
     rings = [row for row, kind in enumerate(kinds) if kind == ("ring", "large")]
     small = [row for row, (_, size) in enumerate(kinds) if size == "small"]
     if not rings or not small or rng.random() < 0.3:
@@ -293,30 +293,33 @@ def _pick_nested(rng, objects):
 
 def _draw_places(rng, radii, nested, image_size):
     """Draws a list of (x, y, radius); None if an object does not fit."""
-    holder, held = nested
+    outer, inner = nested
     places = {}
     for row in sorted(range(len(radii)), key=lambda row: -radii[row]):
-        if row == held:
+        if row == inner:
             continue
         reach = 1.12 * radii[row] + 2
         room = image_size - 2 * reach
         for _ in range(25):
             x, y = (reach + room * rng.random() for _ in range(2))
             place = x, y, radii[row]
-            others = places.values()
-            if all(_apart(place, other, image_size) for other in others):
+            placed = places.values()
+            if all(_apart(place, near, image_size) for near in placed):
                 places[row] = place
                 break
         else:
             return None
-    if held is not None:
-        places[held] = (*places[holder][:2], radii[held])
+    if inner is not None:
+        places[inner] = (*places[outer][:2], radii[inner])
     return [places[row] for row in range(len(radii))]
 
 
-def _apart(place, other, image_size):
-    room = 1.1 * (place[2] + other[2]) + GAP * image_size
-    across, down = abs(place[0] - other[0]), abs(place[1] - other[1])
+def _apart(place, other_place, image_size):
+    room = 1.1 * (place[2] + other_place[2]) + GAP * image_size
+    across, down = (
+        abs(place[0] - other_place[0]),
+        abs(place[1] - other_place[1]),
+    )
     return max(across, down) >= room
 
 

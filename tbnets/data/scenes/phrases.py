@@ -89,14 +89,16 @@ class Node:
 
     def bracketed(self):
         """Returns the tree on one line: (NP (DT a) (NN ring))."""
-        inside = self.text or " ".join(one.bracketed() for one in self.children)
+        inside = self.text or " ".join(
+            child.bracketed() for child in self.children
+        )
         return f"({self.label} {inside})"
 
     def phrases(self):
         """Returns the nodes with a chain, from left to right."""
         if self.chain is not None:
             return [self]
-        return [one for child in self.children for one in child.phrases()]
+        return [phrase for child in self.children for phrase in child.phrases()]
 
 
 def word(label, text):
@@ -136,11 +138,11 @@ class NothingToSay(LookupError):
 class Group(NamedTuple):
     """The objects of a plural phrase, as rows from left to right.
 
-    `said` has the shape or colour that the phrase names; it may be empty.
+    `attributes` has the shape or colour that the phrase names; it may be empty.
     """
 
     members: tuple
-    said: dict
+    attributes: dict
 
 
 class Speaker:
@@ -177,9 +179,11 @@ class Speaker:
         """Draws a key of `weights`, see `layout.pick_weighted`."""
         return layout.pick_weighted(self._rng, weights)
 
-    def claim(self, kind, objects, **said):
+    def claim(self, kind, objects, **attributes):
         """Records a claim of the caption about objects."""
-        self.claims.append({"kind": kind, "objects": list(objects), **said})
+        self.claims.append(
+            {"kind": kind, "objects": list(objects), **attributes}
+        )
 
     def pick_objects(self, count):
         """Returns `count` rows in random order, or all if there are fewer."""
@@ -200,9 +204,9 @@ class Speaker:
         """Returns a row and two rows to which it has different relations."""
         to = self._relations
         return self._pick(
-            (row, one, other)
-            for row, one, other in self._rows(3)
-            if to[row, one] and to[row, other] not in (None, to[row, one])
+            (row, first, second)
+            for row, first, second in self._rows(3)
+            if to[row, first] and to[row, second] not in (None, to[row, first])
         )
 
     def pick_placed(self):
@@ -211,27 +215,31 @@ class Speaker:
 
     def pick_two(self, shared):
         """Returns a `Group` of two objects with equal shape or colour."""
-        pairs = [one for one in self._find_groups() if len(one.members) == 2]
-        return self._pick(one for one in pairs if shared in one.said)
+        pairs = [
+            group for group in self._find_groups() if len(group.members) == 2
+        ]
+        return self._pick(
+            group for group in pairs if shared in group.attributes
+        )
 
     def pick_group_relation(self):
         """Returns a `Group` and a row to which all members relate equally."""
-        found = []
+        choices = []
         for group in self._find_groups():
             for row in range(len(self.boxes)):
                 stand = {self._relations.get((m, row)) for m in group.members}
                 if len(stand) == 1 and None not in stand:
-                    found.append((group, row))
-        return self._pick(found)
+                    choices.append((group, row))
+        return self._pick(choices)
 
     def pick_between(self):
         """Returns three rows: the first is between the second and third."""
         stands = ("left", "right"), ("above", "below")
         to = self._relations
         return self._pick(
-            (row, one, other)
-            for row, one, other in self._rows(3)
-            if (to[one, row], to[other, row]) in stands
+            (row, first, second)
+            for row, first, second in self._rows(3)
+            if (to[first, row], to[second, row]) in stands
         )
 
     def find_group(self, members):
@@ -251,16 +259,18 @@ class Speaker:
         """
         if shape is None:
             shape, colour = (0.97, 0.96) if self._telling else (0.9, 0.7)
-        said = [self._attributes(row, shape, colour) for row in rows]
-        keys = [(one.get("shape"), one.get("colour")) for one in said]
+        attributes = [self._attributes(row, shape, colour) for row in rows]
+        keys = [
+            (names.get("shape"), names.get("colour")) for names in attributes
+        ]
         plain = {shape for shape, colour in keys if not colour}
         coloured = {shape for shape, colour in keys if colour}
         if len(set(keys)) < len(keys) or plain & coloured:
-            said = [self._attributes(row, 1.0, 1.0) for row in rows]
+            attributes = [self._attributes(row, 1.0, 1.0) for row in rows]
         phrases = []
-        for row, one in zip(rows, said):
-            self.claim("object", (row,), **one)
-            words = [*self._adjectives(one), *self._noun(one)]
+        for row, names in zip(rows, attributes):
+            self.claim("object", (row,), **names)
+            words = [*self._adjectives(names), *self._noun(names)]
             vowel = words[0].text[0] in "aeiou"
             article = word("DT", "an" if vowel else "a")
             phrases.append(node("NP", article, *words, chain=row + 1))
@@ -268,21 +278,21 @@ class Speaker:
 
     def one_of(self, row):
         """Returns "one red" for a member of a group mentioned before."""
-        said = {"colour": self.scene.objects[row].colour}
-        self.claim("object", (row,), **said)
-        words = word("CD", "one"), *self._adjectives(said)
+        attributes = {"colour": self.scene.objects[row].colour}
+        self.claim("object", (row,), **attributes)
+        words = word("CD", "one"), *self._adjectives(attributes)
         return node("NP", *words, chain=row + 1)
 
     def plural(self, group):
         """Returns "two red shapes", and creates the group's chain."""
-        members, said = group
-        self.claim("count", members, **said)
+        members, attributes = group
+        self.claim("count", members, **attributes)
         chain = FIRST_GROUP_CHAIN + len(self.groups)
         chain = self.groups.setdefault(tuple(sorted(members)), chain)
         number = word("CD", NUMBERS[len(members)])
-        *rest, noun = self._noun(said)
+        *modifiers, noun = self._noun(attributes)
         noun = word("NNS", plural_of(noun.text))
-        words = *self._adjectives(said), *rest, noun
+        words = *self._adjectives(attributes), *modifiers, noun
         return node("NP", number, *words, chain=chain)
 
     def related(self):
@@ -336,7 +346,7 @@ class Speaker:
                 adjectives, noun = [name], "side"
         elif name == "centre":
             where, noun = "in", self.choose({"middle": 0.7, "centre": 0.3})
-        words = [word("JJ", one) for one in adjectives]
+        words = [word("JJ", adjective) for adjective in adjectives]
         place = node("NP", word("DT", "the"), *words, word("NN", noun), chain=0)
         return node("PP", word("IN", where), place)
 
@@ -353,22 +363,24 @@ class Speaker:
 
     def joined(self, phrases):
         """Returns "a ring , a star and a box" as one noun phrase."""
-        *others, last = phrases
-        parts = [part for one in others for part in (word(",", ","), one)]
-        ending = [word("CC", "and"), last] if others else [last]
+        *earlier, last = phrases
+        parts = [
+            part for phrase in earlier for part in (word(",", ","), phrase)
+        ]
+        ending = [word("CC", "and"), last] if earlier else [last]
         return node("NP", *parts[1:], *ending)
 
-    def _pick(self, found):
-        found = list(found)
-        if not found:
+    def _pick(self, choices):
+        choices = list(choices)
+        if not choices:
             raise NothingToSay
-        return layout.pick(self._rng, found)
+        return layout.pick(self._rng, choices)
 
     def _rows(self, count):
         return itertools.permutations(range(len(self.boxes)), count)
 
-    def _near(self, row, other):
-        gap = layout.find_gap(self.boxes[row], self.boxes[other])
+    def _near(self, row, other_row):
+        gap = layout.find_gap(self.boxes[row], self.boxes[other_row])
         return gap <= NEAR * self.scene.image_size
 
     def _from_the_left(self, rows):
@@ -378,28 +390,38 @@ class Speaker:
         """Returns a `Group` per shape or colour that repeats."""
         groups = []
         for name in ("shape", "colour"):
-            values = [getattr(one, name) for one in self.scene.objects]
+            values = [getattr(item, name) for item in self.scene.objects]
             for value in sorted(set(values)):
-                rows = [row for row, one in enumerate(values) if one == value]
+                rows = [row for row, has in enumerate(values) if has == value]
                 group = Group(self._from_the_left(rows), {name: value})
                 groups += [group] * (len(rows) > 1)
         return groups
 
     def _attributes(self, row, shape, colour):
-        one = self.scene.objects[row]
-        texture = 0.08 if one.texture == "plain" else 0.55
-        said = dict(shape=shape, colour=colour, size=0.4, texture=texture)
-        names = [name for name, share in said.items() if self.chance(share)]
-        return {name: getattr(one, name) for name in names}
+        scene_object = self.scene.objects[row]
+        texture = 0.08 if scene_object.texture == "plain" else 0.55
+        probabilities = dict(
+            shape=shape, colour=colour, size=0.4, texture=texture
+        )
+        names = [
+            name
+            for name, probability in probabilities.items()
+            if self.chance(probability)
+        ]
+        return {name: getattr(scene_object, name) for name in names}
 
-    def _adjectives(self, said):
+    def _adjectives(self, attributes):
         """Returns adjectives, usually in the order size, texture, colour."""
         names = ["size", "texture", "colour"]
-        if said.get("texture", "plain") != "plain" and self.chance(0.35):
+        if attributes.get("texture", "plain") != "plain" and self.chance(0.35):
             names = ["size", "colour", "texture"]
-        ways = [WORDS[name][said[name]] for name in names if name in said]
-        return [word("JJ", self.choose(one)) for one in ways]
+        ways = [
+            WORDS[name][attributes[name]]
+            for name in names
+            if name in attributes
+        ]
+        return [word("JJ", self.choose(words)) for words in ways]
 
-    def _noun(self, said):
-        noun = self.choose(WORDS["shape"][said.get("shape", "")])
+    def _noun(self, attributes):
+        noun = self.choose(WORDS["shape"][attributes.get("shape", "")])
         return [word("NN", part) for part in noun.split()]

@@ -171,11 +171,11 @@ class FeatureArray(Features):
         """Raises ValueError if rows of one id differ by more than rounding."""
         first = self.rows(self.ids)
         twice = np.flatnonzero(first != np.arange(len(self)))
-        for some in slices(len(twice), 4 * self.dim):
-            rows = twice[some]
-            found, used = self._read(rows), self._read(first[rows])
-            most = ROUNDING * np.abs(used).max(axis=1)
-            far = np.abs(found - used).max(axis=1) > most
+        for part in slices(len(twice), 4 * self.dim):
+            rows = twice[part]
+            values, first_values = self._read(rows), self._read(first[rows])
+            most = ROUNDING * np.abs(first_values).max(axis=1)
+            far = np.abs(values - first_values).max(axis=1) > most
             for row in rows[far]:
                 raise InputError(
                     f"{self.path}: expected equal rows for one id; found "
@@ -206,7 +206,7 @@ def open_array(path) -> FeatureArray:
         path,
         "an array [n, dim] of numbers (.npy)",
         "Save it with numpy.save, each image pooled or reshaped to one row.",
-        lambda found: len(found.shape) == 2 and 0 not in found.shape,
+        lambda header: len(header.shape) == 2 and 0 not in header.shape,
     )
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     ids, has_ids = map(str, range(len(array))), os.path.exists(ids_file(path))
@@ -222,8 +222,8 @@ def _read_ids(file, array, path):
     if "" in ids:
         file.report("expected an id; found an empty line.", ids.index("") + 1)
     if len(ids) != len(array):
-        wanted = f"one id for each of the {len(array)} rows of {path}"
-        file.refuse(wanted, len(ids), len(ids), "Write both files again.")
+        expected = f"one id for each of the {len(array)} rows of {path}"
+        file.refuse(expected, len(ids), len(ids), "Write both files again.")
     return ids
 
 

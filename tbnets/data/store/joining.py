@@ -42,8 +42,8 @@ def take_share(shard, keys, step=1, **decides):
     """
     if not shard:
         return slice(None), {}
-    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", shard)
-    number, of = map(int, found.groups()) if found else (0, 0)
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", shard)
+    number, of = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= of:
         raise InputError(
             "shard",
@@ -54,19 +54,21 @@ def take_share(shard, keys, step=1, **decides):
     count = -(-len(keys) // step)
     first, end = (-(-count * i // of) * step for i in (number - 1, number))
     digest = hashlib.sha256(json.dumps(keys).encode()).hexdigest()
-    told = {"number": number, "of": of, "items": len(keys)}
-    told |= {"items_sha256": digest, **decides}
-    return slice(first, end), {SHARE: told}
+    description = {"number": number, "of": of, "items": len(keys)}
+    description |= {"items_sha256": digest, **decides}
+    return slice(first, end), {SHARE: description}
 
 
 def share_of(made_by):
     """Returns the `take_share` description in an `extraction`, or None."""
-    told = made_by.get(SHARE) if isinstance(made_by, dict) else None
-    told = told if isinstance(told, dict) else {}
-    number, of, items = (told.get(name) for name in ("number", "of", "items"))
-    if not all(type(one) is int for one in (number, of, items)):
+    description = made_by.get(SHARE) if isinstance(made_by, dict) else None
+    description = description if isinstance(description, dict) else {}
+    number, of, items = (
+        description.get(name) for name in ("number", "of", "items")
+    )
+    if not all(type(value) is int for value in (number, of, items)):
         return None
-    return told if 1 <= number <= of < MOST and items >= 0 else None
+    return description if 1 <= number <= of < MOST and items >= 0 else None
 
 
 def tell_file(path, made_by):
@@ -74,8 +76,8 @@ def tell_file(path, made_by):
 
     `made_by` includes the dict from `take_share`.
     """
-    told = {**made_by, "sha256": file_sha256(path)}
-    files.write_json(f"{path}{SUFFIX}", told)
+    description = {**made_by, "sha256": file_sha256(path)}
+    files.write_json(f"{path}{SUFFIX}", description)
 
 
 BESIDE = "files"
@@ -146,11 +148,11 @@ def _made_store(path):
     if not os.path.isdir(path):
         _refuse(path, "is a file, unlike other shares", "Merge it separately.")
     store = open_store(path)
-    own = {os.path.basename(file) for file in store.files}
-    others = (name for name in os.listdir(path) if name not in own)
+    store_names = {os.path.basename(file) for file in store.files}
+    extra_names = (name for name in os.listdir(path) if name not in store_names)
     beside = {
         name: manifest.file_sha256(os.path.join(path, name))
-        for name in others
+        for name in extra_names
         if name[0] != "." and os.path.isfile(os.path.join(path, name))
     }
     return _with_share(path, {**store.made_by, BESIDE: beside})
@@ -161,10 +163,10 @@ def _made_file(path):
     if not os.path.exists(place):
         _refuse(path, f"lacks its description {place}", "Copy this file too.")
     made_by = _with_share(place, CheckedFile(place).json())
-    found = manifest.file_sha256(path)
-    if made_by.pop("sha256", None) != found:
+    digest = manifest.file_sha256(path)
+    if made_by.pop("sha256", None) != digest:
         CheckedFile(path).report(
-            f"expected the sha256 in {place}; found {found}. Copy both files "
+            f"expected the sha256 in {place}; found {digest}. Copy both files "
             "again, or write the share again."
         )
     return made_by
@@ -177,7 +179,10 @@ def _with_share(path, made_by):
 
 
 def _check_alike(shares, made_by):
-    works = [{**one, SHARE: {**one[SHARE], "number": 0}} for one in made_by]
+    works = [
+        {**extraction, SHARE: {**extraction[SHARE], "number": 0}}
+        for extraction in made_by
+    ]
     for path, work in zip(shares, works):
         lines = manifest.extraction_differences(works[0], work, shares[0], path)
         if lines:
@@ -193,8 +198,8 @@ def _check_alike(shares, made_by):
 def _in_order(shares, made_by):
     """Returns the shares in order; raises if one is missing or repeated."""
     of, place = made_by[0][SHARE]["of"], {}
-    for path, one in zip(shares, made_by):
-        number = one[SHARE]["number"]
+    for path, extraction in zip(shares, made_by):
+        number = extraction[SHARE]["number"]
         if number in place:
             raise InputError(
                 "shares",
@@ -203,7 +208,7 @@ def _in_order(shares, made_by):
                 "Leave one path out.",
             )
         place[number] = path
-    absent = [f"{one}/{of}" for one in range(1, of + 1) if one not in place]
+    absent = [f"{n}/{of}" for n in range(1, of + 1) if n not in place]
     if absent:
         raise InputError(
             "shares",
@@ -227,27 +232,31 @@ def _write(target, sources):
 
 def _join_stores(shares, output, items, beside):
     stores = [load_features([path])[0] for path in shares]
-    found = sum(len(store) + len(store.failed) for store in stores)
-    if found != items:
+    count = sum(len(store) + len(store.failed) for store in stores)
+    if count != items:
         raise InputError(
             "shares",
             f"have {items} photos or texts, including failed items",
-            f"{found} in {', '.join(map(str, shares))}",
+            f"{count} in {', '.join(map(str, shares))}",
             "Write the share that has changed again.",
         )
-    made = stores[0].manifest
-    extraction = {k: v for k, v in made.extraction.items() if k != SHARE}
-    failed = {key: why for one in stores for key, why in one.failed.items()}
+    first_manifest = stores[0].manifest
+    extraction = {
+        k: v for k, v in first_manifest.extraction.items() if k != SHARE
+    }
+    failed = {key: why for store in stores for key, why in store.failed.items()}
     with files.new_folder(output) as folder:
         for name in beside:
             _write(folder / name, [os.path.join(stores[0].path, name)])
         shards = []
-        for one in stores:
-            for shard in one.manifest.shards:
+        for store in stores:
+            for shard in store.manifest.shards:
                 number = f"{len(shards):05d}"
-                shards.append(_copied(one.path, shard, folder, number))
-        told = {"extraction": extraction, "shards": shards, "failed": failed}
-        manifest.write_manifest(folder, dataclasses.replace(made, **told))
+                shards.append(_copied(store.path, shard, folder, number))
+        changes = {"extraction": extraction, "shards": shards, "failed": failed}
+        manifest.write_manifest(
+            folder, dataclasses.replace(first_manifest, **changes)
+        )
         open_store(folder)
 
 

@@ -38,7 +38,7 @@ class FolderLock:
     `argument` is the name of the folder's argument, for messages.
     """
 
-    _held = weakref.WeakValueDictionary()
+    _locks = weakref.WeakValueDictionary()
     _guard = threading.Lock()
 
     def __init__(self, folder, name, argument):
@@ -62,9 +62,9 @@ class FolderLock:
         """
         place = (os.path.realpath(folder), name)
         with cls._guard:
-            lock = cls._held.get(place)
+            lock = cls._locks.get(place)
             if lock is None or is_alone:
-                lock = cls._held[place] = cls(folder, name, argument)
+                lock = cls._locks[place] = cls(folder, name, argument)
         return lock
 
     @classmethod
@@ -88,9 +88,9 @@ class FolderLock:
 
         Otherwise a child that outlives its parent would keep the locks.
         """
-        for lock in list(cls._held.values()):
+        for lock in list(cls._locks.values()):
             lock._close()
-        cls._held.clear()
+        cls._locks.clear()
         cls._guard = threading.Lock()
 
 

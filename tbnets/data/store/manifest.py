@@ -143,9 +143,11 @@ def read_manifest(folder) -> Manifest:
         )
     file = CheckedFile(path)
     value = file.json()
-    found = value.pop("format", None) if isinstance(value, dict) else value
-    if found != FORMAT:
-        file.refuse(f"'format' {FORMAT!r}", found)
+    store_format = (
+        value.pop("format", None) if isinstance(value, dict) else value
+    )
+    if store_format != FORMAT:
+        file.refuse(f"'format' {FORMAT!r}", store_format)
     _check_fields(file, "manifest", value, _MANIFEST)
     kind = value["kind"], value["dim"] > 0
     if value["dtype"] not in _DTYPES or kind not in _PARTS:
@@ -170,28 +172,34 @@ _FAILED = {"id": str, "reason": str}
 
 def _check_fields(file, where, value, kinds):
     """Reports missing, unknown and wrongly typed fields."""
-    found = value if isinstance(value, dict) else {"value": value}
+    fields = value if isinstance(value, dict) else {"value": value}
     bad = {
-        name: found.get(name)
-        for name in dict.fromkeys([*kinds, *found])
-        if not is_kind(found.get(name), kinds.get(name))
+        name: fields.get(name)
+        for name in dict.fromkeys([*kinds, *fields])
+        if not is_kind(fields.get(name), kinds.get(name))
     }
     if bad:
-        wanted = [f"{name} ({kind.__name__})" for name, kind in kinds.items()]
-        wanted = f"an object of {', '.join(wanted)}, with numbers >= 0"
-        file.refuse(wanted, bad, f"'{where}'")
+        expected = [f"{name} ({kind.__name__})" for name, kind in kinds.items()]
+        expected = f"an object of {', '.join(expected)}, with numbers >= 0"
+        file.refuse(expected, bad, f"'{where}'")
 
 
 def _check_shards(file, manifest):
-    required, more = manifest.parts
+    required, optional = manifest.parts
     for place, shard in enumerate(manifest.shards):
-        wanted = {file_of(shard.name, part) for part in ("ids", *required)}
-        allowed = wanted | {file_of(shard.name, part) for part in more}
+        required_names = {
+            file_of(shard.name, part) for part in ("ids", *required)
+        }
+        allowed = required_names | {
+            file_of(shard.name, part) for part in optional
+        }
         is_plain = re.fullmatch(r"[A-Za-z0-9_-]+", shard.name)
-        if not is_plain or not wanted <= set(shard.sha256) <= allowed:
-            names = ", ".join(sorted(wanted))
-            wanted = f"checksums of {names}, files in the folder"
-            file.refuse(wanted, shard.sha256, f"'shards[{place}].sha256'")
+        if not is_plain or not required_names <= set(shard.sha256) <= allowed:
+            names = ", ".join(sorted(required_names))
+            required_names = f"checksums of {names}, files in the folder"
+            file.refuse(
+                required_names, shard.sha256, f"'shards[{place}].sha256'"
+            )
         if manifest.kind == "images" and shard.rows != shard.images:
             where = f"'shards[{place}].rows'"
             file.refuse(f"{shard.images}, one per image", shard.rows, where)
@@ -215,17 +223,17 @@ def extraction_differences(a, b, name_a, name_b) -> list[str]:
     in A, conv1 in B"; [] if equal.
     """
     return [
-        f"{where}: {one} in {name_a}, {other} in {name_b}"
-        for where, one, other in _differences(a, b, "")
+        f"{where}: {value_a} in {name_a}, {value_b} in {name_b}"
+        for where, value_a, value_b in _differences(a, b, "")
     ]
 
 
-def check_same(path, stored, wanted):
+def check_same(path, stored, requested):
     """Raises ValueError that lists how a store differs from an extraction.
 
-    `stored` and `wanted` are JSON values of the two extractions.
+    `stored` and `requested` are JSON values of the two extractions.
     """
-    lines = extraction_differences(stored, wanted, path, "this extraction")
+    lines = extraction_differences(stored, requested, path, "this extraction")
     if lines:
         raise InputError(
             "path",
@@ -243,21 +251,21 @@ def _differences(a, b, where):
     if isinstance(a, dict) and isinstance(b, dict):
         for key in sorted(set(a) | set(b)):
             place = f"{where}.{key}" if where else str(key)
-            both = a.get(key, _ABSENT), b.get(key, _ABSENT)
-            yield from _differences(*both, place)
+            values = a.get(key, _ABSENT), b.get(key, _ABSENT)
+            yield from _differences(*values, place)
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        for place, (one, other) in enumerate(zip(a, b)):
-            yield from _differences(one, other, f"{where}[{place}]")
+        for place, (value_a, value_b) in enumerate(zip(a, b)):
+            yield from _differences(value_a, value_b, f"{where}[{place}]")
     elif a != b or isinstance(a, bool) != isinstance(b, bool):
-        yield where or "all", _shown(a), _shown(b)
+        yield where or "all", _text_of(a), _text_of(b)
 
 
-def _shown(value):
+def _text_of(value):
     if value is _ABSENT:
         return "nothing"
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        inner = ", ".join(map(_shown, value[:8]))
+        inner = ", ".join(map(_text_of, value[:8]))
         return f"[{inner}{', ...' * (len(value) > 8)}] ({len(value)})"
     return json.dumps(value, sort_keys=True)

@@ -100,9 +100,9 @@ def copy_rows(files, starts, rows, out):
     begins = np.flatnonzero(np.append(True, ~follows)[: len(rows)])
     counts = np.diff(np.append(begins, len(rows))).tolist()
     runs = zip(*runs[:, begins].tolist(), counts)
-    for number, some in itertools.groupby(runs, operator.itemgetter(0)):
+    for number, file_runs in itertools.groupby(runs, operator.itemgetter(0)):
         with open(files[number].path, "rb") as file:
-            for _, first, place, count in some:
+            for _, first, place, count in file_runs:
                 files[number].fill(file, first, out[place : place + count])
 
 
@@ -152,14 +152,14 @@ def parse_header(stream):
     version = np.lib.format.read_magic(stream)
     if version not in _READERS:
         raise InputError(f"the unknown version {version} of its format")
-    width, read = _READERS[version]
+    width, read_header = _READERS[version]
     start = stream.tell()
     length = int.from_bytes(stream.read(width), "little")
     if length > MOST_HEADER_BYTES:
         raise InputError(f"a header of {length} bytes")
     stream.seek(start)
     try:
-        shape, by_columns, dtype = read(stream)
+        shape, by_columns, dtype = read_header(stream)
     except Exception as error:  # NumPy evaluates the header as Python.
         raise InputError(f"a broken header ({error})") from error
     if not all(0 <= length <= sys.maxsize for length in shape):
@@ -180,16 +180,16 @@ def check_numbers(path, expected, advice, fits) -> Header:
             header = parse_header(stream)
     except ValueError as error:
         raise InputError(f"{expected} {error}. {advice}") from error
-    found = f"shape {header.shape} and dtype {header.dtype}"
-    found += ", column by column (Fortran's order)" * header.by_columns
+    description = f"shape {header.shape} and dtype {header.dtype}"
+    description += ", column by column (Fortran's order)" * header.by_columns
     if header.dtype.kind not in "fiu" or not fits(header):
-        raise InputError(f"{expected} {found}. {advice}")
+        raise InputError(f"{expected} {description}. {advice}")
     size = os.path.getsize(path)
     if size != header.size:
         damage = "truncated" if size < header.size else "too long"
         raise InputError(
-            f"{expected} {found}, which takes {header.size} bytes, in a file "
-            f"of {size}. The file is {damage}: copy or write it again."
+            f"{expected} {description}, which takes {header.size} bytes, in a "
+            f"file of {size}. The file is {damage}: copy or write it again."
         )
     return header
 
@@ -224,8 +224,8 @@ def _read(file, size, only):
             if entry.compress_type != zipfile.ZIP_STORED:
                 raise InputError(f"{entry.filename} is compressed")
             with archive.open(entry) as stream:
-                shape, dtype, needed, _ = parse_header(stream)
-                if not needed == entry.file_size <= size:
+                shape, dtype, num_bytes, _ = parse_header(stream)
+                if not num_bytes == entry.file_size <= size:
                     raise InputError(
                         f"{entry.filename}, whose header has {shape} numbers "
                         f"of {dtype}, in {entry.file_size} bytes"

@@ -66,8 +66,8 @@ class SideBySide(Features):
 
     def _read(self, rows):
         pairs = zip(self.parts, self._part_rows)
-        taken = [part.take(own_rows[rows]) for part, own_rows in pairs]
-        return np.concatenate(taken, axis=1)
+        arrays = [part.take(own_rows[rows]) for part, own_rows in pairs]
+        return np.concatenate(arrays, axis=1)
 
     def verify(self):
         """Compares the files with their checksums, if there are any."""

@@ -54,7 +54,7 @@ class FeatureStore(Features):
                 {part: open_shards(paths[part], *kinds[part]) for part in paths}
             )
         super().__init__(ids, manifest.dim, path)
-        self.row_files = [one.get("features") for one in self._row_files]
+        self.row_files = [files.get("features") for files in self._row_files]
         """The `RowFile` of each shard's features."""
         self.manifest = manifest
         self.kind = manifest.kind
@@ -90,17 +90,18 @@ class FeatureStore(Features):
         for shard, files in zip(self.manifest.shards, self._row_files):
             if part not in files:
                 return None
-            found = files[part].read(0, shard.images)
+            values = files[part].read(0, shard.images)
             # Python's integers do not overflow.
-            total = sum(found.ravel().tolist())
-            wanted = shard.rows if part == "counts" else total
-            if total != wanted or found.min(initial=least) < least:
+            total = sum(values.ravel().tolist())
+            expected_total = shard.rows if part == "counts" else total
+            if total != expected_total or values.min(initial=least) < least:
                 CheckedFile(files[part].path).report(
-                    f"expected {part} >= {least} with the sum {wanted}; found "
-                    f"the minimum {found.min(initial=least)} and the sum "
-                    f"{total}. {COPY_AGAIN}"
+                    f"expected {part} >= {least} with the sum "
+                    f"{expected_total}; found the minimum "
+                    f"{values.min(initial=least)} and the sum {total}. "
+                    f"{COPY_AGAIN}"
                 )
-            parts.append(found)
+            parts.append(values)
         return np.concatenate(parts)
 
     def take(self, rows) -> np.ndarray:
@@ -112,9 +113,9 @@ class FeatureStore(Features):
         return super().take(rows)
 
     def _read(self, rows):
-        taken = np.empty((len(rows), self.dim), np.float32)
-        copy_rows(self.row_files, self._row_starts, rows, taken)
-        return taken
+        features = np.empty((len(rows), self.dim), np.float32)
+        copy_rows(self.row_files, self._row_starts, rows, features)
+        return features
 
     def chunks(self):
         """Yields `(slice, array)`: all rows, or all regions, as stored."""
@@ -173,17 +174,17 @@ class FeatureStore(Features):
 
         return tuple(read(files.get(part)) for part in parts)
 
-    def _check_holds(self, wanted):
+    def _check_holds(self, expected):
         """Raises ValueError if the store has another kind of content."""
         holds = "regions" if self.dim else "only boxes"
         if self.kind == "images":
             holds = "whole images"
-        if holds != wanted:
+        if holds != expected:
             raise InputError(
                 "path",
-                f"be a feature store of {wanted}",
+                f"be a feature store of {expected}",
                 f"path={self.path}, which has {holds}",
-                f"Use a store with {wanted}.",
+                f"Use a store with {expected}.",
             )
 
     @property
@@ -197,10 +198,12 @@ class FeatureStore(Features):
         for shard in self.manifest.shards:
             for name, expected in sorted(shard.sha256.items()):
                 path = os.path.join(self.path, name)
-                found = file_sha256(path)
-                if found != expected:
-                    wanted = f"the sha256 {expected} of shard {shard.name}"
-                    CheckedFile(path).refuse(wanted, found, advice=COPY_AGAIN)
+                digest = file_sha256(path)
+                if digest != expected:
+                    requirement = f"the sha256 {expected} of shard {shard.name}"
+                    CheckedFile(path).refuse(
+                        requirement, digest, advice=COPY_AGAIN
+                    )
 
 
 def read_ids(path, shard):
@@ -219,12 +222,14 @@ def read_ids(path, shard):
 
 def open_shards(path, shape, dtype):
     """Returns the `RowFile` of an array, after checking shape and dtype."""
-    wanted = shape, in_file(dtype)
+    expected = shape, in_file(dtype)
     header = check_numbers(
         path,
-        f"shape {shape} and dtype {wanted[1]}",
+        f"shape {shape} and dtype {expected[1]}",
         COPY_AGAIN,
-        lambda found: found[:2] == wanted and not found.by_columns,
+        lambda array_header: (
+            array_header[:2] == expected and not array_header.by_columns
+        ),
     )
     start = header.size - math.prod(shape) * dtype.itemsize
     return RowFile(path, shape, dtype, start)

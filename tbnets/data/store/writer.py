@@ -53,19 +53,19 @@ class FeatureWriter:
 
     def __init__(self, path, extraction, dim, dtype="float32", kind="images"):
         self.path = pathlib.Path(path)
-        wanted = new_manifest(extraction, dim, dtype, kind)
+        manifest = new_manifest(extraction, dim, dtype, kind)
         self.done = set()
         """The ids whose features are stored."""
         self._written = None
         if (self.path / MANIFEST).exists():
             store = open_store(self.path, incomplete=True)
-            manifests.check_same(self.path, store.made_by, wanted.made_by)
+            manifests.check_same(self.path, store.made_by, manifest.made_by)
             self.done.update(store.ids)
             self._manifest = store.manifest
             self._written = (self.path / MANIFEST).read_bytes()
         else:
             make_folder(self.path)
-            self._write(wanted)
+            self._write(manifest)
 
     @property
     def failed(self) -> dict:
@@ -102,8 +102,8 @@ class FeatureWriter:
             self._manifest, complete=False, failed={**noted, **failed}
         )
         if ids:
-            given = dict(zip(manifests.PARTS, arrays)) | named
-            if len(given) < len(arrays) + len(named):
+            parts = dict(zip(manifests.PARTS, arrays)) | named
+            if len(parts) < len(arrays) + len(named):
                 raise InputError(
                     "arrays",
                     f"be {', '.join(manifests.PARTS)}, each once",
@@ -111,10 +111,10 @@ class FeatureWriter:
                     f"{', '.join(named) or 'none'}",
                     "Pass all arrays by name.",
                 )
-            given = checked_rows(manifest, ids, given)
+            parts = checked_rows(manifest, ids, parts)
             self._check_alone()
             name = f"{len(manifest.shards):05d}"
-            shard = write_shard(self.path, name, ids, given)
+            shard = write_shard(self.path, name, ids, parts)
             shards = (*manifest.shards, shard)
             manifest = dataclasses.replace(manifest, shards=shards)
         self._write(manifest)
@@ -123,7 +123,9 @@ class FeatureWriter:
     def finish(self):
         """Marks the store complete, and removes files of killed processes."""
         self._check_alone()
-        named = {name for one in self._manifest.shards for name in one.sha256}
+        named = {
+            name for shard in self._manifest.shards for name in shard.sha256
+        }
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()
@@ -243,32 +245,34 @@ def make_folder(path, known=()):
     path.mkdir(parents=True, exist_ok=True)
 
 
-def checked_rows(manifest, ids, given):
-    """Returns the arrays `given` for a shard with the dtypes of the store."""
-    given = {part: np.asarray(x) for part, x in given.items() if x is not None}
-    required, more = manifest.parts
+def checked_rows(manifest, ids, arrays):
+    """Returns the arrays for a shard with the dtypes of the store."""
+    arrays = {
+        part: np.asarray(x) for part, x in arrays.items() if x is not None
+    }
+    required, optional = manifest.parts
     if manifest.shards:  # The shards must be alike.
-        required, more = set(manifest.shards[-1].files) - {"ids"}, ()
-    for part in sorted(set(required) ^ (set(given) - set(more))):
+        required, optional = set(manifest.shards[-1].files) - {"ids"}, ()
+    for part in sorted(set(required) ^ (set(arrays) - set(optional))):
         state = "given" if part in required else "None"
         raise InputError(
             part,
             f"be {state} for a store of {manifest.kind} with dim "
             f"{manifest.dim}",
-            f"{part}={shown(given.get(part))}",
+            f"{part}={shown(arrays.get(part))}",
             "Pass the arrays of the earlier shards, or use another kind of "
             "store.",
         )
     counts = np.ones(len(ids), np.int64)
-    if "counts" in given:
+    if "counts" in arrays:
         kind = manifest.array_kinds(len(ids), 0)["counts"]
-        counts = _converted("counts", given["counts"], *kind, ids)
+        counts = _converted("counts", arrays["counts"], *kind, ids)
     owners = np.repeat(ids, counts), ids  # Of regions, and of images.
     kinds = manifest.array_kinds(len(ids), len(owners[0]))
     converted = {
-        part: _converted(part, given[part], *kind, owners[part in _LEAST])
+        part: _converted(part, arrays[part], *kind, owners[part in _LEAST])
         for part, kind in kinds.items()
-        if part in given
+        if part in arrays
     }
     if "boxes" in converted:
         check_boxes(converted["boxes"])
@@ -276,13 +280,13 @@ def checked_rows(manifest, ids, given):
 
 
 def _converted(part, array, shape, dtype, owners):
-    wanted, allowed = "finite numbers", "fiu"
+    expected, allowed = "finite numbers", "fiu"
     if part in _LEAST:
-        wanted, allowed = f"integers >= {_LEAST[part]}", "iu"
+        expected, allowed = f"integers >= {_LEAST[part]}", "iu"
     if array.shape != shape or array.dtype.kind not in allowed:
         raise InputError(
             part,
-            f"be {wanted} of shape {shape}",
+            f"be {expected} of shape {shape}",
             f"shape {array.shape} and dtype {array.dtype}",
             "Pass one row per image, or per region in `counts`.",
         )
@@ -292,7 +296,7 @@ def _converted(part, array, shape, dtype, owners):
     for place in map(tuple, np.argwhere(bad)):
         raise InputError(
             part,
-            f"be {wanted} as {dtype.name}",
+            f"be {expected} as {dtype.name}",
             f"{array[place]} for the image {str(owners[place[0]])!r}",
             "Check this image, record it as failed, or store float32.",
         )
