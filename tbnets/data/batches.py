@@ -277,9 +277,7 @@ class Batches:
         if self.smallest is not None:
             size = self.image_size
             dataset = dataset.map(
-                lambda batch: (
-                    batch | {"images": read_images(batch["images"], size)}
-                )
+                lambda b: b | {"images": read_images(b["images"], size)}
             )
         # Keras warns after the first epoch if the cardinality is unknown.
         count = self.num_batches * len(shares)

@@ -207,9 +207,7 @@ def read_karpathy(file, _):
             file.refuse("a unique 'filename'", name, place)
         elif name and file.file_name(file_name, place):
             sentences = _entries(file, image, "sentences", place)
-            texts = [
-                (where, sentence.get("raw")) for where, sentence in sentences
-            ]
+            texts = [(where, entry.get("raw")) for where, entry in sentences]
             captions = _captions(file, texts)
             records[name] = ImageRecord(name, captions, part, file_name)
     return list(records.values())

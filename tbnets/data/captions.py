@@ -57,9 +57,8 @@ def same_captions(marked, searched, photos):
     captions = searched.caption_rows()
     for photo, of_photo in zip(photos, marked.caption_rows()):
         texts = {int(row): letters(marked.captions[row]) for row in of_photo}
-        free = {
-            int(row): letters(searched.captions[row]) for row in captions[photo]
-        }
+        rows_there = captions[photo]
+        free = {int(row): letters(searched.captions[row]) for row in rows_there}
         for row, text in texts.items():
             if same := [match for match, has in free.items() if has == text]:
                 rows[row], is_exact[row] = same[0], True
@@ -191,15 +190,13 @@ class CaptionedImages:
         """
         image_rows = checked_rows("image_rows", image_rows, self.num_images)
         groups = self.caption_rows()
-        selected = [groups[row] for row in image_rows]
+        groups = [groups[row] for row in image_rows]
         names = self.file_names
         return dataclasses.replace(
             self,
             image_ids=[self.image_ids[row] for row in image_rows],
-            captions=[
-                self.captions[row] for group in selected for row in group
-            ],
-            caption_to_image=_repeated(map(len, selected)),
+            captions=[self.captions[row] for group in groups for row in group],
+            caption_to_image=_repeated(map(len, groups)),
             file_names=[names[row] for row in image_rows if names],
         )
 

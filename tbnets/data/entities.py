@@ -62,9 +62,7 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
     height = _number(strict, root, "size/height")
     boxes, flagged = {}, {"nobndbox": {}, "scene": {}}
     for item in root.findall("object"):
-        names = [
-            (element.text or "").strip() for element in item.findall("name")
-        ]
+        names = [(tag.text or "").strip() for tag in item.findall("name")]
         if not all(names) or not names:
             expected = "<name> with a chain in <object>"
             file.refuse(expected, names, item.line, "Copy the file again.")
@@ -92,14 +90,12 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
     """
     name = CheckedFile(folder).file_name(image_id)
     stem = name.rsplit(".", 1)[0]
-    annotation = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
-    boxes = [box for boxes in annotation.boxes.values() for box in boxes]
+    photo = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
+    boxes = [box for boxes in photo.boxes.values() for box in boxes]
     boxes = np.unique(np.reshape(boxes, (-1, 4)), axis=0)
     if photo_size is not None:
         width, height = photo_size
-        boxes = boxes * (
-            [width / annotation.width, height / annotation.height] * 2
-        )
+        boxes = boxes * ([width / photo.width, height / photo.height] * 2)
     return boxes
 
 
@@ -149,22 +145,18 @@ def _read_image(root, stem, key, name, problems):
                 "Copy both files again, or leave the image out."
             )
     captions = read_sentences(sentences, problems)
-    annotation = read_annotations(path, problems)
+    photo = read_annotations(path, problems)
     if key is None:
         # Prefer the annotated file name, which has the extension.
-        named = annotation.file_name
+        named = photo.file_name
         name = named if stem_of(named) == stem else stem
         key = name = CheckedFile(path).file_name(name)
-    reasons = {**annotation.without, NO_CHAIN: "notvisual"}
-    chains = [
-        phrase.chain for caption in captions for phrase in caption.phrases
-    ]
-    lost = [chain for chain in chains if chain not in annotation.boxes]
-    left_out = collections.Counter(
-        reasons.get(chain, "unknown") for chain in lost
-    )
-    size = (annotation.width, annotation.height)
-    return ImagePhrases(key, name, size, captions, annotation.boxes, left_out)
+    reasons = {**photo.without, NO_CHAIN: "notvisual"}
+    chains = [p.chain for caption in captions for p in caption.phrases]
+    lost = (chain for chain in chains if chain not in photo.boxes)
+    left_out = collections.Counter(reasons.get(x, "unknown") for x in lost)
+    size = (photo.width, photo.height)
+    return ImagePhrases(key, name, size, captions, photo.boxes, left_out)
 
 
 class _LineElement(ElementTree.Element):

@@ -46,7 +46,7 @@ class BrokenImageError(InputError):
         self.reason = reason
 
 
-# No Python branch depends on a tensor. The conversion would take half a second.
+# AutoGraph would take half a second, and there is no Python branch to convert.
 @tf.autograph.experimental.do_not_convert
 def decode_photo(image_bytes, side=None):
     """Decodes one photo in its upright orientation, in the graph.
@@ -229,15 +229,12 @@ def read_photo_sizes(paths) -> np.ndarray:
     Does not decode the photos. Raises BrokenImageError if the header of a file
     is not valid or the photo is too large.
     """
-    sizes = [_read_size(path) for path in paths]
+    sizes = []
+    for path in paths:
+        sizes.append(_judged(path, photo_kinds.read_upright_sides))
+        if not sizes[-1].all():
+            raise BrokenImageError(path, "has no pixels or is truncated")
     return np.array(sizes, np.int64).reshape(-1, 2)
-
-
-def _read_size(path):
-    size = _judged(path, photo_kinds.read_upright_sides)
-    if not size.all():
-        raise BrokenImageError(path, "has no pixels or is truncated")
-    return size
 
 
 def fault_of(photo):
@@ -262,7 +259,7 @@ def _reason(content, error):
     if not content:
         return "is empty"
     if photo_kinds.NO_PHOTO in error.message:
-        return photo_kinds.fault_of_kind(content)
+        return photo_kinds.convert(content)[1]
     if photo_kinds.TOO_LARGE in error.message:
         # The sizes come first; a function name with other numbers may follow.
         sides = error.message.partition(photo_kinds.TOO_LARGE)[2]

@@ -261,9 +261,8 @@ class Data:
 
     def _is_made(self, flag):
         with contextlib.suppress(MissingFileError):  # Photos may be gone.
-            return not any(
-                thing.missing() for thing in self.things(flag).values()
-            )
+            things = self.things(flag).values()
+            return not any(thing.missing() for thing in things)
         return False
 
     def file(self, flag):
@@ -277,9 +276,8 @@ class Data:
         things, paths = self.things(flag), []
         for item in self.given.items(flag):
             thing = things.get(item)
-            paths.append(
-                thing.path if thing else self.given.resolve(item, split)
-            )
+            path = thing.path if thing else self.given.resolve(item, split)
+            paths.append(path)
         return tuple(map(os.fspath, paths))
 
     def _paths_there(self, flag, split):
@@ -316,7 +314,11 @@ class Data:
             where: path of the features or the checkpoint with `made_by`.
             but: keys of `made_by` that may differ.
         """
-        made_by = {key: made_by[key] for key in made_by.keys() - set(but)}
+
+        def compared(made_by):
+            return {k: v for k, v in made_by.items() if k not in but}
+
+        made_by = compared(made_by)
         if not self._is_made(flag):
             arguments = (splits, made_by, where, but)
             self._to_agree.setdefault(flag, []).append(arguments)
@@ -328,13 +330,8 @@ class Data:
                 continue  # This split has no features.
             if not all(map(os.path.exists, paths)):
                 continue
-            here, extraction = ", ".join(paths), read_made_by(*paths)
-            extraction = {
-                key: extraction[key] for key in extraction.keys() - set(but)
-            }
-            if lines := extraction_differences(
-                made_by, extraction, where, here
-            ):
+            here, values = ", ".join(paths), compared(read_made_by(*paths))
+            if lines := extraction_differences(made_by, values, where, here):
                 raise InputError(
                     f"--{flag}",
                     "name features that are extracted with equal settings",
@@ -354,7 +351,7 @@ class Data:
         splits = (flags.train_split, flags.dev_split, flags.test_split)
         for split in self._photos_of or splits:
             if self.has(split):
-                self.split(split).photos  # noqa: B018  (it refuses)
+                self.split(split).photos  # noqa: B018  (Raises.)
         split_records = [self.split(split).records for split in self._photos_of]
         ids = {key for records in split_records for key in records.image_ids}
         folder, path = sources.photo_folder, sources.file("captions")
@@ -382,11 +379,10 @@ class Data:
         try:
             features, _ = load_features(paths)
         except InputError as error:  # A recipe can remake them.
-            recipe_paths = [
-                str(thing.path) for thing in self.things(flag).values()
-            ]
-            for path in filter(str(error).count, recipe_paths):
-                error.args = (f"{error} Or remove {path} to make it again.",)
+            for path in (thing.path for thing in self.things(flag).values()):
+                if str(path) in str(error):
+                    text = f"{error} Or remove {path} to make it again."
+                    error.args = (text,)
             raise
         train = [self.given.train_split]
         self.check_made_by(flag, train, features.made_by, features.path)

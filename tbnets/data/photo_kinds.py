@@ -191,15 +191,11 @@ def as_decodable(content: bytes) -> bytes:
     The content is unchanged if it is a JPEG or PNG, or if Pillow cannot read
     it.
     """
-    return _converted(content)[0] or content
+    return convert(content)[0] or content
 
 
-def fault_of_kind(content: bytes) -> str:
-    """Returns why `as_decodable` fails, as a clause to follow "which"."""
-    return _converted(content)[1]
-
-
-def _converted(content):
+def convert(content):
+    """Converts other formats to PNG; returns (PNG, reason) like `png_of`."""
     starts = _STARTS.items()
     kinds = [k for k, start in starts if re.match(start, content, re.DOTALL)]
     if not kinds:

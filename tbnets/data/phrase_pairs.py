@@ -69,7 +69,7 @@ def noun_phrases(trees) -> NounPhrases:
     whole = spans[first + lengths - 1][captions] if len(nodes) else spans
     is_phrase = nodes[:, NOUN_PHRASE] > 0
     is_phrase &= (spans != whole).any(axis=1)
-    # The highest node of equal spans is the last, so it is found first.
+    # The rows are reversed, so that `np.unique` keeps the highest node.
     rows = np.flatnonzero(is_phrase)[::-1]
     keys = np.column_stack([captions, spans])[rows]
     rows = np.sort(rows[np.unique(keys, axis=0, return_index=True)[1]])
@@ -128,19 +128,13 @@ class PhotoRegions:
             return [np.arange(count) for count in counts]
         photo_boxes = (self.store.boxes(row)[0] for row in self.rows)
         limits = self._most_overlap, self._limit
-        return [
-            boxes.non_maximum_suppression(
-                edges, -np.arange(len(edges)), *limits
-            )
-            for edges in photo_boxes
-        ]
+        suppress = boxes.non_maximum_suppression
+        return [suppress(x, -np.arange(len(x)), *limits) for x in photo_boxes]
 
     @functools.cached_property
     def counts(self):
         """The number of candidate regions per photo, `[num_images]`."""
-        return np.array(
-            [len(numbers) for numbers in self._candidates], np.int64
-        )
+        return np.array([*map(len, self._candidates)], np.int64)
 
     def candidates(self, image):
         """Returns the boxes of a photo's candidates, float64 `[k + 1, 4]`."""
@@ -163,10 +157,8 @@ class PhotoRegions:
 
         `images` are photo rows and `numbers` candidate numbers, int `[n]`.
         """
-        regions = [
-            self._candidates[row][number]
-            for row, number in zip(images, numbers)
-        ]
+        pairs = zip(images, numbers)
+        regions = [self._candidates[row][number] for row, number in pairs]
         firsts = self.store.first_regions[self.rows[images]]
         return self.store.take_regions(firsts + np.array(regions, np.int64))
 
@@ -257,11 +249,9 @@ class PairBatches(EpochBatches):
         regions = photos, numbers, region_of
         is_contrast = self._contrasts(*regions, rows, image_rows)
         # A phrase is in the share of its caption, whose tree has its node.
-        captions = share.of(len(caption_rows))
-        part = share.of(len(photos))
-        phrase_part = slice(
-            *np.searchsorted(places, [captions.start, captions.stop])
-        )
+        captions, part = share.of(len(caption_rows)), share.of(len(photos))
+        ends = np.searchsorted(places, [captions.start, captions.stop])
+        phrase_part = slice(*ends)
         before = examples.texts.lengths[caption_rows[: captions.start]].sum()
         chosen = image_rows[photos[part]]
         return super().batch(image_rows, caption_rows, number, share) | {
@@ -315,11 +305,7 @@ class PairBatches(EpochBatches):
             listed = np.unique(keys[~is_photo])
             photos, numbers = np.divmod(listed, width)
         rows = np.searchsorted(listed, keys)
-        return (
-            photos,
-            numbers,
-            np.where(is_photo, len(listed) + owners, rows),
-        )
+        return photos, numbers, np.where(is_photo, len(listed) + owners, rows)
 
     def _contrasts(self, photos, numbers, region_of, rows, image_rows):
         """Returns bool `[regions and photos, pairs]`, which are contrasted."""

@@ -93,8 +93,7 @@ class PhraseRegions:
                 f"{twice!r} twice",
                 "Number the phrases per caption.",
             )
-        for text in self._misfits(boxes, self.image_sizes).values():
-            raise InputError(text)
+        self._check_inside()
 
     @property
     def num_phrases(self) -> int:
@@ -173,19 +172,19 @@ class PhraseRegions:
         """Returns width, height, width, height per phrase."""
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
 
-    def _misfits(self, boxes, sizes):
-        """Returns {row: message} for boxes outside their image."""
+    def _check_inside(self):
+        boxes, sizes = self.boxes, self.image_sizes
         limits = self._by_phrase(np.where(sizes > 0, sizes, np.inf))
         good = (boxes >= 0) & (boxes <= limits)
         good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
-        return {
-            row: "`boxes` must have an area and be inside their image. "
-            f"Received: {boxes[row].tolist()} of the phrase "
-            f"{self.phrase_ids[row]!r} in an image of "
-            f"{sizes[self.phrase_to_image[row]].tolist()} pixels. "
-            "Correct the box or the size of the image."
-            for row in np.flatnonzero(~good.all(axis=1))
-        }
+        for row in np.flatnonzero(~good.all(axis=1)):
+            raise InputError(
+                "`boxes` must have an area and be inside their image. "
+                f"Received: {boxes[row].tolist()} of the phrase "
+                f"{self.phrase_ids[row]!r} in an image of "
+                f"{sizes[self.phrase_to_image[row]].tolist()} pixels. "
+                "Correct the box or the size of the image."
+            )
 
 
 def _frozen(array):
@@ -248,10 +247,7 @@ def _joined(records, split, path):
     captions, caption_to_image, boxed = [], [], []
     reasons = {key: None for record in records for key in record.left_out}
     for row, record in enumerate(records):
-        boxes = {
-            key: _around(chain_boxes)
-            for key, chain_boxes in record.boxes.items()
-        }
+        boxes = {key: _around(group) for key, group in record.boxes.items()}
         for caption in record.captions:
             for place, phrase in enumerate(caption.phrases):
                 if phrase.chain in boxes:

@@ -115,13 +115,11 @@ class Sources:
         places = [below, self.from_start(path)]
         for place in places:
             with contextlib.suppress(NoSuchSplit):
-                candidate = place if split is None else fill_split(place, split)
-                candidate = pathlib.Path(candidate)
-                is_made = (
-                    candidate.is_file() or (candidate / MANIFEST).is_file()
-                )
-                if is_made or (place is below and candidate.exists()):
-                    return candidate
+                file = place if split is None else fill_split(place, split)
+                file = pathlib.Path(file)
+                is_made = file.is_file() or (file / MANIFEST).is_file()
+                if is_made or (place is below and file.exists()):
+                    return file
         if split is None:
             return below
         # Neither folder has the split: report the folder with more splits.
@@ -137,7 +135,7 @@ class Sources:
                 f"--{flag}",
                 f"name {expected}",
                 f"--{flag}=",
-                f"{advice}",
+                advice,
             )
         return value
 

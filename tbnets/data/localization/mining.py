@@ -232,9 +232,8 @@ class CandidateMining:
         # The extra row is needed if no candidate was picked.
         negatives = tf.pad(picked, [[0, 1], [0, 0]])
         negatives = tf.gather(negatives, places[:, 0])
-        return network.logistic_output(
-            [images, negatives], texts, valid, training
-        )
+        images = [images, negatives]
+        return network.logistic_output(images, texts, valid, training)
 
     def softmax_output(
         self, network: Any, batch: Batch, training: bool

@@ -175,10 +175,13 @@ class PhraseSampler:
         return order[np.argsort(shuffled[of_group], kind="stable")]
 
     def _batch(self, rows, generator):
-        drawn = [self._draw_positives(row, generator) for row in rows]
-        drawn_for = np.repeat(
-            np.arange(len(rows)), [len(regions) for regions in drawn]
-        )
+        most = self.sampling.regions_per_phrase or None
+        ranges = zip(self._starts[rows], self._starts[rows + 1])
+        drawn = [
+            generator.permutation(self._positives[start:stop])[:most]
+            for start, stop in ranges
+        ]
+        drawn_for = np.repeat(np.arange(len(rows)), [*map(len, drawn)])
         drawn = np.concatenate(drawn)
         phrases = np.concatenate([rows, self._added_phrases(rows, generator)])
         if self.sampling.negative_regions == "photo":
@@ -186,11 +189,6 @@ class PhraseSampler:
         else:
             negatives = self._of_batch(phrases, drawn_for, drawn)
         return BatchRows(phrases, drawn, drawn_for, *negatives)
-
-    def _draw_positives(self, row, generator):
-        positives = self._positives[self._starts[row] : self._starts[row + 1]]
-        limit = self.sampling.regions_per_phrase or None
-        return generator.permutation(positives)[:limit]
 
     def _added_phrases(self, rows, generator):
         limit = self.sampling.phrases_per_region
@@ -222,9 +220,7 @@ class PhraseSampler:
             if not has_list[in_photo].all():
                 is_needed[self._draw_columns(image, generator)] = True
             columns.append(np.flatnonzero(is_needed))
-        owners = np.repeat(
-            images, [len(photo_columns) for photo_columns in columns]
-        )
+        owners = np.repeat(images, [*map(len, columns)])
         columns = np.concatenate(columns)
         is_wrong = self._roles[phrases] == NEGATIVE
         is_negative = np.where(has_list[:, None], is_hard, is_wrong)[:, columns]

@@ -57,13 +57,8 @@ def karpathy_entry(described, image_row, first_sentence):
     "sentid" of its first caption.
     """
     sentences = [
-        {
-            "tokens": caption.tokens,
-            "raw": caption.raw,
-            "imgid": image_row,
-            "sentid": n,
-        }
-        for n, caption in enumerate(described.captions, first_sentence)
+        {"tokens": c.tokens, "raw": c.raw, "imgid": image_row, "sentid": n}
+        for n, c in enumerate(described.captions, first_sentence)
     ]
     return {
         "sentids": [sentence["sentid"] for sentence in sentences],
@@ -76,11 +71,9 @@ def karpathy_entry(described, image_row, first_sentence):
 
 def sentences_text(described):
     """Returns the captions with marked phrases, one per line."""
-    lines = [
-        _marked(caption.tree, described.scene_id)
-        for caption in described.captions
-    ]
-    return "".join(" ".join(pieces) + "\n" for pieces in lines)
+    trees = (caption.tree for caption in described.captions)
+    lines = (" ".join(_marked(tree, described.scene_id)) for tree in trees)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _marked(tree, scene_id):

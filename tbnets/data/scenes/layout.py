@@ -314,13 +314,10 @@ def _draw_places(rng, radii, nested, image_size):
     return [places[row] for row in range(len(radii))]
 
 
-def _apart(place, other_place, image_size):
-    room = 1.1 * (place[2] + other_place[2]) + GAP * image_size
-    across, down = (
-        abs(place[0] - other_place[0]),
-        abs(place[1] - other_place[1]),
-    )
-    return max(across, down) >= room
+def _apart(place, neighbour, image_size):
+    (x, y, radius), (other_x, other_y, other_radius) = place, neighbour
+    room = 1.1 * (radius + other_radius) + GAP * image_size
+    return max(abs(x - other_x), abs(y - other_y)) >= room
 
 
 def _num_named(places):

@@ -89,9 +89,7 @@ class Node:
 
     def bracketed(self):
         """Returns the tree on one line: (NP (DT a) (NN ring))."""
-        inside = self.text or " ".join(
-            child.bracketed() for child in self.children
-        )
+        inside = self.text or " ".join(map(Node.bracketed, self.children))
         return f"({self.label} {inside})"
 
     def phrases(self):
@@ -181,9 +179,8 @@ class Speaker:
 
     def claim(self, kind, objects, **attributes):
         """Records a claim of the caption about objects."""
-        self.claims.append(
-            {"kind": kind, "objects": list(objects), **attributes}
-        )
+        claim = {"kind": kind, "objects": list(objects), **attributes}
+        self.claims.append(claim)
 
     def pick_objects(self, count):
         """Returns `count` rows in random order, or all if there are fewer."""
@@ -215,11 +212,10 @@ class Speaker:
 
     def pick_two(self, shared):
         """Returns a `Group` of two objects with equal shape or colour."""
-        pairs = [
-            group for group in self._find_groups() if len(group.members) == 2
-        ]
         return self._pick(
-            group for group in pairs if shared in group.attributes
+            group
+            for group in self._find_groups()
+            if len(group.members) == 2 and shared in group.attributes
         )
 
     def pick_group_relation(self):
@@ -260,17 +256,15 @@ class Speaker:
         if shape is None:
             shape, colour = (0.97, 0.96) if self._telling else (0.9, 0.7)
         attributes = [self._attributes(row, shape, colour) for row in rows]
-        keys = [
-            (names.get("shape"), names.get("colour")) for names in attributes
-        ]
+        keys = [(x.get("shape"), x.get("colour")) for x in attributes]
         plain = {shape for shape, colour in keys if not colour}
         coloured = {shape for shape, colour in keys if colour}
         if len(set(keys)) < len(keys) or plain & coloured:
             attributes = [self._attributes(row, 1.0, 1.0) for row in rows]
         phrases = []
-        for row, names in zip(rows, attributes):
-            self.claim("object", (row,), **names)
-            words = [*self._adjectives(names), *self._noun(names)]
+        for row, values in zip(rows, attributes):
+            self.claim("object", (row,), **values)
+            words = [*self._adjectives(values), *self._noun(values)]
             vowel = words[0].text[0] in "aeiou"
             article = word("DT", "an" if vowel else "a")
             phrases.append(node("NP", article, *words, chain=row + 1))
@@ -364,9 +358,7 @@ class Speaker:
     def joined(self, phrases):
         """Returns "a ring , a star and a box" as one noun phrase."""
         *earlier, last = phrases
-        parts = [
-            part for phrase in earlier for part in (word(",", ","), phrase)
-        ]
+        parts = [part for item in earlier for part in (word(",", ","), item)]
         ending = [word("CC", "and"), last] if earlier else [last]
         return node("NP", *parts[1:], *ending)
 
@@ -398,28 +390,19 @@ class Speaker:
         return groups
 
     def _attributes(self, row, shape, colour):
-        scene_object = self.scene.objects[row]
-        texture = 0.08 if scene_object.texture == "plain" else 0.55
-        probabilities = dict(
-            shape=shape, colour=colour, size=0.4, texture=texture
-        )
-        names = [
-            name
-            for name, probability in probabilities.items()
-            if self.chance(probability)
-        ]
-        return {name: getattr(scene_object, name) for name in names}
+        item = self.scene.objects[row]
+        texture = 0.08 if item.texture == "plain" else 0.55
+        shares = dict(shape=shape, colour=colour, size=0.4, texture=texture)
+        names = [name for name, share in shares.items() if self.chance(share)]
+        return {name: getattr(item, name) for name in names}
 
     def _adjectives(self, attributes):
         """Returns adjectives, usually in the order size, texture, colour."""
         names = ["size", "texture", "colour"]
         if attributes.get("texture", "plain") != "plain" and self.chance(0.35):
             names = ["size", "colour", "texture"]
-        ways = [
-            WORDS[name][attributes[name]]
-            for name in names
-            if name in attributes
-        ]
+        names = [name for name in names if name in attributes]
+        ways = (WORDS[name][attributes[name]] for name in names)
         return [word("JJ", self.choose(words)) for words in ways]
 
     def _noun(self, attributes):

@@ -31,10 +31,10 @@ def render_scene(scene, rng, clutter=0.3):
     if clutter > 0:
         pixels = _add_clutter(pixels, rng, clutter)
     boxes = []
-    for scene_object in scene.objects:
-        left, top, coverage = draw_coverage(scene_object)
+    for item in scene.objects:
+        left, top, coverage = draw_coverage(item)
         height, width = coverage.shape
-        colour = _textured(scene_object, left, top, coverage.shape)
+        colour = _textured(item, left, top, coverage.shape)
         patch = pixels[top : top + height, left : left + width]
         patch += coverage[:, :, None] * (colour - patch)
         owned = np.argwhere(coverage >= OWNED)[:, ::-1] + (left, top)
@@ -61,74 +61,71 @@ def draw_background(scene):
     return colour * (1 + 0.2 * slope[:, :, None])
 
 
-def draw_coverage(scene_object):
+def draw_coverage(item):
     """Draws the outline of one object at its place.
 
     Returns:
         Left and top of the patch in pixels, and the fraction of every pixel
         that is covered, float64 `[height, width]` in [0, 1].
     """
-    reach = 1.12 * scene_object.radius + 1
-    left, top = (
-        math.floor(scene_object.x - reach),
-        math.floor(scene_object.y - reach),
-    )
-    width = math.ceil(scene_object.x + reach) - left
-    height = math.ceil(scene_object.y + reach) - top
+    reach = 1.12 * item.radius + 1
+    left, top = math.floor(item.x - reach), math.floor(item.y - reach)
+    width = math.ceil(item.x + reach) - left
+    height = math.ceil(item.y + reach) - top
     fine = Image.new("L", (width * SUPERSAMPLING, height * SUPERSAMPLING))
     draw = ImageDraw.Draw(fine)
-    x = (scene_object.x - left) * SUPERSAMPLING
-    y = (scene_object.y - top) * SUPERSAMPLING
-    radius = scene_object.radius * SUPERSAMPLING
-    if scene_object.shape in ("circle", "ring"):
+    x = (item.x - left) * SUPERSAMPLING
+    y = (item.y - top) * SUPERSAMPLING
+    radius = item.radius * SUPERSAMPLING
+    if item.shape in ("circle", "ring"):
         draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=255)
-    if scene_object.shape == "ring":
+    if item.shape == "ring":
         hole = radius * RING_HOLE
         draw.ellipse((x - hole, y - hole, x + hole, y + hole), fill=0)
-    if scene_object.shape in OUTLINES:
-        draw.polygon(_turned(scene_object, x, y, radius), fill=255)
+    if item.shape in OUTLINES:
+        draw.polygon(_turned(item, x, y, radius), fill=255)
     cells = np.asarray(fine, np.float64).reshape(
         height, SUPERSAMPLING, width, SUPERSAMPLING
     )
     return left, top, cells.mean(axis=(1, 3)) / 255
 
 
-def _turned(scene_object, x, y, radius):
-    angle = math.radians(scene_object.angle)
+def _turned(item, x, y, radius):
+    angle = math.radians(item.angle)
     cos, sin = math.cos(angle) * radius, math.sin(angle) * radius
     return [
         (round(x + u * cos - v * sin, 3), round(y + u * sin + v * cos, 3))
-        for u, v in OUTLINES[scene_object.shape]
+        for u, v in OUTLINES[item.shape]
     ]
 
 
-def _textured(scene_object, left, top, shape):
+def _textured(item, left, top, shape):
     """Returns the object's colours over its patch, `[height, width, 3]`.
 
     The second colour of a pattern is darker for light objects and lighter for
     dark objects.
     """
-    colour = np.array(COLOURS[scene_object.colour], np.float64)
+    colour = np.array(COLOURS[item.colour], np.float64)
     pattern = np.zeros(shape, bool)
-    if scene_object.texture != "plain":
-        x = left + np.arange(shape[1])[None, :] - math.floor(scene_object.x)
-        y = top + np.arange(shape[0])[:, None] - math.floor(scene_object.y)
-        pattern = _pattern(scene_object, x, y)
+    if item.texture != "plain":
+        x = left + np.arange(shape[1])[None, :] - math.floor(item.x)
+        y = top + np.arange(shape[0])[:, None] - math.floor(item.y)
+        pattern = _pattern(item, x, y)
     luminance = colour @ np.array([0.3, 0.59, 0.11])
     second = 0.45 * colour if luminance > 120 else 0.5 * colour + 0.5 * 255
     return np.where(pattern[:, :, None], second, colour)
 
 
-def _pattern(scene_object, x, y):
+def _pattern(item, x, y):
     """Returns where the second colour is, bool `[height, width]`."""
     # Patterns grow with the object: a step of 3 pixels looks like noise on a
     # large object, and a step of 6 pixels hides a small object.
-    step = max(2, round(scene_object.radius / 4.5))
-    if scene_object.texture == "striped":
-        along = (y + 0 * x, x + 0 * y, x + y, x - y)[scene_object.stripes]
-        step = step if scene_object.stripes < 2 else round(1.4 * step)
+    step = max(2, round(item.radius / 4.5))
+    if item.texture == "striped":
+        along = (y + 0 * x, x + 0 * y, x + y, x - y)[item.stripes]
+        step = step if item.stripes < 2 else round(1.4 * step)
         return along // step % 2 == 0
-    if scene_object.texture == "checked":
+    if item.texture == "checked":
         return (x // (step + 1) + y // (step + 1)) % 2 == 0
     pitch = 2 * step + 1
     u, v = x % pitch - step, y % pitch - step

@@ -88,7 +88,7 @@ class Features:
                 f"all have features in {self.path}",
                 f"{len(missing)} of {len(image_ids)} without features, first "
                 f"{first}; {self.looks()}",
-                f"{self._advice(missing)}",
+                self._advice(missing),
             )
         return np.array([self._row_of_id[key] for key in image_ids], np.int64)
 

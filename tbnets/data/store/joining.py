@@ -61,14 +61,12 @@ def take_share(shard, keys, step=1, **decides):
 
 def share_of(made_by):
     """Returns the `take_share` description in an `extraction`, or None."""
-    description = made_by.get(SHARE) if isinstance(made_by, dict) else None
-    description = description if isinstance(description, dict) else {}
-    number, of, items = (
-        description.get(name) for name in ("number", "of", "items")
-    )
+    share = made_by.get(SHARE) if isinstance(made_by, dict) else None
+    share = share if isinstance(share, dict) else {}
+    number, of, items = (share.get(name) for name in ("number", "of", "items"))
     if not all(type(value) is int for value in (number, of, items)):
         return None
-    return description if 1 <= number <= of < MOST and items >= 0 else None
+    return share if 1 <= number <= of < MOST and items >= 0 else None
 
 
 def tell_file(path, made_by):
@@ -135,7 +133,7 @@ def _refuse(path, why, advice):
         "shares",
         "be stores, or files of trees, made with --shard=I/N",
         f"{path}, which {why}",
-        f"{advice}",
+        advice,
     )
 
 
@@ -179,17 +177,14 @@ def _with_share(path, made_by):
 
 
 def _check_alike(shares, made_by):
-    works = [
-        {**extraction, SHARE: {**extraction[SHARE], "number": 0}}
-        for extraction in made_by
-    ]
+    works = [{**each, SHARE: {**each[SHARE], "number": 0}} for each in made_by]
     for path, work in zip(shares, works):
         lines = manifest.extraction_differences(works[0], work, shares[0], path)
         if lines:
             raise InputError(
                 "shares",
                 "come from equal settings and equal photos or texts",
-                f"{'; '.join(lines)}",
+                "; ".join(lines),
                 "Write the different share again at a new path, with equal "
                 "flags and inputs. Remove files that do not belong to a share.",
             )
@@ -240,10 +235,8 @@ def _join_stores(shares, output, items, beside):
             f"{count} in {', '.join(map(str, shares))}",
             "Write the share that has changed again.",
         )
-    first_manifest = stores[0].manifest
-    extraction = {
-        k: v for k, v in first_manifest.extraction.items() if k != SHARE
-    }
+    first = stores[0].manifest
+    extraction = {k: v for k, v in first.extraction.items() if k != SHARE}
     failed = {key: why for store in stores for key, why in store.failed.items()}
     with files.new_folder(output) as folder:
         for name in beside:
@@ -254,9 +247,7 @@ def _join_stores(shares, output, items, beside):
                 number = f"{len(shards):05d}"
                 shards.append(_copied(store.path, shard, folder, number))
         changes = {"extraction": extraction, "shards": shards, "failed": failed}
-        manifest.write_manifest(
-            folder, dataclasses.replace(first_manifest, **changes)
-        )
+        manifest.write_manifest(folder, dataclasses.replace(first, **changes))
         open_store(folder)
 
 

@@ -143,11 +143,9 @@ def read_manifest(folder) -> Manifest:
         )
     file = CheckedFile(path)
     value = file.json()
-    store_format = (
-        value.pop("format", None) if isinstance(value, dict) else value
-    )
-    if store_format != FORMAT:
-        file.refuse(f"'format' {FORMAT!r}", store_format)
+    label = value.pop("format", None) if isinstance(value, dict) else value
+    if label != FORMAT:
+        file.refuse(f"'format' {FORMAT!r}", label)
     _check_fields(file, "manifest", value, _MANIFEST)
     kind = value["kind"], value["dim"] > 0
     if value["dtype"] not in _DTYPES or kind not in _PARTS:
@@ -187,19 +185,12 @@ def _check_fields(file, where, value, kinds):
 def _check_shards(file, manifest):
     required, optional = manifest.parts
     for place, shard in enumerate(manifest.shards):
-        required_names = {
-            file_of(shard.name, part) for part in ("ids", *required)
-        }
-        allowed = required_names | {
-            file_of(shard.name, part) for part in optional
-        }
+        names = {file_of(shard.name, part) for part in ("ids", *required)}
+        allowed = names | {file_of(shard.name, part) for part in optional}
         is_plain = re.fullmatch(r"[A-Za-z0-9_-]+", shard.name)
-        if not is_plain or not required_names <= set(shard.sha256) <= allowed:
-            names = ", ".join(sorted(required_names))
-            required_names = f"checksums of {names}, files in the folder"
-            file.refuse(
-                required_names, shard.sha256, f"'shards[{place}].sha256'"
-            )
+        if not is_plain or not names <= set(shard.sha256) <= allowed:
+            expected = f"checksums of {', '.join(sorted(names))} in the folder"
+            file.refuse(expected, shard.sha256, f"'shards[{place}].sha256'")
         if manifest.kind == "images" and shard.rows != shard.images:
             where = f"'shards[{place}].rows'"
             file.refuse(f"{shard.images}, one per image", shard.rows, where)

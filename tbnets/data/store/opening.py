@@ -48,7 +48,7 @@ class SideBySide(Features):
             raise InputError(
                 "parts",
                 "be features with common ids",
-                f"{looks}",
+                looks,
                 "Use equal ids.",
             )
         path = ", ".join(part.path for part in parts)

@@ -77,7 +77,16 @@ class FeatureWriter:
         """The dtype of the stored features."""
         return self._manifest.dtype
 
-    def add_shard(self, ids, *arrays, failed=(), **named):
+    def add_shard(
+        self,
+        ids,
+        features=None,
+        boxes=None,
+        counts=None,
+        scores=None,
+        sizes=None,
+        failed=(),
+    ):
         """Stores the features of some images, and records failed images.
 
         Storing an id removes its earlier failure. Invalid arguments leave the
@@ -85,15 +94,16 @@ class FeatureWriter:
 
         Args:
             ids: n strings, not stored before; may be empty.
-            *arrays: in this order or by name, `features` `[n, dim]`, or
-                `[rows, dim]` for regions. For regions also `boxes` `[rows, 4]`:
-                x_min, y_min, x_max, y_max in pixels of the photo; `counts` int
-                `[n]`: number of consecutive rows per image; `scores` `[rows]`,
-                required if `dim` is 0; and `sizes` int `[n, 2]`: width and
-                height per photo in pixels. Either all shards or no shards have
-                `scores` (or `sizes`).
+            features: `[n, dim]` numbers; `[rows, dim]` for regions.
+            boxes: `[rows, 4]`, x_min, y_min, x_max, y_max in pixels of the
+                photo; only for regions.
+            counts: int `[n]`, number of consecutive rows per image; only for
+                regions.
+            scores: `[rows]`; only for regions, and required if `dim` is 0.
+            sizes: int `[n, 2]`, width and height per photo in pixels; only for
+                regions. Either all shards or no shards have `scores` (or
+                `sizes`).
             failed: pairs of id and reason, or a dict.
-            **named: arrays by name.
         """
         ids, failed = list(ids), dict(failed)
         check_ids([*ids, *failed], self.done, self.path)
@@ -102,15 +112,8 @@ class FeatureWriter:
             self._manifest, complete=False, failed={**noted, **failed}
         )
         if ids:
-            parts = dict(zip(manifests.PARTS, arrays)) | named
-            if len(parts) < len(arrays) + len(named):
-                raise InputError(
-                    "arrays",
-                    f"be {', '.join(manifests.PARTS)}, each once",
-                    f"{len(arrays)} in this order, by name "
-                    f"{', '.join(named) or 'none'}",
-                    "Pass all arrays by name.",
-                )
+            arrays = features, boxes, counts, scores, sizes
+            parts = dict(zip(manifests.PARTS, arrays))
             parts = checked_rows(manifest, ids, parts)
             self._check_alone()
             name = f"{len(manifest.shards):05d}"
@@ -251,7 +254,7 @@ def checked_rows(manifest, ids, arrays):
         part: np.asarray(x) for part, x in arrays.items() if x is not None
     }
     required, optional = manifest.parts
-    if manifest.shards:  # The shards must be alike.
+    if manifest.shards:  # All shards have equal parts.
         required, optional = set(manifest.shards[-1].files) - {"ids"}, ()
     for part in sorted(set(required) ^ (set(arrays) - set(optional))):
         state = "given" if part in required else "None"
@@ -267,7 +270,7 @@ def checked_rows(manifest, ids, arrays):
     if "counts" in arrays:
         kind = manifest.array_kinds(len(ids), 0)["counts"]
         counts = _converted("counts", arrays["counts"], *kind, ids)
-    owners = np.repeat(ids, counts), ids  # Of regions, and of images.
+    owners = np.repeat(ids, counts), ids  # Ids per region, and per image.
     kinds = manifest.array_kinds(len(ids), len(owners[0]))
     converted = {
         part: _converted(part, arrays[part], *kind, owners[part in _LEAST])

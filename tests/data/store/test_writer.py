@@ -293,13 +293,6 @@ def test_arrays_that_do_not_fit_are_refused(
     assert os.listdir(tmp_path) == ["manifest.json"]
 
 
-@pytest.mark.parametrize("count, named", [(1, {"features": ROWS}), (6, {})])
-def test_an_array_is_given_once(tmp_path, count, named):
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
-    with refusals.refused("arrays"):
-        writer.add_shard(["a", "b"], *[ROWS] * count, **named)
-
-
 def test_shards_of_regions_have_the_same_parts(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3, kind="regions")
     given = {"features": ROWS, "boxes": BOXES, "counts": [2]}
