@@ -55,17 +55,12 @@ def checked_number(
     good = good and (exact < most if below else exact <= most)
     if good and math.isfinite(number) and (not whole or number % 1 == 0):
         return int(value) if whole else number
-    kind, bound = "whole" if whole else "finite", "above" if above else "from"
-    expected = f"be a {kind} number {bound} {least}"
+    kind = "an integer" if whole else "a finite number"
+    expected = f"be {kind} {'>' if above else '>='} {least}"
     if most < math.inf:
-        up_to = "to below" if below else "to"
-        expected = f"lie {bound} {least} {up_to} {most}"
-        expected += ", a whole number" * whole
+        expected += f" and {'<' if below else '<='} {most}"
     raise InputError(
-        name,
-        f"{expected}",
-        f"{name}={value!r}",
-        "Choose another.",
+        name, expected, f"{name}={value!r}", "Choose a number in this range."
     )
 
 
@@ -76,9 +71,9 @@ def checked_array(name, values):
     except ValueError as error:
         raise InputError(
             name,
-            "be rows of one length",
+            "have rows of equal length",
             f"{len(values)} rows of different lengths",
-            "Give an array.",
+            "Pass an array.",
         ) from error
 
 
@@ -120,7 +115,7 @@ def refuse_single(name, values):
             name,
             "be a list",
             f"one {type(values).__name__}",
-            "Give a list, of a single one too.",
+            "Put a single value into a list.",
         )
 
 
@@ -146,7 +141,7 @@ def checked_rows(name, values, num_rows, count=None):
     if bad.size:
         raise InputError(
             name,
-            f"hold rows from 0 to {num_rows - 1}",
+            f"contain only rows >= 0 and < {num_rows}",
             f"{name}[{bad[0]}]={values[bad[0]]}; {bad.size} values are not "
             "rows",
             "Count from 0.",
@@ -166,9 +161,9 @@ def check_finite(name, array):
     for place in map(tuple, np.argwhere(~np.isfinite(array))):
         raise InputError(
             name,
-            "hold finite numbers",
+            "contain only finite numbers",
             f"{array[place]} in row {place[0]}",
-            "Leave the row out, or make its numbers again.",
+            "Remove the row, or recompute it.",
         )
 
 
@@ -194,7 +189,7 @@ def checked_dict(name, values, keys):
         name,
         f"be one dict with {', '.join(keys)}",
         f"{found}",
-        "Pass `fit` one dict with all inputs: its ids define which rows match.",
+        "Pass one dict with all inputs to `fit`. Its ids define the matches.",
     )
 
 

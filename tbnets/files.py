@@ -72,7 +72,7 @@ class CheckedFile:
     """
 
     def __init__(self, path, problems=None):
-        advice = "Give the name of a file."
+        advice = "Pass the path of a file."
         check_kind("path", path, (str, os.PathLike), advice)
         self.path = os.fspath(path)
         self.problems = problems
@@ -170,7 +170,7 @@ class CheckedFile:
             except ValueError as error:
                 cut = line == len(rows) and not ends_well
                 cut = cut and text.lstrip().startswith("{")
-                advice = " The file looks truncated: copy it again." * cut
+                advice = " The file looks truncated. Copy it again." * cut
                 self.refuse("a JSON object", text, line, f"{error}.{advice}")
                 continue
             if isinstance(row, dict) and all(
@@ -187,7 +187,7 @@ class CheckedFile:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            advice = "It has half of a surrogate pair: write the file as UTF-8."
+            advice = "It has an unpaired surrogate. Save the file as UTF-8."
             return self.refuse("Unicode text", value, place, advice)
         return value.strip()
 
@@ -215,7 +215,7 @@ def parse_json(text):
     try:
         return json.loads(text, object_pairs_hook=_as_object)
     except RecursionError as error:
-        raise InputError("it must be nested less deeply") from error
+        raise InputError("it is nested too deeply") from error
 
 
 def _as_object(pairs):
@@ -262,15 +262,15 @@ def require_file(path, argument="path"):
     """Raises FileNotFoundError or IsADirectoryError if `path` is not a file."""
     if os.path.isdir(path):
         raise NotAFileError(
-            f"`{argument}` must be a file. Received: the folder {path}. Name a "
-            "file."
+            f"`{argument}` must be a file. Received: {argument}={path}, a "
+            "folder. Pass the path of a file."
         )
     if not os.path.exists(path):
         folder = os.path.dirname(path) or "."
-        beside = f"There is no folder {folder} either: check the path."
+        beside = f"The folder {folder} does not exist. Check the path."
         if os.path.isdir(folder):
             names = sorted(os.listdir(folder))[:8]
-            beside = f"{folder} holds {', '.join(names) or 'nothing'}."
+            beside = f"{folder} contains {', '.join(names) or 'no files'}."
         raise MissingFileError(
             f"`{argument}` must be an existing file. Received: {argument}="
             f"{path}. {beside}"
@@ -287,12 +287,16 @@ def _broken_json(error):
     end = error.doc.rstrip()
     if not end:
         return "expected JSON; found an empty file."
-    message = f"expected JSON; found at column {error.colno}: {error.msg}."
+    message = (
+        f"expected JSON; found an error at column {error.colno}: {error.msg}."
+    )
     cut = error.pos >= len(end) or end[-1] not in "}]"
     cut = cut and end.lstrip()[0] in "{["  # Else another format.
     if cut and error.msg != "Extra data":
         end = shown(end[-30:])
-        message += f" It ends with {end}, looks truncated: copy it again."
+        message += (
+            f" The file ends with {end} and looks truncated. Copy it again."
+        )
     return message
 
 
@@ -303,10 +307,10 @@ def _why_not_a_file_name(value):
     inside = posixpath.normpath("/".join(parts))
     reasons = {
         "is empty": not value.strip(),
-        "holds a NUL character": "\0" in value,
+        "contains a NUL character": "\0" in value,
         "is absolute": not parts[0] or re.match(r"[A-Za-z]:$", parts[0]),
-        "leaves that folder": inside.split("/")[0] == "..",
-        "holds '..': write the name without it": ".." in parts,
+        "is outside that folder": inside.split("/")[0] == "..",
+        "contains '..'": ".." in parts,
     }
     return next((why for why, holds in reasons.items() if holds), "")
 
@@ -417,7 +421,9 @@ def write_atomically(path, write):
                 os.fsync(file.fileno())
             os.replace(partial, path)
     except OSError as error:
-        kept = "its previous content is intact" if path.exists() else "no file"
+        kept = (
+            "the old file is unchanged" if path.exists() else "no file exists"
+        )
         raise FileError(
             error.errno,
             f"{path} could not be written: {error.strerror}; {kept}. "
@@ -457,8 +463,7 @@ def folder_beside(folder, given=None):
     """Returns the folder for results computed from a user's folder.
 
     Results for `photos` are written to `photos.tbnets` in the parent folder, or
-    to `given`, so that the user's folder does not change. Does not create the
-    folder.
+    to `given`. Does not create the folder.
     """
     if given:
         return pathlib.Path(given)

@@ -4,10 +4,9 @@
 
     Branch(units, seed=seed_of(settings.run.seed, "image_branch", len(units)))
 
-`seed_of` returns the first seed of each part of the network that draws random
-numbers during training. The layers of the part count up from this seed, so that
-no two layers share a dropout mask. `generator_of` returns generators for random
-numbers on the host, such as the order of an epoch.
+`seed_of` returns the first seed of a part of the network. Its layers count up
+from this seed, so that no two layers share a dropout mask. `generator_of`
+returns generators for the host, such as for the order of an epoch.
 """
 
 import zlib
@@ -39,15 +38,15 @@ def seed_of(run_seed, stream, num_layers=1):
         stream: part of the network, a key of `STREAMS`.
         num_layers: number of layers in the part, at most `PER_STREAM`.
     """
-    advice = "Give a new part a place in `STREAMS`."
+    advice = "Add a new part to `STREAMS`."
     check_choice("stream", stream, STREAMS, advice)
     if num_layers > PER_STREAM:
         raise InputError(
             stream,
-            f"have at most {PER_STREAM} layers, or it would share random "
-            "numbers with others",
+            f"have at most {PER_STREAM} layers, because further layers would "
+            "use the random numbers of other parts",
             f"{num_layers} layers",
-            "Take fewer.",
+            "Use fewer layers.",
         )
     return run_seed * PER_RUN + STREAMS[stream] * PER_STREAM
 

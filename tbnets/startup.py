@@ -50,13 +50,12 @@ def quiet_tensorflow():
     """Hides output of native libraries while TensorFlow is imported.
 
     TensorFlow's libraries write to file descriptor 2 before any log level
-    applies, and tensorflow-addons warns about its end of life. This output goes
-    to a temporary file, which is printed if the block raises. Set
-    `TF_CPP_MIN_LOG_LEVEL` to 0, 1 or 2 to see it.
+    applies, and tensorflow-addons warns about its end of life. This output is
+    printed only if the block raises, or if `TF_CPP_MIN_LOG_LEVEL` is 0, 1 or 2.
 
     Only one thread at a time runs the block, because concurrent imports of
-    TensorFlow and Keras fail. The garbage collector is off, since collecting
-    the many new objects takes a seventh of the import time.
+    TensorFlow and Keras fail. The garbage collector is off, since it takes a
+    seventh of the import time.
 
     Example:
         with startup.quiet_tensorflow():
@@ -137,11 +136,10 @@ def most_arenas(num_cores):
 def keep_freed_memory():
     """Makes the C library reuse big blocks instead of returning them.
 
-    TensorFlow allocates memory for each big tensor. By default, glibc maps and
-    unmaps these blocks, and fresh pages take a third of a training step on
-    features. After this call, the process keeps up to 2 GiB of freed memory.
-    Has no effect without glibc, or if the environment sets a `MALLOC_`
-    variable.
+    By default, glibc maps and unmaps the memory of each big tensor, and fresh
+    pages take a third of a training step on features. After this call, the
+    process keeps up to 2 GiB of freed memory. Has no effect without glibc, or
+    if the environment sets a `MALLOC_` variable.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)
     if chosen or platform.libc_ver()[0] != "glibc":
@@ -160,8 +158,8 @@ def choose_kernels(processor="/proc/cpuinfo"):
     """Makes TensorFlow use oneDNN's kernels. Call it before the import.
 
     By default, TensorFlow uses these kernels only on processors with
-    instructions for neural networks. They are also faster with only AVX2 and
-    FMA, by a fifth or more of a training step, but change the last bits of all
+    instructions for neural networks. With only AVX2 and FMA they also speed up
+    a training step, by a fifth or more, but change the last bits of all
     results. Has no effect on other processors, after the import, or if the
     environment sets TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
     """
@@ -180,17 +178,17 @@ def kernels():
 
 
 _BUG = (
-    "This is a bug in tbnets. Please report it, with the command and all of "
-    "the lines above."
+    "This is a bug in tbnets. Please report it with the command and all lines "
+    "above."
 )
 # Errors that a write in progress raises without a file name.
 _OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_for_the_user(error):
-    """Returns whether the user can fix an exception, which else is a bug.
+    """Returns whether an exception is a `UserError` or a file error.
 
-    Users can fix a `UserError` and the system's errors about files.
+    Any other exception is a bug.
     """
     if isinstance(error, OSError) and error.errno is not None:
         if error.filename is not None or error.errno in _OF_THE_SYSTEM:
@@ -224,9 +222,8 @@ def _interrupt(*_):
 def raise_if_interrupted():
     """Raises KeyboardInterrupt if an earlier interrupt was lost.
 
-    Python drops an interrupt that it raises in a destructor, and a library's
-    bare `except:` may drop it too. Call this function regularly during long
-    work under `run`.
+    A destructor or a bare `except:` may drop an interrupt. Call this function
+    regularly during long work under `run`.
     """
     if _interrupted.is_set():
         raise KeyboardInterrupt

@@ -49,9 +49,9 @@ def start_at_photo(settings: Settings, cnn_weights):
     if settings.image_encoder != "features":
         raise InputError(
             "--cnn_weights",
-            "be used with a run on features of images",
+            "be used with a run on image features",
             f"--cnn_weights={cnn_weights} with "
-            f"--image_encoder={settings.image_encoder}, which takes photos",
+            f"--image_encoder={settings.image_encoder}, which reads photos",
             "Leave it out.",
         )
     weights = hub.placed(cnn_weights)
@@ -86,11 +86,11 @@ def photo_reader(made_by, weights):
         if "cnn" not in part or not is_plain:
             raise InputError(
                 "--cnn_weights",
-                "be used with features of tools/extract_image_features.py, "
-                "of whole photos or of regions by roi_average",
-                f"{part.get('regions', 'some')}, which do not record their "
-                "settings, or are of regions of several stores",
-                "Extract them again, or leave --cnn_weights out.",
+                "be used with features by tools/extract_image_features.py, of "
+                "whole photos or of regions by roi_average",
+                f"{part.get('regions', 'features')} without a description, or "
+                "regions from several stores",
+                "Extract the features again, or leave --cnn_weights out.",
             )
     opened = open_averaged_features if of_regions else open_photo_features
     return opened(made_by, weights)
@@ -118,7 +118,7 @@ class CaptionedData(TaskData):
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
-        """Returns the `Thing`s that recipes have yet to make.
+        """Returns the results that recipes have yet to make.
 
         Raises ValueError if an exported model could not read the texts.
         """
@@ -146,10 +146,10 @@ class CaptionedData(TaskData):
         return name if self.opened.has(name) else ""
 
     def fit(self):
-        """Returns the values fitted on texts, `split_cuts` and `recipes`.
+        """Returns the values fitted on texts.
 
-        `split_cuts` is set if splits were drawn at random. `recipes` has the
-        flags in the recipes that the run names.
+        `split_cuts` is set if splits were drawn. `recipes` has the values in
+        recipes.
         """
         opened = self.opened
         more = {
@@ -170,7 +170,7 @@ class CaptionedData(TaskData):
     def begin_with(self, trained, splits):
         """Takes over the words. Raises ValueError if features differ.
 
-        Regions may be different boxes, and features may have a different dtype.
+        Regions may be different boxes, and dtypes may differ.
         """
         but = ("proposals", "store")
         self._check_made_by(trained.fitted, splits, trained.path, but)
@@ -179,7 +179,6 @@ class CaptionedData(TaskData):
         self.texts.begin_with(words, begun)
 
     def _check_made_by(self, fitted, splits, where, but=()):
-        """Raises ValueError if features differ from the training features."""
         for flag, name in self.made_by.items():
             if made_by := fitted.get(name):
                 self.opened.check_made_by(flag, splits, made_by, where, but)
@@ -194,10 +193,10 @@ class CaptionedData(TaskData):
                 if lines := extraction_differences(one, other, where, item):
                     raise InputError(
                         f"--{flag}",
-                        "name a recipe whose settings have not changed since "
-                        "the run began",
+                        "name a recipe that has not changed since the run was "
+                        "started",
                         f"--{flag}={item}, which differs: {'; '.join(lines)}",
-                        "Restore it, or start a new --run_dir.",
+                        "Restore the recipe, or start a new --run_dir.",
                     )
 
     def notes(self, fitted):
@@ -208,7 +207,7 @@ class CaptionedData(TaskData):
         if self.opened.cuts:
             parts = self.opened.parts("records", splits).items()
             sizes = ", ".join(f"{one.num_images} {name}" for name, one in parts)
-            told = f"drawn by image, as the captions tell none: {sizes}"
+            told = f"drawn by image, as the captions have none: {sizes}"
             found["splits"] = told
         return found | texts.notes(fitted)
 

@@ -49,9 +49,9 @@ from tbnets.visualization.plots import PHRASE
 NUM_PHOTOS = 5
 NUM_PHRASES = 4
 WHAT_IS_SHOWN = (
-    "A photo with the region that each noun phrase of one of its captions "
-    "was given. Tick, solid: overlaps the true box enough (IoU 0.5); cross, "
-    "dashed: does not; neither: no box is known."
+    "A photo with the region assigned to each noun phrase of a caption. Tick "
+    "and solid line: right (IoU with the true box at least 0.5). Cross and "
+    "dashed line: wrong. Neither: the true box is unknown."
 )
 
 
@@ -68,7 +68,7 @@ def draw_correspondences(scores):
     """
     examples, links = scores.examples, scores.links
     records, phrases = examples.records, examples.phrases
-    # Of each image, draw the caption with the most phrases, up to the limit.
+    # Draw the caption of each image that has the most phrases, up to the limit.
     counts = np.minimum(np.diff(phrases.starts), NUM_PHRASES)
     told = [
         rows[np.argmax(counts[rows])]
@@ -130,8 +130,7 @@ class Matcher:
 
     Args:
         network: a built `HMLSTM`.
-        image_size: side of decoded photos in pixels, for networks that read
-            pixels.
+        image_size: side of decoded photos in pixels, or None for features.
 
     Source: Niu et al. 2017, Sec. 3.3. Departures: none.
     """
@@ -185,12 +184,7 @@ class Matcher:
 
         The candidate with the largest overlap represents an object. Objects
         whose best candidate has an IoU below 0.5 are left out. Phrases with
-        equal words count as one. Returns the metrics of
-        `ranking.evaluate_region_phrase_ranking`.
-
-        Args:
-            examples: `PairExamples`.
-            links: `Links` of the split.
+        equal words count as one.
         """
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
@@ -284,11 +278,10 @@ def _chosen(examples, phrases, similarities, choice):
 def find_links(known, records, phrases):
     """Finds the noun phrases that match phrases with known boxes.
 
-    Captions are matched by their letters, since their order and spaces may
-    differ.
+    Captions are matched by their letters, since order and spaces may differ.
 
     Args:
-        known: `PhraseRegions` of the records' photos, in pixels of the photos.
+        known: `PhraseRegions` of the records' photos, in pixels.
         records: `CaptionedImages` of a split.
         phrases: `NounPhrases` of the records' captions.
 
@@ -316,10 +309,7 @@ def find_links(known, records, phrases):
 
 
 def _word_starts(captions):
-    """Returns, for each caption, the number of words before each piece.
-
-    Pieces are separated by spaces. `T-shirt` is one piece with two words.
-    """
+    """Returns the number of words before each space-separated piece."""
     pieces = [caption.split() for caption in captions]
     flat = [piece for row in pieces for piece in row]
     counts = np.zeros(0, np.int64)
@@ -368,8 +358,8 @@ class CorrespondenceScores(Scores):
             )
             raise InputError(
                 f"--{asked}",
-                "be used with a run that has boxes of phrases",
-                "one without",
+                "be used with a run on phrases with boxes",
+                "a run without boxes",
                 "Train with --phrases.",
             )
         choices = self.choices
@@ -416,7 +406,6 @@ class Correspondences(Evaluator):
         return CorrespondenceScores(examples, matcher, *known, photos)
 
     def _links_of(self, examples):
-        """Returns the `Links` of a split, which are found once."""
         records = examples.records
         if records.split not in self._links:
             known = self._data.split(records.split).phrases
@@ -457,10 +446,10 @@ class HierarchicalData(MatchingData):
         if options.region_branch == "own" and not options.region_mean_weight:
             raise InputError(
                 "--region_mean_weight",
-                "be above 0 with --region_branch=own: no other loss trains "
+                "be > 0 with --region_branch=own, because no other loss trains "
                 "this branch at first",
                 "--region_mean_weight=0",
-                "Raise it.",
+                "Raise the weight.",
             )
         splits = self.opened.check_splits()
         self.opened.parts("regions", splits)
@@ -473,11 +462,7 @@ class HierarchicalData(MatchingData):
         return bool(self.opened.sources.phrases)
 
     def fit(self):
-        """Returns the values of `MatchingData.fit` and values for regions.
-
-        Raises ValueError if regions and photos share a branch but their
-        features differ in size.
-        """
+        """Returns the values of `MatchingData.fit` and values for regions."""
         fitted = super().fit()
         store, _ = self.train.regions
         is_shared = self.settings.correspondences.region_branch == "shared"
@@ -485,10 +470,10 @@ class HierarchicalData(MatchingData):
         if is_shared and dim != store.dim:
             raise InputError(
                 "--region_branch",
-                "be own with features of two kinds",
-                f"--region_branch=shared, {dim} numbers a photo, {store.dim} "
-                "a region",
-                "Change it, or extract them alike.",
+                "be own if photos and regions have different features",
+                f"--region_branch=shared with {dim} features per photo and "
+                f"{store.dim} per region",
+                "Set --region_branch=own, or extract both by one network.",
             )
         fitted["region_dim"] = store.dim
         return fitted | {"region_features_made_by": store.made_by}
@@ -534,10 +519,7 @@ class HierarchicalExporter(MatchingExporter):
 
 
 def compose_hierarchical(settings: Settings, model):
-    """Returns the `Task` of matching with noun phrases and regions.
-
-    A second evaluator measures how many phrases get a right region.
-    """
+    """Returns the `Task` of matching with noun phrases and regions."""
     data = HierarchicalData(settings)
     evaluators = Retrieval(data), Correspondences(data)
     return Task(settings, model, data, evaluators, HierarchicalExporter(data))

@@ -1,7 +1,6 @@
 """Builds networks, losses and optimizers from settings.
 
-`BUILDERS` maps the name of a model to the functions that build and compile it
-and to the flags that these functions read.
+`BUILDERS` maps the name of a model to its `Builder`.
 """
 
 import json
@@ -115,7 +114,6 @@ class Builder(NamedTuple):
 
 
 def _built(network, settings: Settings, fitted):
-    """Builds the network and assigns its word vectors."""
     shapes = {"images": (None, fitted["image_dim"])}
     shapes["captions"] = (None, fitted["text_dim"])
     if settings.image_encoder != "features":
@@ -135,7 +133,6 @@ def _built(network, settings: Settings, fitted):
 
 
 def _build_branch(settings: Settings, name):
-    """Returns a branch, whose name determines its random numbers."""
     options = settings.branches
     is_text = name == "text_branch"
     units = options.text_units if is_text else options.image_units
@@ -161,12 +158,9 @@ def _two_branches(settings: Settings, fitted):
 
 
 def build_embedding_network(settings: Settings, fitted):
-    """Returns a built `EmbeddingNetwork` with initial weights from the seed.
+    """Returns a built `EmbeddingNetwork`, initialised from the seed.
 
-    Args:
-        settings: the run's settings.
-        fitted: dict with `words`, `image_dim`, `text_dim` and optionally
-            `word_vectors`.
+    `fitted` has `words`, `image_dim`, `text_dim` and optionally `word_vectors`.
     """
     layers = _two_branches(settings, fitted)
     return _built(EmbeddingNetwork(**layers), settings, fitted)
@@ -210,12 +204,12 @@ def build_cca(settings: Settings, fitted):
     ):
         raise InputError(
             "--text_encoder",
-            "be features with --model=cca, which takes no gradient, or mean "
-            "with frozen vectors",
+            "be features, or mean with frozen word vectors, with --model=cca, "
+            "which is not trained by gradients",
             f"--text_encoder={texts.text_encoder}",
-            "Leave it out, or add --text_encoder=features "
-            "--text_features=features/tfidf.flags; or name --word_vectors and "
-            "--word_vectors_training=frozen.",
+            "Set --text_encoder=features and "
+            "--text_features=features/tfidf.flags, or --text_encoder=mean, "
+            "--word_vectors and --word_vectors_training=frozen.",
         )
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy("float32")
@@ -250,8 +244,8 @@ def build_loss(settings: Settings):
     }
     if not any(weights.values()):
         raise InputError(
-            f"`--{TERMS[0]}_weight` or another weight must be above 0. "
-            f"Received: {weights}. Raise one."
+            f"`--{TERMS[0]}_weight` or another weight must be > 0. Received: "
+            f"{weights}. Raise a weight."
         )
     if loss.kind == "infonce":
         return InfoNCELoss(loss.temperature, weights)
@@ -273,16 +267,15 @@ def build_loss(settings: Settings):
 def first_hard_epoch(settings: Settings):
     """Returns the first epoch (from 0) with hard negatives, or None.
 
-    Raises ValueError if every epoch would use hard negatives, which need a
-    trained network.
+    Raises ValueError if every epoch would use hard negatives.
     """
     phrases, epochs = settings.phrases, settings.epochs
     last = phrases.hard_negative_epochs if phrases else 0
     if last and last >= epochs:
         raise InputError(
             "--hard_negative_epochs",
-            "be below --epochs, because hard negatives need a trained network",
-            f"{last} of {epochs} epochs",
+            "be < --epochs, because hard negatives need a trained network",
+            f"--hard_negative_epochs={last} with --epochs={epochs}",
             "Lower it, or raise --epochs.",
         )
     return epochs - last if last else None

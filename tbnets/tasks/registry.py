@@ -32,7 +32,7 @@ def settings_of(record) -> Settings:
             "--task",
             f"be {' or '.join(tasks)} with --model={record['model']}",
             f"--task={record['task']}",
-            "Change one of them.",
+            "Change --task or --model.",
         )
     task, model = TASKS[record["task"]], BUILDERS[record["model"]]
     groups = {*BASE, *task.flag_groups, *model.flag_groups}

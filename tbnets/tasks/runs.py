@@ -50,14 +50,14 @@ def check_run_folder(run_dir, resume):
     """Returns the folder of a run, which must be new, empty or hold a run.
 
     With `resume` it must hold a run. Files of a start that was killed before it
-    wrote its settings are ignored. Raises ValueError for any other folder.
+    wrote its settings are ignored.
     """
     if not run_dir:
         raise InputError(
             "--run_dir",
-            "name a folder",
+            "be the path of a folder",
             "--run_dir=",
-            "Set for example --run_dir=runs/first.",
+            "Set a folder, such as --run_dir=runs/first.",
         )
     folder = pathlib.Path(run_dir)
     signs = folder / SETTINGS_FILE, checkpoint_path(folder, "last")
@@ -66,23 +66,23 @@ def check_run_folder(run_dir, resume):
         raise InputError(
             "--resume",
             "be used with an existing run",
-            f"--run_dir={folder}, which has no run; leave --resume out to "
-            "start a run there",
+            f"--run_dir={folder}, which has no run",
+            "Leave --resume out to start a run there.",
         )
     if folder.exists() and not folder.is_dir():
         raise InputError(
             "--run_dir",
             "be a folder",
             f"--run_dir={folder}, which is a file",
-            "Name another.",
+            "Choose another folder.",
         )
     others = [] if is_run else _of_others(folder)
     if others:
         raise InputError(
             "--run_dir",
             "be a new or empty folder, or a run folder",
-            f"--run_dir={folder}, which holds {', '.join(others[:3])}",
-            f"Name another, for example --run_dir={folder / 'run'}.",
+            f"--run_dir={folder}, which contains {', '.join(others[:3])}",
+            f"Choose another folder, such as --run_dir={folder / 'run'}.",
         )
     return folder
 
@@ -101,7 +101,7 @@ def check_untrained(folder):
         raise InputError(
             "--run_dir",
             "be a new folder",
-            f"--run_dir={folder}, which holds a run",
+            f"--run_dir={folder}, which has a run",
             "Add --resume to continue it, or choose another folder.",
         )
 
@@ -121,11 +121,11 @@ def check_same_run(workers, settings: Settings, last):
 
     `last` is the path of the worker's last checkpoint, which may not exist.
     """
-    advice = "Start all workers by the same command."
+    advice = "Start all workers with equal flags."
     flags = records.without_places(settings)
     workers.check_same("the flags", flags, advice)
     epoch = checkpoints.read_progress(last).epoch if last.exists() else 0
-    advice = "Name a folder that all workers share."
+    advice = "Choose a folder that all workers share."
     workers.check_same("--run_dir", {"epochs": epoch}, advice)
 
 
@@ -135,9 +135,8 @@ CURVES, EXAMPLES = "curves.png", "examples.png"
 def start(settings: Settings, resume):
     """Returns the folder of a run, after checking it and the flags.
 
-    Writes no file. Raises ValueError if a number is out of range, if the folder
-    cannot be used for a new or a resumed run, or if the flags of a resumed run
-    have changed.
+    Writes no file. Raises ValueError if a number is out of range, the folder is
+    unusable, or flags of a resumed run have changed.
     """
     settings.check()
     folder = check_run_folder(settings.run.run_dir, resume)
@@ -236,7 +235,6 @@ def _build(task, fitted, checkpoint):
 
 
 def _adapt(network, train):
-    """Adapts layers that need statistics of the training split."""
     for name in ("image_encoder", "region_encoder"):
         layer = getattr(network, name, None)
         if getattr(layer, "needs_statistics", False):
@@ -244,7 +242,6 @@ def _adapt(network, train):
 
 
 def _continue(session, checkpoint):
-    """Restores the session from its last checkpoint."""
     path, state = session.checkpoint("last"), checkpoint.state
     check_same_words(session.state.fitted, state.fitted, path)
     optimizer = session.network.optimizer
@@ -258,8 +255,8 @@ def _continue(session, checkpoint):
 def finish(session):
     """Evaluates the best epoch on the test split and writes the reports.
 
-    Afterwards, the session has the weights and the state of the best epoch.
-    Returns the content of `metrics.json`.
+    Returns the content of `metrics.json`. Afterwards, the session has the
+    weights and the state of the best epoch.
     """
     task, settings, folder = session.task, session.settings, session.run_dir
     last = session.state
@@ -321,7 +318,7 @@ def open_run(
             "run_dir",
             "have a finished epoch",
             f"run_dir={run_dir}, without {path}",
-            "Let it train longer.",
+            "Train at least one epoch.",
         )
     kept = checkpoints.read_checkpoint(path)
     state = kept.state
@@ -355,9 +352,8 @@ def _said_by(path):
         yield
     except InputError as error:
         raise InputError(
-            f"{path} must be a checkpoint of tbnets. Received: a checkpoint "
-            f"of an invalid run: {error} Use the run's other checkpoint, "
-            "best.npz or last.npz."
+            f"{path} must be a valid checkpoint. Received: invalid settings: "
+            f"{error} Use the run's other checkpoint, best.npz or last.npz."
         ) from error
 
 

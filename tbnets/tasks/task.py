@@ -64,8 +64,8 @@ def check_same_words(fitted, before, path):
     if now != then:
         raise InputError(
             "--captions",
-            "have the vocabulary that the run was started with",
-            f"{len(now or [])} words, {path} has {len(then or [])}",
+            "have the vocabulary with which the run was started",
+            f"{len(now or [])} words; {path} has {len(then or [])}",
             "Restore the training captions, or start a new --run_dir.",
         )
 
@@ -73,18 +73,17 @@ def check_same_words(fitted, before, path):
 def check_fitted_kinds(fitted, path, wanted):
     """Raises ValueError if a fitted value is missing or has a wrong type.
 
-    `wanted` has the names that the `fitted` of the checkpoint `path` must have.
+    `wanted` has the names of the required values.
     """
     for name in [name for name in _KINDS if name in {*fitted, *wanted}]:
         found, kind = fitted.get(name, ""), _KINDS[name]
         if not is_kind(found, kind) or not _MORE.get(name, lambda _: 1)(found):
-            what = f"whose `{name}` is {shown(found)}, no {kind}"
+            what = f"whose `{name}` is {shown(found)}, not {kind}"
             if name not in fitted:
                 what = f"without `{name}`"
             raise InputError(
-                f"{path} must be a checkpoint of tbnets. Received: a "
-                f"checkpoint {what}. Use the run's other checkpoint, best.npz "
-                "or last.npz."
+                f"{path} must be a valid checkpoint. Received: a checkpoint "
+                f"{what}. Use the run's other checkpoint, best.npz or last.npz."
             )
 
 
@@ -119,18 +118,15 @@ class Scores:
     def combine(self, other, weight):
         """Returns the combined scores of two networks.
 
-        Args:
-            other: scores of a second network on this split.
-            weight: weight of `other`, in [0, 1].
+        The second network's scores, `other`, have a weight in [0, 1].
         """
         raise self._do_not_add_up()
 
     def with_bank(self, bank, temperature):
         """Returns these scores, normalised by a query bank.
 
-        Args:
-            bank: scores of this network on a second split.
-            temperature: temperature of `evaluation.ranking.level`.
+        The bank has the scores of this network on a second split. `temperature`
+        is that of `evaluation.ranking.level`.
         """
         raise InputError(
             "--query_bank",
@@ -146,14 +142,14 @@ class Scores:
 
         Returns:
             (scores, learned): a `PairScores`, and whether the network learned
-            to score. Scores that are not learned are negative distances.
+            to score. Otherwise the scores are negative distances.
         """
         raise self._do_not_add_up()
 
     def _do_not_add_up(self):
         return InputError(
             "--combine_with",
-            "be used with runs whose scores can be added",
+            "be used with runs whose scores can be combined",
             f"scores of {self.what}",
             "Leave it out.",
         )
@@ -161,8 +157,7 @@ class Scores:
     def pictures(self):
         """Returns pictures for TensorBoard, name -> uint8 `[height, width, 3]`.
 
-        They are drawn whenever the best epoch improves, so they must be few and
-        must not vary.
+        They are drawn for each new best epoch and must not vary.
         """
         return {}
 
@@ -182,9 +177,6 @@ class Together(Scores):
     """The scores of several evaluators.
 
     The first scores are saved, monitored and combined with another network's.
-
-    Args:
-        parts: list of `Scores`.
     """
 
     def __init__(self, parts):
@@ -244,9 +236,9 @@ def check_same_examples(records, others, names=_SAME):
                 raise InputError(
                     "--combine_with",
                     "be a run on equal images and captions",
-                    f"in split {records.split} other {name}, {shown(one)} and "
-                    f"{shown(other)} in row {row}",
-                    "Evaluate both on one captions file and split.",
+                    f"different {name} in split {records.split}: {shown(one)} "
+                    f"and {shown(other)} in row {row}",
+                    "Evaluate both runs on one captions file and split.",
                 )
 
 
@@ -308,14 +300,11 @@ class TaskData:
     def begin_with(self, trained, splits):
         """Takes over words and feature descriptions, before data are read.
 
-        Raises ValueError if the data of `splits` were made in a different way.
+        Raises ValueError if the data of `splits` differ.
         """
 
     def missing(self):
-        """Returns the `Thing`s that recipes have yet to make, parts first.
-
-        Their recipes have been checked.
-        """
+        """Returns the results that recipes have yet to make, parts first."""
         return []
 
     def make(self):
@@ -337,9 +326,8 @@ class TaskData:
     def fit(self):
         """Returns the values fitted on the training split before any step.
 
-        The dict has JSON values and NumPy arrays, which checkpoints keep. It
-        has all facts about the data that the network, `load` and endpoints
-        need.
+        The dict has JSON values and NumPy arrays, which checkpoints keep: all
+        facts about the data that the network, `load` and endpoints need.
         """
         raise NotImplementedError
 
@@ -378,7 +366,7 @@ class Exporter:
     """Makes the endpoints of a SavedModel and runs example queries on it.
 
     Attributes:
-        answers_queries: whether the task supports `answer`.
+        answers_queries: whether the task supports queries.
         queries: default example queries.
     """
 
@@ -392,10 +380,7 @@ class Exporter:
     def answer(self, saved_model, queries, folder):
         """Runs example queries on an exported model and returns text to print.
 
-        Args:
-            saved_model: folder of the SavedModel.
-            queries: list of strings.
-            folder: folder of the run, for pictures.
+        Writes pictures to `folder`, the folder of the run.
         """
         raise NotImplementedError
 
@@ -434,7 +419,7 @@ class Task:
         if queries and not self.exporter.answers_queries:
             raise InputError(
                 "--example_query",
-                "be used with a task that answers queries",
+                "be used with a task that supports queries",
                 f"--example_query={queries[0]} with "
                 f"--task={self.settings.run.task}",
                 "Leave it out.",
@@ -462,7 +447,7 @@ class TaskSpec(NamedTuple):
     """Composes a task from settings. An entry of `registry.TASKS`.
 
     Args:
-        compose: (settings, model) -> `Task`. The model is a `Builder`.
+        compose: (settings, `Builder`) -> `Task`.
         flag_groups: names of the groups of `Settings` that the task reads.
         fixed: (flag, value) pairs that the task fixes.
     """

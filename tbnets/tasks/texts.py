@@ -54,15 +54,13 @@ class Texts:
     def check(self, splits, queries=()):
         """Raises an error if texts are missing, or cannot be read when served.
 
-        Args:
-            splits: names of the splits that the run reads.
-            queries: example queries for the exported model.
+        `queries` are example queries for the exported model.
         """
         if self._of_trees:
             if self.settings.training and self.settings.training.jit_compile:
                 raise InputError(
                     "--jit_compile",
-                    "be false with --text_encoder=h_lstm, which XLA does not "
+                    "be false with --text_encoder=h_lstm, which XLA cannot "
                     "compile",
                     "--jit_compile=True",
                     "Leave it out.",
@@ -76,10 +74,11 @@ class Texts:
         if queries and "encoder_sha256" not in made_by:
             raise InputError(
                 "--example_query",
-                "be used with a model that takes captions",
-                f"--example_query={queries[0]} with --text_features of an "
-                "unknown encoder",
-                "Leave it out, or make them by tools/extract_text_features.py.",
+                "be used with a model that reads captions",
+                f"--example_query={queries[0]} with --text_features whose "
+                "encoder is unknown",
+                "Leave it out, or extract the features with "
+                "tools/extract_text_features.py.",
             )
         if self.settings.run.export and not self.settings.frozen_text_preset:
             fitted = {"words": [], "text_features_made_by": made_by}
@@ -106,8 +105,8 @@ class Texts:
         except InputError as error:
             raise InputError(
                 f"--{flag}",
-                "be a preset whose tokeniser TensorFlow Serving supports, "
-                "because the model is exported",
+                "be a preset whose tokeniser TensorFlow Serving supports, if "
+                "the model is exported",
                 f"--{flag}={value}: {error} Add --noexport",
             ) from error
 
@@ -168,7 +167,7 @@ class Texts:
         return tokenize(Tokenizer(vocabulary), split.said.captions)
 
     def reader(self, fitted):
-        """Returns the layer that turns raw captions into a network's input.
+        """Returns the reader that turns raw captions into a network's input.
 
         It truncates captions to `most_words`. It is a `Tokenizer`, the
         tokenizer of a trained preset, a `TreeReader` for trees, a
@@ -196,7 +195,6 @@ class Texts:
 
     @property
     def _reads_by(self):
-        """The description of the tokenizer for a checkpoint."""
         return {"tokenizer_sha256": self._tokenizer.sha256()}
 
     def _tokenizer_of(self, fitted):
@@ -204,10 +202,10 @@ class Texts:
         if fitted["text_encoder_made_by"] != self._reads_by:
             raise InputError(
                 "--text_encoder",
-                "be the preset that the run was started with",
-                f"--text_encoder={self.settings.texts.text_encoder}, which "
-                "reads words otherwise now",
-                "Put the right one back.",
+                "be the preset with which the run was started",
+                f"--text_encoder={self.settings.texts.text_encoder}, whose "
+                "tokeniser has changed",
+                "Restore the preset.",
             )
         return self._tokenizer
 
@@ -219,10 +217,7 @@ def text_preset(settings: Settings, weights=True):
 
 
 def most_words(fitted):
-    """Returns the number of words to which a served model truncates captions.
-
-    `fitted` may have `longest_text`, the maximum number of words in training.
-    """
+    """Returns the number of words to which a served model cuts a caption."""
     return max(MOST_WORDS, fitted.get("longest_text") or 0)
 
 

@@ -73,7 +73,7 @@ class Trained(NamedTuple):
 
         The network must be built with `values()`, and its vocabulary must begin
         with the words of `fitted`. Raises ValueError if a weight is missing or
-        has a different shape, for example because the features differ.
+        has a different shape.
         """
         variables, arrays = weights_by_name(network), self._arrays(network)
         for name, variable in variables.items():
@@ -84,11 +84,11 @@ class Trained(NamedTuple):
                 found = "none" if array is None else f"one of {array.shape}"
                 raise InputError(
                     "--from",
-                    "be a model of the run's kind of inputs",
-                    f"--from={self.name} with {found} where the run has "
-                    f"{'/'.join(name)} of {shape}",
-                    "Use features of the kind that it was trained on, or "
-                    "train again.",
+                    "be a model with the weights of the run's network",
+                    f"--from={self.name} with {found} for {'/'.join(name)} of "
+                    f"shape {shape}",
+                    "Use features like those of its training, or train a new "
+                    "model.",
                 )
             arrays[name] = array
         for name, variable in variables.items():
@@ -164,45 +164,41 @@ def _find(name, start):
         return best
     with contextlib.suppress(MissingFileError):
         return saved_files.newest_version(folder)
-    found = "where there is none"
+    found = "which does not exist"
     if folder.is_dir():
         found = f"a folder without {best.relative_to(folder)}"
     near = difflib.get_close_matches(name, zoo.names())
     raise MissingFileError(
-        "`--from` must be a model of the zoo, or the folder of a run with a "
-        f"finished epoch. Received: --from={name}, {found}. "
+        "`--from` must be a zoo model, or the folder of a run with a finished "
+        f"epoch. Received: --from={name}, {found}. "
         + (f"Did you mean {' or '.join(near)}? " if near else "")
         + f"The zoo has {', '.join(zoo.names()) or 'none'}."
     )
 
 
 def settings_of_model(record, path):
-    """Returns the `Settings` of a model, without its files and folders.
-
-    `record` has the flags of the run that trained it. `path` is used in errors.
-    """
+    """Returns the `Settings` of a model, without its files and folders."""
     places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
     record = {**record, **places, "started_in": ""}
     return tasks.settings_of(completed(record, path))
 
 
 def _settings(name, record, path):
-    """Returns the settings of a model from which training can start."""
     if record is None:
         raise InputError(
             "--from",
             "be a model that was exported from a run",
-            f"--from={name}, which does not record its settings",
-            "Name the folder of the run.",
+            f"--from={name}, which has no settings",
+            "Set --from to the folder of the run.",
         )
     settings = settings_of_model(record, path)
     if settings.optimizer is None:
         raise InputError(
             "--from",
             "be a model that is trained by gradients",
-            f"--from={name}, of --model={settings.run.model}, which is solved "
-            "for at once",
-            "Train it again.",
+            f"--from={name} with --model={settings.run.model}, which has a "
+            "closed-form solution",
+            "Choose another model.",
         )
     return settings
 
@@ -239,7 +235,6 @@ def _paths(layer):
 
 
 def _leaf(name):
-    """Returns the last part of a variable's name."""
     return name.rpartition("/")[2].partition(":")[0]
 
 

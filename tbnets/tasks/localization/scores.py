@@ -32,9 +32,9 @@ from tbnets.visualization import montage
 NUM_PHOTOS = 5
 NUM_PHRASES = 3
 WHAT_IS_SHOWN = (
-    "A photo with phrases and their true boxes, and with the boxes ranked "
-    "first for them. Tick, solid: overlaps the true box enough (IoU 0.5); "
-    "cross, dashed: does not."
+    "A photo with the true boxes of phrases, and with the boxes ranked first "
+    "for them. Tick and solid line: right (IoU with the true box at least "
+    "0.5). Cross and dashed line: wrong."
 )
 
 
@@ -119,7 +119,7 @@ def sentence_scores(scores, records):
             "--combine_with",
             "be a run whose distances can be added",
             "a similarity network of phrases",
-            "Name a run of --model=embedding.",
+            "Choose a run of --model=embedding.",
         )
     phrases = scores.phrases
     texts, first = np.unique(phrases.phrase_to_text, return_index=True)
@@ -130,8 +130,8 @@ def sentence_scores(scores, records):
         raise InputError(
             "--regions",
             "have regions of every photo",
-            f"no box of {records.image_ids[lonely[0]]!r}",
-            "Propose some.",
+            f"no regions of {records.image_ids[lonely[0]]!r}",
+            "Extract regions of this photo.",
         )
     columns = np.searchsorted(texts, phrases.phrase_to_text)
     captions = captions_of_phrases(phrases, records)
@@ -154,7 +154,7 @@ def _mean_of_phrases(distances, columns, captions, records):
             "--phrases",
             "have phrases of the captions",
             f"no phrase of {records.path} with a box",
-            "Name phrases of these photos.",
+            "Use phrases of these photos.",
         )
     total[spoken] /= counts[spoken, None]
     total[~spoken] = total[spoken].mean(axis=0)
@@ -162,14 +162,10 @@ def _mean_of_phrases(distances, columns, captions, records):
 
 
 def captions_of_phrases(phrases, records):
-    """Finds the caption of each phrase, by image and letters.
+    """Returns the caption of each phrase, int64 `[num_phrases]`.
 
-    Args:
-        phrases: `PhraseRegions`, which have their own captions.
-        records: `CaptionedImages` of their photos, in their order.
-
-    Returns:
-        int64 `[num_phrases]`, rows of the captions of `records`.
+    Matches the captions of `phrases` and `records` by image and letters. Both
+    must have the same photos in the same order.
     """
     check_same_examples(records, phrases.images, ("image_ids",))
     photos = np.arange(records.num_images)
@@ -180,10 +176,10 @@ def captions_of_phrases(phrases, records):
         image = int(phrases.images.caption_to_image[lost])
         raise InputError(
             "--captions",
-            "be the captions in which the phrases were marked",
-            f"photo {records.image_ids[image]!r} without "
+            "be the captions of the phrases",
+            f"photo {records.image_ids[image]!r} without the caption "
             f"{phrases.images.captions[lost]!r}",
-            "Name them.",
+            "Use the captions in which the phrases were annotated.",
         )
     return captions
 
@@ -196,10 +192,10 @@ class LocalizationScores(Scores):
     """The similarities of phrases and the regions of their photo.
 
     Args:
-        similarities: float32 `[num_phrases, width]`. A row begins with the
-            regions of the phrase's photo and is padded with 0.
+        similarities: float32 `[num_phrases, width]`, for each phrase the
+            regions of its photo, padded with 0.
         phrases: `PhraseRegions` of the split, in pixels of the photos.
-        proposals: list of boxes `[k, 4]`, the regions of each photo.
+        proposals: list of boxes `[k, 4]` for each photo.
         learned_similarity: whether the network learned to compare.
         sides: embeddings of the phrases and of some regions. {} for an exported
             model.
@@ -235,8 +231,8 @@ class LocalizationScores(Scores):
             raise InputError(
                 "--region_phrase_ranking",
                 "be used with one run",
-                "two that are combined",
-                "Leave it out, or --combine_with.",
+                "two combined runs",
+                "Leave it or --combine_with out.",
             )
         phrases, choice = self.phrases, checked_choice(**choosing)
         given = self.similarities, self.proposals, phrases.boxes
@@ -269,8 +265,8 @@ class LocalizationScores(Scores):
             raise InputError(
                 "--combine_with",
                 "be a run on equal phrases and proposals",
-                f"{len(one)} and {len(two)} phrases, with other boxes",
-                "Evaluate both on equal files.",
+                f"{len(one)} and {len(two)} phrases, or different boxes",
+                "Evaluate both runs on the files of one run.",
             )
         both = [self._distances, other._distances]
         if self.learned_similarity or other.learned_similarity:
@@ -284,7 +280,6 @@ class LocalizationScores(Scores):
 
     @property
     def _distances(self):
-        """The distances, which are smaller for better matches."""
         if self.learned_similarity:
             return -self.similarities
         return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
@@ -334,11 +329,9 @@ class RegionScorer:
         self._compare = tf.function(network.similarities, input_signature=both)
 
     def scores(self, examples, progress=lambda count: None):
-        """Returns the `LocalizationScores` of a split.
+        """Returns the `LocalizationScores` of `PhraseExamples`.
 
-        Args:
-            examples: `PhraseExamples`.
-            progress: function of the number of photos since its last call.
+        `progress` gets the number of photos since its last call.
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
@@ -362,7 +355,7 @@ class RegionScorer:
         return LocalizationScores(*given, nearest, rank)
 
     def nearest(self, examples, text_embeddings):
-        """Returns the similarity of the best region of each photo to each text.
+        """Returns the maximum similarity of each photo's regions to each text.
 
         Args:
             examples: `PhraseExamples`.

@@ -60,9 +60,9 @@ class LocalizationData(CaptionedData):
                 raise InputError(
                     "--phrases",
                     "have phrases of every split",
-                    f"--phrases={settings.regions.phrases}, of split {name} "
-                    "none with a box",
-                    "Name other phrases, or other splits.",
+                    f"--phrases={settings.regions.phrases}, in which split "
+                    f"{name} has no phrase with a box",
+                    "Use other phrases, or other splits.",
                 )
         self.opened.parts("regions", splits)
         self.texts.check(splits)
@@ -94,16 +94,16 @@ class LocalizationData(CaptionedData):
         return PhraseExamples(phrases, texts, store, rows, same, roles)
 
     def notes(self, fitted):
-        """Returns facts about the data, such as the positives per phrase."""
+        """Returns facts about the data, such as positives per phrase."""
         notes, found = super().notes(fitted), self.sampler
         if found is not None:
             total = self.train.phrases.num_phrases
             notes["positives"] = (
-                f"{found.num_positives / found.num_drawable:.1f} regions a "
+                f"{found.num_positives / found.num_drawable:.1f} regions per "
                 f"phrase; {total - found.num_drawable} phrases have none"
             )
         if self.split(self.settings.run.dev_split).photo_folder is None:
-            notes["pictures"] = "none: --images names no folder of the photos"
+            notes["pictures"] = "none: --images is not set"
         return notes
 
     def start_epoch(self, network, train, epoch):

@@ -25,8 +25,8 @@ class OwnPhotos:
     """The photos of a run and their features.
 
     Attributes:
-        left_out: maps the id of a left-out image to the reason, phrased to
-            follow "which".
+        left_out: maps the id of a left-out image to the reason, as text after
+            "which".
         has_begun: whether `left_out` is final.
     """
 
@@ -47,17 +47,17 @@ class OwnPhotos:
         self.make_as(fitted["image_features_made_by"])
 
     def make_as(self, made_by):
-        """Makes features like those that a trained model was trained on.
+        """Sets how features are made, to match those of a trained model.
 
-        Raises ValueError if the photos alone do not determine such features.
+        Raises ValueError if such features need more than photos.
         """
         if "cnn" not in made_by:
             raise InputError(
                 "--from",
                 "be a model on features that can be computed from --images",
-                f"--from={self.settings.run.from_}, which does not record the "
-                "network of its features, or has several networks",
-                "Pass --image_features of the model's kind.",
+                f"--from={self.settings.run.from_}, whose features are by an "
+                "unknown network or by several networks",
+                "Set --image_features to features like the model's.",
             )
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 
@@ -78,28 +78,27 @@ class OwnPhotos:
         return records.subset(rows)
 
     def _explain_absence(self, records):
-        """Returns the error message for a split without any photo."""
+        """Returns the error message for a split without photos."""
         files, name = list_files(self.folder), records.file_name(0)
         reason = self.left_out[records.image_ids[0]]
         some = f" such as {shown(files[0])}" if files else ""
         advice = f"Add whole photos: {KINDS}."
         if reason == ABSENT:
-            advice = "Name the folder that the names start from."
+            advice = "Set --images to the folder from which the names start."
             if likely := likely_name(name, files):
                 there = shown(likely)
-                advice = (
-                    f"{there} exists: write the names as the files are named."
-                )
+                advice = f"{there} exists. Correct the names in the captions."
                 if likely.strip() == name:
                     advice = (
-                        f"{there} exists: a table's names are read without "
-                        "outer blanks, so rename it."
+                        f"{there} exists. Rename it, because the names in a "
+                        "table are read without outer spaces."
                     )
         return (
-            "`--images` must hold photos of every split. Received: --images="
-            f"{self.folder}, which holds {len(files) or 'no'} files{some}, and "
-            f"none for the {records.num_images} names of split {records.split} "
-            f"in {records.path}, first {shown(name)}, which {reason}. {advice}"
+            "`--images` must contain photos of every split. Received: --images="
+            f"{self.folder} with {len(files) or 'no'} files{some}, but without "
+            f"photos for the {records.num_images} names of split "
+            f"{records.split} in {records.path}. The first, {shown(name)}, "
+            f"{reason}. {advice}"
         )
 
     def check(self):
@@ -108,13 +107,12 @@ class OwnPhotos:
 
     @functools.cached_property
     def _features(self):
-        """The extractor with which the run started."""
         if not self.settings.features.cnn_weights:
             raise InputError(
                 "--cnn_weights",
-                "name the weights of --image_encoder",
+                "be the weights of --image_encoder",
                 "--cnn_weights=",
-                "Set it to imagenet, or to a file.",
+                "Set it to imagenet, or to a weights file.",
             )
         weights = weights_of_run(self.settings, self.sources)
         if known := self._made_by:
@@ -135,11 +133,9 @@ class OwnPhotos:
     def extract(self, splits):
         """Extracts the features of splits that are not in the cache.
 
-        A new run reports files that are not photos once and leaves them out. A
-        resumed run raises FileNotFoundError for such files.
-
-        Args:
-            splits: list of `CaptionedImages` that `kept` returned.
+        `splits` are `CaptionedImages` that `kept` returned. A new run leaves
+        out files that are not photos and reports them once. A resumed run
+        raises FileNotFoundError.
         """
         names = {}
         for records in splits:
@@ -147,15 +143,16 @@ class OwnPhotos:
         try:
             problems = self._photos.update(list(names))
         except KeyboardInterrupt:
-            say("\nstopped; the same command goes on where it was")
+            say("\nstopped; run the command again to continue")
             raise
         if problems and self.has_begun:
             name, reason = next(iter(problems.items()))
             raise MissingFileError(
-                "`--images` must have the photos of the run's start. "
-                f"Received: {self.folder} without {len(problems)} of "
-                f"{len(names)}, first {shown(name)}, which {reason}. Restore "
-                "these photos, or remove new photos from the captions."
+                "`--images` must contain the photos with which the run was "
+                f"started. Received: --images={self.folder} without "
+                f"{len(problems)} of {len(names)} photos; {shown(name)} "
+                f"{reason}. Restore these photos, or remove new photos from "
+                "the captions."
             )
         self.left_out |= {names[k]: reason for k, reason in problems.items()}
         if not self.has_begun and len(self.left_out) > self._num_told:
@@ -170,7 +167,7 @@ class OwnPhotos:
             say(line)
         first = next((key for key, why in reasons if why == ABSENT), "")
         if first and (likely := likely_name(first, list_files(self.folder))):
-            say(f"{shown(likely)} exists: is it {shown(first)}?")
+            say(f"{shown(likely)} exists. Is it {shown(first)}?")
 
     def notes(self):
         """Returns the folders and the number of left-out images."""

@@ -36,8 +36,8 @@ class Asked(NamedTuple):
     Attributes:
         phrases: `PhraseRegions`, in pixels of the photos.
         images: int64 `[num_phrases]`, row of the phrase's photo.
-        regions: `PhotoRegions` of all photos of the split.
-        holds_photos: whether the last region of each photo is the whole photo.
+        regions: `PhotoRegions` of the split.
+        holds_photos: whether the last region of a photo is the whole photo.
             Otherwise the photo is an additional candidate.
     """
 
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
     @property
     def phrases_of_photos(self):
-        """The rows of each photo's phrases, a list of int arrays."""
+        """The rows of the phrases by photo, a list of int arrays."""
         return rows_by(self.images, len(self.regions.rows))
 
     def candidates(self, photo):
@@ -81,10 +81,7 @@ class PhraseRegionScores(Scores):
     similarities: list
 
     def metrics(self, **choosing):
-        """Returns the metrics of `evaluate_correspondences`.
-
-        `choosing` are arguments of `correspondences.checked_choice`.
-        """
+        """Returns the metrics of `evaluate_correspondences`."""
         known, candidates = (
             correspondences.CANDIDATE_CHOICES,
             self.asked.candidates,
@@ -164,7 +161,7 @@ def _check_run(session, regions):
     if session.network.learned_similarity or not of_features:
         raise InputError(
             "--regions",
-            "be used with a run that embeds features of photos and captions",
+            "be used with a run that embeds photo features and captions",
             f"--regions={regions} with --model={settings.run.model}",
             "Choose another run, or leave it out.",
         )
@@ -217,23 +214,22 @@ def _check_seen_alike(fitted, store):
         )
         lines = extraction_differences(*both, "the run", "--regions")
     lines += [
-        f"{name}: {made_by[name]}, and 1 of each layer"
+        f"{name}: {made_by[name]}, must be 1 for each layer"
         for name in ("grids", "scales")
         if {*made_by.get(name, ())} - {1}
     ]
     if lines or dim != fitted["image_dim"]:
-        lines = lines or [f"{fitted['image_dim']} numbers, and {dim}"]
+        lines = lines or [f"{fitted['image_dim']} features, and {dim}"]
         raise InputError(
             "--regions",
-            "name features of regions by the image network of the run",
+            "be region features by the image network of the run",
             f"--regions={store.path}, which differ: {'; '.join(lines)}",
-            "Make them with its --cnn and --layers, by "
+            "Extract them with the --cnn and --layers of the run and "
             "--region_features=roi_average or warp.",
         )
 
 
 def _embed_phrases(network, reader, phrases):
-    """Returns embeddings float32 `[num_phrases, dim]`."""
     said, spoken = np.unique(np.array(phrases, object), return_inverse=True)
     cuts = range(PHRASES_AT_ONCE, len(said), PHRASES_AT_ONCE)
     read = [reader(tf.constant(part.tolist())) for part in np.split(said, cuts)]
@@ -241,7 +237,7 @@ def _embed_phrases(network, reader, phrases):
 
 
 def _embed_candidates(network, photos, asked, rows):
-    """Returns a list of embeddings `[k, dim]`, one array per photo."""
+    """Returns embeddings `[k, dim]` for each photo."""
     regions, wholes = asked.regions, photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)

@@ -25,11 +25,11 @@ NUM_CAPTIONS = 5
 NUM_ANSWERS = 5
 NUM_QUERIES = 2
 WHAT_IS_A_HIT = (
-    "a caption of the image has the words of the sentence, in this order"
+    "a caption of the image contains the words of the sentence in their order"
 )
 WHAT_IS_SHOWN = (
-    "A sentence and the images ranked first for it. Green: "
-    "the image it was written about; red: another one."
+    "A sentence and the images ranked first for it. Green: the image that it "
+    "describes. Red: a different image."
 )
 THUMBNAIL = 64
 
@@ -49,12 +49,9 @@ def example_captions(records):
 def draw_answered_captions(scores):
     """Draws a few captions with the images ranked first for them.
 
-    The caption's own image has a green frame, the remaining images a red frame.
-    If the own image is not among the first images, it is drawn apart with its
-    rank.
-
-    Returns:
-        dict of pictures, number -> uint8 `[height, width, 3]`.
+    The own image of the caption has a green frame, the remaining images a red
+    frame. If it is not among the first images, it is drawn apart with its rank.
+    Returns pictures, number -> uint8 `[height, width, 3]`.
     """
     records, pictures = scores.records, {}
     rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
@@ -87,10 +84,7 @@ def shown_captions(records, most):
 
 
 def image_and_caption_points(scores, most):
-    """Returns images and captions as `Points` of one space.
-
-    A caption's thumbnail shows its words. An image's text is its first caption.
-    """
+    """Returns images and captions as `Points` of one space."""
     records, folder = scores.records, scores.photos
     images, captions = shown_captions(records, most)
     firsts, said = first_captions(records), records.captions
@@ -156,7 +150,7 @@ def show_answers(model, queries, records, embeddings, photos, path):
     if any(one is not None for one in hits):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
     if photos is not None:
-        legend = f"Green: {WHAT_IS_A_HIT}. Red: none has."
+        legend = f"Green: {WHAT_IS_A_HIT}. Red: no caption does."
         drawn = queries, names, *ranked, photos, hits, legend
         montage.draw_montage(*drawn).save(path)
         text += f"\n\nanswers drawn    {path}"
@@ -216,8 +210,8 @@ class RetrievalScores(Scores):
 
         Args:
             protocol: a key of `protocols.PROTOCOLS`.
-            text_to_text: whether to rank captions for captions too. Has no
-                effect on scores of pairs.
+            text_to_text: whether to rank captions for captions too, if `pairs`
+                is None.
         """
         if self.pairs:
             pairs, temperature = self.pairs, self.bank_temperature
@@ -265,7 +259,7 @@ class RetrievalScores(Scores):
         the paper. A similarity network has a logit instead, whose scale depends
         on the loss. If either model has logits, D adds the negative scores,
         each divided by its standard deviation over 65536 fixed random pairs of
-        the split. A combination counts as logits if it is combined again.
+        the split. Combined scores count as logits.
 
         Args:
             other: scores of a second model on equal images and captions.

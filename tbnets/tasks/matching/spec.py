@@ -25,7 +25,7 @@ from tbnets.tasks.task import Exporter, Task, TaskSpec, check_fitted_kinds
 
 # Default flags by the number of photos.
 #
-# The network is that of `configs/flickr8k_mean.flags`, with linear branches on
+# `NETWORK` is the network of `configs/flickr8k_mean.flags`: linear branches on
 # the mean of learned word vectors. Fewer photos need more epochs, a lower
 # minimum count of words and more dropout on the inputs.
 #
@@ -138,9 +138,8 @@ class MatchingData(CaptionedData):
         parts = opened.parts("records", opened.check_splits()).values()
         keys = {key for records in parts for key in records.image_ids}
         return (
-            f"missing features of {len(keys)} photos by "
-            f"{self.settings.images.image_encoder} would be extracted into "
-            f"{own.cache}"
+            f"missing features of {len(keys)} photos would be extracted by "
+            f"{self.settings.images.image_encoder} into {own.cache}"
         )
 
     @property
@@ -158,7 +157,7 @@ class MatchingData(CaptionedData):
     def make(self):
         """Makes results of recipes, after features of own photos.
 
-        Recipes of texts depend on the photos that are left out.
+        Recipes of texts depend on `left_out`.
         """
         self.texts.check_preset()  # Fails before the slow extraction.
         given, unused = self.opened.given, unused_flags(self.settings)
@@ -179,7 +178,6 @@ class MatchingData(CaptionedData):
         self.texts.check(splits, queries)
 
     def _check_images(self, splits, queries):
-        """Raises an error if images are missing, or unreadable when served."""
         settings = self.settings
         self.opened.parts(self.images, splits)
         if not self._of_features:
@@ -210,7 +208,6 @@ class MatchingData(CaptionedData):
         return super().fit() | fitted
 
     def _extract(self):
-        """Extracts features of every split and determines `left_out`."""
         if self._is_extracted:
             return
         self._is_extracted = True
@@ -244,7 +241,7 @@ class MatchingData(CaptionedData):
             notes |= self.own_photos.notes()
         if np.count_nonzero(self.train.records.captions_per_image) < 2:
             notes["warning"] = (
-                "the training split has one image with captions, so it has "
+                "fewer than two training images have captions, so there are "
                 "no negatives. Add images"
             )
         return notes
@@ -297,7 +294,7 @@ class MatchingData(CaptionedData):
 
         It maps strings `[n]` to float32 `[n, ...]`. Returns None if the network
         takes features and `cnn_weights` is empty. Raises ValueError if the
-        features have no description, or were made with different weights.
+        features have no description or different weights.
         """
         if not self._of_features:
             return lambda photos: decode_images(photos, self.image_size)
@@ -334,8 +331,8 @@ class MatchingExporter(Exporter):
     def answer(self, saved_model, queries, folder):
         """Ranks the images of the last split for example queries.
 
-        An image is a hit if one of its captions contains the query's words in
-        their order. If the model takes photos, the results are drawn to
+        An image is a hit if a caption contains the query's words in their
+        order. If the model takes photos, the results are drawn to
         `answers.png`.
         """
         model = load_saved_model(saved_model)

@@ -77,8 +77,7 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
 class OfPhotos(Thing):
     """A store that a recipe makes from all photos in the captions.
 
-    Attributes:
-        probe: arguments of `make` for an estimate.
+    `probe` has arguments of `make` for an estimate.
     """
 
     probe = {}
@@ -175,7 +174,7 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
         folder: folder of the store.
         workers: number of photos processed at once, or None for one per core.
         share: description from `take_share` if `photos` are a share.
-        **how: `shard_images` and `progress` of `extraction.extract_photos`.
+        **how: `shard_images` and `progress` of `extract_photos`.
     """
     proposer = proposer_of_flags(values)
     made_by = {**proposer.description(), **(share or {})}
@@ -320,7 +319,7 @@ def make_image_features(
         features: result of `build_features`, or None to build it.
         batch_size: number of photos per step.
         share: description from `take_share` if `photos` are a share.
-        **how: `shard_images` and `progress` of `extraction.extract_photos`.
+        **how: `shard_images` and `progress` of `extract_photos`.
 
     Returns:
         The number of features per photo or box.
@@ -348,11 +347,10 @@ def _made_boxes(boxes, share):
     if told not in (None, share.get(SHARE)):
         raise InputError(
             "regions",
-            "have the boxes of all photos, or of an equal share of these "
-            "photos",
+            "have boxes of the whole data set, or of an equal share of photos",
             f"regions={boxes.path}, share {told['number']} of {told['of']}",
-            "Join its shares with tools/join_store.py, or use the --shard, "
-            "--shard_images and photos of its extraction.",
+            "Merge its shares with tools/join_store.py, or use the photos, "
+            "--shard and --shard_images of its extraction.",
         )
     return {k: v for k, v in boxes.made_by.items() if k != SHARE}
 
@@ -368,9 +366,9 @@ class FeaturesOfPhotos(OfPhotos):
         if boxes := recipe.values.regions:
             raise InputError(
                 "--regions",
-                "not be in a recipe of features of whole photos",
+                "not be in a recipe for features of whole photos",
                 f"--regions={boxes}",
-                "Remove it, or name the recipe by the --regions of the run.",
+                "Remove it, or set the --regions of the run to this recipe.",
             )
 
     @property

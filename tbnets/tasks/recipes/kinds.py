@@ -20,12 +20,9 @@ _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
 
 
 def describe_plan(things):
-    """Returns a table with the estimated size and time of each `Thing`.
-
-    A few rows of each result are made for the estimates.
-    """
+    """Returns a table with the estimated sizes and times of missing results."""
     if not things:
-        return "all files that the flags name exist"
+        return "all files in the flags exist"
     rows = [_COLUMNS.format("would be computed", "of", "size", "about")]
     total = np.zeros(2)
     for thing in things:
@@ -42,7 +39,7 @@ def describe_plan(things):
         rows.append(f"  by {thing.recipe}, in {thing.folder.parent}")
     free = free_bytes(things[0].folder)
     rows.append(
-        f"in all {megabytes(total[0])} and about {duration(total[1])}; "
+        f"in total {megabytes(total[0])} and about {duration(total[1])}; "
         f"{megabytes(free)} are free"
     )
     return "\n".join(rows)
@@ -101,7 +98,7 @@ def missing(data):
 def recipe_values(data):
     """Returns the values in recipes: flag -> recipe -> recipe's flag -> value.
 
-    A flag whose photos, captions or files are missing is left out.
+    Skips flags whose photos, captions or files are missing.
     """
     found = {}
     for flag in KINDS:

@@ -72,7 +72,7 @@ class Thing:
         raise NotImplementedError
 
     def estimate(self, scratch):
-        """Estimates the total (bytes, seconds) from a few photos or texts.
+        """Estimates the total (bytes, seconds) from a few inputs.
 
         Writes their results to the folder `scratch`.
         """
@@ -82,11 +82,7 @@ class Thing:
         """Raises an error if the recipe cannot be made. May build a network."""
 
     def files(self):
-        """Returns the files that determine the result, name -> path.
-
-        These are the files that the recipe's flags name, and the files of a
-        preset.
-        """
+        """Returns the files of the flags and of a preset, name -> path."""
         files = self.recipe.files
         for flag, side in PRESETS.items():
             if hub.is_hub(name := getattr(self.recipe.values, flag, "")):
@@ -136,9 +132,9 @@ class Thing:
             if reason:
                 raise InputError(
                     f"--{name}",
-                    "name readable files",
+                    "be a readable file",
                     f"{path}, which {reason}",
-                    "Correct it.",
+                    "Correct the path.",
                 )
         return sums
 
@@ -155,15 +151,15 @@ class Thing:
         if not can:
             raise InputError(
                 "--data_root",
-                "be a writable folder, or the start folder must be writable, "
-                "for the output of recipes",
-                f"{', '.join(map(str, self.roots))}, not writable",
+                "be a writable folder for the results of recipes, unless the "
+                "current folder is writable",
+                f"{', '.join(map(str, self.roots))}, which are not writable",
                 "Start in another folder.",
             )
         return next((place for place in can if place.exists()), can[0])
 
     def missing(self):
-        """Returns the missing `Thing`s, parts first."""
+        """Returns the missing results, parts first."""
         if self.is_made(self.folder):
             return []
         return [*(one for part in self.parts for one in part.missing()), self]
@@ -174,7 +170,6 @@ class Thing:
             one._make_alone()
 
     def _make_alone(self):
-        """Makes the result under a lock on its folder."""
         place = self.folder
 
         def wait(who):
@@ -195,17 +190,13 @@ class Thing:
     @contextlib.contextmanager
     def _explained(self, place):
         """Adds the recipe, and how to remake its folder, to errors."""
-        advice = f" Or remove {place}: it is then computed again."
+        advice = f" Or remove {place} to compute it again."
         with self.recipe.named(advice if place.exists() else ""):
             yield
 
 
 def make_all(things):
-    """Makes results of recipes after checking that all fit on the disk.
-
-    Args:
-        things: missing `Thing`s that have been checked, parts first.
-    """
+    """Makes checked results of recipes if all fit on the disk."""
     if things:
         left = [one.num_bytes - bytes_in(one.folder) for one in things]
         check_space(things[0].folder, sum(max(size, 0) for size in left))
@@ -228,9 +219,9 @@ def check_space(folder, num_bytes):
     free = free_bytes(folder)
     if num_bytes > free:
         raise InputError(
-            f"{folder} must have room for {megabytes(num_bytes)} more. "
-            f"Received: a disk with {megabytes(free)} free. Free some space, "
-            "or choose another folder."
+            f"{folder} must be on a disk with {megabytes(num_bytes)} of free "
+            f"space. Received: {megabytes(free)}. Free some space, or choose "
+            "another folder."
         )
 
 
@@ -263,7 +254,7 @@ class Recipe:
 
     Args:
         path: path of the flag file.
-        values: the group of flags. `found` replaces its files by paths.
+        values: the group of flags.
     """
 
     path: pathlib.Path
@@ -338,8 +329,8 @@ def read_recipe(flag, item, kind, sources):
     if not item.endswith(".flags"):
         raise InputError(
             f"--{flag}",
-            f"name a recipe of tools/{kind.verb}.py, a flagfile whose name "
-            "ends in .flags",
+            f"be a recipe for tools/{kind.verb}.py, a flagfile whose name ends "
+            "with .flags",
             f"--{flag}={item}",
             "Write a recipe.",
         )
@@ -363,9 +354,9 @@ def _file(flag, value, sources):
     path = sources.resolve(value)
     if not path.is_file():
         raise MissingFileError(
-            f"`--{flag}` must name a file. Received: --{flag}={value}, looked "
-            f"for as {path}. Set --data_root to its folder, or write its full "
-            "path."
+            f"`--{flag}` must be an existing file. Received: --{flag}={value}, "
+            f"looked for at {path}. Set --data_root to its folder, or write "
+            "its full path."
         )
     return path
 
@@ -378,7 +369,7 @@ def _check_known(word, kind, known):
     told = ", ".join(f"--{each}" for each in sorted(known))
     raise InputError(
         f"{command_line.flag_place(word)}expected flags of "
-        f"tools/{kind.verb}.py for the result ({told}); found {shown(word)}. "
-        "The run sets inputs, outputs and processes: remove this flag, or "
-        "name a recipe of that tool."
+        f"tools/{kind.verb}.py ({told}); found {shown(word)}. Remove it, "
+        "because the run sets inputs, outputs and processes, or use a recipe "
+        "for that tool."
     )

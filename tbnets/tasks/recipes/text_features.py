@@ -52,10 +52,10 @@ def _split_names(data):
 
 
 def texts_by_split(data, names=()):
-    """Returns the texts of the named splits, or of all: name -> strings.
+    """Returns the texts of the named splits or of all splits, by name.
 
-    The first split is the training split, on which features are fitted. If the
-    captions file has no splits, they are drawn as for a training.
+    The first split is the training split, on which features are fitted. Splits
+    are drawn if the captions file has none.
     """
     names, first = tuple(names or _split_names(data)), data.given.train_split
     if names == (WHOLE_FILE,) and first != WHOLE_FILE:
@@ -125,9 +125,9 @@ def make_trees(values, texts, path, cache):
     tqdm.tqdm.write(
         f"parsed    {len(parses.trees) - parses.num_cached} captions by "
         f"{values.parser} in {time.perf_counter() - start:.1f} s, "
-        f"{parses.num_cached} were known\n"
+        f"{parses.num_cached} were cached\n"
         f"trees     {path}: {len(texts)} captions, {failed} of them "
-        "right-branching, as they did not parse"
+        "right-branching because parsing failed"
     )
     reasons = collections.Counter(parses.failures.values())
     for reason, count in reasons.most_common(MOST_PRINTED):
@@ -228,10 +228,10 @@ def check_text_features(values):
     if of_vectors != bool(values.word_vectors):
         raise InputError(
             "--word_vectors",
-            "be given for mean_vector and fisher alone",
+            "be set for --features=mean_vector and fisher only",
             f"--word_vectors={values.word_vectors} with "
             f"--features={values.features}",
-            "Change one of them.",
+            "Change --features or --word_vectors.",
         )
 
 
@@ -266,7 +266,7 @@ def make_text_features(values, texts, folder, shard=""):
 
 
 def _fitted(values, texts, folder):
-    """Returns the encoder of an existing store, or fits a new encoder."""
+    """Returns the encoder of an existing store, or fits one."""
     encoder = _new_encoder(values, texts)
     before = caption_features.open_fitted(folder, encoder)
     if hub.is_hub(values.features):
@@ -282,7 +282,6 @@ def _fitted(values, texts, folder):
 
 
 def _new_encoder(values, texts):
-    """Returns the encoder of the flags, which is not fitted."""
     if hub.is_hub(values.features):
         return hub.package().HubFeatures.of(values.features)
     kind = caption_features.KINDS[values.features]
@@ -310,7 +309,6 @@ def _read_vectors(values, texts):
 
 
 def _fit(values, encoder, texts):
-    """Fits an encoder and shows the current step."""
     training = next(iter(texts.values()))
     if not values.word_vectors:
         return encoder.fit(training)

@@ -37,9 +37,8 @@ def find_flagfile(name, place=""):
     """Returns the flag file with a path or a configuration's name.
 
     If no file has this path, `quickstart`, `quickstart.flags` and
-    `configs/quickstart.flags` all name one shipped configuration. Raises
-    FileNotFoundError with similar names if there is neither. `place` is the
-    start of the message.
+    `configs/quickstart.flags` all name one shipped configuration. Otherwise
+    raises FileNotFoundError with similar names. `place` begins the message.
     """
     path = pathlib.Path(name).expanduser()
     if path.is_file():
@@ -50,18 +49,15 @@ def find_flagfile(name, place=""):
     raise MissingFileError(
         f"{place}`--flagfile` must be a file of flags or the name of a "
         f"configuration. Received: --flagfile={name}. "
-        f"{_nearest(wanted, known)}Check the name; --help describes the flag."
+        f"{_nearest(wanted, known)}Check the name. See --help."
     )
 
 
 def find_recipe(flag, name, verb, place):
     """Returns the file of a recipe, or raises FileNotFoundError.
 
-    Args:
-        flag: flag that names the recipe.
-        name: name of a shipped recipe, such as `features/tfidf.flags`.
-        verb: command whose flags the recipe must have.
-        place: path to try first.
+    `place` is tried first, then the recipe `name` of the package, such as
+    `features/tfidf.flags`. The message names the flag and the command `verb`.
     """
     if place.is_file():
         return place
@@ -69,10 +65,9 @@ def find_recipe(flag, name, verb, place):
     if wanted in known:
         return known[wanted]
     raise MissingFileError(
-        f"`--{flag}` must name a recipe, a flagfile of tools/{verb}.py. "
-        f"Received: --{flag}={name}, looked for as {place}. "
-        f"{_nearest(wanted, known, '.flags')}docs/recipes.md describes "
-        "recipes."
+        f"`--{flag}` must be a recipe, a flagfile for tools/{verb}.py. "
+        f"Received: --{flag}={name}, looked for at {place}. "
+        f"{_nearest(wanted, known, '.flags')}See docs/recipes.md."
     )
 
 
@@ -81,7 +76,6 @@ def _stem(name):
 
 
 def _known(below=""):
-    """Returns the shipped configurations, name -> file."""
     return {
         path.relative_to(configs_folder()).with_suffix("").as_posix(): path
         for path in sorted((configs_folder() / below).rglob("*.flags"))
@@ -140,7 +134,7 @@ def _read(path, within):
         if not line or line.startswith(_COMMENTS):
             continue
         if _HAS_BLANKS.match(line):
-            advice = "Remove the blanks before the value."
+            advice = "Remove the spaces before the value."
             file.refuse("--flag=value", line, place, advice)
         lines.append(line)
     return expand(lines, (*within, path))
@@ -193,7 +187,7 @@ class CommandLine:
         rest = {flag.name: others for flag in flags if flag.kind == "words"}
         if others and not rest:
             raise InputError(
-                f"{flag_place(others[0])}The command line must have only "
+                f"{flag_place(others[0])}The command line must contain only "
                 f"flags. Received: {' '.join(others)}. Write --flag=value."
             )
         self.values |= rest
@@ -220,8 +214,8 @@ def _in_our_words(message, words):
     message = _place(message, words) + message
     if flag := re.fullmatch(r"(.*)Missing value for flag (--\w+)", message):
         return (
-            f"{flag[1]}`{flag[2]}` must have a value. Received: none. Write "
-            f"{flag[2]}=VALUE; see --help."
+            f"{flag[1]}`{flag[2]}` must have a value. Received: no value. "
+            f"Write {flag[2]}=VALUE. See --help."
         )
     return f"{message}. See --help."
 
@@ -251,15 +245,14 @@ def _default(flag):
     if flag.default is REQUIRED:
         raise InputError(
             f"--{flag.name}",
-            "be given",
-            "none",
+            "be set",
+            "no value",
             f"Write --{flag.name}=VALUE. VALUE: {flag.help} See --help.",
         )
     return copy.copy(flag.default)
 
 
 def _value(flag, read):
-    """Returns the value of a flag. Converts lists of numbers."""
     if not read.present:
         return _default(flag)
     if flag.kind not in _NUMBERS:
@@ -271,6 +264,6 @@ def _value(flag, read):
             f"--{flag.name}",
             f"be {flag.kind} separated by commas",
             f"--{flag.name}={written(read.value)}",
-            "Write comments on their own lines: a flagfile allows none after "
-            "a value.",
+            "Correct the numbers. In a flagfile, write comments on separate "
+            "lines.",
         ) from error

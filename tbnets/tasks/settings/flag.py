@@ -51,7 +51,7 @@ class OneOf(tuple):
 
 
 class Limits(NamedTuple):
-    """The range of a flag's numbers, also within a list.
+    """The range of a flag's numbers.
 
     Args:
         least: minimum.
@@ -109,10 +109,7 @@ class Flag(NamedTuple):
 def flag(default, help, **more):
     """Returns a field of a group of flags.
 
-    Args:
-        default: `Flag.default`.
-        help: `Flag.help`.
-        **more: fields of `Flag` that the annotation does not determine.
+    `more` are fields of `Flag` that the annotation does not determine.
     """
     told = {"help": help, **more}
     if isinstance(default, list):
@@ -172,7 +169,7 @@ def must_come_with(options, name, needed, advice="Leave it out."):
     return InputError(
         f"--{name}",
         f"be used with {needed}",
-        f"--{name}={given} alone",
+        f"only --{name}={given}",
         f"{advice}",
     )
 
@@ -214,9 +211,7 @@ FLAGS_OF_ARGUMENTS = {
 def name_flags(error, values):
     """Replaces library arguments in an error by the flags that set them.
 
-    Args:
-        error: a `UserError`, which is changed in place.
-        values: flags of the command, name -> value.
+    `values` has the flags of the command, name -> value.
     """
     fields = list(getattr(error, "fields", ()))
     if not fields and len(error.args) != 1:
@@ -258,7 +253,6 @@ def _flags_of(argument, received, values):
 
 
 def _is_in(value, text, prefix):
-    """Returns whether a value, or an item of a list, occurs in a text."""
     for one in value if isinstance(value, list) else [value]:
         one = str(one or "").removeprefix("hub:").removeprefix("./")
         places = [f"{prefix}{start}{one}" for start in ("", "'", "./", "'./")]
@@ -275,7 +269,7 @@ def title_of(group):
 def check_place(name, path, ending=""):
     """Raises ValueError if a flag names a file that cannot be written.
 
-    `ending` is the required suffix, such as ".png". An empty path passes.
+    `ending` is the required suffix, such as ".png".
     """
     check_ending(name, path, ending)
     if path and not pathlib.Path(path).absolute().parent.is_dir():
@@ -283,7 +277,7 @@ def check_place(name, path, ending=""):
             f"--{name}",
             "be a file in an existing folder",
             f"--{name}={path}",
-            "Create the folder, or choose another one.",
+            "Create the folder, or choose another folder.",
         )
 
 

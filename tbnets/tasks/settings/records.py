@@ -1,7 +1,6 @@
 """Writes and reads the settings of a run, and checks resumed runs.
 
-A record is a dict of all flags. `tasks.settings_of` selects the flags that the
-task and the model use.
+A record is a dict, flag -> value.
 """
 
 import os
@@ -20,11 +19,7 @@ FLAGFILE = "run.flags"
 
 
 def write_settings(settings, run_dir):
-    """Writes the settings of a run as JSON and as a flag file.
-
-    The flag file has only the flags that the run reads. The JSON also has the
-    folder from which relative paths start.
-    """
+    """Writes the settings of a run as JSON and as a flag file."""
     folder = pathlib.Path(run_dir)
     start = settings.started_in or os.getcwd()
     record = {**settings.values(), "started_in": start}
@@ -47,9 +42,9 @@ def as_flagfile_line(name, value):
 def read_record(run_dir):
     """Returns the record with which a run was started.
 
-    Relative paths in the record start from `started_in`, which is "" for the
-    current folder and for a folder that no longer exists. Raises ValueError if
-    `run_dir` is not the folder of a run.
+    If the run was started in the current folder, or in a folder that no longer
+    exists, `started_in` is "". Raises ValueError if `run_dir` is not the folder
+    of a run.
     """
     path = pathlib.Path(run_dir) / SETTINGS_FILE
     try:
@@ -60,7 +55,7 @@ def read_record(run_dir):
             "be the folder of a run",
             f"run_dir={run_dir!s} ({error})",
             "Start a run with tools/train.py. If the folder has checkpoints, "
-            f"add --resume: it rewrites {SETTINGS_FILE}.",
+            f"add --resume to write {SETTINGS_FILE} again.",
         ) from error
     here, folder = os.getcwd(), record["started_in"]
     if not os.path.isdir(folder) or os.path.samefile(folder, here):
@@ -71,9 +66,8 @@ def read_record(run_dir):
 def completed(record, path):
     """Returns a record, checked and completed with defaults.
 
-    Because data may have moved, the environment variable TBNETS_DATA replaces
-    the recorded data root. Raises ValueError for invalid records; `path` is
-    their file.
+    The environment variable TBNETS_DATA replaces the recorded data root,
+    because data may have moved. The error for an invalid record names `path`.
     """
     _check_kinds(record, path)
     record = complete(record)
@@ -93,8 +87,8 @@ def _check_kinds(record, path):
         if wrong[0] not in _KEPT:
             raise InputError(
                 f"{path}: expected flags of tools/train.py; found "
-                f"{shown(wrong[0])}, which is not a flag. Use the version of "
-                "tbnets that wrote the file, or start the run again."
+                f"{shown(wrong[0])}. Use the version of tbnets that wrote the "
+                "file, or start the run again."
             )
         flag = _KEPT[wrong[0]]
         kind = flag.choices and f"one of {', '.join(flag.choices)}"
@@ -112,7 +106,6 @@ _IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
 
 
 def _fits(name, value):
-    """Returns whether a recorded value is valid for its flag."""
     flag = _KEPT.get(name)
     if flag is None:
         return False
@@ -124,7 +117,7 @@ def _fits(name, value):
 
 
 def check_resumable(record, settings, place):
-    """Raises ValueError if a resumed run changes flags that change the results.
+    """Raises ValueError if a resumed run changes flags that change results.
 
     Args:
         record: record with which the run was started.
@@ -148,8 +141,8 @@ def check_resumable(record, settings, place):
     if differing:
         raise InputError(
             "--resume",
-            "keep the flags that the run was started with",
-            f"{'; '.join(differing)}; {place} has other values",
+            "be used with the flags with which the run was started",
+            f"{'; '.join(differing)} in {place}",
             "Restore these values, or start a new --run_dir.",
         )
 

@@ -153,7 +153,7 @@ class Settings:
                     "--text_encoder",
                     "be a preset without commas in its name",
                     f"--text_encoder={preset}",
-                    "Rename its folder, or link to it.",
+                    "Rename its folder, or use a symbolic link.",
                 )
             named["text_features"] = preset
         return Sources(**named)
@@ -213,7 +213,7 @@ class Settings:
     def comparable(self) -> dict:
         """Returns the settings by which TensorBoard compares runs.
 
-        The dict has numbers, bools and strings, but no files and folders.
+        Lists become strings. Files and folders are left out.
         """
         values = self.values()
         read = [flag.name for flag in self.flags_read() if not flag.is_place]
