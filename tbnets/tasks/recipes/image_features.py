@@ -133,34 +133,36 @@ class Proposals:
 
     method: str = flag(
         "edge_boxes",
-        "edge_boxes (Zitnick & Dollar 2014) or selective_search (Uijlings et "
-        "al. 2013).",
+        "Method: edge_boxes (Zitnick & Dollar 2014) or selective_search "
+        "(Uijlings et al. 2013).",
         choices=list(proposals.IOU_THRESHOLDS),
     )
-    limit: Count = flag(200, "Most boxes per photo. Wang 2018: 200.")
+    limit: Count = flag(
+        200, "Maximum number of boxes per photo. Wang 2018: 200."
+    )
     iou_threshold: float | None = flag(
         None,
-        "Largest overlap (IoU) with a better box; boxes above it are "
+        "Maximum overlap (IoU) with a better box; boxes above it are "
         "dropped. Default: "
         + ", ".join(f"{v} for {k}" for k, v in proposals.IOU_THRESHOLDS.items())
         + ".",
     )
     iou_decay: float = flag(
         1.0,
-        "Factor of --iou_threshold of edge_boxes after each kept box, while "
-        "the threshold is above 0.5; lets the best boxes have closer "
+        "For edge_boxes: factor of --iou_threshold after each kept box, while "
+        "the threshold is above 0.5, so that the best boxes have closer "
         "neighbours.",
     )
     max_aspect_ratio: float = flag(
-        3.0, "For edge_boxes: largest ratio of a box's sides."
+        3.0, "For edge_boxes: maximum ratio of a box's sides."
     )
     longest_side: int = flag(
         500,
-        "Longest side of a photo for proposals, pixels; larger photos "
+        "Maximum side of a photo for proposals in pixels. Larger photos "
         "are scaled down.",
     )
     min_area: float = flag(
-        0.005, "Least area of a box, as a fraction of the photo."
+        0.005, "Minimum area of a box, as a fraction of the photo."
     )
     whole_photo: bool = flag(False, "Add the whole photo as the last box.")
 
@@ -215,35 +217,35 @@ class ImageFeatures:
 
     cnn: str = flag(
         "EfficientNetLite0",
-        "Network, or a preset of Keras Hub: its name, handle or folder. "
+        "Network, or the name, handle or folder of a preset of Keras Hub. "
         "Papers: VGG19, VGG16.",
         choices=OneOf(*sorted(NETWORKS), PRESET),
     )
     cnn_weights: Place = flag(
         "imagenet",
-        "imagenet (EfficientNetLite: from its pip package; others: "
+        "Weights: imagenet (EfficientNetLite: from its pip package; others: "
         "downloaded by Keras), a weights file (HDF5; EfficientNetLite: also "
-        ".pth), or random; a preset has its own.",
+        ".pth), or random. A preset has its own weights.",
     )
     top: bool = flag(
         True,
-        "Build the classifier too; --notop for weights files without the FC "
-        "layers.",
+        "Build the classifier too. Use --notop for weights files without the "
+        "FC layers.",
     )
     image_size: Whole = flag(
         0, "Side of the network's input in pixels; 0: the network's default."
     )
     layers: list[str] = flag(
         [LAST],
-        "Layers to concatenate; maps are averaged over their positions. "
+        "Layers to concatenate. Maps are averaged over their positions. "
         "last: before the classifier (VGG: fc2); full_network: all (Vilalta "
         "2017).",
     )
     crops: str = flag(
         "one",
-        "one: the whole photo, resized; ten: corners, centre and their "
-        "mirror images, 224 of 256, averaged (Wang 2016; EfficientNetLite1 "
-        "and 2: 240 of 272, 260 of 292).",
+        "Crops of a photo. one: the whole photo, resized; ten: corners, centre "
+        "and their mirror images, 224 of 256, averaged (Wang 2016; "
+        "EfficientNetLite1 and 2: 240 of 272, 260 of 292).",
         choices=photo_features.CROPS,
     )
     dtype: str = flag("float32", "Type of the stored features.", choices=DTYPES)
@@ -254,10 +256,11 @@ class ImageFeatures:
     )
     region_features: str = flag(
         "roi_pool",
-        "warp: each box is cut out and resized for the network (R-CNN); "
-        "roi_pool: pooled from one map of the photo (Fast R-CNN); "
-        "roi_average: averaged from the maps of all --layers, with the photo "
-        "resized to --image_size, plus position and area.",
+        "Method for features of boxes. warp: from the box, cropped and resized "
+        "for the network (R-CNN); roi_pool: pooled from a map of the photo "
+        "(Fast R-CNN); roi_average: averaged from maps of every layer in "
+        "--layers, with the photo resized to --image_size, plus position and "
+        "area.",
         choices=sorted(KINDS),
     )
     grids: list[int] = flag(

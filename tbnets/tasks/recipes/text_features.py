@@ -92,15 +92,16 @@ class Trees:
 
     parser: str = flag(
         "embedded",
-        "embedded: TextBlob's tagger and a grammar, no download; corenlp: a "
-        "server (Niu 2017); right_branching: no syntax, for comparison.",
+        "Parser. embedded: TextBlob's tagger and a grammar, no download; "
+        "corenlp: a server (Niu 2017); right_branching: no syntax, for "
+        "comparison.",
         choices=list(PARSERS),
     )
     corenlp_url: str = flag(
         DEFAULT_URL, "Address of the server for --parser=corenlp.", free=True
     )
     processes: Whole = flag(
-        0, "Processes that parse; 0: one per core.", free=True
+        0, "Number of parsing processes; 0: one per core.", free=True
     )
 
 
@@ -195,15 +196,16 @@ class TextFeatures:
 
     features: str = flag(
         REQUIRED,
-        "tfidf: weighted counts of the most frequent lemmas; mean_vector: "
-        "means of word vectors; fisher: Fisher vectors of them (Wang 2016); "
-        "hub:PRESET: the text encoder of a preset of Keras Hub with its own "
-        "pooling, by name, handle or folder.",
+        "Features. tfidf: weighted counts of the most frequent lemmas; "
+        "mean_vector: means of word vectors; fisher: Fisher vectors of word "
+        "vectors (Wang 2016); hub:PRESET: the text encoder of a preset of "
+        "Keras Hub with its own pooling, by name, handle or folder.",
         choices=OneOf("fisher", "mean_vector", "tfidf", PRESET),
     )
     num_terms: Count = flag(
         3000,
-        "For tfidf: lemmas kept. Wang 2016: 3000 (Flickr30K), 5600 (MSCOCO).",
+        "For tfidf: number of lemmas. Wang 2016: 3000 (Flickr30K), 5600 "
+        "(MSCOCO).",
     )
     word_vectors: Place = flag(
         "", "For mean_vector and fisher: a word2vec or GloVe file."
@@ -213,7 +215,7 @@ class TextFeatures:
     )
     pca_dim: Whole = flag(
         6000,
-        "For fisher: dimensions kept by PCA; 0: all. Papers: 6000 of 18,000.",
+        "For fisher: dimensions after PCA; 0: all. Papers: 6000 of 18,000.",
     )
     pca_captions: Annotated[int, Limits(2)] = flag(
         20_000, "For fisher: training captions in memory for PCA."

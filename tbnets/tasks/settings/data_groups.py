@@ -29,8 +29,8 @@ class RegionSettings:
     phrases: Place = flag(
         "",
         "Phrases with their boxes: a folder of Flickr30K Entities or a "
-        ".jsonl file (docs/data_formats.md). Empty with --scenes: the scenes' "
-        "phrases. HM-LSTM uses them for evaluation only.",
+        ".jsonl file (docs/data_formats.md). Default with --scenes: the phrases of "
+        "the scenes. HM-LSTM uses them only for evaluation.",
     )
     regions: Place = flag(
         "",
@@ -61,18 +61,18 @@ class PhraseSettings:
     pairs_per_batch: Count = flag(100, "Phrases per batch. Wang 2018: 100.")
     phrases_per_image: Count = flag(
         1,
-        "Phrases drawn together from one photo. Higher values share the "
-        "photo's regions and make a step cheaper. Wang 2018: 1.",
+        "Phrases drawn together from one photo. They share the regions of the "
+        "photo, so that higher values make a step cheaper. Wang 2018: 1.",
     )
     regions_per_phrase: Whole = flag(
         1,
-        "Positives drawn for each phrase; 0: all. Wang 2018: 1, with "
-        "neighbourhood sampling 2, for the similarity network all.",
+        "Positives drawn for each phrase; 0: all. Wang 2018: 1; with "
+        "neighbourhood sampling 2; for the similarity network all.",
     )
     phrases_per_region: Count = flag(
         1,
-        "Different phrases of each object in a batch; missing ones are "
-        "added. Wang 2018: 1, with neighbourhood sampling 2.",
+        "Different phrases per object in a batch; missing phrases are added. "
+        "Wang 2018: 1; with neighbourhood sampling 2.",
     )
     candidates_per_image: Whole = flag(
         0,
@@ -81,17 +81,17 @@ class PhraseSettings:
     )
     negative_regions: str = flag(
         NEGATIVE_REGIONS[0],
-        "Possible negative regions of a phrase. photo: the regions of its "
-        "photo (Wang 2018); batch: the positives of other phrases in the "
-        "batch (Wang 2016).",
+        "Negative regions of a phrase. photo: regions of its photo (Wang "
+        "2018); batch: positives of other phrases in the batch (Wang 2016).",
         choices=NEGATIVE_REGIONS,
     )
     hard_negative_epochs: Whole = flag(
         0,
-        "Last epochs that fine-tune on hard negatives: wrong regions of the "
-        "phrase's photo that rank before a right one, found once. These "
-        "epochs use no terms within a view; --negative_regions=batch adds "
-        "the batch's negatives. Wang 2016: 5; 0: none.",
+        "Number of last epochs that fine-tune on hard negatives: wrong "
+        "regions of the phrase's photo that rank before a right region, found "
+        "once. These epochs use no terms within a view. "
+        "--negative_regions=batch adds the negatives of the batch. Wang 2016: "
+        "5; 0: none.",
     )
 
 
@@ -101,36 +101,36 @@ class CorrespondenceSettings:
 
     correspondence_epochs: Whole = flag(
         10,
-        "First epochs that train on photos and sentences only. Later epochs "
-        "assign each phrase a region of its photo at their start. Niu 2017 "
-        "gives no number.",
+        "Number of first epochs that train only on photos and sentences. Each "
+        "later epoch first assigns a region of its photo to each phrase. Niu "
+        "2017 gives no number.",
     )
     regions_per_image: Count = flag(
         19,
-        "Regions of a photo that a phrase can be assigned to, the first of "
-        "--regions, in addition to the whole photo. Niu 2017: 19.",
+        "Number of first --regions of a photo that can be assigned to a "
+        "phrase, in addition to the whole photo. Niu 2017: 19.",
     )
     region_overlap: Share = flag(
         1.0,
-        "Largest overlap (IoU) with an earlier region of the photo; regions "
-        "above it are skipped. 1: none is skipped.",
+        "Maximum overlap (IoU) with an earlier region of the photo; regions "
+        "above it are skipped. 1: no region is skipped.",
     )
     region_branch: str = flag(
         "own",
         "Network that embeds regions. own: a branch like the image branch; "
-        "shared: the image branch, which needs features of the same kind "
-        "(Niu 2017).",
+        "shared: the image branch, which needs regions and photos with "
+        "features by one network (Niu 2017).",
         choices=("own", "shared"),
     )
     region_mean_weight: Amount = flag(
         1.0,
-        "Weight of the loss between sentences and the mean of their photo's "
-        "regions, from which an own region branch learns first. Niu 2017: 0.",
+        "Weight of the loss between sentences and the mean region of their "
+        "photo, which is the first loss of an own region branch. Niu 2017: 0.",
     )
     contrast: str = flag(
         "others",
         "Negatives of a pair of phrase and region. others: pairs of other "
-        "photos; batch: also other pairs of its own photo.",
+        "photos; batch: also pairs of its own photo.",
         choices=CONTRASTS,
     )
 
@@ -166,7 +166,7 @@ class RunSettings:
         True, "Write a SavedModel of the best epoch.", free=True
     )
     evaluate_memory: Count = flag(
-        512, "Memory for an evaluation, MiB.", free=True
+        512, "Memory for an evaluation in MiB.", free=True
     )
 
 
@@ -227,7 +227,7 @@ class ImageSettings:
     )
     image_size: Whole = flag(
         64,
-        "Side of the decoded image, pixels. Default with hub:PRESET: the "
+        "Side of the decoded image in pixels. Default with hub:PRESET: the "
         "preset's size.",
     )
     image_features: Place = flag(
@@ -246,7 +246,7 @@ class FeatureSettings:
 
     images: Place = flag(
         "",
-        "Folder of photos for --image_encoder or a recipe; phrase "
+        "Folder of photos for --image_encoder or a recipe. Phrase "
         "localization draws its boxes on them.",
     )
     image_transform: list[str] = flag(
@@ -259,8 +259,8 @@ class FeatureSettings:
         "",
         "Weights of --image_encoder: imagenet (EfficientNetLite: from its "
         "pip package; others: downloaded by Keras), a weights file, or "
-        "random. A preset has its own. With --image_features: the weights "
-        "that computed them, so that the exported model takes photos; empty: "
-        "it takes features.",
+        "random. A preset has its own weights. With --image_features: the "
+        "weights that computed the features, so that the exported model reads "
+        "photos; empty: it reads features.",
         free=True,
     )

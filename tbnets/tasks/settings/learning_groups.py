@@ -36,8 +36,8 @@ class TextSettings:
     )
     fine_tune_text: bool = flag(
         False,
-        "Train the preset too. Default: the preset is frozen; the features "
-        "of all texts are computed once and kept below --data_root.",
+        "Train the preset too. By default, the preset is frozen, and its "
+        "features of all texts are computed once and stored in --data_root.",
     )
     trees: Place = flag(
         "",
@@ -53,10 +53,11 @@ class TextSettings:
     )
     min_count: Count = flag(
         1,
-        "Least number of times that a known word occurs in the training "
-        "captions.",
+        "Minimum count of a word of the vocabulary in the training captions.",
     )
-    max_words: Whole = flag(0, "Most frequent words kept; 0: all.")
+    max_words: Whole = flag(
+        0, "Maximum number of words in the vocabulary; 0: all."
+    )
     word_dim: Count = flag(
         256,
         "Size of a word vector. Wang 2018: 256.",
@@ -74,24 +75,24 @@ class TextSettings:
     )
     word_vectors_scale: Amount = flag(
         0.05,
-        "Subtract the mean of the vectors and scale them to this standard "
-        "deviation; 0: as in the file. For frozen vectors.",
+        "Standard deviation to which the vectors are scaled after "
+        "subtracting their mean, for frozen vectors; 0: as in the file.",
     )
     new_word_dims: Whole = flag(
         0,
-        "Learned numbers per word, appended to its vector.",
+        "Learned dimensions appended to each word vector.",
     )
     word_dropout: Rate = flag(0.0, "Dropout rate on word vectors. Papers: 0.")
-    rnn_units: Count = flag(512, "State size. Wang 2018: 512.")
+    rnn_units: Count = flag(512, "Size of the recurrent state. Wang 2018: 512.")
     mean_beside: bool = flag(
         False,
-        "Append the mean word vector of the caption to its states; in a "
-        "tree, append to each node the mean of its own words.",
+        "Append the mean word vector of the caption to its states. In a tree, "
+        "append the mean of its own words to each node.",
     )
     equal_texts_match: bool = flag(
         False,
-        "A caption of two images matches both. A phrase matches the regions "
-        "of equal phrases; within its photo they are not its negatives.",
+        "Match a caption of two images with both images, and a phrase with "
+        "the regions of equal phrases, which are never its negatives.",
     )
 
 
@@ -113,8 +114,8 @@ class BranchSettings:
     )
     batch_normalization: str = flag(
         "last",
-        "FC layer followed by batch normalisation. Papers: last; the "
-        "authors' code: first.",
+        "FC layer before batch normalisation. Papers: last; the authors' "
+        "code: first.",
         choices=("last", "first", "none"),
     )
     dropout: Rate = flag(0.5, "Dropout rate after each ReLU. Papers: 0.5.")
@@ -128,7 +129,7 @@ class LossSettings:
     loss: str = flag(
         "wang2018",
         "Loss: the triplet loss of a paper, or infonce, a softmax over the "
-        "batch. The other flags of this group override single values.",
+        "batch. Further flags of this group override its values.",
         choices=tuple(LOSSES),
     )
     temperature: Annotated[float, Limits(1e-6)] = flag(
@@ -150,11 +151,13 @@ class LossSettings:
     )
     structure_epochs: Amount = flag(
         0.0,
-        "Epochs before the terms within a view count. Wang 2018: 0; for "
-        "phrases 8, and 2 with these terms.",
+        "Epochs without the terms within a view. Wang 2018: 0; for phrases 8, "
+        "followed by 2 with these terms.",
     )
     distance: str | None = flag(
-        None, "Wang: euclidean.", choices=tuple(DISTANCES)
+        None,
+        "Distance of embeddings. Wang: euclidean.",
+        choices=tuple(DISTANCES),
     )
     reduction: str | None = flag(
         None,
@@ -162,10 +165,18 @@ class LossSettings:
         "above 0.",
         choices=REDUCTIONS,
     )
-    image_to_text_weight: Amount | None = flag(None, "Weight of this term.")
-    text_to_image_weight: Amount | None = flag(None, "Weight of this term.")
-    text_to_text_weight: Amount | None = flag(None, "Weight of this term.")
-    image_to_image_weight: Amount | None = flag(None, "Weight of this term.")
+    image_to_text_weight: Amount | None = flag(
+        None, "Weight of the image-to-text term."
+    )
+    text_to_image_weight: Amount | None = flag(
+        None, "Weight of the text-to-image term."
+    )
+    text_to_text_weight: Amount | None = flag(
+        None, "Weight of the text-to-text term."
+    )
+    image_to_image_weight: Amount | None = flag(
+        None, "Weight of the image-to-image term."
+    )
 
     @property
     def kind(self) -> str:
@@ -190,19 +201,19 @@ class PairSettings:
         "the last layer, which has one unit. Wang 2018: 512,256; 256: two "
         "layers; empty: one.",
     )
-    head_dropout: Rate = flag(0.0, "Dropout rate after each of their ReLUs.")
+    head_dropout: Rate = flag(0.0, "Dropout rate after each ReLU of the head.")
     pair_loss: str = flag(
         "logistic",
-        "Loss of pairs. logistic: each pair alone, with as many wrong as "
-        "right pairs (Wang 2018). softmax: each right pair among all wrong "
-        "pairs of the batch (for phrases: --candidates_per_image of the "
-        "photo); it runs the head for each of them.",
+        "Loss of pairs. logistic: each pair separately, with equal numbers of "
+        "right and wrong pairs (Wang 2018). softmax: each right pair against "
+        "all wrong pairs of the batch (for phrases: --candidates_per_image of "
+        "the photo), which runs the head for all these pairs.",
         choices=PAIR_LOSSES,
     )
     num_candidates: Count = flag(
         1,
-        "Wrong captions (for phrases: regions) drawn for each matching pair; "
-        "the one with the highest score is the negative. Wang 2018: 1.",
+        "Wrong captions (for phrases: regions) drawn for each matching pair. "
+        "The wrong pair with the highest score is the negative. Wang 2018: 1.",
     )
 
 
@@ -217,13 +228,13 @@ class CcaSettings:
     )
     cca_regularization: Amount = flag(
         0.5,
-        "Regularisation: share of a view's mean variance that is added to "
-        "the variance of each of its features.",
+        "Regularisation: share of the mean variance of a view that is added "
+        "to the variance of each feature.",
     )
     cca_power: Amount = flag(
         4.0,
-        "Each direction is weighted by (1 + its correlation) to this power. "
-        "Gong 2014: 4.",
+        "Exponent of the weight of a direction, (1 + its correlation) to this "
+        "power. Gong 2014: 4.",
     )
 
 
@@ -233,8 +244,8 @@ class BatchSettings:
 
     images_per_batch: Annotated[int, Limits(2)] = flag(
         500,
-        "Images per batch; an image's negatives are the other images. Wang "
-        "2018: 500; 2016: 1500.",
+        "Images per batch. The other images are the negatives of an image. "
+        "Wang 2018: 500; 2016: 1500.",
     )
     captions_per_image: Count = flag(2, "Captions per image. Wang: 2.")
 
@@ -264,8 +275,8 @@ class OptimizerSettings:
 
     optimizer: str = flag(
         "adam",
-        "sgd (Wang 2016), adam (2018), adamw, or, with the addons extra, the "
-        "name of an optimizer of tensorflow-addons, such as LAMB.",
+        "Optimizer: sgd (Wang 2016), adam (2018), adamw, or, with the addons "
+        "extra, an optimizer of tensorflow-addons, such as LAMB.",
     )
     learning_rate: _Positive = flag(
         2e-4,
@@ -287,5 +298,5 @@ class OptimizerSettings:
     )
     decay_epochs: _Positive = flag(10.0, "Epochs per decay factor.")
     clip_norm: Amount = flag(
-        0.0, "Largest gradient norm; 0: no limit. Kiros: 2."
+        0.0, "Maximum gradient norm; 0: no limit. Kiros: 2."
     )
