@@ -49,8 +49,8 @@ def __getattr__(name):
 
 def __dir__():
     """Lists only the public names, for tab completion."""
-    own = (name for name in globals() if name.startswith("__"))
-    return sorted({*_MODULES, *own})
+    dunders = (name for name in globals() if name.startswith("__"))
+    return sorted({*_MODULES, *dunders})
 
 
 def _nearest(name):
@@ -58,6 +58,6 @@ def _nearest(name):
     import difflib
 
     known = {public.casefold(): public for public in _MODULES}
-    found = difflib.get_close_matches(name.casefold(), known)
-    meant = " or ".join(f"tbnets.{known[key]}" for key in found)
+    matches = difflib.get_close_matches(name.casefold(), known)
+    meant = " or ".join(f"tbnets.{known[key]}" for key in matches)
     return f" Did you mean {meant}?" if meant else " See dir(tbnets)."

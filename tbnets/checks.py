@@ -91,7 +91,7 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
     except (TypeError, ValueError, OverflowError):  # Words, or ragged rows.
         received, fits = f"{name}={short_text(values)}", False
     if fits and all(
-        size in (None, own) for size, own in zip(shape or (), array.shape)
+        size in (None, actual) for size, actual in zip(shape or (), array.shape)
     ):
         return array
     raise InputError(
@@ -180,15 +180,15 @@ def checked_dict(name, values, keys):
         missing = [key for key in keys if key not in values]
         if not missing:
             return values
-        found = f"a dict of {', '.join(values)}, without {', '.join(missing)}"
+        label = f"a dict of {', '.join(values)}, without {', '.join(missing)}"
     else:
-        found = type(values).__name__
+        label = type(values).__name__
         if isinstance(values, tuple | list):
-            found += f" of {len(values)}"
+            label += f" of {len(values)}"
     raise InputError(
         name,
         f"be one dict with {', '.join(keys)}",
-        f"{found}",
+        f"{label}",
         "Pass one dict with all inputs to `fit`. Its ids define the matches.",
     )
 
@@ -228,8 +228,8 @@ def letters(text):
 def numbered(keys):
     """Numbers distinct keys from 0 by first occurrence. Returns int64 `[n]`."""
     numbers = {}
-    found = [numbers.setdefault(key, len(numbers)) for key in keys]
-    return np.array(found, np.int64)
+    ids = [numbers.setdefault(key, len(numbers)) for key in keys]
+    return np.array(ids, np.int64)
 
 
 def first_twice(keys):
@@ -345,7 +345,7 @@ def _shown_items(items):
     if len(items) > MOST_ITEMS:
         return f"{len(items)} items"
     if isinstance(items, dict):
-        pairs = (f"{key!r}: {short_text(one)}" for key, one in items.items())
+        pairs = (f"{key!r}: {short_text(v)}" for key, v in items.items())
         return f"{{{', '.join(pairs)}}}"
     inside = ", ".join(map(short_text, items))
     if isinstance(items, list):

@@ -117,13 +117,13 @@ def check_kind(name, value, kinds, advice):
     if isinstance(value, kinds):
         return
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    wanted = " or ".join(kind.__name__ for kind in kinds)
-    given = f"of type {type(value).__name__}"
+    names = " or ".join(kind.__name__ for kind in kinds)
+    received = f"of type {type(value).__name__}"
     if isinstance(value, type):
-        given = f"the class {value.__name__} itself"
+        received = f"the class {value.__name__} itself"
     raise InputTypeError(
         name,
-        f"be a {wanted}",
-        f"{name} {given}",
+        f"be a {names}",
+        f"{name} {received}",
         f"{advice}",
     )

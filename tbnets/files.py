@@ -89,9 +89,9 @@ class CheckedFile:
             raise ProblemError(problem)
         self.problems.append(problem)
 
-    def refuse(self, wanted, found, place=None, advice=""):
+    def refuse(self, expected, received, place=None, advice=""):
         """Reports an expected value, in words, and the received value."""
-        text = f"expected {wanted}; found {shown(found)}. {advice}"
+        text = f"expected {expected}; found {shown(received)}. {advice}"
         self.report(text.rstrip(), place)
 
     def suspect(self, message, line):
@@ -151,16 +151,16 @@ class CheckedFile:
             self.report(f"expected JSON; {error}.")
         return None
 
-    def json_rows(self, needed, strings=False):
+    def json_rows(self, keys, strings=False):
         """Yields (line, object) for a JSON lines file. Reports invalid rows.
 
-        Every object must have the keys `needed`, with strings if `strings` is
+        Every object must have the `keys`, with strings if `strings` is
         set.
         """
         rows, ends_well = self.lines()
-        *most, last = map(repr, needed)
+        *most, last = map(repr, keys)
         kind = "the strings " * strings
-        wanted = f"a JSON object with {kind}{', '.join(most)} and {last}"
+        expected = f"a JSON object with {kind}{', '.join(most)} and {last}"
         kinds = str if strings else object
         for line, text in enumerate(rows, 1):
             if not text.strip():
@@ -174,11 +174,11 @@ class CheckedFile:
                 self.refuse("a JSON object", text, line, f"{error}.{advice}")
                 continue
             if isinstance(row, dict) and all(
-                name in row and isinstance(row[name], kinds) for name in needed
+                name in row and isinstance(row[name], kinds) for name in keys
             ):
                 yield line, row
             else:
-                self.refuse(wanted, row, line)
+                self.refuse(expected, row, line)
 
     def caption(self, value, place):
         """Returns a stripped caption. Reports other values and returns None."""
@@ -199,8 +199,8 @@ class CheckedFile:
         reason = _why_not_a_file_name(value)
         if not reason:
             return value
-        wanted = "an image file name relative to the images folder"
-        return self.refuse(wanted, value, place, f"It {reason}.")
+        expected = "an image file name relative to the images folder"
+        return self.refuse(expected, value, place, f"It {reason}.")
 
 
 def parse_json(text):
@@ -235,11 +235,11 @@ def is_kind(value, kind):
     """
     whole, inner = typing.get_origin(kind), typing.get_args(kind)
     if whole is types.UnionType:
-        return any(is_kind(value, one) for one in inner)
+        return any(is_kind(value, item) for item in inner)
     if whole is not None:
         parts = value.values() if type(value) is dict else value
         return type(value) is whole and all(
-            is_kind(one, inner[-1]) for one in parts
+            is_kind(item, inner[-1]) for item in parts
         )
     if kind is float:
         return type(value) in (int, float)
@@ -254,8 +254,8 @@ def shown(value):
 
 def listed(names, most=5):
     """Returns the first names and the number of further names."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    n = len(names) - most
+    return ", ".join(names[:most]) + (f" and {n} more" if n > 0 else "")
 
 
 def require_file(path, argument="path"):
@@ -421,12 +421,12 @@ def write_atomically(path, write):
                 os.fsync(file.fileno())
             os.replace(partial, path)
     except OSError as error:
-        kept = (
+        note = (
             "the old file is unchanged" if path.exists() else "no file exists"
         )
         raise FileError(
             error.errno,
-            f"{path} could not be written: {error.strerror}; {kept}. "
+            f"{path} could not be written: {error.strerror}; {note}. "
             "Free some space or choose another folder",
         ) from error
 
@@ -459,14 +459,14 @@ def new_folder(path):
         os.rename(partial, path)
 
 
-def folder_beside(folder, given=None):
+def folder_beside(folder, chosen=None):
     """Returns the folder for results computed from a user's folder.
 
     Results for `photos` are written to `photos.tbnets` in the parent folder, or
-    to `given`. Does not create the folder.
+    to `chosen`. Does not create the folder.
     """
-    if given:
-        return pathlib.Path(given)
+    if chosen:
+        return pathlib.Path(chosen)
     folder = pathlib.Path(os.path.abspath(folder))  # Also names "photos/..".
     return folder.parent / (folder.name + BESIDE_SUFFIX)
 

@@ -13,13 +13,13 @@ def hide_bars():
     _is_shown = False
 
 
-def progress_bar(total, what, unit, leave=False, **more):
+def progress_bar(total, what, unit, leave=False, **options):
     """Returns a `tqdm` bar that appears after one second.
 
     `what` describes the work, and `leave` keeps the finished bar.
     """
-    more |= {"total": total, "desc": what, "unit": unit, "leave": leave}
-    return tqdm.tqdm(delay=1, disable=None if _is_shown else True, **more)
+    options |= {"total": total, "desc": what, "unit": unit, "leave": leave}
+    return tqdm.tqdm(delay=1, disable=None if _is_shown else True, **options)
 
 
 def say(text):

@@ -166,8 +166,8 @@ def choose_kernels(processor="/proc/cpuinfo"):
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
         return
     with contextlib.suppress(OSError):
-        told = pathlib.Path(processor).read_text("utf-8")
-        if {"avx2", "fma"} <= {*told.split()}:
+        text = pathlib.Path(processor).read_text("utf-8")
+        if {"avx2", "fma"} <= {*text.split()}:
             os.environ[_KERNELS] = "1"
 
 

@@ -111,10 +111,10 @@ class CaptionedData(TaskData):
     made_by = {}
     of_phrases = False
 
-    def __init__(self, settings: Settings, own=None):
+    def __init__(self, settings: Settings, photos=None):
         super().__init__(settings)
         plan = functools.partial(kinds.plan, unused=unused_flags(settings))
-        self.opened = Data(settings.sources(), own, self.of_phrases, plan)
+        self.opened = Data(settings.sources(), photos, self.of_phrases, plan)
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
@@ -152,11 +152,11 @@ class CaptionedData(TaskData):
         recipes.
         """
         opened = self.opened
-        more = {
+        extra = {
             "split_cuts": opened.cuts,
             "recipes": kinds.recipe_values(opened),
         }
-        return self.texts.fit() | {k: more[k] for k in more if more[k]}
+        return self.texts.fit() | {k: extra[k] for k in extra if extra[k]}
 
     def resume(self, state, splits, where):
         """Restores drawn splits. Raises ValueError if features differ."""
@@ -188,9 +188,9 @@ class CaptionedData(TaskData):
         now = kinds.recipe_values(self.opened) if before else {}
         for flag in before.keys() & now.keys():
             for item in before[flag].keys() & now[flag].keys():
-                one, other = before[flag][item], now[flag][item]
-                other = {key: other.get(key, one[key]) for key in one}
-                if lines := extraction_differences(one, other, where, item):
+                old, new = before[flag][item], now[flag][item]
+                new = {key: new.get(key, old[key]) for key in old}
+                if lines := extraction_differences(old, new, where, item):
                     raise InputError(
                         f"--{flag}",
                         "name a recipe that has not changed since the run was "
@@ -201,15 +201,15 @@ class CaptionedData(TaskData):
 
     def notes(self, fitted):
         """Returns facts about drawn splits, their overlap and the words."""
-        splits, found = self.opened.check_splits(), {}
+        splits, facts = self.opened.check_splits(), {}
         if overlap := self.opened.overlaps(splits):
-            found["overlap"] = overlap
+            facts["overlap"] = overlap
         if self.opened.cuts:
             parts = self.opened.parts("records", splits).items()
-            sizes = ", ".join(f"{one.num_images} {name}" for name, one in parts)
-            told = f"drawn by image, as the captions have none: {sizes}"
-            found["splits"] = told
-        return found | texts.notes(fitted)
+            sizes = ", ".join(f"{p.num_images} {name}" for name, p in parts)
+            text = f"drawn by image, as the captions have none: {sizes}"
+            facts["splits"] = text
+        return facts | texts.notes(fitted)
 
     def photo_reader(self, made_by):
         """Returns the `photo_reader` for the run's weights."""

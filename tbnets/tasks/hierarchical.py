@@ -70,32 +70,33 @@ def draw_correspondences(scores):
     records, phrases = examples.records, examples.phrases
     # Draw the caption of each image that has the most phrases, up to the limit.
     counts = np.minimum(np.diff(phrases.starts), NUM_PHRASES)
-    told = [
+    captions = [
         rows[np.argmax(counts[rows])]
         for rows in records.caption_rows()
         if len(rows) and counts[rows].any()
     ]
     pictures, known = {}, dict(zip(links.phrases, links.boxes))
     for number, place in enumerate(
-        spread_evenly(len(told), NUM_PHOTOS), start=1
+        spread_evenly(len(captions), NUM_PHOTOS), start=1
     ):
-        caption = told[place]
+        caption = captions[place]
         image = records.caption_to_image[caption]
         photo = montage.open_photo(scores.photos, records.names[image])
         if photo is None:
             continue
         # The last candidate is the photo. Its file may have a different size.
-        found = examples.regions.candidates(image)
-        scale = np.tile(np.divide(photo.size, found[-1, 2:]), 2)
+        candidates = examples.regions.candidates(image)
+        scale = np.tile(np.divide(photo.size, candidates[-1, 2:]), 2)
         rows = phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
         drawn = []
         for colour, row in enumerate(rows):
-            box, is_right = found[scores.choices[row]], None
+            box, is_right = candidates[scores.choices[row]], None
             if row in known:
                 is_right = bool(iou([known[row]], [box])[0, 0] >= SAME_THING)
             words = phrase_text(examples, row)
-            one = box_pictures.PhraseBox(box * scale, words, colour, is_right)
-            drawn.append(one)
+            drawn.append(
+                box_pictures.PhraseBox(box * scale, words, colour, is_right)
+            )
         pictures[f"phrases_{number}"] = box_pictures.draw_boxes(
             photo, drawn, heading=records.captions[caption]
         )
@@ -165,17 +166,17 @@ class Matcher:
         count = len(examples.phrases.captions)
         choices = np.zeros(count, np.int16)
         confidences = np.zeros(count, np.float32)
-        captions = examples.records.caption_rows()
+        groups = examples.records.caption_rows()
         with progress_bar(len(images), "regions of phrases", "photo") as bar:
             for start in range(0, len(images), PHOTOS_AT_ONCE):
                 rows = np.arange(len(images))[start : start + PHOTOS_AT_ONCE]
-                own = np.concatenate([captions[row] for row in rows])
-                phrases = examples.phrases.rows_of(own)
+                captions = np.concatenate([groups[row] for row in rows])
+                phrases = examples.phrases.rows_of(captions)
                 if len(phrases):
-                    found = self._of_photos(examples, rows, own, images)
-                    best = _chosen(examples, phrases, found, choice)
+                    table = self._of_photos(examples, rows, captions, images)
+                    best = _chosen(examples, phrases, table, choice)
                     choices[phrases] = best
-                    confidences[phrases] = found[np.arange(len(best)), best]
+                    confidences[phrases] = table[np.arange(len(best)), best]
                 bar.update(len(rows))
         return {CHOICE: choices, CONFIDENCE: confidences}
 
@@ -189,31 +190,31 @@ class Matcher:
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
         roles = proposal_roles(links.boxes, links.images, candidates)
-        kept = np.flatnonzero(roles.best_iou >= SAME_THING)
-        if not len(kept):
+        hits = np.flatnonzero(roles.best_iou >= SAME_THING)
+        if not len(hits):
             return ranking.NO_QUERIES
-        texts = examples.phrases.texts[links.phrases[kept]]
-        (first, things), (said, spoken) = (
+        texts = examples.phrases.texts[links.phrases[hits]]
+        (first, things), (distinct, numbers) = (
             np.unique(each, return_index=True, return_inverse=True)[1:]
-            for each in (links.things[kept], texts)
+            for each in (links.things[hits], texts)
         )
-        rows = kept[first]
+        rows = hits[first]
         best = links.images[rows], roles.best[rows]
-        phrases = self.embed_phrases(examples, links.phrases[kept[said]])
+        phrases = self.embed_phrases(examples, links.phrases[hits[distinct]])
         regions = self._embed_candidates(examples, *best)
         scores = ranking.EmbeddingScores(regions, phrases)
-        pairs = np.unique(np.stack([things, spoken], axis=1), axis=0)
+        pairs = np.unique(np.stack([things, numbers], axis=1), axis=0)
         return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _embed_candidates(self, examples, images, numbers):
         """Returns embeddings `[n, dim]` of candidates."""
-        found = self._embedder.images(examples)[images]
+        vectors = self._embedder.images(examples)[images]
         rows = np.flatnonzero(numbers < examples.regions.counts[images])
         for start in range(0, len(rows), REGIONS_AT_ONCE):
             part = rows[start : start + REGIONS_AT_ONCE]
-            taken = examples.regions.take(images[part], numbers[part])
-            found[part] = self.network.embed_regions(taken)
-        return found
+            features = examples.regions.take(images[part], numbers[part])
+            vectors[part] = self.network.embed_regions(features)
+        return vectors
 
     def embed_phrases(self, examples, rows):
         """Returns embeddings float32 `[n, dim]` of phrases.
@@ -222,7 +223,7 @@ class Matcher:
             examples: `PairExamples`.
             rows: int `[n]`, rows of the phrases.
         """
-        found = np.zeros((len(rows), self.network.embedding_dim), np.float32)
+        vectors = np.zeros((len(rows), self.network.embedding_dim), np.float32)
         for start in range(0, len(rows), PHRASES_AT_ONCE):
             part = slice(start, start + PHRASES_AT_ONCE)
             captions = examples.phrases.captions[rows[part]]
@@ -230,8 +231,8 @@ class Matcher:
             nodes = np.cumsum(lengths) - lengths
             nodes += examples.phrases.nodes[rows[part]]
             nodes, trees = nodes.astype("int32"), examples.texts.batch(captions)
-            _, found[part] = self.network.embed_nodes(trees, nodes)
-        return found
+            _, vectors[part] = self.network.embed_nodes(trees, nodes)
+        return vectors
 
     def _of_photos(self, examples, rows, captions, images):
         """Returns similarities `[p, k]`, -infinity for missing candidates."""
@@ -247,19 +248,19 @@ class Matcher:
         table = firsts[:, None] + columns
         photo = len(places) + np.arange(len(rows))[:, None]
         table = np.where(columns < counts[:, None], table, photo)
-        said = texts.batch(captions), nodes.astype(np.int32)
-        seen = regions.take(rows[places], numbers), images[rows]
-        own = [each[owners].astype(np.int32) for each in (table, counts)]
-        return self._compare(*said, *seen, *own).numpy()
+        trees = texts.batch(captions), nodes.astype(np.int32)
+        features = regions.take(rows[places], numbers), images[rows]
+        tables = [each[owners].astype(np.int32) for each in (table, counts)]
+        return self._compare(*trees, *features, *tables).numpy()
 
     def _similarities(self, captions, nodes, regions, images, table, counts):
         """Returns the similarities of phrases and candidates, `[p, k]`."""
         _, phrases = self.network.embed_nodes(captions, nodes)
         seen = tf.concat([self.network.embed_regions(regions), images], axis=0)
-        found = tf.einsum("pd,pkd->pk", phrases, tf.gather(seen, table))
+        scores = tf.einsum("pd,pkd->pk", phrases, tf.gather(seen, table))
         columns = tf.range(tf.shape(table)[1])
         is_candidate = columns <= counts[:, None]
-        return tf.where(is_candidate, found, float("-inf"))
+        return tf.where(is_candidate, scores, float("-inf"))
 
 
 def _chosen(examples, phrases, similarities, choice):
@@ -269,9 +270,9 @@ def _chosen(examples, phrases, similarities, choice):
     best = np.zeros(len(phrases), np.int64)
     owners = examples.phrase_images[phrases]
     for photo in np.unique(owners):
-        own, boxes_there = owners == photo, examples.regions.candidates(photo)
-        found = similarities[own, : len(boxes_there)]
-        best[own] = answers(found, boxes_there, choice)[0].argmax(axis=1)
+        rows, boxes = owners == photo, examples.regions.candidates(photo)
+        table = similarities[rows, : len(boxes)]
+        best[rows] = answers(table, boxes, choice)[0].argmax(axis=1)
     return best
 
 
@@ -296,15 +297,15 @@ def find_links(known, records, phrases):
     captions = known.phrase_to_caption
     spans = [starts[row][span] for row, span in zip(captions, known.spans)]
     spans = np.array(spans, np.int64).reshape(-1, 2)
-    found, is_exact = phrases_of_spans(places[captions], spans, phrases)
-    kept = np.flatnonzero(found >= 0)
+    matches, is_exact = phrases_of_spans(places[captions], spans, phrases)
+    linked = np.flatnonzero(matches >= 0)
     return Links(
-        found[kept],
-        known.boxes[kept],
-        photos[known.phrase_to_image[kept]],
-        known.phrase_to_chain[kept],
-        is_exact[kept],
-        len(found) - len(kept),
+        matches[linked],
+        known.boxes[linked],
+        photos[known.phrase_to_image[linked]],
+        known.phrase_to_chain[linked],
+        is_exact[linked],
+        len(matches) - len(linked),
     )
 
 
@@ -316,7 +317,7 @@ def _word_starts(captions):
     if flat:
         counts = split_words(flat).row_lengths().numpy()
     ends = np.cumsum([len(row) for row in pieces])
-    return [np.cumsum(np.append(0, one)) for one in np.split(counts, ends[:-1])]
+    return [np.cumsum(np.append(0, n)) for n in np.split(counts, ends[:-1])]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -383,8 +384,8 @@ class CorrespondenceScores(Scores):
         rows = shown_phrases(examples, captions)
         vectors = self.matcher.embed_phrases(examples, rows)
         texts = [phrase_text(examples, row) for row in rows]
-        own = examples.phrase_images[rows], examples.records, self.photos
-        return points_of(PHRASE, vectors, texts, *own)
+        places = examples.phrase_images[rows], examples.records, self.photos
+        return points_of(PHRASE, vectors, texts, *places)
 
 
 class Correspondences(Evaluator):
@@ -499,9 +500,9 @@ class HierarchicalData(MatchingData):
 
     def batches(self, train):
         """Returns the `PairBatches` of the training split."""
-        given = self.settings.correspondences
-        every = bool(given.region_mean_weight)
-        options = PairOptions(given.contrast, every_region=every)
+        flags = self.settings.correspondences
+        every = bool(flags.region_mean_weight)
+        options = PairOptions(flags.contrast, every_region=every)
         return PairBatches(train, lambda: self.held, options, **self.sampling)
 
 

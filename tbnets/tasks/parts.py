@@ -46,9 +46,9 @@ def build_image_encoder(settings: Settings, fitted):
     weights = settings.features.cnn_weights or "imagenet"
     if weights not in (RANDOM, "imagenet"):
         weights = pathlib.Path(settings.started_in) / weights
-    given = None if weights == RANDOM else weights
-    own = settings.images.image_size, given, settings.images.fine_tune
-    return image_encoders.ApplicationEncoder(settings.image_encoder, *own)
+    weights = None if weights == RANDOM else weights
+    options = settings.images.image_size, weights, settings.images.fine_tune
+    return image_encoders.ApplicationEncoder(settings.image_encoder, *options)
 
 
 def _build_preset_encoder(settings: Settings, config):

@@ -76,18 +76,18 @@ def check_run_folder(run_dir, resume):
             f"--run_dir={folder}, which is a file",
             "Choose another folder.",
         )
-    others = [] if is_run else _of_others(folder)
-    if others:
+    foreign = [] if is_run else _foreign_names(folder)
+    if foreign:
         raise InputError(
             "--run_dir",
             "be a new or empty folder, or a run folder",
-            f"--run_dir={folder}, which contains {', '.join(others[:3])}",
+            f"--run_dir={folder}, which contains {', '.join(foreign[:3])}",
             f"Choose another folder, such as --run_dir={folder / 'run'}.",
         )
     return folder
 
 
-def _of_others(folder):
+def _foreign_names(folder):
     """Returns the names in a folder that no start of a run wrote."""
     if not folder.is_dir():
         return []
@@ -180,17 +180,17 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
         (session, train): the `Session`, restored from a checkpoint if there is
         one, and the training examples.
     """
-    workers, kept, begun = workers or Workers(), None, None
+    workers, saved, begun = workers or Workers(), None, None
     last = checkpoint_path(folder, "last")
     check_same_run(workers, settings, last)
     lock = lock_run(folder) if workers.is_chief and folder.is_dir() else None
     task = tasks.open_task(settings)
     splits = settings.run.train_split, settings.run.dev_split
     if last.exists():
-        kept = checkpoints.read_checkpoint(last)
-        before = records.completed(kept.state.settings, last)
+        saved = checkpoints.read_checkpoint(last)
+        before = records.completed(saved.state.settings, last)
         records.check_resumable(before, settings, last)
-        task.data.resume(kept.state, splits, last)
+        task.data.resume(saved.state, splits, last)
     elif settings.run.from_:
         begun = open_trained(settings.run.from_, settings.started_in)
         task.data.begin_with(begun, splits)
@@ -202,7 +202,7 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
     dev = task.data.load(settings.run.dev_split, fitted)
     batches = task.data.batches(train)
     with workers.scope():
-        network = _build(task, fitted, kept)
+        network = _build(task, fitted, saved)
         if begun:
             begun.put_into(network)
         task.compile(network, batches.num_batches)
@@ -211,13 +211,13 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
         check_untrained(folder)  # Another process may have trained meanwhile.
     state = checkpoints.RunState(settings=settings.values(), fitted=fitted)
     session = Session(folder, task, network, state, dev, batches, lock, workers)
-    if kept:
-        _continue(session, kept)
+    if saved:
+        _continue(session, saved)
     elif begun is None:
         _adapt(network, train)
     with workers.chief_first():
         if workers.is_chief:
-            if kept is None:
+            if saved is None:
                 session.checkpoint("best").unlink(missing_ok=True)
             records.write_settings(settings, folder)
             last.parent.mkdir(exist_ok=True)
@@ -264,8 +264,8 @@ def finish(session):
         plots.draw_history(last.history, folder / CURVES)
     path = session.checkpoint("best")
     if session.workers.num_replicas > 1:  # One device is enough to evaluate.
-        kept = checkpoints.read_checkpoint(path)
-        session.network = _build(task, last.fitted, kept)
+        saved = checkpoints.read_checkpoint(path)
+        session.network = _build(task, last.fitted, saved)
     session.state = best = checkpoints.restore_checkpoint(path, session.network)
     report = results(last, best)
     shown_split, examples = settings.run.dev_split, session.dev
@@ -283,11 +283,11 @@ def finish(session):
             folder / EXAMPLES,
             lambda file: sheet.save(file, "PNG", compress_level=1),
         )
-    with session.board() as shown:
+    with session.board() as board:
         if "test" in report:
             metric = report["test"][task.best_metric]
-            shown.add_best("test", metric, best.epoch)
-        shown.add_points(shown_split, scores.points())
+            board.add_best("test", metric, best.epoch)
+        board.add_points(shown_split, scores.points())
     return report
 
 
@@ -320,18 +320,18 @@ def open_run(
             f"run_dir={run_dir}, without {path}",
             "Train at least one epoch.",
         )
-    kept = checkpoints.read_checkpoint(path)
-    state = kept.state
+    saved = checkpoints.read_checkpoint(path)
+    state = saved.state
     record = records.completed(state.settings, path)
     names = {name for name, flag in ALL.items() if flag.is_place}
     record |= {name: places[name] for name in names | {"started_in"}}
     if data_root:
         record["data_root"] = os.path.abspath(data_root)
-    with _said_by(path):
+    with _naming_checkpoint(path):
         settings = tasks.settings_of(record)
     if adjust is not None:
         settings = adjust(settings)
-    with _said_by(path):
+    with _naming_checkpoint(path):
         task = tasks.open_task(settings)
     splits = (
         settings.run.train_split,
@@ -339,14 +339,14 @@ def open_run(
         settings.run.test_split,
     )
     task.data.resume(state, {*splits, *more_splits}, path)
-    with _said_by(path):
-        network = _build(task, state.fitted, kept)
-    checkpoints.put_into(kept, path, network)
+    with _naming_checkpoint(path):
+        network = _build(task, state.fitted, saved)
+    checkpoints.put_into(saved, path, network)
     return Session(pathlib.Path(run_dir), task, network, state)
 
 
 @contextlib.contextmanager
-def _said_by(path):
+def _naming_checkpoint(path):
     """Adds the checkpoint to errors about impossible settings."""
     try:
         yield

@@ -39,7 +39,7 @@ _KINDS = {
     "begun_with": dict,
 }
 _MORE = {
-    "begun_with": lambda told: type(told.get("words")) is int,
+    "begun_with": lambda begun: type(begun.get("words")) is int,
     "split_cuts": lambda cuts: len(cuts) == 2,
     "word_vectors": lambda rows: rows.ndim == 2 and rows.dtype.kind == "f",
 }
@@ -70,15 +70,15 @@ def check_same_words(fitted, before, path):
         )
 
 
-def check_fitted_kinds(fitted, path, wanted):
+def check_fitted_kinds(fitted, path, required):
     """Raises ValueError if a fitted value is missing or has a wrong type.
 
-    `wanted` has the names of the required values.
+    `required` has the names of the required values.
     """
-    for name in [name for name in _KINDS if name in {*fitted, *wanted}]:
-        found, kind = fitted.get(name, ""), _KINDS[name]
-        if not is_kind(found, kind) or not _MORE.get(name, lambda _: 1)(found):
-            what = f"whose `{name}` is {shown(found)}, not {kind}"
+    for name in [name for name in _KINDS if name in {*fitted, *required}]:
+        value, kind = fitted.get(name, ""), _KINDS[name]
+        if not is_kind(value, kind) or not _MORE.get(name, lambda _: 1)(value):
+            what = f"whose `{name}` is {shown(value)}, not {kind}"
             if name not in fitted:
                 what = f"without `{name}`"
             raise InputError(
@@ -182,8 +182,8 @@ class Together(Scores):
     def __init__(self, parts):
         self.parts = parts
         self.options = tuple(name for part in parts for name in part.options)
-        told = (part.about_pictures for part in parts)
-        self.about_pictures = " ".join(filter(None, told))
+        texts = (part.about_pictures for part in parts)
+        self.about_pictures = " ".join(filter(None, texts))
         first = parts[0]
         self.what = first.what
         self.sides, self.arrays = first.sides, first.arrays
@@ -198,16 +198,16 @@ class Together(Scores):
 
     def metrics(self, **options):
         """Returns all metrics. Each part gets only its own options."""
-        found = {}
+        metrics = {}
         for part in self.parts:
-            own = options.keys() & set(part.options)
-            found |= part.metrics(**{name: options[name] for name in own})
-        return found
+            names = options.keys() & set(part.options)
+            metrics |= part.metrics(**{name: options[name] for name in names})
+        return metrics
 
     def with_bank(self, bank, temperature):
         """Returns these scores with the first normalised by a query bank."""
-        first, *others = self.parts
-        return Together([first.with_bank(bank, temperature), *others])
+        first, *tail = self.parts
+        return Together([first.with_bank(bank, temperature), *tail])
 
     def pictures(self):
         """Returns the pictures of all parts."""
@@ -224,20 +224,20 @@ def spread_evenly(count, most):
     return (np.arange(picks) * count) // max(picks, 1)
 
 
-def check_same_examples(records, others, names=_SAME):
+def check_same_examples(records, other_records, names=_SAME):
     """Raises ValueError if two runs scored different images or captions.
 
     Compares the attributes `names` of the `CaptionedImages` of both runs.
     """
     for name in names:
-        both = (list(getattr(each, name)) for each in (records, others))
-        for row, (one, other) in enumerate(itertools.zip_longest(*both)):
-            if one != other:
+        lists = (list(getattr(each, name)) for each in (records, other_records))
+        for row, (mine, theirs) in enumerate(itertools.zip_longest(*lists)):
+            if mine != theirs:
                 raise InputError(
                     "--combine_with",
                     "be a run on equal images and captions",
-                    f"different {name} in split {records.split}: {shown(one)} "
-                    f"and {shown(other)} in row {row}",
+                    f"different {name} in split {records.split}: {shown(mine)} "
+                    f"and {shown(theirs)} in row {row}",
                     "Evaluate both runs on one captions file and split.",
                 )
 
@@ -439,8 +439,8 @@ class Task:
 
     def scores(self, network, examples):
         """Returns the `Scores` of all evaluators as one object."""
-        found = [one.scores(network, examples) for one in self.evaluators]
-        return found[0] if len(found) == 1 else Together(found)
+        scores = [e.scores(network, examples) for e in self.evaluators]
+        return scores[0] if len(scores) == 1 else Together(scores)
 
 
 class TaskSpec(NamedTuple):

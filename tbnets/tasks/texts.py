@@ -126,8 +126,8 @@ class Texts:
         if self._of_features:
             rows = self._train.texts
             made_by = rows.features.made_by
-            own = {"text_dim": rows.shape[0], "text_features_made_by": made_by}
-            return fitted | own
+            new = {"text_dim": rows.shape[0], "text_features_made_by": made_by}
+            return fitted | new
         if self._of_preset:
             return fitted | {"text_encoder_made_by": self._reads_by}
         counts, lengths = count_words(self._train.said.captions)
@@ -178,8 +178,8 @@ class Texts:
         if self._of_preset:
             return self._tokenizer_of(fitted)
         if fitted["words"]:
-            read = TreeReader if self._of_trees else Tokenizer
-            return read(Vocabulary(fitted["words"]), most_words(fitted))
+            kind = TreeReader if self._of_trees else Tokenizer
+            return kind(Vocabulary(fitted["words"]), most_words(fitted))
         made_by = fitted.get("text_features_made_by", {})
         if "encoder_sha256" not in made_by:
             return None
@@ -223,14 +223,14 @@ def most_words(fitted):
 
 def notes(fitted):
     """Returns facts about the words to print, title -> text."""
-    found = {}
+    facts = {}
     if total := len(fitted.get("words") or ()):
-        found["words"] = str(total)
+        facts["words"] = str(total)
         if begun := fitted.get("begun_with"):
-            found["words"] += f", {total - begun['words']} of them new"
-    if told := fitted.get("word_vectors_coverage"):
-        found["vectors"] = word_vectors.coverage_line(told)
-    return found
+            facts["words"] += f", {total - begun['words']} of them new"
+    if report := fitted.get("word_vectors_coverage"):
+        facts["vectors"] = word_vectors.coverage_line(report)
+    return facts
 
 
 def tokenize(tokenizer, captions):

@@ -65,8 +65,8 @@ class Trained(NamedTuple):
     def values(self):
         """Returns the flags that a run takes from the model, name -> value."""
         values = self.settings.values()
-        own = {name for name in ALL.keys() - _OWN if not ALL[name].is_place}
-        return {name: values[name] for name in values if name in own}
+        names = {name for name in ALL.keys() - _OWN if not ALL[name].is_place}
+        return {name: values[name] for name in values if name in names}
 
     def put_into(self, network):
         """Assigns the weights to a network. New words keep their vectors.
@@ -81,11 +81,11 @@ class Trained(NamedTuple):
             if _of_words(name[-1]) and np.shape(array)[1:] == shape[1:]:
                 array = np.concatenate([array, variable[len(array) :]])
             if array is None or array.shape != shape:
-                found = "none" if array is None else f"one of {array.shape}"
+                text = "none" if array is None else f"one of {array.shape}"
                 raise InputError(
                     "--from",
                     "be a model with the weights of the run's network",
-                    f"--from={self.name} with {found} for {'/'.join(name)} of "
+                    f"--from={self.name} with {text} for {'/'.join(name)} of "
                     f"shape {shape}",
                     "Use features like those of its training, or train a new "
                     "model.",
@@ -98,15 +98,15 @@ class Trained(NamedTuple):
         """Returns the weights by the names of `weights_by_name`."""
         if self.path.suffix == ".npz":
             # Keras 2 lists frozen word tables after the encoder's weights.
-            own = sorted(self.weights, key=lambda one: not _of_words(one[0]))
-            own = [one for name, one in own if _leaf(name) not in _NEW]
+            items = sorted(self.weights, key=lambda w: not _of_words(w[0]))
+            items = [array for name, array in items if _leaf(name) not in _NEW]
             names = weights_by_name(network)
             names = sorted(names, key=lambda path: not _of_words(path[-1]))
-            return dict(zip(names, own)) if len(names) == len(own) else {}
+            return dict(zip(names, items)) if len(names) == len(items) else {}
         first = _uncounted(network.name)[0]
-        arrays = {tuple(name.split("/")): one for name, one in self.weights}
-        own = [path for path in arrays if _uncounted(path[0])[0] == first]
-        return {name[1:]: arrays[path] for path, name in _renamed(own).items()}
+        arrays = {tuple(name.split("/")): array for name, array in self.weights}
+        net = [path for path in arrays if _uncounted(path[0])[0] == first]
+        return {name[1:]: arrays[path] for path, name in _renamed(net).items()}
 
 
 def open_trained(name, start=""):
@@ -124,15 +124,15 @@ def open_trained(name, start=""):
     """
     path = _find(name, start)
     if path.suffix == ".npz":
-        kept = checkpoints.read_checkpoint(path)
-        record, fitted = kept.state.settings, kept.state.fitted
-        arrays = sorted(kept.arrays.items())
-        weights = [(kept.names[k], v) for k, v in arrays if k < "optimizer"]
+        saved = checkpoints.read_checkpoint(path)
+        record, fitted = saved.state.settings, saved.state.fitted
+        arrays = sorted(saved.arrays.items())
+        weights = [(saved.names[k], v) for k, v in arrays if k < "optimizer"]
         file = path
     else:
-        told = saved_files.read_metadata(path).get("metadata", {})
-        record, words = told.get("settings"), path / saved_files.VOCABULARY_FILE
-        fitted = {key: told[key] for key in told if key.endswith("_made_by")}
+        meta = saved_files.read_metadata(path).get("metadata", {})
+        record, words = meta.get("settings"), path / saved_files.VOCABULARY_FILE
+        fitted = {key: meta[key] for key in meta if key.endswith("_made_by")}
         known = Vocabulary.load(words).words if words.is_file() else ()
         fitted["words"] = list(known)
         weights = saved_files.read_weights(path)
@@ -164,13 +164,13 @@ def _find(name, start):
         return best
     with contextlib.suppress(MissingFileError):
         return saved_files.newest_version(folder)
-    found = "which does not exist"
+    problem = "which does not exist"
     if folder.is_dir():
-        found = f"a folder without {best.relative_to(folder)}"
+        problem = f"a folder without {best.relative_to(folder)}"
     near = difflib.get_close_matches(name, zoo.names())
     raise MissingFileError(
         "`--from` must be a zoo model, or the folder of a run with a finished "
-        f"epoch. Received: --from={name}, {found}. "
+        f"epoch. Received: --from={name}, {problem}. "
         + (f"Did you mean {' or '.join(near)}? " if near else "")
         + f"The zoo has {', '.join(zoo.names()) or 'none'}."
     )
@@ -214,24 +214,24 @@ def weights_by_name(network):
         variable.
     """
     paths = _paths(network)
-    found = [(paths[id(weight)], weight) for weight in network.weights]
-    found = [one for one in found if one[0][-1] not in _NEW]
-    names = _renamed([path for path, _ in found])
-    return {names[path]: weight for path, weight in found}
+    weights = [(paths[id(weight)], weight) for weight in network.weights]
+    weights = [item for item in weights if item[0][-1] not in _NEW]
+    names = _renamed([path for path, _ in weights])
+    return {names[path]: weight for path, weight in weights}
 
 
 def _paths(layer):
     """Maps the id of each weight to its tuple of names, which Keras 2 lacks."""
-    found = {}
+    paths = {}
     inner = [*vars(layer).values(), *getattr(layer, "layers", ())]
     for each in inner:
         for child in each if isinstance(each, list | tuple) else [each]:
             if isinstance(child, keras.layers.Layer):
                 for key, path in _paths(child).items():
-                    found[key] = (child.name, *path)
+                    paths[key] = (child.name, *path)
     for weight in layer.weights:
-        found.setdefault(id(weight), (_leaf(weight.name),))
-    return found
+        paths.setdefault(id(weight), (_leaf(weight.name),))
+    return paths
 
 
 def _leaf(name):

@@ -45,16 +45,16 @@ def drawn_phrases(phrases):
     phrases.
     """
     owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
-    told = np.flatnonzero([len(rows) > 0 for rows in owned])
-    shown = {}
-    for image in told[spread_evenly(len(told), NUM_PHOTOS)]:
+    images = np.flatnonzero([len(rows) > 0 for rows in owned])
+    chosen = {}
+    for image in images[spread_evenly(len(images), NUM_PHOTOS)]:
         rows = owned[image]
         _, firsts = np.unique(phrases.phrase_to_chain[rows], return_index=True)
         firsts = np.sort(firsts)
-        shown[int(image)] = rows[
+        chosen[int(image)] = rows[
             firsts[spread_evenly(len(firsts), NUM_PHRASES)]
         ]
-    return shown
+    return chosen
 
 
 def draw_found_regions(scores):
@@ -71,21 +71,21 @@ def draw_found_regions(scores):
             continue
         # The photo file may have a different size than the boxes assume.
         scale = np.tile(np.divide(photo.size, phrases.image_sizes[image]), 2)
-        true_boxes, found = phrases.boxes[rows], []
+        true_boxes, predicted = phrases.boxes[rows], []
         truth = [
             box_pictures.PhraseBox(box * scale, phrases.phrases[row], colour)
             for colour, (row, box) in enumerate(zip(rows, true_boxes))
         ]
         proposals = np.asarray(scores.proposals[image], np.float64)
         if len(proposals):
-            said = scores.similarities[rows, : len(proposals)]
-            chosen = proposals[said.argmax(axis=1)]
+            table = scores.similarities[rows, : len(proposals)]
+            chosen = proposals[table.argmax(axis=1)]
             is_right = np.diag(box_math.iou(true_boxes, chosen)) >= SAME_THING
-            found = [
-                one._replace(box=box * scale, is_right=bool(right))
-                for one, box, right in zip(truth, chosen, is_right)
+            predicted = [
+                item._replace(box=box * scale, is_right=bool(right))
+                for item, box, right in zip(truth, chosen, is_right)
             ]
-        drawn = box_pictures.draw_side_by_side(photo, truth, found)
+        drawn = box_pictures.draw_side_by_side(photo, truth, predicted)
         pictures[str(number)] = drawn
     return pictures
 
@@ -148,16 +148,16 @@ def _mean_of_phrases(distances, columns, captions, records):
     total = np.zeros((records.num_captions, len(distances)), np.float64)
     np.add.at(total, captions, distances.T[columns])
     counts = np.bincount(captions, minlength=records.num_captions)
-    spoken = counts > 0
-    if not spoken.any():
+    has_phrases = counts > 0
+    if not has_phrases.any():
         raise InputError(
             "--phrases",
             "have phrases of the captions",
             f"no phrase of {records.path} with a box",
             "Use phrases of these photos.",
         )
-    total[spoken] /= counts[spoken, None]
-    total[~spoken] = total[spoken].mean(axis=0)
+    total[has_phrases] /= counts[has_phrases, None]
+    total[~has_phrases] = total[has_phrases].mean(axis=0)
     return total.T.astype(np.float32)
 
 
@@ -169,8 +169,8 @@ def captions_of_phrases(phrases, records):
     """
     check_same_examples(records, phrases.images, ("image_ids",))
     photos = np.arange(records.num_images)
-    found, _ = same_captions(phrases.images, records, photos)
-    captions = found[phrases.phrase_to_caption]
+    rows, _ = same_captions(phrases.images, records, photos)
+    captions = rows[phrases.phrase_to_caption]
     if (captions < 0).any():
         lost = phrases.phrase_to_caption[np.argmin(captions)]
         image = int(phrases.images.caption_to_image[lost])
@@ -235,10 +235,10 @@ class LocalizationScores(Scores):
                 "Leave it or --combine_with out.",
             )
         phrases, choice = self.phrases, checked_choice(**choosing)
-        given = self.similarities, self.proposals, phrases.boxes
-        found = localize(*given, phrases.phrase_to_image, choice)
+        inputs = self.similarities, self.proposals, phrases.boxes
+        ranks = localize(*inputs, phrases.phrase_to_image, choice)
         metrics = summarize(
-            found, types=phrases.type_masks(), texts=phrases.phrase_to_text
+            ranks, types=phrases.type_masks(), texts=phrases.phrase_to_text
         )
         if region_phrase_ranking:
             metrics |= self.rank_true_regions()
@@ -259,24 +259,24 @@ class LocalizationScores(Scores):
         """
         if type(other) is not type(self):
             return super().combine(other, weight)
-        one, two = self.phrases.boxes, other.phrases.boxes
-        pairs = zip([one, *self.proposals], [two, *other.proposals])
+        ours, theirs = self.phrases.boxes, other.phrases.boxes
+        pairs = zip([ours, *self.proposals], [theirs, *other.proposals])
         if not all(np.array_equal(*pair) for pair in pairs):
             raise InputError(
                 "--combine_with",
                 "be a run on equal phrases and proposals",
-                f"{len(one)} and {len(two)} phrases, or different boxes",
+                f"{len(ours)} and {len(theirs)} phrases, or different boxes",
                 "Evaluate both runs on the files of one run.",
             )
-        both = [self._distances, other._distances]
+        terms = [self._distances, other._distances]
         if self.learned_similarity or other.learned_similarity:
-            counts = np.array([len(one) for one in self.proposals])
+            counts = np.array([len(boxes) for boxes in self.proposals])
             counts = counts[self.phrases.phrase_to_image, None]
             is_region = np.arange(self.similarities.shape[1]) < counts
-            both = [one / (float(one[is_region].std()) or 1.0) for one in both]
-        summed = (1 - weight) * both[0] + weight * both[1]
-        own = {"learned_similarity": True, "rank_true_regions": None}
-        return dataclasses.replace(self, similarities=-summed, **own)
+            terms = [t / (float(t[is_region].std()) or 1.0) for t in terms]
+        summed = (1 - weight) * terms[0] + weight * terms[1]
+        changes = {"learned_similarity": True, "rank_true_regions": None}
+        return dataclasses.replace(self, similarities=-summed, **changes)
 
     @property
     def _distances(self):
@@ -325,8 +325,8 @@ class RegionScorer:
             lambda rows: network.embed_images(rows, training=False),
             input_signature=[features],
         )
-        both = [tf.TensorSpec((None, network.embedding_dim), tf.float32)] * 2
-        self._compare = tf.function(network.similarities, input_signature=both)
+        specs = [tf.TensorSpec((None, network.embedding_dim), tf.float32)] * 2
+        self._compare = tf.function(network.similarities, input_signature=specs)
 
     def scores(self, examples, progress=lambda count: None):
         """Returns the `LocalizationScores` of `PhraseExamples`.
@@ -337,22 +337,22 @@ class RegionScorer:
         embeddings = self._embedder.texts(examples)
         table = empty_table(phrases, examples.num_regions)
         owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
-        some = np.zeros((0, self.network.embedding_dim), np.float32)
+        first = np.zeros((0, self.network.embedding_dim), np.float32)
         for images, regions in self._regions(examples):
-            some = some if len(some) else np.concatenate(regions)
-            for image, own in zip(images, regions):
+            first = first if len(first) else np.concatenate(regions)
+            for image, vectors in zip(images, regions):
                 rows = owned[image]
-                if len(rows) and len(own):
-                    found = self._compare(own, embeddings[rows])
-                    table[rows, : len(own)] = found.numpy().T
+                if len(rows) and len(vectors):
+                    scores = self._compare(vectors, embeddings[rows])
+                    table[rows, : len(vectors)] = scores.numpy().T
             raise_if_interrupted()
             progress(len(images))
         learned = self.network.learned_similarity
-        sides = {"regions": some, "phrases": embeddings}
-        given = table, phrases, examples.proposals, learned, sides
+        sides = {"regions": first, "phrases": embeddings}
+        fields = table, phrases, examples.proposals, learned, sides
         nearest = functools.partial(self.nearest, examples)
         rank = functools.partial(self.rank_true_regions, examples, embeddings)
-        return LocalizationScores(*given, nearest, rank)
+        return LocalizationScores(*fields, nearest, rank)
 
     def nearest(self, examples, text_embeddings):
         """Returns the maximum similarity of each photo's regions to each text.
@@ -367,10 +367,10 @@ class RegionScorer:
         shape = len(examples.image_rows), len(text_embeddings)
         table = np.full(shape, -np.inf, np.float32)
         for images, regions in self._regions(examples):
-            for image, own in zip(images, regions):
-                if len(own):
-                    found = self._compare(own, text_embeddings)
-                    table[image] = found.numpy().max(axis=0)
+            for image, vectors in zip(images, regions):
+                if len(vectors):
+                    scores = self._compare(vectors, text_embeddings)
+                    table[image] = scores.numpy().max(axis=0)
         return table
 
     def rank_true_regions(self, examples, embeddings):
@@ -397,8 +397,8 @@ class RegionScorer:
         cuts = range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
         parts = map(examples.features.take_regions, np.split(rows, cuts))
         regions = [self._embed(part).numpy() for part in parts]
-        _, said = np.unique(texts, return_index=True)
-        sides = np.concatenate(regions), embeddings[said]
+        _, distinct = np.unique(texts, return_index=True)
+        sides = np.concatenate(regions), embeddings[distinct]
         if self.network.learned_similarity:
             tile = PairScorer(self.network).scores(*sides).tile
             scores = tile(*(np.arange(len(side)) for side in sides))
@@ -417,6 +417,6 @@ class RegionScorer:
             images = np.arange(start, start + max(1, fitting))
             firsts = examples.first_regions[images]
             _, rows = ranges(firsts, firsts + counts[images])
-            found = self._embed(examples.features.take_regions(rows)).numpy()
-            yield images, np.split(found, ends[: len(images) - 1])
+            vectors = self._embed(examples.features.take_regions(rows)).numpy()
+            yield images, np.split(vectors, ends[: len(images) - 1])
             start += len(images)

@@ -74,8 +74,8 @@ class LocalizationData(CaptionedData):
     def fit(self):
         """Returns the values of `CaptionedData.fit` and values for regions."""
         store, _ = self.train.regions
-        own = {"image_dim": store.dim, "image_features_made_by": store.made_by}
-        return super().fit() | own
+        new = {"image_dim": store.dim, "image_features_made_by": store.made_by}
+        return super().fit() | new
 
     def load(self, split, fitted):
         """Returns the `PhraseExamples` of a split."""
@@ -95,12 +95,12 @@ class LocalizationData(CaptionedData):
 
     def notes(self, fitted):
         """Returns facts about the data, such as positives per phrase."""
-        notes, found = super().notes(fitted), self.sampler
-        if found is not None:
+        notes, sampler = super().notes(fitted), self.sampler
+        if sampler is not None:
             total = self.train.phrases.num_phrases
             notes["positives"] = (
-                f"{found.num_positives / found.num_drawable:.1f} regions per "
-                f"phrase; {total - found.num_drawable} phrases have none"
+                f"{sampler.num_positives / sampler.num_drawable:.1f} regions "
+                f"per phrase; {total - sampler.num_drawable} phrases have none"
             )
         if self.split(self.settings.run.dev_split).photo_folder is None:
             notes["pictures"] = "none: --images is not set"

@@ -34,10 +34,10 @@ class OwnPhotos:
         self.settings = settings
         self.sources = settings.sources()
         self.folder = self.sources.photo_folder
-        given = settings.images.cache and self.sources.from_start(
+        cache = settings.images.cache and self.sources.from_start(
             settings.images.cache
         )
-        self.cache = folder_beside(self.folder, given)
+        self.cache = folder_beside(self.folder, cache)
         self.left_out, self.has_begun, self._made_by = {}, False, None
         self._num_told = 0
 
@@ -162,8 +162,8 @@ class OwnPhotos:
     def _tell(self, num_images):
         """Reports left-out images on standard error."""
         reasons = self.left_out.items()
-        told = dict(sorted(reasons, key=lambda item: item[1] == ABSENT))
-        for line in left_out_lines(told, (), num_images):
+        ordered = dict(sorted(reasons, key=lambda item: item[1] == ABSENT))
+        for line in left_out_lines(ordered, (), num_images):
             say(line)
         first = next((key for key, why in reasons if why == ABSENT), "")
         if first and (likely := likely_name(first, list_files(self.folder))):

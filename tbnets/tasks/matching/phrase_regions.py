@@ -60,8 +60,8 @@ class Asked(NamedTuple):
     def links(self):
         """The `Links` of the phrases, which are all noun phrases."""
         phrases, count = self.phrases, self.phrases.num_phrases
-        own = phrases.boxes, self.images, phrases.phrase_to_chain
-        return Links(np.arange(count), *own, np.ones(count, bool), 0)
+        columns = phrases.boxes, self.images, phrases.phrase_to_chain
+        return Links(np.arange(count), *columns, np.ones(count, bool), 0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,9 +90,9 @@ class PhraseRegionScores(Scores):
         chosen = np.zeros(len(self.asked.images), np.int64)
         for photo, rows in enumerate(self.asked.phrases_of_photos):
             if len(rows):
-                found = self.similarities[photo]
+                table = self.similarities[photo]
                 ranked, _ = correspondences.answers(
-                    found, candidates(photo), choice
+                    table, candidates(photo), choice
                 )
                 chosen[rows] = ranked.argmax(axis=1)
         return evaluate_correspondences(chosen, candidates, self.asked.links)
@@ -127,7 +127,7 @@ def phrase_region_scores(session, split, phrases, regions):
             rows = np.arange(len(owners))[start : start + PHOTOS_AT_ONCE]
             seen = _embed_candidates(network, photos, asked, rows)
             pairs = zip(rows, seen)
-            similarities += [texts[owners[row]] @ one.T for row, one in pairs]
+            similarities += [texts[owners[row]] @ part.T for row, part in pairs]
             bar.update(len(rows))
     return PhraseRegionScores(asked, similarities)
 
@@ -208,11 +208,11 @@ def _check_seen_alike(fitted, store):
     known, made_by, lines = fitted["image_features_made_by"], store.made_by, []
     dim = store.dim - GEOMETRY_DIM * made_by.get("geometry", False)
     if known:  # Features from arrays have no description.
-        both = (
+        parts = (
             {key: made_by[key] for key in SEEN_ALIKE if key in made_by}
             for made_by in (known, made_by)
         )
-        lines = extraction_differences(*both, "the run", "--regions")
+        lines = extraction_differences(*parts, "the run", "--regions")
     lines += [
         f"{name}: {made_by[name]}, must be 1 for each layer"
         for name in ("grids", "scales")
@@ -230,10 +230,10 @@ def _check_seen_alike(fitted, store):
 
 
 def _embed_phrases(network, reader, phrases):
-    said, spoken = np.unique(np.array(phrases, object), return_inverse=True)
-    cuts = range(PHRASES_AT_ONCE, len(said), PHRASES_AT_ONCE)
-    read = [reader(tf.constant(part.tolist())) for part in np.split(said, cuts)]
-    return np.concatenate(list(map(network.embed_text, read)))[spoken]
+    texts, numbers = np.unique(np.array(phrases, object), return_inverse=True)
+    cuts = range(PHRASES_AT_ONCE, len(texts), PHRASES_AT_ONCE)
+    ids = [reader(tf.constant(part.tolist())) for part in np.split(texts, cuts)]
+    return np.concatenate(list(map(network.embed_text, ids)))[numbers]
 
 
 def _embed_candidates(network, photos, asked, rows):
@@ -248,4 +248,4 @@ def _embed_candidates(network, photos, asked, rows):
     *parts, wholes = np.split(embeddings, ends)
     if asked.holds_photos:
         return parts
-    return [np.append(part, [own], 0) for part, own in zip(parts, wholes)]
+    return [np.append(part, [photo], 0) for part, photo in zip(parts, wholes)]

@@ -37,13 +37,13 @@ THUMBNAIL = 64
 def first_captions(records):
     """Returns the first caption of each image, or "" without captions."""
     groups = records.caption_rows()
-    return [records.captions[own[0]] if len(own) else "" for own in groups]
+    return [records.captions[rows[0]] if len(rows) else "" for rows in groups]
 
 
 def example_captions(records):
     """Returns captions of at most `NUM_QUERIES` images, as queries."""
-    told = list(dict.fromkeys(filter(None, first_captions(records))))
-    return [told[row] for row in spread_evenly(len(told), NUM_QUERIES)]
+    captions = list(dict.fromkeys(filter(None, first_captions(records))))
+    return [captions[row] for row in spread_evenly(len(captions), NUM_QUERIES)]
 
 
 def draw_answered_captions(scores):
@@ -56,16 +56,16 @@ def draw_answered_captions(scores):
     records, pictures = scores.records, {}
     rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
     for number, row in enumerate(rows, start=1):
-        own = records.caption_to_image[row]
+        hit = records.caption_to_image[row]
         similarities = scores.of_caption(row)
         order = np.argsort(-similarities, kind="stable")
         tiles = [
-            montage.Tile(records.file_name(image), f"{place}", image == own)
+            montage.Tile(records.file_name(image), f"{place}", image == hit)
             for place, image in enumerate(order[:NUM_ANSWERS], start=1)
         ]
-        rank = 1 + int(np.flatnonzero(order == own)[0])
+        rank = 1 + int(np.flatnonzero(order == hit)[0])
         if rank > NUM_ANSWERS:
-            label, name = f"{rank} of {len(order)}", records.file_name(own)
+            label, name = f"{rank} of {len(order)}", records.file_name(hit)
             tiles.append(montage.Tile(name, label, True, apart=True))
         card = montage.draw_card(records.captions[row], tiles, scores.photos)
         pictures[str(number)] = np.asarray(card)
@@ -87,12 +87,12 @@ def image_and_caption_points(scores, most):
     """Returns images and captions as `Points` of one space."""
     records, folder = scores.records, scores.photos
     images, captions = shown_captions(records, most)
-    firsts, said = first_captions(records), records.captions
+    firsts, text = first_captions(records), records.captions
     photos, sentences = scores.image_embeddings, scores.text_embeddings
     owners = records.caption_to_image[captions]
     sides = (
         (IMAGE, photos[images], [firsts[row] for row in images], images),
-        (CAPTION, sentences[captions], [said[row] for row in captions], owners),
+        (CAPTION, sentences[captions], [text[row] for row in captions], owners),
     )
     return joined([points_of(*side, records, folder) for side in sides])
 
@@ -118,7 +118,7 @@ def points_of(kind, vectors, texts, images, records, folder):
             else montage.draw_words(text, THUMBNAIL)
             for name, text in zip(names, texts)
         ]
-        thumbnails = np.stack([np.asarray(one) for one in drawn])
+        thumbnails = np.stack([np.asarray(image) for image in drawn])
     columns = {"text": texts, "kind": [kind] * len(names), "image": names}
     return Points(vectors, columns, thumbnails)
 
@@ -139,15 +139,15 @@ def show_answers(model, queries, records, embeddings, photos, path):
     """
     hits = search.find_hits(queries, records.captions, records.caption_to_image)
     names = records.names
-    told = [f"{a}  {b}" for a, b in zip(names, first_captions(records))]
+    lines = [f"{a}  {b}" for a, b in zip(names, first_captions(records))]
     right = [
-        found and {i: f"{names[i]}  {said}" for i, said in found.items()}
-        for found in hits
+        hit and {i: f"{names[i]}  {caption}" for i, caption in hit.items()}
+        for hit in hits
     ]
     ranked = search.rank(model, queries, (), embeddings, NUM_ANSWERS)
     titles = search.titles_of(queries, search.notes_on(model, queries))
-    text = search.format_tables(titles, told, *ranked, right)
-    if any(one is not None for one in hits):
+    text = search.format_tables(titles, lines, *ranked, right)
+    if any(hit is not None for hit in hits):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
     if photos is not None:
         legend = f"Green: {WHAT_IS_A_HIT}. Red: no caption does."
@@ -269,11 +269,11 @@ class RetrievalScores(Scores):
             no logits.
         """
         second, learned = other.pair_scores(self.records)
-        both, units = (self._as_pairs, second), (1.0, 1.0)
+        terms, units = (self._as_pairs, second), (1.0, 1.0)
         if learned or not self.in_distances:
-            own = [np.arange(count) for count in self._counts]
-            units = [score_tiles.spread(one.subset(*own)) for one in both]
-        pairs = score_tiles.weighted_sum(*both, weight, units)
+            rows = [np.arange(count) for count in self._counts]
+            units = [score_tiles.spread(term.subset(*rows)) for term in terms]
+        pairs = score_tiles.weighted_sum(*terms, weight, units)
         return dataclasses.replace(self, pairs=pairs, in_distances=False)
 
     def of_caption(self, row):
@@ -322,5 +322,5 @@ class Retrieval(Evaluator):
             pairs = judge.scores(images, texts)
             learned = {"compare": judge.scores, "in_distances": False}
         photos = self._data.split(records.split).photo_folder
-        given = images, texts, records, pairs, self._memory, photos
-        return RetrievalScores(*given, **learned)
+        fields = images, texts, records, pairs, self._memory, photos
+        return RetrievalScores(*fields, **learned)

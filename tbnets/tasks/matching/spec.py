@@ -108,12 +108,12 @@ class MatchingData(CaptionedData):
     """
 
     def __init__(self, settings: Settings):
-        own = OwnPhotos(settings) if settings.reads_photo_folder else None
-        super().__init__(settings, own)
-        self.own_photos = own
+        photos = OwnPhotos(settings) if settings.reads_photo_folder else None
+        super().__init__(settings, photos)
+        self.own_photos = photos
         self._is_extracted, self._preset = False, {}
         # The cache of own photos has a store for each description of features.
-        names = [*["image_features"] * (not own), "text_features"]
+        names = [*["image_features"] * (not photos), "text_features"]
         self.made_by = {name: f"{name}_made_by" for name in names}
         self._of_features = settings.image_encoder == "features"
         self.images = "images" if self._of_features else "photos"
@@ -132,14 +132,14 @@ class MatchingData(CaptionedData):
     @property
     def extracts(self):
         """A description of the features that the run extracts, or ""."""
-        own, opened = self.own_photos, self.opened
-        if not own:
+        photos, opened = self.own_photos, self.opened
+        if not photos:
             return ""
         parts = opened.parts("records", opened.check_splits()).values()
         keys = {key for records in parts for key in records.image_ids}
         return (
             f"missing features of {len(keys)} photos would be extracted by "
-            f"{self.settings.images.image_encoder} into {own.cache}"
+            f"{self.settings.images.image_encoder} into {photos.cache}"
         )
 
     @property
@@ -160,9 +160,9 @@ class MatchingData(CaptionedData):
         Recipes of texts depend on `left_out`.
         """
         self.texts.check_preset()  # Fails before the slow extraction.
-        given, unused = self.opened.given, unused_flags(self.settings)
+        sources, unused = self.opened.given, unused_flags(self.settings)
         flags = "text_features", "trees"
-        named = (recipes(flag, given, unused) for flag in flags)
+        named = (recipes(flag, sources, unused) for flag in flags)
         if self.own_photos and any(named):
             self.own_photos.check()
             self._extract()
@@ -276,10 +276,10 @@ class MatchingData(CaptionedData):
         )
         if hub.is_hub(name) and not self._preset:
             name = hub.placed(name, *self.opened.given.starts)
-            found = hub.package().build_hub_cnn(
+            cnn = hub.package().build_hub_cnn(
                 name, random=True, image_size=size or None
             )
-            self._preset = {**found.preset.config(), "side": found.image_size}
+            self._preset = {**cnn.preset.config(), "side": cnn.image_size}
 
     @functools.cached_property
     def image_size(self):

@@ -52,14 +52,14 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
             of photos since its last call.
     """
     start, before = time.perf_counter(), len(writer.done)
-    left = len(extraction.remaining(photos, writer))
-    check_space(writer.path, left * photo_bytes)
-    told = options.pop("progress", lambda count: None)
-    with progress_bar(left, what, "photo", leave=True) as bar:
+    num_left = len(extraction.remaining(photos, writer))
+    check_space(writer.path, num_left * photo_bytes)
+    callback = options.pop("progress", lambda count: None)
+    with progress_bar(num_left, what, "photo", leave=True) as bar:
 
         def progress(count):
             bar.update(count)
-            told(count)
+            callback(count)
 
         failures = work(photos, writer=writer, progress=progress, **options)
     writer.finish()
@@ -102,8 +102,8 @@ class OfPhotos(Thing):
         The first step is not counted, because it compiles the network.
         """
         few, times, counts = self.few(PROBE), [], []
-        for one in (*few.parts, few):
-            one.roots = (scratch,)
+        for result in (*few.parts, few):
+            result.roots = (scratch,)
         for part in few.parts:
             part.make_if_missing()
 
@@ -277,15 +277,15 @@ class ImageFeatures:
 
 def check_image_features(values):
     """Raises ValueError if flags contradict each other."""
-    own = [name for name in ("grids", "scales") if getattr(values, name)]
+    names = [name for name in ("grids", "scales") if getattr(values, name)]
     if not values.regions or values.region_features == "roi_average":
         return
-    if own:
-        raise must_come_with(values, own[0], "--region_features=roi_average")
+    if names:
+        raise must_come_with(values, names[0], "--region_features=roi_average")
     if len(values.layers) > 1:
         advice = "Use --region_features=roi_average, or name one layer."
-        needed = "one layer of --layers"
-        raise must_come_with(values, "region_features", needed, advice)
+        required = "one layer of --layers"
+        raise must_come_with(values, "region_features", required, advice)
 
 
 def build_features(values):
@@ -300,8 +300,8 @@ def build_features(values):
     check_image_features(values)
     if kind != "roi_average":
         return make_region_extractor(network, kind, *layers)
-    own = {"grids": values.grids or None, "scales": values.scales or None}
-    return make_region_extractor(network, kind, layers, **own)
+    options = {"grids": values.grids or None, "scales": values.scales or None}
+    return make_region_extractor(network, kind, layers, **options)
 
 
 def make_image_features(
@@ -330,28 +330,28 @@ def make_image_features(
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"
     work = extraction.extract_photos
-    own = {"features": features, "batch_size": batch_size}
+    inputs = {"features": features, "batch_size": batch_size}
     row_bytes = features.dim * np.dtype(values.dtype).itemsize
     if values.regions:
         kind, boxes = "regions", open_store(values.regions)
         made_by["proposals"] = _made_boxes(boxes, share)
         work = extract_regions
-        own = {"proposals": boxes, "extractor": features}
+        inputs = {"proposals": boxes, "extractor": features}
         row_bytes = (row_bytes + BOX_BYTES) * boxes.counts.mean()
     writer = FeatureWriter(folder, made_by, features.dim, values.dtype, kind)
     what = "extracting features"
-    work_through(photos, writer, what, work, row_bytes, **own, **how)
+    work_through(photos, writer, what, work, row_bytes, **inputs, **how)
     return features.dim
 
 
 def _made_boxes(boxes, share):
     """Returns the description of boxes, which must cover the photos' share."""
-    told = share_of(boxes.made_by)
-    if told not in (None, share.get(SHARE)):
+    part = share_of(boxes.made_by)
+    if part not in (None, share.get(SHARE)):
         raise InputError(
             "regions",
             "have boxes of the whole data set, or of an equal share of photos",
-            f"regions={boxes.path}, share {told['number']} of {told['of']}",
+            f"regions={boxes.path}, share {part['number']} of {part['of']}",
             "Merge its shares with tools/join_store.py, or use the photos, "
             "--shard and --shard_images of its extraction.",
         )

@@ -70,12 +70,12 @@ def recipes(flag, sources, unused=()):
 
 def plan(flag, data, unused=()):
     """Returns the results of the recipes of a flag, {recipe: `Thing`}."""
-    found = {}
+    results = {}
     for item in recipes(flag, data.given, unused):
         recipe = read_recipe(flag, item, KINDS[flag], data.given)
         with recipe.named():
-            found[item] = KINDS[flag](recipe, data)
-    return found
+            results[item] = KINDS[flag](recipe, data)
+    return results
 
 
 def missing(data):
@@ -84,14 +84,14 @@ def missing(data):
     All recipes are checked as far as possible before any result is made.
     """
     things = {
-        one.folder: one
+        part.folder: part
         for flag in KINDS
         for thing in data.things(flag).values()
-        for one in thing.missing()
+        for part in thing.missing()
     }
-    for one in things.values():
-        with one.recipe.named():
-            one.check()
+    for part in things.values():
+        with part.recipe.named():
+            part.check()
     return list(things.values())
 
 
@@ -100,9 +100,9 @@ def recipe_values(data):
 
     Skips flags whose photos, captions or files are missing.
     """
-    found = {}
+    values = {}
     for flag in KINDS:
         with contextlib.suppress(MissingFileError):
             things = data.things(flag).items()
-            found[flag] = {item: thing.said for item, thing in things}
-    return {flag: items for flag, items in found.items() if items}
+            values[flag] = {item: thing.said for item, thing in things}
+    return {flag: items for flag, items in values.items() if items}

@@ -86,9 +86,9 @@ class Thing:
         files = self.recipe.files
         for flag, side in PRESETS.items():
             if hub.is_hub(name := getattr(self.recipe.values, flag, "")):
-                own = hub.package().files(name, side)
-                files |= {f"{flag}/{k}": own[k] for k in own}
-                files[flag] = own["config.json"]
+                paths = hub.package().files(name, side)
+                files |= {f"{flag}/{k}": paths[k] for k in paths}
+                files[flag] = paths["config.json"]
         return files
 
     def is_made(self, folder):
@@ -124,11 +124,11 @@ class Thing:
     def _sums(self):
         """Returns the SHA-256 of the files, name of a flag -> digest."""
         files = self.files()
-        kept = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
+        cache = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
         sums = {}
-        found = photo_sums("/", paths, kept)
-        for (name, path), (sums[name], reason) in zip(files.items(), found):
+        digests = photo_sums("/", paths, cache)
+        for (name, path), (sums[name], reason) in zip(files.items(), digests):
             if reason:
                 raise InputError(
                     f"--{name}",
@@ -162,12 +162,12 @@ class Thing:
         """Returns the missing results, parts first."""
         if self.is_made(self.folder):
             return []
-        return [*(one for part in self.parts for one in part.missing()), self]
+        return [*(t for part in self.parts for t in part.missing()), self]
 
     def make_if_missing(self):
         """Makes the missing parts, then the whole, in one process at a time."""
-        for one in self.missing():
-            one._make_alone()
+        for thing in self.missing():
+            thing._make_alone()
 
     def _make_alone(self):
         place = self.folder
@@ -198,10 +198,10 @@ class Thing:
 def make_all(things):
     """Makes checked results of recipes if all fit on the disk."""
     if things:
-        left = [one.num_bytes - bytes_in(one.folder) for one in things]
-        check_space(things[0].folder, sum(max(size, 0) for size in left))
-    for one in things:
-        one.make_if_missing()
+        sizes = [thing.num_bytes - bytes_in(thing.folder) for thing in things]
+        check_space(things[0].folder, sum(max(size, 0) for size in sizes))
+    for thing in things:
+        thing.make_if_missing()
 
 
 def bytes_in(folder):
@@ -234,7 +234,7 @@ def megabytes(size):
 def _nearest(path):
     """Returns the path, or its nearest existing parent."""
     path = pathlib.Path(path).absolute()
-    return next(one for one in (path, *path.parents) if one.exists())
+    return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
 def _can_be_written(folder):
@@ -281,17 +281,17 @@ class Recipe:
         return self._decide(False)
 
     def _decide(self, is_place):
-        found = {}
+        values = {}
         for each in flags_of(type(self.values)):
             value = hub.unplaced(getattr(self.values, each.name))
             if each.is_place == is_place and not each.free:
-                found[each.name] = value
-        return found
+                values[each.name] = value
+        return values
 
     def found(self, sources):
         """Returns the recipe with its files and presets resolved."""
-        starts, given = sources.starts, vars(self.values)
-        values = {name: hub.placed(given[name], *starts) for name in given}
+        starts, flags = sources.starts, vars(self.values)
+        values = {name: hub.placed(flags[name], *starts) for name in flags}
         with self.named():
             for name, value in self.files.items():
                 values[name] = os.fspath(_file(name, value, sources))
@@ -366,10 +366,10 @@ def _check_known(word, kind, known):
     name = word.lstrip("-").partition("=")[0]
     if word.startswith("-") and (known & {name, name.removeprefix("no")}):
         return
-    told = ", ".join(f"--{each}" for each in sorted(known))
+    names = ", ".join(f"--{each}" for each in sorted(known))
     raise InputError(
         f"{command_line.flag_place(word)}expected flags of "
-        f"tools/{kind.verb}.py ({told}); found {shown(word)}. Remove it, "
+        f"tools/{kind.verb}.py ({names}); found {shown(word)}. Remove it, "
         "because the run sets inputs, outputs and processes, or use a recipe "
         "for that tool."
     )

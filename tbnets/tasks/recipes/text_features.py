@@ -45,8 +45,8 @@ def _split_names(data):
     """Returns the splits of the captions file, or the run's split lists."""
     sources = data.sources
     if sources.split_lists:
-        given = data.given
-        names = given.train_split, given.dev_split, given.test_split
+        flags = data.given
+        names = flags.train_split, flags.dev_split, flags.test_split
         return [name for name in names if data.has(name)]
     return list_splits(sources.captions_format, sources.file("captions"))
 
@@ -67,9 +67,9 @@ def texts_by_split(data, names=()):
 def texts_by_id(data, names=()):
     """Returns (IMAGE#NUMBER, text) for the texts of the named or all splits."""
     return [
-        (f"{image_id}#{number}", said.captions[row])
-        for said in (_said(data, name) for name in names or _split_names(data))
-        for image_id, rows in zip(said.image_ids, said.caption_rows())
+        (f"{image_id}#{number}", part.captions[row])
+        for part in (_said(data, name) for name in names or _split_names(data))
+        for image_id, rows in zip(part.image_ids, part.caption_rows())
         for number, row in enumerate(rows)
     ]
 
@@ -254,9 +254,9 @@ def make_text_features(values, texts, folder, shard=""):
     tqdm.tqdm.write(f"encoder   {encoder.describe()}")
     writer = caption_features.open_writer(folder, encoder, values.dtype, share)
     start = time.perf_counter()
-    left = len({*keys[rows]} - writer.done)
-    check_space(folder, left * encoder.dim * np.dtype(values.dtype).itemsize)
-    with progress_bar(left, "encoding", "text", leave=True) as bar:
+    count = len({*keys[rows]} - writer.done)
+    check_space(folder, count * encoder.dim * np.dtype(values.dtype).itemsize)
+    with progress_bar(count, "encoding", "text", leave=True) as bar:
         some = [all_texts[key] for key in keys[rows]]
         caption_features.extract_captions(some, encoder, writer, bar.update)
     writer.finish()
@@ -291,11 +291,11 @@ def _new_encoder(values, texts):
     name, training = next(iter(texts.items()))
     text = "\n".join(map(caption_key, training))
     digest = hashlib.sha256(text.encode()).hexdigest()
-    told = {"split": name, "captions": len(training), "sha256": digest}
+    note = {"split": name, "captions": len(training), "sha256": digest}
     if values.word_vectors:
         digest = file_sha256(values.word_vectors)
-        told |= {"splits_of_words": list(texts), "word_vectors_sha256": digest}
-    encoder.notes_["fitted_on"] = told
+        note |= {"splits_of_words": list(texts), "word_vectors_sha256": digest}
+    encoder.notes_["fitted_on"] = note
     return encoder
 
 
@@ -304,8 +304,8 @@ def _read_vectors(values, texts):
     counts = {split: count_words(some)[0] for split, some in texts.items()}
     words = dict.fromkeys(word for known in counts.values() for word in known)
     vectors = read_showing_progress(values.word_vectors, words)
-    for split, found in counts.items():
-        line = coverage_line(coverage(vectors, found))
+    for split, count in counts.items():
+        line = coverage_line(coverage(vectors, count))
         tqdm.tqdm.write(f"{split:<9} {line}")
     return vectors
 

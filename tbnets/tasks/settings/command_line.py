@@ -43,13 +43,13 @@ def find_flagfile(name, place=""):
     path = pathlib.Path(name).expanduser()
     if path.is_file():
         return path
-    wanted, known = _stem(path), _known()
-    if wanted in known:
-        return known[wanted]
+    stem, known = _stem(path), _known()
+    if stem in known:
+        return known[stem]
     raise MissingFileError(
         f"{place}`--flagfile` must be a file of flags or the name of a "
         f"configuration. Received: --flagfile={name}. "
-        f"{_nearest(wanted, known)}Check the name. See --help."
+        f"{_nearest(stem, known)}Check the name. See --help."
     )
 
 
@@ -61,13 +61,13 @@ def find_recipe(flag, name, verb, place):
     """
     if place.is_file():
         return place
-    wanted, known = _stem(name), _known("features")
-    if wanted in known:
-        return known[wanted]
+    stem, known = _stem(name), _known("features")
+    if stem in known:
+        return known[stem]
     raise MissingFileError(
         f"`--{flag}` must be a recipe, a flagfile for tools/{verb}.py. "
         f"Received: --{flag}={name}, looked for at {place}. "
-        f"{_nearest(wanted, known, '.flags')}See docs/recipes.md."
+        f"{_nearest(stem, known, '.flags')}See docs/recipes.md."
     )
 
 
@@ -82,12 +82,12 @@ def _known(below=""):
     }
 
 
-def _nearest(wanted, known, suffix=""):
+def _nearest(stem, known, suffix=""):
     """Returns a question that suggests similar names, or ""."""
-    near = difflib.get_close_matches(wanted, known)
-    near = near or difflib.get_close_matches(pathlib.Path(wanted).name, known)
-    found = " or ".join(f"{name}{suffix}" for name in near)
-    return f"Did you mean {found}? " if found else ""
+    near = difflib.get_close_matches(stem, known)
+    near = near or difflib.get_close_matches(pathlib.Path(stem).name, known)
+    names = " or ".join(f"{name}{suffix}" for name in near)
+    return f"Did you mean {names}? " if names else ""
 
 
 def expand(words, within=()):
@@ -100,19 +100,19 @@ def expand(words, within=()):
     Returns:
         list of strings, with a `FileWord` for each word from a flag file.
     """
-    words, found = list(words), []
+    words, expanded = list(words), []
     while words:
         word = words.pop(0)
         if word == "--":
-            return [*found, word, *words]
+            return [*expanded, word, *words]
         flag, equals, name = word.partition("=")
         if flag not in _NAMES:
-            found.append(word)
+            expanded.append(word)
             continue
         if not equals:
             name = words.pop(0) if words else ""
-        found += _read(find_flagfile(name, flag_place(word)), within)
-    return found
+        expanded += _read(find_flagfile(name, flag_place(word)), within)
+    return expanded
 
 
 def flag_place(word):
@@ -178,26 +178,26 @@ class CommandLine:
             define(flag.name, None, flag.help, flag_values=parser)
         expanded = expand(words)
         try:
-            others = parser(["", *expanded])[1:]
+            unnamed = parser(["", *expanded])[1:]
         except absl_flags.Error as error:
             raise InputError(_in_our_words(str(error), expanded)) from error
         self.given = {flag.name for flag in named if parser[flag.name].present}
         self.typed = _typed(words, named)
-        self.values = {one.name: _value(one, parser[one.name]) for one in named}
-        rest = {flag.name: others for flag in flags if flag.kind == "words"}
-        if others and not rest:
+        self.values = {f.name: _value(f, parser[f.name]) for f in named}
+        extra = {flag.name: unnamed for flag in flags if flag.kind == "words"}
+        if unnamed and not extra:
             raise InputError(
-                f"{flag_place(others[0])}The command line must contain only "
-                f"flags. Received: {' '.join(others)}. Write --flag=value."
+                f"{flag_place(unnamed[0])}The command line must contain only "
+                f"flags. Received: {' '.join(unnamed)}. Write --flag=value."
             )
-        self.values |= rest
+        self.values |= extra
 
     def take(self, group):
         """Returns a group with its values. Checks the limits of numbers."""
         names = [flag.name for flag in flags_of(group)]
-        made = group(**{name: self.values[name] for name in names})
-        check_limits(made)
-        return made
+        values = group(**{name: self.values[name] for name in names})
+        check_limits(values)
+        return values
 
 
 class _Choice(absl_flags.EnumParser):
@@ -236,9 +236,9 @@ def _place(message, words):
 
 
 def _typed(words, flags):
-    told = [word for word in words if word.startswith("-")]
-    names = {word.lstrip("-").partition("=")[0] for word in told}
-    return {one.name for one in flags if names & {one.name, f"no{one.name}"}}
+    dashed = [word for word in words if word.startswith("-")]
+    names = {word.lstrip("-").partition("=")[0] for word in dashed}
+    return {f.name for f in flags if names & {f.name, f"no{f.name}"}}
 
 
 def _default(flag):
@@ -252,18 +252,18 @@ def _default(flag):
     return copy.copy(flag.default)
 
 
-def _value(flag, read):
-    if not read.present:
+def _value(flag, parsed):
+    if not parsed.present:
         return _default(flag)
     if flag.kind not in _NUMBERS:
-        return read.value
+        return parsed.value
     try:
-        return [_NUMBERS[flag.kind](item) for item in read.value]
+        return [_NUMBERS[flag.kind](item) for item in parsed.value]
     except ValueError as error:
         raise InputError(
             f"--{flag.name}",
             f"be {flag.kind} separated by commas",
-            f"--{flag.name}={written(read.value)}",
+            f"--{flag.name}={written(parsed.value)}",
             "Correct the numbers. In a flagfile, write comments on separate "
             "lines.",
         ) from error

@@ -46,8 +46,8 @@ class OneOf(tuple):
         return super().__new__(cls, values)
 
     def __contains__(self, value):
-        found, is_in = str(value), super().__contains__
-        return is_in(value) or (is_in(PRESET) and found.startswith("hub:"))
+        text, is_in = str(value), super().__contains__
+        return is_in(value) or (is_in(PRESET) and text.startswith("hub:"))
 
 
 class Limits(NamedTuple):
@@ -106,15 +106,15 @@ class Flag(NamedTuple):
     limits: Limits | None = None
 
 
-def flag(default, help, **more):
+def flag(default, help, **fields):
     """Returns a field of a group of flags.
 
-    `more` are fields of `Flag` that the annotation does not determine.
+    `fields` are fields of `Flag` that the annotation does not determine.
     """
-    told = {"help": help, **more}
+    meta = {"help": help, **fields}
     if isinstance(default, list):
-        return dataclasses.field(default_factory=default.copy, metadata=told)
-    return dataclasses.field(default=default, metadata=told)
+        return dataclasses.field(default_factory=default.copy, metadata=meta)
+    return dataclasses.field(default=default, metadata=meta)
 
 
 def flags_of(group):
@@ -123,16 +123,16 @@ def flags_of(group):
 
 
 def _flag_of(field):
-    kind, default, more = field.type, field.default, {}
+    kind, default, extra = field.type, field.default, {}
     if type(None) in typing.get_args(kind):  # `X | None`
         kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) is Annotated:
-        kind, told = typing.get_args(kind)
-        more = {"is_place": True} if told == PLACE else {"limits": told}
+        kind, limits = typing.get_args(kind)
+        extra = {"is_place": True} if limits == PLACE else {"limits": limits}
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    given = {"kind": KINDS[kind], "default": default, **more, **field.metadata}
-    return Flag(name=field.name.rstrip("_"), **given)
+    args = {"kind": KINDS[kind], "default": default, **extra, **field.metadata}
+    return Flag(name=field.name.rstrip("_"), **args)
 
 
 def written(value):
@@ -163,22 +163,22 @@ def check_limits(group):
             checked_number(f"--{flag.name}", number, whole=whole, **bounds)
 
 
-def must_come_with(options, name, needed, advice="Leave it out."):
-    """Returns the error of a flag that has no effect without `needed`."""
-    given = written(getattr(options, name))
+def must_come_with(options, name, required, advice="Leave it out."):
+    """Returns the error of a flag that has no effect without `required`."""
+    text = written(getattr(options, name))
     return InputError(
         f"--{name}",
-        f"be used with {needed}",
-        f"only --{name}={given}",
+        f"be used with {required}",
+        f"only --{name}={text}",
         f"{advice}",
     )
 
 
 def check_pairs(options, pairs):
     """Raises ValueError for a flag without the flag that `pairs` maps it to."""
-    given = changed(options)
+    flags = changed(options)
     for name, other in pairs.items():
-        if name in given and not getattr(options, other):
+        if name in flags and not getattr(options, other):
             raise must_come_with(options, name, f"--{other}")
 
 
@@ -248,15 +248,15 @@ def _flags_of(argument, received, values):
     if argument == "path":
         known, prefix = values, "path="
     flags = [name for name in known if name in values]
-    given = [f for f in flags if _is_in(values[f], received, prefix)]
-    return given or (flags if argument != "path" else [])
+    matches = [f for f in flags if _is_in(values[f], received, prefix)]
+    return matches or (flags if argument != "path" else [])
 
 
 def _is_in(value, text, prefix):
-    for one in value if isinstance(value, list) else [value]:
-        one = str(one or "").removeprefix("hub:").removeprefix("./")
-        places = [f"{prefix}{start}{one}" for start in ("", "'", "./", "'./")]
-        if one and any(place in text for place in places):
+    for item in value if isinstance(value, list) else [value]:
+        item = str(item or "").removeprefix("hub:").removeprefix("./")
+        places = [f"{prefix}{start}{item}" for start in ("", "'", "./", "'./")]
+        if item and any(place in text for place in places):
             return True
     return False
 

@@ -78,12 +78,12 @@ def completed(record, path):
 
 def _check_kinds(record, path):
     """Raises ValueError for the first invalid flag of a record."""
-    expected, found = "the flags of a run", record
+    expected, value = "the flags of a run", record
     if isinstance(record, dict):
         wrong = [name for name in record if not _fits(name, record[name])]
         if not wrong:
             return
-        found = record[wrong[0]]
+        value = record[wrong[0]]
         if wrong[0] not in _KEPT:
             raise InputError(
                 f"{path}: expected flags of tools/train.py; found "
@@ -94,7 +94,7 @@ def _check_kinds(record, path):
         kind = flag.choices and f"one of {', '.join(flag.choices)}"
         expected = f"{kind or flag.kind} for `{wrong[0]}`"
     raise InputError(
-        f"{path}: expected {expected}; found {shown(found)}. Use another copy "
+        f"{path}: expected {expected}; found {shown(value)}. Use another copy "
         "of this file, or start the run again."
     )
 

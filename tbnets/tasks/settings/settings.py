@@ -160,8 +160,8 @@ class Settings:
 
     def groups(self) -> dict:
         """Returns the groups that the run uses, by name."""
-        found = {name: vars(self)[name] for name in GROUPS}
-        return {name: group for name, group in found.items() if group}
+        groups = {name: vars(self)[name] for name in GROUPS}
+        return {name: group for name, group in groups.items() if group}
 
     def check(self) -> None:
         """Raises ValueError for the first number outside its limits."""
@@ -170,12 +170,12 @@ class Settings:
 
     def values(self) -> dict:
         """Returns the values of the flags of these groups, and `started_in`."""
-        found = {
+        values = {
             name.rstrip("_"): value
             for group in self.groups().values()
             for name, value in vars(group).items()
         }
-        return {**found, "started_in": self.started_in}
+        return {**values, "started_in": self.started_in}
 
     def replace(self, **values) -> "Settings":
         """Returns a copy with new values of some flags."""
@@ -200,10 +200,10 @@ class Settings:
         defaults = complete({"loss": values.get("loss")})
         rows: dict = {True: [], False: []}
         for flag in self.flags_read():
-            both = values[flag.name], defaults[flag.name]
-            changed = both[0] != both[1]
+            pair = values[flag.name], defaults[flag.name]
+            changed = pair[0] != pair[1]
             mark = "**" if changed else ""
-            cells = (f"`{text}`" if text else "" for text in map(written, both))
+            cells = (f"`{text}`" if text else "" for text in map(written, pair))
             cells = (f"{mark}{flag.name}{mark}", *cells, flag.help)
             cells = (cell.replace("|", "\\|") for cell in cells)
             rows[changed].append(f"| {' | '.join(cells)} |")
@@ -216,18 +216,18 @@ class Settings:
         Lists become strings. Files and folders are left out.
         """
         values = self.values()
-        read = [flag.name for flag in self.flags_read() if not flag.is_place]
+        names = [flag.name for flag in self.flags_read() if not flag.is_place]
         return {
             name: written(values[name])
             if isinstance(values[name], list)
             else values[name]
-            for name in read
+            for name in names
         }
 
 
 def make_settings(record, groups) -> Settings:
     """Returns the `Settings` of a record with only the named groups."""
-    made = {
+    fields = {
         name: GROUPS[name](
             **{
                 field.name: record[field.name.rstrip("_")]
@@ -236,7 +236,7 @@ def make_settings(record, groups) -> Settings:
         )
         for name in groups
     }
-    return Settings(**made, started_in=record["started_in"])
+    return Settings(**fields, started_in=record["started_in"])
 
 
 def complete(values) -> dict:
@@ -244,15 +244,15 @@ def complete(values) -> dict:
 
     None counts as missing. --loss determines the defaults of the loss.
     """
-    given = {name: v for name, v in values.items() if v is not None}
+    known = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
-    found = {**defaults, "started_in": "", **given}
-    loss = {**PRESETS["wang2018"], **LOSSES[found["loss"]]}
+    record = {**defaults, "started_in": "", **known}
+    loss = {**PRESETS["wang2018"], **LOSSES[record["loss"]]}
     for name in ALL:
         term = name.removesuffix("_weight")
-        if found[name] is None:
-            found[name] = loss.get(name, loss["term_weights"].get(term, 0.0))
-    return found
+        if record[name] is None:
+            record[name] = loss.get(name, loss["term_weights"].get(term, 0.0))
+    return record
 
 
 BASE = frozenset({"run", "captions", "features", "texts"})
@@ -335,7 +335,7 @@ def _of_texts(texts, begins_with_model):
     words = encoder != "features" and not is_preset
     vectors = words and texts.word_vectors != ""
     trained = vectors and texts.word_vectors_training != "frozen"
-    said = "with --text_encoder other than features or hub:PRESET"
+    text = "with --text_encoder other than features or hub:PRESET"
     return [
         (is_preset, "with --text_encoder=hub:PRESET", ("fine_tune_text",)),
         (
@@ -348,26 +348,26 @@ def _of_texts(texts, begins_with_model):
             "with --text_encoder=features",
             ("text_features",),
         ),
-        (words, said, ("min_count", "max_words", "word_dropout")),
+        (words, text, ("min_count", "max_words", "word_dropout")),
         (
             words and not texts.word_vectors,
-            f"{said}, without --word_vectors",
+            f"{text}, without --word_vectors",
             ("word_dim",),
         ),
         (
             words and not begins_with_model,
-            f"{said}, without --from",
+            f"{text}, without --from",
             ("word_vectors",),
         ),
         (
             vectors or (words and begins_with_model),
-            f"{said} and --word_vectors or --from",
+            f"{text} and --word_vectors or --from",
             ("word_vectors_training",),
         ),
-        (vectors, f"{said} and --word_vectors", ("word_vectors_scale",)),
+        (vectors, f"{text} and --word_vectors", ("word_vectors_scale",)),
         (
             trained,
-            f"{said} and --word_vectors and --word_vectors_training other than "
+            f"{text} and --word_vectors and --word_vectors_training other than "
             "frozen",
             ("new_word_dims",),
         ),
@@ -380,14 +380,14 @@ def _of_texts(texts, begins_with_model):
 
 
 def _of_loss(loss, pairs):
-    own = [kind for kind in LOSS_FLAGS if kind != "triplet"]
-    said = {kind: f"with --loss={kind}" for kind in own}
-    said["triplet"] = f"with --loss other than {' or '.join(own)}"
+    kinds = [kind for kind in LOSS_FLAGS if kind != "triplet"]
+    text = {kind: f"with --loss={kind}" for kind in kinds}
+    text["triplet"] = f"with --loss other than {' or '.join(kinds)}"
     return [
-        *((loss.kind == k, said[k], flags) for k, flags in LOSS_FLAGS.items()),
+        *((loss.kind == k, text[k], flags) for k, flags in LOSS_FLAGS.items()),
         (
             loss.kind == "triplet" and loss.negatives == "top_k",
-            f"with --negatives=top_k and {said['triplet'][5:]}",
+            f"with --negatives=top_k and {text['triplet'][5:]}",
             ("num_negatives",),
         ),
         (
