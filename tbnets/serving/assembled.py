@@ -75,9 +75,9 @@ def put_together(source, path):
         except (KeyError, TypeError) as error:
             raise InputError(
                 "source",
-                "record the networks of its features",
-                f"source={source}, without {error}",
-                "Export it from a run on feature stores of photos.",
+                "describe the image networks of its features",
+                f"source={source}, whose metadata lacks {error}",
+                "Export it from a run that reads feature stores of photos.",
             ) from error
         return begin_with_photos(served, features)
 
@@ -161,15 +161,15 @@ def assembled(folder):
     except PermissionError as error:
         raise FileError(
             error.errno,
-            "`TBNETS_CACHE` must name a writable folder for assembled "
-            f"models. Received: {cache_folder()}, which is not: "
-            f"{error.strerror}. Set the variable to another",
+            "`TBNETS_CACHE` must name a writable folder. Received: "
+            f"{cache_folder()} ({error.strerror}). Set the variable to "
+            "another folder",
         ) from error
     return path
 
 
 def _tell(holder):
-    say(f"waiting for process {holder}, which puts the same model together")
+    say(f"waiting for process {holder}, which assembles the same model")
 
 
 def _is_whole(path):
@@ -191,7 +191,7 @@ def _identity(folder):
 
 def _make(folder, path):
     """Assembles a model. Its folder appears only when it is complete."""
-    say(f"putting {folder.name} together, once; it is kept in {path}")
+    say(f"assembling {folder.name}, only once, in {path}")
     start = time.monotonic()
     shutil.rmtree(path, ignore_errors=True)  # The folder is damaged.
     with new_folder(path) as partial:
@@ -199,4 +199,4 @@ def _make(folder, path):
         write_text(partial / IDENTITY, f"{_identity(folder)}\n")
         write_checksums(partial)
         check_answers(load_saved_model(partial), folder / ANSWERS)
-    say(f"that took {time.monotonic() - start:.0f} s")
+    say(f"assembled in {time.monotonic() - start:.0f} s")

@@ -44,8 +44,8 @@ def read_checksums(path: Path) -> dict[str, str]:
         match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
         if match is None or match[2] in wanted:
             file.report(
-                "expected a sha256, two blanks and a file that no line names "
-                f"yet; found {line[:90]!r}. {_CURE}",
+                "expected a SHA-256, two spaces and a file that is not yet "
+                f"listed; found {line[:90]!r}. {_CURE}",
                 number,
             )
         wanted[match[2]] = match[1]
@@ -66,7 +66,7 @@ def differences(folder, wanted):
         elif not file.is_file():
             yield f"{name} is missing"
         elif file_sha256(file) != digits:
-            yield f"{name} was changed: its sha256 differs"
+            yield f"{name} was changed: its SHA-256 differs"
 
 
 def check_files(path: Path) -> None:
@@ -80,12 +80,12 @@ def check_files(path: Path) -> None:
     problems = [
         *differences(path, wanted),
         *(f"{name} is a link" for name in found if found[name].is_symlink()),
-        *(f"{name} is not one of it" for name in found if name not in wanted),
+        *(f"{name} was added" for name in found if name not in wanted),
     ]
     if problems:
         more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         raise InputError(
-            "A model of the zoo must be as it was published. Received: "
+            "The files of a zoo model must be unchanged. Received: "
             f"{path}, where {problems[0]}{more}. {_CURE}"
         )
 

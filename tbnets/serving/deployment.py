@@ -111,9 +111,9 @@ def _answer(request, signature):
     except tf.errors.OpError as error:
         raise InputError(
             request.model_spec.signature_name,
-            "respond to the warm-up requests",
+            "run on its warm-up requests",
             f"{protocol.refusal(error)}",
-            "Leave it out: --signatures names those to keep.",
+            "Leave this signature out with --signatures.",
         ) from error
 
 
@@ -165,8 +165,8 @@ def check_model_name(name):
     if not _NAME.fullmatch(name):
         raise InputError(
             "output",
-            "be a folder named like the model: a letter, then letters, "
-            "digits and _.- between them, at most 63",
+            "end in a model name of at most 63 letters, digits and _.-, which "
+            "begins with a letter and ends with a letter or digit",
             f"output={name}",
             "Choose another name.",
         )

@@ -245,7 +245,7 @@ def _localization(reader, phrases, regions, similarities):
             boxes,
             tf.reduce_all(boxes[:, :2] <= boxes[:, 2:], axis=1),
             "`boxes` must be corners, x_min <= x_max and y_min <= y_max. "
-            "Received: others in row",
+            "Received: a different order in row",
         )
         rows, status = reader.regions(image_bytes, boxes)
         rows = tf.ensure_shape(rows, regions.spec.shape)
@@ -284,9 +284,9 @@ def add_search(index):
     if not len(index):
         raise InputError(
             "index",
-            "hold an embedding",
+            "contain embeddings",
             f"index={index.path}, which is empty",
-            "Put photos into it.",
+            "Add photos to it.",
         )
     index.store.verify()
     check_finite(index.store)
@@ -297,7 +297,7 @@ def add_search(index):
                 "model",
                 "be a network for whole images",
                 f"{served.path}, which has {sorted(served.signatures)}",
-                "Take another, or export without an index.",
+                "Choose another model, or export without an index.",
             )
         index.check_embedded_by(about(served))
         [spec] = served.inputs("embed_text").values()
@@ -474,10 +474,10 @@ def text_spec(tokenizer, text_dim, name="captions"):
     if (tokenizer is None) == (text_dim is None):
         raise InputError(
             "text_dim",
-            "be given where there is no vocabulary, and only there",
+            "be given if and only if there is no vocabulary",
             f"text_dim={text_dim} and {('no' if tokenizer is None else 'a')} "
             "vocabulary",
-            "Pass the one that the network was trained with.",
+            "Pass only the argument that matches the network.",
         )
     if tokenizer is None:
         return tf.TensorSpec([None, text_dim], tf.float32, "text_features")

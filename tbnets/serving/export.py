@@ -88,7 +88,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     signatures = {**before, **added}
     signatures.pop(DEFAULT, None)
     for name in keep:
-        advice = "Leave it out, or export from what has it."
+        advice = "Leave it out, or choose another source."
         check_choice("signatures", name, sorted(signatures), advice)
     kept = {name: signatures[name] for name in keep or signatures}
     default = _default(before.get(DEFAULT), kept)
@@ -186,15 +186,15 @@ def _check_reader(model, tokenizer):
             "model",
             "be a network, with `embed_images` and `embed_text`",
             f"model of type {type(model).__name__}",
-            "It comes first, then the vocabulary.",
+            "Pass the model before the vocabulary.",
         )
     if tokenizer is None:
         return
-    advice = "Give the vocabulary that the network was trained with."
+    advice = "Pass the vocabulary that the network was trained with."
     if not hasattr(tokenizer, "vocabulary"):
         raise InputTypeError(
             "vocabulary",
-            "be a Vocabulary or what reads captions by one",
+            "be a Vocabulary, a Tokenizer or a CaptionReader",
             f"vocabulary of type {type(tokenizer).__name__}",
             f"{advice}",
         )
@@ -206,8 +206,8 @@ def _check_reader(model, tokenizer):
     if told and known != tokenizer.vocabulary.size:
         raise InputError(
             "vocabulary",
-            "have the words that `text_encoder` reads",
-            f"{tokenizer.vocabulary.size} words for {known}",
+            "have as many words as the network's text encoder",
+            f"{tokenizer.vocabulary.size} words instead of {known}",
             f"{advice}",
         )
 

@@ -87,7 +87,7 @@ def search(
         "search" if images is None and model.has("search") else "embed_image"
     )
     if not model.has(needed, "embed_text"):
-        other = "; this one has `find`" if model.has("embed_phrases") else ""
+        other = ", or call `find`" if model.has("embed_phrases") else ""
         raise InputError(
             "search",
             "be called on a network for whole images",
@@ -99,13 +99,13 @@ def search(
             "images",
             "be a folder, photos or their embeddings",
             "None",
-            "Name for example images='photos'.",
+            "Pass a folder, such as images='photos'.",
         )
     for name, values in (("queries", queries), ("like", like)):
         if not (isinstance(values, np.ndarray) and values.ndim):
             refuse_single(name, values)
     if cache:
-        advice = "Name a folder; without one there is that beside the photos."
+        advice = "Name a folder, or omit it for a folder next to the photos."
         check_kind("cache", cache, (str, os.PathLike), advice)
     if images is not None:
         names, embeddings = _gallery(model, images, cache)
@@ -114,8 +114,8 @@ def search(
     for query, (_, note) in zip(sentences, notes):
         if note == searching.NO_WORD:
             warnings.warn(
-                f'the model knows no word of "{query}": its results are '
-                "meaningless",
+                f'the vocabulary contains no word of "{query}": its results '
+                "are meaningless",
                 stacklevel=2,
             )
     if images is None:
@@ -158,8 +158,8 @@ def _gallery(model, images, cache):
             raise InputError(
                 "images",
                 "be features of images",
-                f"a folder, {folder}, and the model takes no photos",
-                "Give an array.",
+                f"the folder {folder}, for a model that takes no photos",
+                "Pass an array.",
             )
         names, embeddings = photo_index.embed_folder(model, folder, cache)
         return [str(folder / name) for name in names], embeddings
@@ -168,7 +168,7 @@ def _gallery(model, images, cache):
         if images.shape[1] != model.embedding_dim:
             raise InputError(
                 "images",
-                "be photos, or what `embed_images` returned: [n, "
+                "be photos, or embeddings from `embed_images`, [n, "
                 f"{model.embedding_dim}]",
                 f"an array of shape {images.shape}",
                 "Put a single photo into a list.",
@@ -219,10 +219,10 @@ def _inside(boxes, photo):
         row = outside[0]
         raise InputError(
             "boxes",
-            "lie in the photo",
+            "overlap the photo",
             f"boxes[{row}]={boxes[row].tolist()} for a photo of {width} x "
             f"{height} pixels",
-            "Give x_min, y_min, x_max, y_max.",
+            "Pass x_min, y_min, x_max, y_max in pixels.",
         )
     return boxes.astype(np.float32)
 
@@ -271,10 +271,9 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
     if not model.has("embed_phrases"):
         raise InputError(
             "find",
-            "be called on a network of phrase localization",
+            "be called on a network for phrase localization",
             f"{model.path}, which has {sorted(model.signatures)}",
-            'Load tbnets.zoo.load("entities_localization"); this one has '
-            "`search`.",
+            'Load tbnets.zoo.load("entities_localization"), or call `search`.',
         )
     top = checked_number("top", top, 1, whole=True)
     given = choice, choice_temperature, choice_area_exponent

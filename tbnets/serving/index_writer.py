@@ -88,7 +88,7 @@ class IndexWriter:
         dtype: str | None = None,
         notes: dict[str, str] | None = None,
     ) -> None:
-        check_kind("path", path, (str, os.PathLike), "Give an index's folder.")
+        check_kind("path", path, (str, os.PathLike), "Pass an index folder.")
         self.path = pathlib.Path(path)
         extraction = {EMBEDDED_BY: model, NOTES: notes or {}}
         manifest = new_manifest(extraction, dim, dtype or "float32", "images")
@@ -98,7 +98,7 @@ class IndexWriter:
                 "notes",
                 "be a dict of strings",
                 f"notes={short_text(notes)}",
-                "Write its values as text.",
+                "Convert its values to strings.",
             )
         has_folder = self.path.exists()
         if not (self.path / MANIFEST).exists():
@@ -116,8 +116,8 @@ class IndexWriter:
             if value not in (None, getattr(held, name)):
                 raise InputError(
                     name,
-                    "equal the index's",
-                    f"{name}={value!r} for {self.path}, which holds "
+                    f"equal the {name} of the index",
+                    f"{name}={value!r} for {self.path}, which has "
                     f"{getattr(held, name)}",
                     "Choose another folder.",
                 )
@@ -172,7 +172,7 @@ class IndexWriter:
                 is not finite. No row is put.
         """
         ids = _listed(ids)
-        check_ids(ids, self._seen, f"what is put into {self.path}")
+        check_ids(ids, self._seen, f"the rows put into {self.path}")
         given = {"features": rows}
         rows = checked_rows(self._manifest, ids, given)["features"]
         old = np.array([self._row_of.get(key, -1) for key in ids], np.int64)
@@ -199,9 +199,9 @@ class IndexWriter:
         if put := self._seen.intersection(ids):
             raise InputError(
                 "ids",
-                "be of rows that are not put",
+                "name rows that were not put in this block",
                 f"{min(put)!r}",
-                "Leave it out of one of the two.",
+                "Either put or remove this row.",
             )
         rows = self._store.rows(ids)
         self._gone[rows] = True

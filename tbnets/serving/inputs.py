@@ -210,11 +210,11 @@ def limit_pixels(endpoints, max_pixels):
     checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
     photos = endpoints.photos
     if photos is None or photos.is_traced:
-        fault = "takes none" if photos is None else "was exported before"
+        fault = "take no photos" if photos is None else "were exported before"
         raise InputError(
             "max_pixels",
-            "come with a model that takes photos, and with new endpoints",
-            f"max_pixels={max_pixels}, and one that {fault}",
+            "be used only with new endpoints that take photos",
+            f"max_pixels={max_pixels} for endpoints that {fault}",
             "Leave it out, or build the endpoints again.",
         )
     photos.max_pixels = max_pixels
@@ -233,8 +233,8 @@ def require_photos(value, status):
     return require_rows(
         value,
         tf.equal(status, ""),
-        "`image_bytes` must be whole JPEG or PNG files, not too large. "
-        "Received: another one in row",
+        "`image_bytes` must be complete JPEG or PNG files below the size "
+        "limit. Received: an invalid photo in row",
     )
 
 
@@ -336,7 +336,7 @@ def as_input(argument, spec, values):
         most = spec.dtype.max
         number = checked_number(argument, values, 1, whole=True, most=most)
         return tf.constant(number, spec.dtype)
-    advice = "Use such features as it was trained on."
+    advice = "Use the features that the model was trained on."
     dtype, shape = spec.dtype.as_numpy_dtype, spec.shape
     shape = None if shape.rank is None else tuple(shape)
     values = as_numbers(argument, values, "numbers", shape, advice, dtype)
@@ -357,7 +357,7 @@ def _encoded(argument, values):
             raise InputError(
                 name,
                 "be text",
-                f"{name}={value!r}, which UTF-8 has no bytes for",
+                f"{name}={value!r}, which UTF-8 cannot encode",
                 f"{advice}",
             ) from error
     return encoded
@@ -400,8 +400,8 @@ class TreeReader:
         return require_rows(
             rows,
             whole_trees(rows, self.vocabulary.size),
-            "`trees` must be rows that TreeReader.read made. Received: "
-            "another in row",
+            "`trees` must be rows from TreeReader.read. Received: an invalid "
+            "tree in row",
         )
 
     def read(self, captions) -> np.ndarray:

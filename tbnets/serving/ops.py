@@ -48,9 +48,9 @@ def copy_halved(variables):
             largest = float(tf.reduce_max(tf.abs(variable)))
             raise InputError(
                 "half_precision",
-                "come with weights of at most 65504",
+                "be used only with weights of at most 65504",
                 f"{variable.name} with {largest:g}",
-                "Export without.",
+                "Export in full precision.",
             )
         name = variable.name.partition(":")[0]
         halves[id(variable)] = tf.Variable(values, trainable=False, name=name)
@@ -131,10 +131,10 @@ class _Rewriter:
             if places and not _CALLS.fullmatch(node.op):
                 raise InputError(
                     "half_precision",
-                    "come with a graph that reads its weights by "
+                    "be used only with graphs that read weights with "
                     f"{', '.join(_READS)}",
                     f"{node.name}, a {node.op}",
-                    "Export without.",
+                    "Export in full precision.",
                 )
             before = node.op.endswith(("If", "Case"))
             places = tuple(i - before for i in places)
@@ -247,10 +247,10 @@ def check_ops(name, graph_def):
     if unknown:
         raise InputError(
             name,
-            "be a graph that has only computing ops of TensorFlow and of TF "
-            "Text 2.12.1",
+            "be a graph with only computing ops of TensorFlow and TF Text "
+            "2.12.1",
             f"{unknown}",
-            "Replace what makes these ops in the model.",
+            "Replace the layers that use these ops.",
         )
 
 

@@ -77,9 +77,9 @@ def about(model):
     if not os.path.isdir(model.path):
         raise InputError(
             "model",
-            "be a local model, whose files identify it",
-            f"model={model.path}, of which there are none here",
-            "Name its folder, or the folder of the zoo model.",
+            "be a model on this machine",
+            f"model={model.path}, whose files are not on this machine",
+            "Pass the folder of a model.",
         )
     beside = pathlib.Path(model.path).parent
     if (beside / IDENTITY).is_file() and (beside / CHECKSUMS).is_file():
@@ -147,7 +147,7 @@ def parse_index(content, about):
             reason = str(reason) or "is broken"
             found[str(name)] = Entry((size, time), None, reason)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError("damaged, or of another kind") from error
+        raise InputError("damaged, or of another type") from error
     if not (is_own and is_whole):
         raise InputError("damaged, or of another model")
     return found
@@ -233,8 +233,8 @@ def embed_photos(
     except KeyboardInterrupt:
         if index.save():
             _note(
-                "stopped; what was embedded is kept: the same search goes on "
-                "from there"
+                "interrupted; the embeddings are saved. Run the search again: "
+                "it resumes"
             )
         raise
     finally:
@@ -249,8 +249,8 @@ def embed_photos(
     if len(broken) == len(paths):
         raise InputError(
             "images",
-            "hold a photo that can be decoded",
-            f"images={folder}, where none can",
+            "contain a photo that can be decoded",
+            f"images={folder}, which contains no valid photo",
             "See the reasons above.",
         )
     rows = {n: e.embedding for n, e in entries.items() if not faults[n]}
@@ -359,8 +359,8 @@ class Index:
                 self.entries.update(parse_index(path.read_bytes(), self._about))
             except (OSError, ValueError) as error:
                 _note(
-                    f"note: {path} is not what was kept there ({error}); its "
-                    "photos are embedded again"
+                    f"note: {path} cannot be used ({error}); its photos are "
+                    "embedded again"
                 )
         found, is_cured = self.entries.items(), photo_kinds.is_cured
         self.entries = {n: e for n, e in found if not is_cured(e.reason)}
@@ -379,9 +379,9 @@ class Index:
         except OSError as error:
             self._can_write = False
             _note(
-                f"note: the embeddings are not kept: {self.place}: "
-                f"{os.strerror(error.errno or errno.EIO)}. Name another folder "
-                "by --cache."
+                f"note: the embeddings are not saved in {self.place}: "
+                f"{os.strerror(error.errno or errno.EIO)}. Choose another "
+                "folder with --cache."
             )
         else:
             self._files.append(path)

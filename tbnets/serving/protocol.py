@@ -120,7 +120,7 @@ def to_array(name, proto):
     if proto.dtype not in kinds:
         known = ", ".join(kind.name for kind in _FIELDS)
         raise invalid(
-            f"`{name}` must have a type of {known}. Received: "
+            f"`{name}` must have one of the types {known}. Received: "
             f"dtype={proto.dtype}. Send the type of the signature."
         )
     kind = kinds[proto.dtype]
@@ -135,7 +135,7 @@ def to_array(name, proto):
     is_one_for_all = values == 1 and size > 1 and kind != tf.string
     if given != wanted and not (is_one_for_all and not content):
         raise invalid(
-            f"`{name}` must have {wanted} {unit}, for its shape. Received: "
+            f"`{name}` must have {wanted} {unit} for its shape. Received: "
             f"{given}. Send {unit} for the whole shape."
         )
     return tf.make_ndarray(proto)
@@ -152,9 +152,9 @@ def _size_of(name, shape, kind):
     most = math.prod(max(1, size) for size in (kind.size, *sides))
     if not good or len(sides) > MOST_SIDES or most > MOST_BYTES:
         raise invalid(
-            f"`{name}` must be of a known shape, at most {MOST_SIDES} sides "
+            f"`{name}` must have a known shape of at most {MOST_SIDES} axes "
             f"and {MOST_BYTES} bytes. Received: shape={sides[:20]} of "
-            f"{kind.name}. Send less at once."
+            f"{kind.name}. Send fewer values at once."
         )
     return math.prod(sides)
 
@@ -167,7 +167,7 @@ def _packed_strings(name, proto, size):
         value = tf.io.parse_tensor(proto.SerializeToString(), tf.string)
     except tf.errors.InvalidArgumentError as error:
         raise invalid(
-            f"`{name}` must have {size} strings, for its shape. Received: a "
-            f"different `tensor_content` ({error.message}). Send `string_val`."
+            f"`{name}` must have {size} strings for its shape. Received: an "
+            f"invalid `tensor_content` ({error.message}). Send `string_val`."
         ) from error
     return np.asarray(value.numpy(), object)

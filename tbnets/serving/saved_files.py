@@ -38,7 +38,7 @@ def newest_version(path):
     Raises:
         FileNotFoundError: there is no SavedModel.
     """
-    advice = "Give the folder of an exported model, or of a run."
+    advice = "Pass the folder of an exported model or of a run."
     check_kind("path", path, (str, os.PathLike), advice)
     found = find_versions(path)
     if found:
@@ -87,9 +87,9 @@ def load_graph(path, trust=False):
     if not trust and (foreign := foreign_ops(read_graphs(path))):
         raise InputError(
             "path",
-            "be a SavedModel whose ops compute and no more",
+            "be a SavedModel whose ops only compute",
             f"path='{path}' with {foreign}, which may write files",
-            "If you trust who made it: --trust, load_saved_model(trust=True).",
+            "If you trust its author, pass --trust or trust=True.",
         )
     try:
         root = tf.saved_model.load(str(path))
@@ -116,9 +116,9 @@ def read_graphs(path):
     if size > MOST_GRAPH_BYTES:
         raise InputError(
             "path",
-            f"hold a graph of at most {MOST_GRAPH_BYTES} bytes",
-            f"{file} of {size}",
-            "Keep weights in variables.",
+            f"contain a graph of at most {MOST_GRAPH_BYTES} bytes",
+            f"{file} of {size} bytes",
+            "Store weights in variables.",
         )
     try:
         model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
@@ -215,7 +215,7 @@ def _failed(path, error):
 def _damaged(path, problem):
     return InputError(
         "path",
-        "be a whole SavedModel",
+        "be a complete SavedModel",
         f"path='{path}', {problem}",
         f"{_CURE}",
     )

@@ -162,9 +162,9 @@ def rank(model, queries, like, embeddings, top):
     if len(like) and model.has("compare"):
         raise InputError(
             "like",
-            "be called on a network whose embeddings have cosines",
-            f"{model.path}, which learned to compare images with texts alone",
-            "Take an embedding network, or ask by sentences.",
+            "be used only with a network that compares images by cosine",
+            f"{model.path}, which has a learned similarity",
+            "Use an embedding network, or search with sentences.",
         )
 
     def closest(rows, similarities):

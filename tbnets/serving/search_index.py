@@ -167,17 +167,17 @@ class SearchIndex:
             name = self.notes.get("model")
             raise InputError(
                 "index",
-                "have embeddings of the queried model",
+                "have embeddings from the model of the queries",
                 f"index={self.path}, with embeddings of "
                 f"{name or 'another model'}, {shown(self.embedded_by)}, for "
                 f"{shown(model)}",
-                "Ask that model, or make another index.",
+                "Use that model, or create another index.",
             )
 
     def checked(self, queries: Array, k: int) -> tuple[np.ndarray, int]:
         """Returns the checked arguments of a search: float32, and k <= n."""
         k = checked_number("k", k, 1, whole=True)
-        shape, advice = (None, self.dim), "Ask the model that made the index."
+        shape, advice = (None, self.dim), "Use the model of the index."
         queries = as_numbers("queries", queries, "embeddings", shape, advice)
         check_finite("queries", queries)
         return queries, min(k, len(self))
@@ -263,12 +263,12 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
         index = tbnets.open_index("photos.index")
         rows, similarities = index.search(model.embed_text(["a dog"]), 5)
     """
-    check_kind("path", path, (str, os.PathLike), "Give an index's folder.")
+    check_kind("path", path, (str, os.PathLike), "Pass an index folder.")
     place = pathlib.Path(path, MANIFEST)
     if not place.is_file():
         raise MissingFileError(
             "`index` must be the folder of a search index. Received: index="
-            f"{path}, without {MANIFEST}. Make one by tbnets index."
+            f"{path}, without {MANIFEST}. Create one with tbnets index."
         )
     index = _open_unchanged(place)
     if model is not None:
@@ -298,7 +298,7 @@ def check_is_index(store):
             "index",
             "be the folder of a search index",
             f"index={store.path}, another kind of feature store",
-            "Make one by tbnets index.",
+            "Create one with tbnets index.",
         )
 
 
@@ -316,7 +316,7 @@ _ROWS_A_CELL = 1000
 _LEARNED_FROM = 64
 """Number of rows per cell from which the cells are learned."""
 _DIGEST_BYTES = 32
-_CURE = "Run tbnets index with --approximate once more."
+_CURE = "Run tbnets index with --approximate again."
 
 
 def index_file(path, shards):
@@ -341,9 +341,9 @@ def build_index(path):
     if not len(index):
         raise InputError(
             "--approximate",
-            "come with rows",
+            "be used with an index that has rows",
             f"the empty index {index.path}",
-            "Put photos into it.",
+            "Add photos to it.",
         )
     cells = max(1, len(index) // _ROWS_A_CELL)
     made = faiss.index_factory(
@@ -379,9 +379,9 @@ class ApproximateIndex(SearchIndex):
         if similarities is not None:
             raise InputError(
                 "--approximate",
-                "be called on a network whose embeddings have cosines",
-                f"{self.path} of one that learned to compare",
-                "Leave it out.",
+                "be used only with a network that compares images by cosine",
+                f"{self.path}, whose model has a learned similarity",
+                "Leave the flag out.",
             )
         queries, k = self.checked(queries, k)
         count = min(k, len(self))
@@ -413,15 +413,16 @@ def open_approximate(path):
     place = index_file(path, index.store.manifest.shards)
     if not place.is_file():
         raise MissingFileError(
-            "`--approximate` must come with an index that was made so. "
-            f"Received: {index.path}, whose rows have no {place.name}. {_CURE}"
+            "`--approximate` must be used with an index created with it. "
+            f"Received: {index.path}, which has no {place.name}. {_CURE}"
         )
     file = CheckedFile(place)
     content = file.read_bytes()
     body = memoryview(content)[_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != content[:_DIGEST_BYTES]:
         file.report(
-            f"expected the sha256 it begins with; found another. {_CURE}"
+            "expected the SHA-256 in its first bytes; found a different "
+            f"SHA-256. {_CURE}"
         )
     cells = faiss.deserialize_index(np.frombuffer(body, np.uint8))
     if (cells.ntotal, cells.d) != (len(index), index.dim):

@@ -133,7 +133,7 @@ class Served:
                 "inputs",
                 f"be the inputs of {signature}, {sorted(specs)}",
                 f"{sorted(inputs)}",
-                "Give each by its name.",
+                "Pass each input by its name.",
             )
         for name, value in inputs.items():
             inputs[name] = as_input(name, specs[name], value)
@@ -208,9 +208,9 @@ class Served:
             if reason:
                 raise InputError(
                     "images",
-                    f"be whole photos: {KINDS}",
+                    f"be complete photos: {KINDS}",
                     f"images[{row}], which {reason}",
-                    "Leave it out.",
+                    "Leave this image out.",
                 )
         return embeddings
 
@@ -273,7 +273,7 @@ class Served:
             ValueError: the arrays are not embeddings of this model.
         """
         wanted = "embeddings", (None, self.embedding_dim)
-        advice = "Give what this model embeds."
+        advice = "Pass embeddings from this model."
         first = as_numbers("first", first, *wanted, advice)
         second = as_numbers("second", second, *wanted, advice)
         found = None if self.has("compare") else first @ second.T

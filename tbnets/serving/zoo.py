@@ -86,7 +86,7 @@ class Descriptions(list[Described]):
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths))
             for row in rows
         ]
-        lines.append("Recall at 1, 5 and 10 in per cent, on each one's test.")
+        lines.append("Recall at 1, 5 and 10 in per cent, on the test splits.")
         return "\n".join(line.rstrip() for line in lines)
 
 
@@ -176,16 +176,16 @@ def locate(name_or_path: Path) -> pathlib.Path:
     Verifies the files of a zoo model, and assembles it if it needs networks
     from the extra `photos`.
     """
-    advice = "Give a name of the zoo, or a folder."
+    advice = "Pass the name of a zoo model, or a folder."
     check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
     # Only strings are names: pathlib turns ./NAME into NAME.
     is_name = isinstance(name_or_path, str) and name_or_path in names()
     path = pathlib.Path(folder() if is_name else "", name_or_path)
     if not (os.fspath(name_or_path) and path.is_dir()):
         raise MissingFileError(
-            "`model` must be a name of the zoo, or a folder with a SavedModel. "
-            f"Received: model={name_or_path}, where there is none. {_known()} "
-            "Your own are the folders of your runs."
+            "`model` must be the name of a zoo model, or a folder with a "
+            f"SavedModel. Received: model={name_or_path}, which does not "
+            f"exist. {_known()} Your own models are in your run folders."
         )
     if (path / CHECKSUMS).is_file():
         check_files(path)
@@ -198,5 +198,5 @@ def locate(name_or_path: Path) -> pathlib.Path:
 
 def _known():
     if not names():
-        return f"There are none: {folder()} holds no model."
-    return f"There are: {', '.join(names())}."
+        return f"The zoo in {folder()} is empty."
+    return f"The zoo has {', '.join(names())}."

@@ -82,8 +82,9 @@ class Photos:
         ]
         if not self._paths:
             raise MissingFileError(
-                "`folder` must hold photos. Received: folder="
-                f"{folder}, which has links out of it alone. Name that folder."
+                f"`folder` must contain photos. Received: folder={folder}, "
+                "which only links to photos outside it. Pass the folder of the "
+                "photos."
             )
         self._names = dict(zip(_keys(self._paths), self._paths))
         self._given = collections.OrderedDict()
@@ -157,9 +158,9 @@ class Photos:
         path = self._paths.get(self._names.get(key))
         if path is None or not self._is_inside(path):
             raise MissingFileError(
-                "`photo` must be one that is served. Received: "
-                f"photo={readable(key)}. Choose or drop it again; of one that "
-                "is new in the folder, start tbnets demo again."
+                "`photo` must be a photo of this page. Received: "
+                f"photo={readable(key)}. Choose or upload it again; if it is "
+                "new in the folder, restart tbnets demo."
             )
         return path.path
 
@@ -212,7 +213,7 @@ MOST_LETTERS, MOST_TEXTS = 500, 50
 """Maximum length of a sentence; maximum number of sentences in a query."""
 MOST_ANSWERS, CAPTIONS_SHOWN = 240, 8
 COSINE = "A score is a cosine: 1 is identical, 0 is unrelated."
-LEARNED = "A score compares answers to one question: more is better."
+LEARNED = "Scores rank the results of one query: larger is better."
 
 
 class Shown(NamedTuple):
@@ -260,7 +261,7 @@ class Demo:
         if request.path == "/photos":
             return self._give(request)
         if request.method not in ("GET", "HEAD"):
-            raise MethodNotAllowed(["GET"], "Only /photos takes a POST.")
+            raise MethodNotAllowed(["GET"], "Only /photos accepts a POST.")
         if request.path in PAGE:
             name, kind = PAGE[request.path]
             content = (FILES / name).read_bytes()
@@ -332,9 +333,9 @@ class Demo:
         if localizer is None:
             raise InputError(
                 "--localizer",
-                "name a network of phrase localization",
+                "name a network for phrase localization",
                 "none",
-                "Start tbnets demo with one.",
+                "Restart tbnets demo with this flag.",
             )
         with self.shown.photos.decoding:
             [[width, height]] = read_photo_sizes([photo]).tolist()
@@ -356,7 +357,7 @@ class Demo:
 
     def _give(self, request):
         if request.method != "POST":
-            raise MethodNotAllowed(["POST"], "/photos takes a POST alone.")
+            raise MethodNotAllowed(["POST"], "/photos accepts only a POST.")
         try:
             key = self.shown.photos.give(request.get_data())
         except BrokenImageError as error:
@@ -372,7 +373,7 @@ def _texts(request, name):
     if not 0 < len(texts) <= MOST_TEXTS:
         raise InputError(
             name,
-            f"be given, {MOST_TEXTS} times at most",
+            f"be given 1 to {MOST_TEXTS} times",
             f"{len(texts)}",
             "Type some words, or fewer lines.",
         )
@@ -380,7 +381,7 @@ def _texts(request, name):
     if longest > MOST_LETTERS:
         raise InputError(
             name,
-            f"have {MOST_LETTERS} letters at most",
+            f"have at most {MOST_LETTERS} characters",
             f"{longest}",
             "Use fewer words.",
         )

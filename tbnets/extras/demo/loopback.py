@@ -89,7 +89,7 @@ class LocalApp:
             response = in_json({"error": str(error)}, 400)
         except Exception:
             traceback.print_exc()
-            told = "This is a bug in tbnets; its terminal tells more."
+            told = "This is a bug in tbnets. See its terminal for details."
             response = in_json({"error": told}, 500)
         for name, value in HEADERS.items():
             response.headers[name] = value
@@ -102,14 +102,14 @@ class LocalApp:
         site = request.headers.get("Sec-Fetch-Site", "none")
         if site not in ("same-origin", "none") and request.path != "/":
             raise Forbidden(
-                "This server accepts requests of its own page only."
+                "This server accepts requests only from its own page."
             )
         if request.method in ("GET", "HEAD"):
             return
         if request.headers.get("Origin") != f"http://{request.host}":
-            raise Forbidden("This server takes photos of its own page alone.")
+            raise Forbidden("This server takes photos only from its own page.")
         if "Transfer-Encoding" in request.headers:
-            raise LengthRequired("The request must have the size of the photo.")
+            raise LengthRequired("The request must have a Content-Length.")
 
 
 def is_own_name(name, listening):
@@ -302,7 +302,7 @@ def server_of(app, host=HOST, port=0, flag="port"):
         reason = os.strerror(number) if number > 0 else error
         raise InputError(
             flag,
-            f"be one that can be opened at {host}",
+            f"be a port that can be opened at {host}",
             f"{flag}={port}: {reason}",
-            "Name another; 0 takes any that is free.",
+            "Choose another port, or 0 for any free port.",
         ) from error

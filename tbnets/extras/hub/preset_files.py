@@ -108,9 +108,9 @@ def fetch(source, file, name):
         if path.is_file():
             return path
         raise MissingFileError(
-            f"`preset` must be a folder with a whole preset. Received: "
-            f"preset={name} without {file}. Save it by save_to_preset of the "
-            "model and of its preprocessor, or name another folder."
+            f"`preset` must be a folder with a complete preset. Received: "
+            f"preset={name} without {file}. Save the model and its "
+            "preprocessor with save_to_preset, or name another folder."
         )
     seconds = PATIENCE if file.endswith(".json") else None
     try:
@@ -122,7 +122,7 @@ def fetch(source, file, name):
                 f"`preset` must fit into the cache of {scheme}. Received: "
                 f"preset={name}, whose {file} could not be written there: "
                 f"{error.strerror}. Free some space, or set {_CACHES[scheme]} "
-                "to a folder of another disk",
+                "to a folder on another disk",
             ) from error
         raise UnreachableError(
             "`preset` must be available for download. Received: "
@@ -223,7 +223,7 @@ def check_config(config, where):
             found = paths or [each.get("registered_name") or names]
             raise InputError(
                 "preset",
-                "name classes of Keras Hub alone, and no files",
+                "name only classes of Keras Hub, and no files",
                 f"{files.shown(str(found[0]))} in {where}",
                 "Choose another preset: this one could run any code or read "
                 "any file.",
@@ -288,7 +288,7 @@ def resized(config, image_size):
     if not keys:
         raise InputError(
             "image_size",
-            f"be {side}, as positions are learned",
+            f"be {side}, because positions are learned",
             f"image_size={image_size}",
             "Leave it out.",
         )
@@ -300,7 +300,7 @@ def damaged(name, reason):
     """Returns the error for a preset that cannot be opened."""
     return InputError(
         "preset",
-        "be one that Keras Hub can open",
+        "be a preset that Keras Hub can open",
         f"preset={name} ({reason})",
-        "Fetch or save it again.",
+        "Download or save it again.",
     )

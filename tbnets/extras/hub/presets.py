@@ -76,8 +76,8 @@ def keras_hub():
     if keras.__version__.startswith("2."):
         raise MissingPackageError(
             "Presets of Keras Hub need the current stack: Keras 3 and its "
-            f"TensorFlow. Received: Keras {keras.__version__}. Run in an "
-            'environment of its own: pip install "tbnets[hub]".',
+            f"TensorFlow. Received: Keras {keras.__version__}. Run in a "
+            'separate environment: pip install "tbnets[hub]".',
             name="keras_hub",
         )
     return import_extra("hub", "keras_hub")
@@ -109,7 +109,7 @@ class Preset:
             found = " and ".join(self.sides) or "neither images nor texts"
             raise InputError(
                 "preset",
-                f"be one that turns {side}s into vectors",
+                f"be a preset that turns {side}s into vectors",
                 f"preset={self.name}, a {self.kind} of {found}",
                 "Choose another preset.",
             )
@@ -222,7 +222,7 @@ def rebuild(config):
     Raises:
         ValueError: the config is invalid, or names foreign classes.
     """
-    kind, name = keras_hub().models.Backbone, "that of a checkpoint"
+    kind, name = keras_hub().models.Backbone, "the preset of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
     backbone = _made_of(config.get("backbone"), kind, name)
     return Preset(name, None, backbone, config.get("image_converter"))
@@ -234,7 +234,7 @@ def converter_of(config):
     Raises:
         ValueError: as in `rebuild`.
     """
-    kind, name = keras_hub().layers.ImageConverter, "that of a checkpoint"
+    kind, name = keras_hub().layers.ImageConverter, "the preset of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
     with in_float32():
         return _made_of(config.get("image_converter"), kind, name)
@@ -246,7 +246,7 @@ def _made_of(config, kind, name):
     with _damage_told(name):
         found = make(preset_files.bare(config), safe_mode=True)
     if not isinstance(found, kind):
-        reason = f"no {kind.__name__}, {shown(found)}"
+        reason = f"not a {kind.__name__}: {shown(found)}"
         raise preset_files.damaged(name, reason)
     return found
 
@@ -262,8 +262,8 @@ def _damage_told(name):
         raise
     except ModuleNotFoundError as error:
         raise MissingPackageError(
-            "`preset` must be one whose packages are installed. Received: "
-            f"preset={name}, which {error.name} reads. Run: pip install "
+            "`preset` must be a preset whose packages are installed. Received: "
+            f"preset={name}, which needs {error.name}. Run: pip install "
             f"{error.name}.",
             name=error.name,
         ) from error
@@ -348,8 +348,8 @@ class HubCnn(Cnn):
         raise InputError(
             "layers",
             "name layers of a preset, or `last`",
-            f"{self.name} with full_network, which is of networks of "
-            "convolutions",
+            f"{self.name} with full_network, which needs a convolutional "
+            "network",
             "Change --layers.",
         )
 
@@ -390,9 +390,9 @@ def vision_of(preset, image_size=None):
     if len(own) > 1 or {side} < sides or inputs.shape[-1] != 3:
         raise InputError(
             "preset",
-            "take squares of three colours",
+            "take square RGB images",
             f"preset={preset.name}, which takes {inputs.shape[1:]}",
-            "Choose another.",
+            "Choose another preset.",
         )
     name, scaling = f"{PREFIX}{preset.kind}", _scaling(converter)
     network = keras.Model(inputs, output)

@@ -77,9 +77,9 @@ class HubFeatures(CaptionEncoder):
         if opened.told() != self.preset:
             raise InputError(
                 "preset",
-                "be the one that made the features",
+                "be the preset that computed the features",
                 f"preset={name}, whose weights or words have changed",
-                "Put the right one back, or extract the features again.",
+                "Restore the preset, or extract the features again.",
             )
         return opened
 
@@ -385,10 +385,10 @@ def text_network(backbone, pooling=OWN):
     if others:
         raise InputError(
             "preset",
-            "read ids of texts alone",
-            f"a preset of {type(backbone).__name__}, which reads "
-            f"{', '.join(others)} too",
-            "Choose another.",
+            "read only the ids of texts",
+            f"a preset of {type(backbone).__name__}, which also reads "
+            f"{', '.join(others)}",
+            "Choose another preset.",
         )
     if isinstance(made, dict):
         names = ["encoder_sequence_output", "sequence_output"]

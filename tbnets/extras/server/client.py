@@ -191,7 +191,7 @@ class RestChannel:
             reason = error.args[0] if error.args else error
             told = getattr(reason, "args", ())
             if told and isinstance(told[-1], http.client.BadStatusLine):
-                raise RequestError(OTHER_PROTOCOL, "no HTTP") from error
+                raise RequestError(OTHER_PROTOCOL, "not HTTP") from error
             why = str(getattr(reason, "reason", reason)).rpartition(": ")[2]
             raise RequestError("UNAVAILABLE", why) from error
         try:
@@ -201,7 +201,7 @@ class RestChannel:
             part = found[wanted] if answer.ok else found["error"]
         except (LookupError, TypeError, ValueError) as error:
             raise RequestError(
-                OTHER_PROTOCOL, "HTTP of another kind"
+                OTHER_PROTOCOL, "an unknown HTTP response"
             ) from error
         if answer.ok:
             return part
@@ -212,9 +212,9 @@ def _to_json(name, array):
     if array.ndim > 1 and not array.size:
         raise InputError(
             name,
-            "have a row: empty JSON has no shape",
+            "have a row, because empty JSON has no shape",
             f"shape={array.shape}",
-            "Ask by gRPC, or leave the question out.",
+            "Use gRPC, or skip the request.",
         )
     return json_tensors.nested_lists(name, array)
 
@@ -370,14 +370,14 @@ class Client(Served):
                 f"is not available ({words}). Start it (python "
                 "tools/serve.py), or correct the address."
             ),
-            OTHER_PROTOCOL: "`server` must be http:// of a REST API, or "
-            f"grpc:// of gRPC. {at}, where something else answers ({words}). "
+            OTHER_PROTOCOL: "`server` must begin with http:// for REST, or "
+            f"grpc:// for gRPC. {at}, which uses another protocol ({words}). "
             "By default TensorFlow Serving has gRPC at port 8500 and REST at "
             "8501.",
-            "DEADLINE_EXCEEDED": "`timeout` must be as long as an answer "
-            f"takes. Received: timeout={self.timeout:g} seconds, batch_size="
-            f"{self.batch_size}, and {self.server} did not answer. Raise it, "
-            "or ask in smaller batches.",
+            "DEADLINE_EXCEEDED": "`timeout` must be long enough for a "
+            f"response. Received: timeout={self.timeout:g} seconds, batch_size="
+            f"{self.batch_size}, and {self.server} did not respond. Increase "
+            "the timeout, or reduce the batch size.",
             "NOT_FOUND": (
                 "`model` must be a served model. Received: "
                 f"model={self.model} at {self.server} ({words}). "

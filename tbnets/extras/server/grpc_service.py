@@ -71,9 +71,9 @@ class GrpcServer:
             reason = str(error).partition(";")[0]  # gRPC's details follow.
             raise InputError(
                 "port",
-                f"be one that can be opened at {host}",
+                f"be a port that can be opened at {host}",
                 f"port={port}: {reason}",
-                "Name another; 0 takes any that is free.",
+                "Choose another port, or 0 for any free port.",
             ) from error
         server.start()
 
@@ -132,7 +132,7 @@ class _Service:
                 code, told = error.code, str(error)[:_MOST_LETTERS]
             except Exception:  # Errors must not end the server.
                 self._tell(traceback.format_exc())
-                code, told = "INTERNAL", "The server has failed at this."
+                code, told = "INTERNAL", "The server failed."
             return context.abort(self._codes[code], told)
 
         return call
@@ -163,7 +163,7 @@ class _Service:
         if set(fields) != {_SIGNATURES}:
             raise invalid(
                 f"`metadata_field` must be {_SIGNATURES}. Received: "
-                f"{fields[:9]}. Ask for that."
+                f"{fields[:9]}. Request only this field."
             )
         number, signatures = self._models.metadata(*_which(request))
         messages = protocol.api("get_model_metadata_pb2")
@@ -196,6 +196,6 @@ def _which(request):
 def _unimplemented(request, context):
     raise RequestError(
         "UNIMPLEMENTED",
-        "Only Predict, GetModelMetadata and GetModelStatus are answered here: "
-        "signatures take tensors, no examples. Ask Predict.",
+        "Only Predict, GetModelMetadata and GetModelStatus are implemented: "
+        "signatures take tensors, not examples. Call Predict.",
     )

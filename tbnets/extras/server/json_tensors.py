@@ -43,7 +43,7 @@ def parse(body):
     if body.count(b",") > MOST_VALUES:
         raise invalid(
             f"The body must have at most {MOST_VALUES} values. Received: more. "
-            "Send fewer rows at once, or ask by gRPC."
+            "Send fewer rows at once, or use gRPC."
         )
     try:
         document = parse_json(body.decode("utf-8"))
@@ -94,9 +94,9 @@ def read_inputs(document, specs):
     by_rows, value = given == [_ROWS], document[given[0]]
     if by_rows and not (isinstance(value, list) and value):
         raise invalid(
-            f"`{_ROWS}` must be a list of one row at least. Received: "
+            f"`{_ROWS}` must be a list of at least one row. Received: "
             f"{'an empty list' if value == [] else _kind(value)}. Send "
-            f"`{_COLUMNS}` for none."
+            f"`{_COLUMNS}` for zero rows."
         )
     # Columns are handled as a single row with all values.
     columns = _columns(given[0], value if by_rows else [value], specs)
@@ -165,7 +165,7 @@ def _columns(key, rows, specs):
             which = f"Row {place} of `{key}`" if key == _ROWS else f"`{key}`"
             raise invalid(
                 f"{which} must have the inputs {wanted}. Received: {names}. "
-                "Send these and no other."
+                "Send exactly these inputs."
             )
     return {name: [row[name] for row in rows] for name in specs}
 
@@ -181,9 +181,9 @@ def _array(name, value, kind):
     leaves = given.ravel().tolist()
     if any(type(one) is list for one in leaves):
         raise invalid(
-            f"`{name}` must be of lists that are equally long and deep. "
-            "Received: others. Fill the shorter ones up, or send them one by "
-            "one."
+            f"`{name}` must be nested lists of equal lengths and depths. "
+            "Received: unequal lists. Pad the shorter lists, or send one row "
+            "per request."
         )
     leaves = _typed(name, leaves, kind)
     return np.array(leaves, kind.as_numpy_dtype).reshape(given.shape)
@@ -199,7 +199,7 @@ def _typed(name, leaves, kind):
     bounds = _TOO_LARGE if kind == tf.float32 else {int: kind.max + 1}
     for one in leaves:
         if bounds.get(type(one), math.inf) <= abs(one) < math.inf:
-            raise _other_values(name, kind, "a number too large for it")
+            raise _other_values(name, kind, "a number that is too large")
     return leaves
 
 
@@ -215,7 +215,7 @@ def _content(name, value):
         if isinstance(value, str):
             return value.encode("utf-8")
         if not _is_b64(value) or not isinstance(value[_B64], str):
-            raise _other_values(name, tf.string, "an object without b64 alone")
+            raise _other_values(name, tf.string, "an object other than b64")
         return base64.b64decode(value[_B64], validate=True)
     except (binascii.Error, ValueError) as error:
         raise _other_values(name, tf.string, str(error)[:200]) from error

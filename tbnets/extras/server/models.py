@@ -97,7 +97,7 @@ def read_parameters(path):
     rises = all(a < b for a, b in itertools.pairwise((0, *sizes)))
     if not rises or (sizes and sizes[-1] != made.max_batch_size):
         file.refuse(
-            f"allowed_batch_sizes that rise to {made.max_batch_size}, the "
+            f"increasing allowed_batch_sizes up to {made.max_batch_size}, the "
             "max_batch_size",
             sizes,
         )
@@ -223,7 +223,7 @@ class Version:
         if function is None:
             raise RequestError(
                 "FAILED_PRECONDITION",
-                f'Serving signature key "{signature}" not found. There are: '
+                f'Serving signature key "{signature}" not found. The model has '
                 f"{', '.join(sorted(self.served.signatures))}.",
             )
         return function.structured_input_signature[1]
@@ -443,8 +443,8 @@ class Models:
         if not requests.acquire(blocking=False):
             raise RequestError(
                 "UNAVAILABLE",
-                f"The server works on {MOST_REQUESTS} requests, and takes no "
-                "more. Ask again later.",
+                f"The server already has {MOST_REQUESTS} requests. Try again "
+                "later.",
             )
         try:
             yield
@@ -473,7 +473,7 @@ class Models:
         if model not in self._versions:
             raise RequestError(
                 "NOT_FOUND",
-                f"Could not {doing} {model}. There are: "
+                f"Could not {doing} {model}. The server has "
                 f"{', '.join(self._versions)}.",
             )
         return self._versions[model]
@@ -484,7 +484,7 @@ class Models:
                 try:
                     versions.look()
                 except OSError as error:  # Files may disappear meanwhile.
-                    self._failures.tell(f"{name} is not looked at: {error}")
+                    self._failures.tell(f"{name} cannot be read: {error}")
 
 
 class _Failures:

@@ -68,12 +68,12 @@ class RestService:
             status, body = HTTP_STATUS[error.code], _error(str(error))
         except RequestEntityTooLarge:
             most = f"A request must have at most {MOST_BYTES} bytes."
-            status, body = 413, _error(f"{most} Send less at once.")
+            status, body = 413, _error(f"{most} Send fewer rows at once.")
         except ClientDisconnected:
-            status, body = 400, _error("The request ends too early.")
+            status, body = 400, _error("The request is incomplete.")
         except Exception:  # Errors must not end the server.
             self._tell(traceback.format_exc())
-            status, body = 500, _error("The server has failed at this.")
+            status, body = 500, _error("The server failed.")
         response = Response(body, status, content_type="application/json")
         return response(environ, start_response)
 
@@ -90,7 +90,7 @@ class RestService:
         if method.lower() != "predict":
             raise invalid(
                 f"The method must be predict. Received: {method}. Signatures "
-                "here take tensors, no examples."
+                "here take tensors, not examples."
             )
         with self._models.using(model, _number(version), label or "") as served:
             document = json_tensors.parse(body)
@@ -203,7 +203,7 @@ class _Rest:
             is_busy = self._in_work >= MOST_REQUESTS
             self._in_work += not is_busy
         if is_busy:
-            body = '{"error": "Too many requests at once. Ask again later."}'
+            body = '{"error": "Too many requests at once. Try again later."}'
             headers = {"Connection": "close"}
             busy = Response(body, 503, headers, mimetype="application/json")
             return busy(environ, start_response)

@@ -127,8 +127,8 @@ class Versions:
             raise InputError(
                 "model",
                 f"be a folder with versions, as 1/{saved_files.GRAPH_FILE}",
-                f"{self.name}={self._folder} without",
-                "Export a run there.",
+                f"{self.name}={self._folder}, which has no versions",
+                "Export a run to this folder.",
             )
 
     def look(self):
