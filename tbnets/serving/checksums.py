@@ -23,13 +23,13 @@ def model_files(path: Path) -> dict[str, pathlib.Path]:
     Omits the list of checksums. Includes links, without following them.
     """
     path = pathlib.Path(path)
-    found = {
-        one.relative_to(path).as_posix(): one
-        for one in path.rglob("*")
-        if one.is_symlink() or not one.is_dir()
+    files = {
+        file.relative_to(path).as_posix(): file
+        for file in path.rglob("*")
+        if file.is_symlink() or not file.is_dir()
     }
-    found.pop(CHECKSUMS, None)
-    return dict(sorted(found.items()))
+    files.pop(CHECKSUMS, None)
+    return dict(sorted(files.items()))
 
 
 def read_checksums(path: Path) -> dict[str, str]:
@@ -39,27 +39,27 @@ def read_checksums(path: Path) -> dict[str, str]:
         ValueError: a line is malformed, or repeats a file.
     """
     file = CheckedFile(pathlib.Path(path, CHECKSUMS))
-    wanted = {}
+    checksums = {}
     for number, line in enumerate(file.lines()[0], 1):
         match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
-        if match is None or match[2] in wanted:
+        if match is None or match[2] in checksums:
             file.report(
                 "expected a SHA-256, two spaces and a file that is not yet "
                 f"listed; found {line[:90]!r}. {_CURE}",
                 number,
             )
-        wanted[match[2]] = match[1]
-    return wanted
+        checksums[match[2]] = match[1]
+    return checksums
 
 
-def differences(folder, wanted):
+def differences(folder, checksums):
     """Yields a short description of each missing or changed file.
 
     Args:
         folder: `pathlib.Path`.
-        wanted: file name -> expected SHA-256.
+        checksums: file name -> expected SHA-256.
     """
-    for name, digits in sorted(wanted.items()):
+    for name, digits in sorted(checksums.items()):
         file = folder / name
         if pathlib.PurePath(name).is_absolute() or ".." in name.split("/"):
             yield f"{name} is not below the folder"
@@ -76,17 +76,17 @@ def check_files(path: Path) -> None:
         path: folder with `sha256.txt`.
     """
     path = pathlib.Path(path)
-    wanted, found = read_checksums(path), model_files(path)
+    checksums, files = read_checksums(path), model_files(path)
     problems = [
-        *differences(path, wanted),
-        *(f"{name} is a link" for name in found if found[name].is_symlink()),
-        *(f"{name} was added" for name in found if name not in wanted),
+        *differences(path, checksums),
+        *(f"{name} is a link" for name in files if files[name].is_symlink()),
+        *(f"{name} was added" for name in files if name not in checksums),
     ]
     if problems:
-        more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+        ending = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         raise InputError(
             "The files of a zoo model must be unchanged. Received: "
-            f"{path}, where {problems[0]}{more}. {_CURE}"
+            f"{path}, where {problems[0]}{ending}. {_CURE}"
         )
 
 

@@ -87,17 +87,17 @@ def read_requests(folder):
     path = pathlib.Path(folder, WARMUP_FILE)
     if not path.is_file():
         return []
-    file, wanted = CheckedFile(path), "TFRecords of PredictionLog"
+    file, expected = CheckedFile(path), "TFRecords of PredictionLog"
     advice = "Export the model again, or remove the file."
     log = protocol.api("prediction_log_pb2").PredictionLog
     try:
         records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
         entries = [log.FromString(record) for record in records]
     except (tf.errors.OpError, DecodeError) as error:
-        file.refuse(wanted, " ".join(str(error).split()), advice=advice)
+        file.refuse(expected, " ".join(str(error).split()), advice=advice)
     kinds = {entry.WhichOneof("log_type") for entry in entries}
     if not kinds <= {"predict_log"}:
-        file.refuse(f"{wanted}, all predict_log", kinds, advice=advice)
+        file.refuse(f"{expected}, all predict_log", kinds, advice=advice)
     return [entry.predict_log.request for entry in entries]
 
 
@@ -120,7 +120,7 @@ def _answer(request, signature):
 def _inputs(signature, size):
     specs = inputs_of(signature)
     sides = [spec.shape[1:].as_list() for spec in specs.values()]
-    widest = max(np.prod([n or 1 for n in one]) for one in sides)
+    widest = max(np.prod([n or 1 for n in dims]) for dims in sides)
     size = int(min(size, max(1, MOST_BYTES // (4 * widest))))
     return {name: _rows(spec, size) for name, spec in specs.items()}
 
@@ -191,9 +191,11 @@ def write_deployment(version, name):
     """
     check_model_name(name)
     version = pathlib.Path(version)
-    said = saved_files.read_metadata(version)
-    described = said["signatures"]
-    unbatched = [n for n, one in described.items() if not is_batchable(one)]
+    metadata = saved_files.read_metadata(version)
+    described = metadata["signatures"]
+    unbatched = [
+        n for n, signature in described.items() if not is_batchable(signature)
+    ]
     files = ["models.config"]
     flags = [f"--model_config_file=/models/{name}/models.config"]
     if not unbatched:
@@ -202,7 +204,7 @@ def write_deployment(version, name):
         place = f"/models/{name}/batching_parameters.txt"
         flags.append(f"--batching_parameters_file={place}")
     files += ["docker-compose.yml", "kubernetes.yaml"]
-    request, limit = _gibibytes(version, said)
+    request, limit = _gibibytes(version, metadata)
     words = {
         "name": name,
         "host": re.sub("[_.]", "-", name.lower()),
@@ -223,14 +225,14 @@ def write_deployment(version, name):
     return paths, unbatched
 
 
-def _gibibytes(version, said):
+def _gibibytes(version, metadata):
     """Returns the memory request and limit of a server in GiB.
 
     It suffices to load a new version while the old version serves requests.
     """
-    size = sum((version / name).stat().st_size for name in said["sha256"])
+    size = sum((version / name).stat().st_size for name in metadata["sha256"])
     request = math.ceil(0.5 + 2 * size / _GIB)
-    pixels = said.get("max_pixels") or 0
+    pixels = metadata.get("max_pixels") or 0
     return request, request + math.ceil(
         AT_ONCE * _BYTES_A_PIXEL * pixels / _GIB
     )

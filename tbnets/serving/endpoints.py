@@ -106,8 +106,8 @@ def begin_with_photos(served, read_photos):
             lambda rows: embed(**{spec.name: rows})["embeddings"],
         )
 
-    def learned(rows, others):
-        pair = {"image_embeddings": rows, "text_embeddings": others}
+    def learned(rows, columns):
+        pair = {"image_embeddings": rows, "text_embeddings": columns}
         return served.signatures["compare"](**pair)["similarities"]
 
     functions, _ = _compared(
@@ -259,8 +259,8 @@ def _localization(reader, phrases, regions, similarities):
 
     @tf.function(input_signature=signature, autograph=False)
     def localize_strict(texts, image_bytes, boxes):
-        found = answers(texts, image_bytes, boxes)
-        return {"similarities": require_photos(*found)}
+        result = answers(texts, image_bytes, boxes)
+        return {"similarities": require_photos(*result)}
 
     return {"localize": localize, "localize_strict": localize_strict}
 
@@ -301,7 +301,7 @@ def add_search(index):
             )
         index.check_embedded_by(about(served))
         [spec] = served.inputs("embed_text").values()
-        shards = [tf.Variable(one, trainable=False) for one in index.shards]
+        shards = [tf.Variable(shard, trainable=False) for shard in index.shards]
         ids = tf.Variable(tf.constant(index.ids), trainable=False)
         embed = served.signatures["embed_text"]
         find = functools.partial(_find, shards, served.signatures)
@@ -334,10 +334,10 @@ def _find(shards, signatures, queries, k):
     # At least one block: an empty TensorArray has no shape to concatenate.
     blocks = tf.maximum(-(-tf.shape(queries)[0] // size), 1)
 
-    def one(block, arrays):
-        some = queries[block * size : (block + 1) * size]
-        found = search_index.top_k(some, shards, k, **options)
-        return block + 1, [a.write(block, x) for a, x in zip(arrays, found)]
+    def body(block, arrays):
+        part = queries[block * size : (block + 1) * size]
+        best = search_index.top_k(part, shards, k, **options)
+        return block + 1, [a.write(block, x) for a, x in zip(arrays, best)]
 
     arrays = [
         tf.TensorArray(
@@ -346,7 +346,10 @@ def _find(shards, signatures, queries, k):
         for dtype in (tf.int32, tf.float32)
     ]
     _, arrays = tf.while_loop(
-        lambda block, _: block < blocks, one, (0, arrays), parallel_iterations=1
+        lambda block, _: block < blocks,
+        body,
+        (0, arrays),
+        parallel_iterations=1,
     )
     count = tf.minimum(k, total)
     return [
@@ -439,9 +442,9 @@ def two_sided(first, second, similarities, compared_dim=None):
     """
 
     @tf.function(input_signature=[first.spec, second.spec], autograph=False)
-    def score(rows, others):
-        rows, others = first.embed(rows), second.embed(others)
-        return {"similarities": similarities(rows, others)}
+    def score(rows, columns):
+        rows, columns = first.embed(rows), second.embed(columns)
+        return {"similarities": similarities(rows, columns)}
 
     functions = {side.name: embedding(side) for side in (first, second)}
     functions["score"] = score
@@ -454,8 +457,8 @@ def two_sided(first, second, similarities, compared_dim=None):
             for side in (first, second)
         ]
     )
-    def compare(rows, others):
-        return {"similarities": similarities(rows, others)}
+    def compare(rows, columns):
+        return {"similarities": similarities(rows, columns)}
 
     return {**functions, "compare": compare}
 

@@ -38,7 +38,7 @@ from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 
 def reexport(  # noqa: PLR0913  (all but the first two by name)
-    source, path, *, keep=(), add=None, extra=None, told=None, trust=False
+    source, path, *, keep=(), add=None, extra=None, metadata=None, trust=False
 ):
     """Copies a SavedModel, with signatures added or left out.
 
@@ -56,7 +56,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
             tensors, and may call the `Served`'s `signatures`. Added signatures
             replace old ones.
         extra: as in `write_saved_model`.
-        told: further metadata, a dict of JSON values.
+        metadata: further metadata, a dict of JSON values.
         trust: whether the source's graph may have any ops.
 
     Raises:
@@ -81,44 +81,44 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     path = check_new(path)
     served = load_saved_model(source, trust)
     root, before = served.root, served.signatures
-    # A graph holds only weak references to its variables, so `made` must
+    # A graph holds only weak references to its variables, so `new` must
     # outlive the save.
-    made = add(served) if add else {}
-    added = {name: guarded(one) for name, one in made.items()}
+    new = add(served) if add else {}
+    added = {name: guarded(f) for name, f in new.items()}
     signatures = {**before, **added}
     signatures.pop(DEFAULT, None)
     for name in keep:
         advice = "Leave it out, or choose another source."
         check_choice("signatures", name, sorted(signatures), advice)
-    kept = {name: signatures[name] for name in keep or signatures}
-    default = _default(before.get(DEFAULT), kept)
-    for name in before.keys() - kept.keys():
+    chosen = {name: signatures[name] for name in keep or signatures}
+    default = _default(before.get(DEFAULT), chosen)
+    for name in before.keys() - chosen.keys():
         if hasattr(root, name):
             delattr(root, name)
-    for name in added.keys() & kept.keys():
-        setattr(root, name, kept[name])
-    signatures = {DEFAULT: default, **kept}
-    read = {id(v): v for one in signatures.values() for v in one.variables}
+    for name in added.keys() & chosen.keys():
+        setattr(root, name, chosen[name])
+    signatures = {DEFAULT: default, **chosen}
+    variables = {id(v): v for f in signatures.values() for v in f.variables}
     # Saves only the variables that the signatures read.
-    setattr(root, saved_files.KEPT, list(read.values()))
-    said = _described(served, told or {}, kept)
-    return save(root, signatures, path, said, served.vocabulary, extra)
+    setattr(root, saved_files.KEPT, list(variables.values()))
+    description = _described(served, metadata or {}, chosen)
+    return save(root, signatures, path, description, served.vocabulary, extra)
 
 
-def _default(default, kept):
+def _default(default, chosen):
     """Returns the source's default signature if it is kept, else the first."""
-    taken = default and describe_signature(default)
-    is_kept = taken in map(describe_signature, kept.values())
-    return default if is_kept else next(iter(kept.values()))
+    description = default and describe_signature(default)
+    is_kept = description in map(describe_signature, chosen.values())
+    return default if is_kept else next(iter(chosen.values()))
 
 
-def _described(served, told, kept):
-    said, current = served.metadata, versions()
-    was = {name: said.get(name) for name in current}
-    was["sha256"] = file_sha256(served.path / saved_files.GRAPH_FILE)
-    signatures = {name: describe_signature(one) for name, one in kept.items()}
-    more = {"signatures": signatures, "exported_from": was}
-    return {**said, **told, **current, **more}
+def _described(served, metadata, functions):
+    old, current = served.metadata, versions()
+    source = {name: old.get(name) for name in current}
+    source["sha256"] = file_sha256(served.path / saved_files.GRAPH_FILE)
+    signatures = {name: describe_signature(f) for name, f in functions.items()}
+    changes = {"signatures": signatures, "exported_from": source}
+    return {**old, **metadata, **current, **changes}
 
 
 DEFAULT = "serving_default"
@@ -201,13 +201,13 @@ def _check_reader(model, tokenizer):
     reader = getattr(model, "text_encoder", None)
     reader = reader or getattr(model, "text_branch", None)
     # Custom layers may lack `vocabulary_size`.
-    known = getattr(reader, "vocabulary_size", None)
-    told = isinstance(tokenizer, Tokenizer) and isinstance(known, int)
-    if told and known != tokenizer.vocabulary.size:
+    size = getattr(reader, "vocabulary_size", None)
+    is_comparable = isinstance(tokenizer, Tokenizer) and isinstance(size, int)
+    if is_comparable and size != tokenizer.vocabulary.size:
         raise InputError(
             "vocabulary",
             "have as many words as the network's text encoder",
-            f"{tokenizer.vocabulary.size} words instead of {known}",
+            f"{tokenizer.vocabulary.size} words instead of {size}",
             f"{advice}",
         )
 
@@ -250,9 +250,7 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
     vocabulary = getattr(tokenizer, "vocabulary", None)
     description = {
         **versions(),
-        "signatures": {
-            n: describe_signature(one) for n, one in signatures.items()
-        },
+        "signatures": {n: describe_signature(f) for n, f in signatures.items()},
         "vocabulary_size": vocabulary and vocabulary.size,
         "max_tokens": tokenizer and tokenizer.max_tokens,
         "max_pixels": photos and photos.max_pixels,
@@ -319,8 +317,8 @@ def _traced(endpoints, half_precision):
     The module tracks concrete functions: saving a `tf.function` would trace it
     again and store both graphs.
     """
-    functions = {n: guarded(one) for n, one in endpoints.functions.items()}
-    used = {id(v): v for one in functions.values() for v in one.variables}
+    functions = {n: guarded(f) for n, f in endpoints.functions.items()}
+    used = {id(v): v for f in functions.values() for v in f.variables}
     if half_precision:
         halves = copy_halved(used.values())
         used.update(halves)
@@ -335,7 +333,7 @@ def _traced(endpoints, half_precision):
 
 def next_version(folder):
     """Returns the next version number in a model's folder, at least 1."""
-    names = [one.name for one in pathlib.Path(folder).glob("[0-9]*")]
+    names = [path.name for path in pathlib.Path(folder).glob("[0-9]*")]
     numbers = [int(n) for n in names if n.isascii() and n.isdigit()]
     return max(numbers, default=0) + 1
 
@@ -378,7 +376,7 @@ def is_batchable(described):
         described: result of `describe_signature`.
     """
     inputs, outputs = (
-        [one["shape"] for one in described[kind].values()]
+        [spec["shape"] for spec in described[kind].values()]
         for kind in ("inputs", "outputs")
     )
     return (

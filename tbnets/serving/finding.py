@@ -83,10 +83,10 @@ def search(
     """
     top = checked_number("top", top, 1, whole=True)
     # A model exported with only `search` has no `embed_image`.
-    needed = (
+    endpoint = (
         "search" if images is None and model.has("search") else "embed_image"
     )
-    if not model.has(needed, "embed_text"):
+    if not model.has(endpoint, "embed_text"):
         other = ", or call `find`" if model.has("embed_phrases") else ""
         raise InputError(
             "search",
@@ -128,21 +128,23 @@ def search(
 
 
 def _sentences(queries):
-    some = [one.numpy() if tf.is_tensor(one) else one for one in queries]
+    texts = [
+        query.numpy() if tf.is_tensor(query) else query for query in queries
+    ]
     return [
-        one.decode(errors="replace") if isinstance(one, bytes) else one
-        for one in some
-        if isinstance(one, str | bytes)
+        text.decode(errors="replace") if isinstance(text, bytes) else text
+        for text in texts
+        if isinstance(text, str | bytes)
     ]
 
 
 def _search_held(model, queries, top):
     inputs = model._input("embed_text", queries)
     k = tf.constant(min(top, tf.int32.max))  # No index has more rows.
-    found = model._ask("search", {**inputs, "k": k})
+    results = model._ask("search", {**inputs, "k": k})
     return [
         [(name.decode(), float(value)) for name, value in zip(ids, values)]
-        for ids, values in zip(found["ids"], found["similarities"])
+        for ids, values in zip(results["ids"], results["similarities"])
     ]
 
 
@@ -276,12 +278,12 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
             'Load tbnets.zoo.load("entities_localization"), or call `search`.',
         )
     top = checked_number("top", top, 1, whole=True)
-    given = choice, choice_temperature, choice_area_exponent
-    told = own_choice(model) if choice is None else {}
-    told |= {
-        k: v for k, v in zip(correspondences.CHOOSING, given) if v is not None
+    chosen = choice, choice_temperature, choice_area_exponent
+    options = own_choice(model) if choice is None else {}
+    options |= {
+        k: v for k, v in zip(correspondences.CHOOSING, chosen) if v is not None
     }
-    way = correspondences.checked_choice(**told)
+    rule = correspondences.checked_choice(**options)
     content = read_content(photo)  # Encodes pixels only once.
     try:
         if boxes is None:
@@ -292,19 +294,19 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
         similarities = model.localize(phrases, content, boxes)
     except BrokenImageError as error:
         raise BrokenImageError(photo, error.reason) from error
-    scores, answers = correspondences.answers(similarities, boxes, way)
-    answers, found = answers.astype(np.float32), []
-    for row, score, own in zip(similarities, scores, answers):
-        kept = non_maximum_suppression(boxes, score, SUPPRESSION, top)
-        found.append([(own[one], float(row[one])) for one in kept])
-    return found
+    scores, answers = correspondences.answers(similarities, boxes, rule)
+    answers, regions = answers.astype(np.float32), []
+    for values, score, answer_boxes in zip(similarities, scores, answers):
+        rows = non_maximum_suppression(boxes, score, SUPPRESSION, top)
+        regions.append([(answer_boxes[i], float(values[i])) for i in rows])
+    return regions
 
 
 def own_choice(model):
     """Returns the choice in a model's metadata: name -> value; or {}."""
-    told = model.metadata.get("metadata", {}).get("choice", {})
+    saved = model.metadata.get("metadata", {}).get("choice", {})
     return {
-        name: told[name] for name in correspondences.CHOOSING if name in told
+        name: saved[name] for name in correspondences.CHOOSING if name in saved
     }
 
 

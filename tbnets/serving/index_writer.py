@@ -41,12 +41,12 @@ _OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
 
 @dataclasses.dataclass
 class _Part:
-    """The kept rows of a shard. `left` holds their row numbers, ascending."""
+    """The kept rows of a shard. `rows` has their numbers, ascending."""
 
     shard: Shard
     ids: list
     file: RowFile
-    left: np.ndarray
+    rows: np.ndarray
 
 
 def _listed(ids):
@@ -111,14 +111,14 @@ class IndexWriter:
         self._store = store = open_store(self.path, incomplete=True)
         check_is_index(store)
         SearchIndex(store).check_embedded_by(model)
-        told, held = {"dim": dim, "dtype": dtype}, store.manifest
-        for name, value in told.items():
-            if value not in (None, getattr(held, name)):
+        arguments, old = {"dim": dim, "dtype": dtype}, store.manifest
+        for name, value in arguments.items():
+            if value not in (None, getattr(old, name)):
                 raise InputError(
                     name,
                     f"equal the {name} of the index",
                     f"{name}={value!r} for {self.path}, which has "
-                    f"{getattr(held, name)}",
+                    f"{getattr(old, name)}",
                     "Choose another folder.",
                 )
         self._manifest = dataclasses.replace(
@@ -173,14 +173,14 @@ class IndexWriter:
         """
         ids = _listed(ids)
         check_ids(ids, self._seen, f"the rows put into {self.path}")
-        given = {"features": rows}
-        rows = checked_rows(self._manifest, ids, given)["features"]
+        arrays = {"features": rows}
+        rows = checked_rows(self._manifest, ids, arrays)["features"]
         old = np.array([self._row_of.get(key, -1) for key in ids], np.int64)
         same = old >= 0
         same[same] &= ~self._gone[old[same]]
         known = np.flatnonzero(same)
-        held = self._store.take(old[known])
-        same[known] = (held == np.float32(rows[known])).all(axis=1)
+        old_rows = self._store.take(old[known])
+        same[known] = (old_rows == np.float32(rows[known])).all(axis=1)
         self._gone[old[known][~same[known]]] = True
         self._seen.update(ids)
         self._ids += [key for key, is_same in zip(ids, same) if not is_same]
@@ -208,18 +208,18 @@ class IndexWriter:
 
     def remove_others(self) -> None:
         """Removes all rows that were not put."""
-        held = self._store.ids
-        self._gone |= np.array([key not in self._seen for key in held], bool)
+        old_ids = self._store.ids
+        self._gone |= np.array([key not in self._seen for key in old_ids], bool)
 
     def finish(self) -> None:
         """Writes all rows, and switches the manifest."""
         self._flush(1)
         groups, size = [], SHARD_ROWS
         for part in [*self._old(), *self._new]:
-            size += len(part.left)
+            size += len(part.rows)
             if size > SHARD_ROWS:  # Merges small neighbours.
                 groups.append([])
-                size = len(part.left)
+                size = len(part.rows)
             groups[-1].append(part)
         shards = tuple(map(self._joined, groups))
         self._manifest = dataclasses.replace(self._manifest, shards=shards)
@@ -247,9 +247,9 @@ class IndexWriter:
             self._store.manifest.shards, self._store.row_files
         ):
             rows = slice(first, first + shard.rows)
-            left = np.flatnonzero(~self._gone[rows])
-            if len(left):
-                yield _Part(shard, self._store.ids[rows], file, left)
+            kept_rows = np.flatnonzero(~self._gone[rows])
+            if len(kept_rows):
+                yield _Part(shard, self._store.ids[rows], file, kept_rows)
             first += shard.rows
 
     def _flush(self, size):
@@ -257,17 +257,17 @@ class IndexWriter:
         rows = [np.concatenate(self._rows)] if self._rows else []
         ids, at = self._ids, 0
         while len(ids) - at >= size:
-            some = slice(at, at + SHARD_ROWS)
-            self._new.append(self._write(ids[some], rows[0][some]))
-            at += len(ids[some])
+            part = slice(at, at + SHARD_ROWS)
+            self._new.append(self._write(ids[part], rows[0][part]))
+            at += len(ids[part])
         self._ids, self._rows = ids[at:], [array[at:] for array in rows]
 
     def _joined(self, parts):
         """Returns a shard with the kept rows of `parts`."""
-        if len(parts) == 1 and len(parts[0].left) == parts[0].shard.rows:
+        if len(parts) == 1 and len(parts[0].rows) == parts[0].shard.rows:
             return parts[0].shard
-        ids = [part.ids[row] for part in parts for row in part.left]
-        rows = [part.file.map()[part.left] for part in parts]
+        ids = [part.ids[row] for part in parts for row in part.rows]
+        rows = [part.file.map()[part.rows] for part in parts]
         return self._write(ids, np.concatenate(rows)).shard
 
     def _write(self, ids, rows):

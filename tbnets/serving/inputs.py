@@ -57,7 +57,10 @@ def attempt(function, elements, otherwise):
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), *elements))
     # The default value is the last row, so the batch is never empty.
     rows, results = _single(
-        _tried(rows, lambda row, *one: (row, function(*one)))
+        _tried(
+            rows,
+            lambda row, *values: (row, function(*values)),
+        )
         .concatenate(tf.data.Dataset.from_tensors((count, otherwise)))
         .batch(count + 1)
     )
@@ -83,7 +86,7 @@ def attempt_once(function, inputs, otherwise):
     """
     tried = _tried(
         tf.data.Dataset.from_tensors(inputs),
-        lambda *one: (function(*one), True),
+        lambda *arguments: (function(*arguments), True),
     )
     instead = tf.data.Dataset.from_tensors((otherwise, False))
     return _single(tried.concatenate(instead).take(1))
@@ -91,8 +94,8 @@ def attempt_once(function, inputs, otherwise):
 
 def _tried(dataset, function):
     """Maps a function over a dataset, and drops failed elements."""
-    made = dataset.map(function, num_parallel_calls=AT_ONCE)
-    return made.ignore_errors(log_warning=False)
+    results = dataset.map(function, num_parallel_calls=AT_ONCE)
+    return results.ignore_errors(log_warning=False)
 
 
 def _single(dataset):
@@ -141,7 +144,7 @@ class PhotoReader:
             self._decode, input_signature=[tf.TensorSpec([], tf.string)]
         ).get_concrete_function()
         nothing = tf.nest.map_structure(
-            lambda one: tf.zeros(one.shape, one.dtype),
+            lambda spec: tf.zeros(spec.shape, spec.dtype),
             decode.structured_outputs,
         )
         photos, decoded = attempt(decode, (image_bytes,), nothing)
@@ -178,8 +181,8 @@ def status_of(image_bytes, decoded, max_pixels):
         string `[n]`: "", or the fault, a predicate such as "does not decode".
     """
 
-    def is_small(one):
-        sides = photo_kinds.read_sides(one, 2**62)
+    def is_small(content):
+        sides = photo_kinds.read_sides(content, 2**62)
         return tf.reduce_prod(tf.cast(sides, tf.float64)) <= max_pixels
 
     def reasons():
@@ -255,7 +258,9 @@ def guarded(function):
 
     @tf.function(input_signature=specs, autograph=False)
     def call(*inputs):
-        return inner(*[_enter(one, spec) for one, spec in zip(inputs, specs)])
+        return inner(
+            *[_enter(value, spec) for value, spec in zip(inputs, specs)]
+        )
 
     return call.get_concrete_function()
 
@@ -328,7 +333,7 @@ def as_input(argument, spec, values):
     if spec.dtype == tf.string:
         refuse_single(argument, values)
         if spec.name == IMAGE_BYTES:
-            values = [read_content(one) for one in values]
+            values = [read_content(photo) for photo in values]
         else:
             values = _encoded(argument, values)
         return tf.constant(values, tf.string, [len(values)])
@@ -414,11 +419,11 @@ class TreeReader:
             ModuleNotFoundError: a package of the parser is not installed.
         """
         captions = list(captions)
-        texts = [one for one in captions if not isinstance(one, Tree)]
+        texts = [c for c in captions if not isinstance(c, Tree)]
         parsed = parse_captions(texts, processes=1).trees if texts else {}
         trees = [
-            one if isinstance(one, Tree) else read_tree(parsed[one], one)
-            for one in captions
+            c if isinstance(c, Tree) else read_tree(parsed[c], c)
+            for c in captions
         ]
         arrays = tree_arrays(trees, self.vocabulary, self.max_tokens)
         return TreeRows(arrays).batch(np.arange(len(arrays)))

@@ -67,8 +67,8 @@ def with_halves(function, halves):
     Raises:
         ValueError: the graph reads a weight with an unsupported op.
     """
-    kept = [one for one in function.variables if id(one) in halves]
-    by_handle = {id(one.handle): halves[id(one)].handle for one in kept}
+    halved = [v for v in function.variables if id(v) in halves]
+    by_handle = {id(v.handle): halves[id(v)].handle for v in halved}
     outer, inner = function.captured_inputs, function.graph.inputs
     count = len(inner) - len(outer)
     arguments, captured = inner[:count], list(zip(inner[count:], outer))
@@ -101,7 +101,7 @@ class _Rewriter:
     def __init__(self, graph_def):
         self.graph_def = graph_def
         library = graph_def.library.function
-        self.before = {one.signature.name: one for one in library}
+        self.before = {f.signature.name: f for f in library}
         self.after = {}  # (old name, halved arguments) -> function.
 
     def rewrite(self, halved, dropped):
@@ -171,13 +171,13 @@ class _Rewriter:
 
 def _read_and_cast(node, in_body):
     """Returns a node that reads float16, and a cast with the old name."""
-    read, cast = copy.deepcopy(node), type(node)(name=node.name, op="Cast")
-    read.name = f"{node.name}/half"
-    read.attr["dtype"].type = _HALF
+    reader, cast = copy.deepcopy(node), type(node)(name=node.name, op="Cast")
+    reader.name = f"{node.name}/half"
+    reader.attr["dtype"].type = _HALF
     output = f":{_READS[node.op]}" if in_body else ""
-    cast.input.append(f"{read.name}{output}:0")
+    cast.input.append(f"{reader.name}{output}:0")
     cast.attr["SrcT"].type, cast.attr["DstT"].type = _HALF, _FLOAT
-    return [read, cast]
+    return [reader, cast]
 
 
 TF_TEXT_SERVING_OPS = frozenset(
@@ -271,23 +271,23 @@ def _ops_called(graph):
     names = (saver.save_tensor_name, saver.restore_op_name)
     names = {name.partition(":")[0].lstrip("^") for name in names}
     called = graph.object_graph_def.concrete_functions
-    own = [n for n in graph.graph_def.node if n.name not in names]
-    own += [
+    nodes = [n for n in graph.graph_def.node if n.name not in names]
+    nodes += [
         n for f in functions if f.signature.name in called for n in f.node_def
     ]
     saving = [n for n in graph.graph_def.node if n.name in names]
-    return _ops_of(own, functions) | (_ops_of(saving, functions) - SAVER_OPS)
+    return _ops_of(nodes, functions) | (_ops_of(saving, functions) - SAVER_OPS)
 
 
 def _ops_of(nodes, functions):
     """Returns the ops of nodes and of the functions that they call."""
-    library = {one.signature.name: one.node_def for one in functions}
-    ops, seen, left = set(), set(), [nodes]
-    while left:
-        nodes = left.pop()
+    library = {f.signature.name: f.node_def for f in functions}
+    ops, seen, pending = set(), set(), [nodes]
+    while pending:
+        nodes = pending.pop()
         direct = {node.op for node in nodes}
         called = {call.name for node in nodes for call in calls(node)} | direct
-        left += [library[one] for one in (called & library.keys()) - seen]
+        pending += [library[name] for name in (called & library.keys()) - seen]
         ops |= direct
         seen |= called
     return ops - library.keys()

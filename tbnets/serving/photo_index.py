@@ -139,18 +139,18 @@ def parse_index(content, about):
         is_whole = (
             digest == content[-_DIGEST_BYTES:] and np.isfinite(rows).all()
         )
-        found = {
+        entries = {
             str(name): Entry((size, time), row)
             for (name, size, time), row in zip(photos, rows)
         }
         for name, size, time, reason in header["broken"]:
             reason = str(reason) or "is broken"
-            found[str(name)] = Entry((size, time), None, reason)
+            entries[str(name)] = Entry((size, time), None, reason)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError("damaged, or of another type") from error
     if not (is_own and is_whole):
         raise InputError("damaged, or of another model")
-    return found
+    return entries
 
 
 SUFFIX = ".photos1"
@@ -187,10 +187,10 @@ def embed_folder(
         FileNotFoundError: no file in the folder has the name of a photo.
         ValueError: no file is a photo, or an embedding is not finite.
     """
-    paths, others = sort_files(folder)
+    paths, other_files = sort_files(folder)
     index = Index(place, model, folder)
     return embed_photos(
-        model, folder, paths, others, index, batch_size, fault_of_name
+        model, folder, paths, other_files, index, batch_size, fault_of_name
     )
 
 
@@ -198,7 +198,7 @@ def embed_photos(
     model,
     folder,
     paths,
-    others=(),
+    other_files=(),
     index=None,
     batch_size=None,
     fault_of_name=lambda name: "",
@@ -209,7 +209,7 @@ def embed_photos(
         model: a `Served` that takes photos.
         folder: folder of photos.
         paths: files to embed: name -> `pathlib.Path` or `os.DirEntry`.
-        others: further files to report.
+        other_files: further files to report.
         index: `Index` with cached photos, or None.
         batch_size: as in `embed_folder`.
         fault_of_name: as in `embed_folder`.
@@ -224,12 +224,12 @@ def embed_photos(
     pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
     try:
         with progress_bar(len(new), "embedding", " photos") as bar:
-            for found in pool.map(
+            for new_entries in pool.map(
                 lambda names: _embed(model, paths, stamps, names), batches
             ):
-                index.add(found)
+                index.add(new_entries)
                 index.save(at_least=PHOTOS_PER_FILE)
-                bar.update(len(found))
+                bar.update(len(new_entries))
     except KeyboardInterrupt:
         if index.save():
             _note(
@@ -244,7 +244,9 @@ def embed_photos(
     entries = {name: index.entries[name] for name in paths}
     faults = {n: e.reason or fault_of_name(n) for n, e in entries.items()}
     broken = {pathlib.Path(paths[n]): why for n, why in faults.items() if why}
-    for line in left_out_lines(broken, others, len(paths) + len(others)):
+    for line in left_out_lines(
+        broken, other_files, len(paths) + len(other_files)
+    ):
         _note(line)
     if len(broken) == len(paths):
         raise InputError(
@@ -260,16 +262,16 @@ def embed_photos(
 
 def _embed(model, paths, stamps, names):
     """Reads and embeds some files: name -> `Entry`."""
-    found, contents = {}, {}
+    entries, contents = {}, {}
     for name in names:
         try:
             contents[name] = images.read_content(paths[name])
         except images.BrokenImageError as error:
-            found[name] = Entry(None, None, error.reason)
+            entries[name] = Entry(None, None, error.reason)
         if sum(map(len, contents.values())) > HELD_BYTES:
-            found |= _ask(model, contents, stamps)
+            entries |= _ask(model, contents, stamps)
             contents = {}
-    return found | _ask(model, contents, stamps)
+    return entries | _ask(model, contents, stamps)
 
 
 def _ask(model, contents, stamps):
@@ -278,11 +280,11 @@ def _ask(model, contents, stamps):
         return {}
     # The model decides which files are photos.
     embeddings, reasons = model.try_images(list(contents.values()))
-    found = {}
+    entries = {}
     for name, row, reason in zip(contents, embeddings, reasons):
         check_finite(f"embedding of {name}", row[None])
-        found[name] = Entry(stamps[name], None if reason else row, reason)
-    return found
+        entries[name] = Entry(stamps[name], None if reason else row, reason)
+    return entries
 
 
 def _note(text):
@@ -336,12 +338,12 @@ class Index:
 
     def tidy(self, names):
         """Removes all entries except `names`, and merges the files."""
-        kept = {n: self.entries[n] for n in names if n in self.entries}
-        if len(kept) == len(self.entries) and len(self._files) < 2:
+        entries = {n: self.entries[n] for n in names if n in self.entries}
+        if len(entries) == len(self.entries) and len(self._files) < 2:
             return
-        self.entries = kept
+        self.entries = entries
         old, self._files = self._files, []
-        if not self._write(kept):
+        if not self._write(entries):
             return
         with contextlib.suppress(OSError):  # Old files only take space.
             for path in old:
@@ -350,8 +352,8 @@ class Index:
     def _read(self):
         """Reads the files, oldest first, and drops outdated faults."""
         try:
-            found = self.place.glob(f"*{SUFFIX}")
-            self._files = sorted(found, key=lambda x: x.stat().st_mtime_ns)
+            paths = self.place.glob(f"*{SUFFIX}")
+            self._files = sorted(paths, key=lambda x: x.stat().st_mtime_ns)
         except OSError:
             return
         for path in self._files:
@@ -362,8 +364,8 @@ class Index:
                     f"note: {path} cannot be used ({error}); its photos are "
                     "embedded again"
                 )
-        found, is_cured = self.entries.items(), photo_kinds.is_cured
-        self.entries = {n: e for n, e in found if not is_cured(e.reason)}
+        entries, is_cured = self.entries.items(), photo_kinds.is_cured
+        self.entries = {n: e for n, e in entries if not is_cured(e.reason)}
 
     def _write(self, entries):
         """Writes entries to a new file; returns whether this is possible."""
@@ -391,7 +393,7 @@ class Index:
 def stamp_of(path):
     """Returns the size and modification time of a file, or None if missing."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

@@ -78,10 +78,10 @@ def refusal(error):
 
     Keeps only the op's own message, without its place in the graph.
     """
-    said = error.message.split("\n\t [[")[0].rstrip().rpartition("\n")[2]
-    said = re.sub(r" \[Op:\S*\].*|\{\{function_node \S*\}\} ?", "", said)
-    said = re.sub(r"assertion failed: \[(.*?)\] \[(.*)\]", r"\1 \2", said)
-    return RequestError(list(HTTP_STATUS)[error.error_code], said.strip())
+    message = error.message.split("\n\t [[")[0].rstrip().rpartition("\n")[2]
+    message = re.sub(r" \[Op:\S*\].*|\{\{function_node \S*\}\} ?", "", message)
+    message = re.sub(r"assertion failed: \[(.*?)\] \[(.*)\]", r"\1 \2", message)
+    return RequestError(list(HTTP_STATUS)[error.error_code], message.strip())
 
 
 def as_dict(message):
@@ -129,14 +129,14 @@ def to_array(name, proto):
     content = len(proto.tensor_content)
     if kind == tf.string and content and not values:
         return _packed_strings(name, proto, size)
-    wanted, given, unit = size, values, "values"
+    expected, received, unit = size, values, "values"
     if content:
-        wanted, given, unit = size * kind.size, content, "bytes"
+        expected, received, unit = size * kind.size, content, "bytes"
     is_one_for_all = values == 1 and size > 1 and kind != tf.string
-    if given != wanted and not (is_one_for_all and not content):
+    if received != expected and not (is_one_for_all and not content):
         raise invalid(
-            f"`{name}` must have {wanted} {unit} for its shape. Received: "
-            f"{given}. Send {unit} for the whole shape."
+            f"`{name}` must have {expected} {unit} for its shape. Received: "
+            f"{received}. Send {unit} for the whole shape."
         )
     return tf.make_ndarray(proto)
 

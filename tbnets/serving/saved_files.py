@@ -40,9 +40,9 @@ def newest_version(path):
     """
     advice = "Pass the folder of an exported model or of a run."
     check_kind("path", path, (str, os.PathLike), advice)
-    found = find_versions(path)
-    if found:
-        return found[max(found)]
+    versions = find_versions(path)
+    if versions:
+        return versions[max(versions)]
     raise MissingFileError(
         f"`path` must be a folder with {GRAPH_FILE}, or a run folder. "
         f"Received: path='{path}'. Pass the folder of a finished run."
@@ -57,9 +57,9 @@ def find_versions(path):
     path = pathlib.Path(path)
     for folder in (path / "saved_model", path):
         files = folder.glob(f"[0-9]*/{GRAPH_FILE}")
-        found = [one.parent for one in files if one.parent.name.isdecimal()]
-        if found:
-            return {int(one.name): one for one in found}
+        versions = [f.parent for f in files if f.parent.name.isdecimal()]
+        if versions:
+            return {int(version.name): version for version in versions}
     if (path / GRAPH_FILE).is_file():
         return {int(path.name) if path.name.isdecimal() else 1: path}
     return {}
@@ -189,14 +189,14 @@ def read_weights(path):
     _check_files(path, read_metadata(path))
     try:
         nodes = read_graphs(path)[0].object_graph_def.nodes
-        kept = {one.local_name: one.node_id for one in nodes[0].children}
+        children = {c.local_name: c.node_id for c in nodes[0].children}
         reader = tf.train.load_checkpoint(str(path / "variables/variables"))
         return [
             (
-                nodes[one.node_id].variable.name,
-                reader.get_tensor(f"{KEPT}/{one.local_name}/{_VALUE}"),
+                nodes[child.node_id].variable.name,
+                reader.get_tensor(f"{KEPT}/{child.local_name}/{_VALUE}"),
             )
-            for one in nodes[kept[KEPT]].children
+            for child in nodes[children[KEPT]].children
         ]
     except Exception as error:  # Damaged bytes raise any error.
         raise _failed(path, error) from error

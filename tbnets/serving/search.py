@@ -63,12 +63,12 @@ def notes_on(model, queries):
     if model.vocabulary is None:
         return [([], "")] * len(queries)
     known = {word.encode() for word in model.vocabulary.words}
-    found = []
+    notes = []
     for words in split_into_words(queries):
         unknown = [word.decode() for word in words if word not in known]
         note = f"unknown words: {', '.join(unknown)}" if unknown else ""
-        found.append((unknown, note if len(unknown) < len(words) else NO_WORD))
-    return found
+        notes.append((unknown, note if len(unknown) < len(words) else NO_WORD))
+    return notes
 
 
 def split_into_words(texts):
@@ -91,20 +91,20 @@ def find_hits(queries, captions, caption_to_image):
         list with a dict for each query, row of an image -> its first matching
         caption; or None if no caption matches.
     """
-    told = split_into_words(captions)
+    all_words = split_into_words(captions)
     hits = []
-    for wanted in split_into_words(queries):
-        found = {}
-        for caption, image, words in zip(captions, caption_to_image, told):
-            if wanted and _in_order(wanted, words):
-                found.setdefault(int(image), caption)
-        hits.append(found or None)
+    for query_words in split_into_words(queries):
+        images = {}
+        for caption, image, words in zip(captions, caption_to_image, all_words):
+            if query_words and _in_order(query_words, words):
+                images.setdefault(int(image), caption)
+        hits.append(images or None)
     return hits
 
 
-def _in_order(wanted, words):
-    rest = iter(words)
-    return all(word in rest for word in wanted)
+def _in_order(query_words, words):
+    remaining = iter(words)
+    return all(word in remaining for word in query_words)
 
 
 def format_answers(title, similarities, answers, hits=None):
@@ -173,14 +173,14 @@ def rank(model, queries, like, embeddings, top):
             return embeddings.search(rows, top, learned)
         return best(similarities(rows), top)
 
-    found = []
+    results = []
     if len(queries) or not len(like):
         texts = embed(model.embed_text, queries, "query")
-        found.append(closest(texts, lambda x: model.compare(embeddings, x).T))
+        results.append(closest(texts, lambda x: model.compare(embeddings, x).T))
     if len(like):
         examples = embed_examples(model, like)
-        found.append(closest(examples, lambda x: x @ embeddings.T))
-    return tuple(map(np.concatenate, zip(*found)))
+        results.append(closest(examples, lambda x: x @ embeddings.T))
+    return tuple(map(np.concatenate, zip(*results)))
 
 
 def titles_of(queries, notes):
@@ -229,7 +229,7 @@ def answers_record(kind, names, rows, similarities):
     ]
 
 
-def regions_record(phrases, notes, found):
+def regions_record(phrases, notes, results):
     """Returns regions from `Served.find` as JSON values."""
     return [
         {
@@ -241,5 +241,5 @@ def regions_record(phrases, notes, found):
                 for box, similarity in regions
             ],
         }
-        for phrase, (unknown, note), regions in zip(phrases, notes, found)
+        for phrase, (unknown, note), regions in zip(phrases, notes, results)
     ]

@@ -91,20 +91,20 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
     def best_of(tile):
         shard, place, before = tile
         rows = shard[place]
-        found = similarities(queries, rows)
-        best = tf.math.top_k(found, tf.minimum(k, rows.shape[0]))
+        values = similarities(queries, rows)
+        best = tf.math.top_k(values, tf.minimum(k, rows.shape[0]))
         return best.indices + before, best.values
 
     if tf.executing_eagerly():
         with ThreadPoolExecutor(TILES_AT_ONCE) as pool:
-            found = list(pool.map(best_of, tiles))
+            results = list(pool.map(best_of, tiles))
     else:
-        found = []
+        results = []
         for tile in tiles:
-            before = found[-TILES_AT_ONCE : 1 - TILES_AT_ONCE]
+            before = results[-TILES_AT_ONCE : 1 - TILES_AT_ONCE]
             with tf.control_dependencies([values for _, values in before]):
-                found.append(best_of(tile))
-    places, values = zip(*found)
+                results.append(best_of(tile))
+    places, values = zip(*results)
     places, values = tf.concat(places, 1), tf.concat(values, 1)
     best = tf.math.top_k(values, tf.minimum(k, first))
     return tf.gather(places, best.indices, batch_dims=1), best.values
@@ -184,13 +184,13 @@ class SearchIndex:
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """Returns the rows of ascending int `[n]` as float32 `[n, dim]`."""
-        firsts = np.cumsum([0, *(len(one) for one in self.shards)])
+        firsts = np.cumsum([0, *(len(shard) for shard in self.shards)])
         parts = np.split(rows, np.searchsorted(rows, firsts[1:-1]))
-        taken = [
+        blocks = [
             np.float32(shard[part - first])
             for shard, part, first in zip(self.shards, parts, firsts)
         ]
-        return np.concatenate(taken)
+        return np.concatenate(blocks)
 
     def search(
         self,
@@ -217,20 +217,20 @@ class SearchIndex:
         """
         queries, k = self.checked(queries, k)
 
-        def learned(some, rows):
-            return similarities(np.float32(rows), some).T
+        def learned(part, rows):
+            return similarities(np.float32(rows), part).T
 
         compare = cosines if similarities is None else learned
         size = QUERIES_AT_ONCE
         try:
-            found = [
+            results = [
                 top_k(queries[at : at + size], self.shards, k, compare)
                 for at in range(0, max(len(queries), 1), size)
             ]
         except InputError:  # The model rejected damaged rows.
             self.store.verify()
             raise
-        rows, values = (np.concatenate(part) for part in zip(*found))
+        rows, values = (np.concatenate(part) for part in zip(*results))
         if not np.isfinite(values).all():
             self.store.verify()
             check_finite(f"similarities in {self.path}", values)
@@ -346,17 +346,17 @@ def build_index(path):
             "Add photos to it.",
         )
     cells = max(1, len(index) // _ROWS_A_CELL)
-    made = faiss.index_factory(
+    clusters = faiss.index_factory(
         index.dim, f"IVF{cells},SQ8", faiss.METRIC_INNER_PRODUCT
     )
-    made.cp.min_points_per_centroid = 1  # Avoids a warning.
+    clusters.cp.min_points_per_centroid = 1  # Avoids a warning.
     rng = np.random.default_rng(0)
     count = min(len(index), cells * _LEARNED_FROM)
-    some = np.sort(rng.choice(len(index), count, replace=False))
-    made.train(index.take(some))
+    sample = np.sort(rng.choice(len(index), count, replace=False))
+    clusters.train(index.take(sample))
     for shard in index.shards:
-        made.add(np.ascontiguousarray(shard, np.float32))
-    content = faiss.serialize_index(made).tobytes()
+        clusters.add(np.ascontiguousarray(shard, np.float32))
+    content = faiss.serialize_index(clusters).tobytes()
     digest = hashlib.sha256(content).digest()
     write_atomically(place, lambda file: file.writelines([digest, content]))
 
@@ -385,18 +385,21 @@ class ApproximateIndex(SearchIndex):
             )
         queries, k = self.checked(queries, k)
         count = min(k, len(self))
-        wanted = min(CANDIDATES * count, len(self))
-        _, candidates = self._cells.search(queries, wanted)
+        num_candidates = min(CANDIDATES * count, len(self))
+        _, candidates = self._cells.search(queries, num_candidates)
         rows = np.empty([len(queries), count], np.int64)
         values = np.empty(rows.shape, np.float32)
-        for place, (query, some) in enumerate(zip(queries, candidates)):
-            some = np.sort(some[some >= 0])
-            if len(some) < count:
+        for place, (query, near) in enumerate(zip(queries, candidates)):
+            near = np.sort(near[near >= 0])
+            if len(near) < count:
                 [rows[place]], [values[place]] = super().search([query], k)
                 continue
-            found = self.take(some) @ query
-            order = np.argsort(-found, kind="stable")[:count]
-            rows[place], values[place] = some[order], found[order]
+            products = self.take(near) @ query
+            order = np.argsort(-products, kind="stable")[:count]
+            rows[place], values[place] = (
+                near[order],
+                products[order],
+            )
         return rows, values
 
 
@@ -426,7 +429,7 @@ def open_approximate(path):
         )
     cells = faiss.deserialize_index(np.frombuffer(body, np.uint8))
     if (cells.ntotal, cells.d) != (len(index), index.dim):
-        wanted = f"{len(index)} rows of {index.dim}"
-        file.refuse(wanted, (cells.ntotal, cells.d))
+        expected = f"{len(index)} rows of {index.dim}"
+        file.refuse(expected, (cells.ntotal, cells.d))
     cells.nprobe = min(CELLS_LOOKED_INTO, cells.nlist)
     return ApproximateIndex(index, cells)

@@ -72,7 +72,7 @@ class Served:
     __repr__ = short_repr(
         "path",
         "embedding_dim",
-        signatures=lambda it: " ".join(sorted(it.signatures)),
+        signatures=lambda self: " ".join(sorted(self.signatures)),
     )
 
     def has(self, *names: str) -> bool:
@@ -103,15 +103,17 @@ class Served:
     @property
     def takes_captions(self) -> bool:
         """Whether texts are strings rather than features."""
-        read = {"embed_text", "embed_phrases"} & set(self.signatures)
-        specs = [spec for name in read for spec in self.inputs(name).values()]
-        return any(one.dtype == tf.string or is_trees(one) for one in specs)
+        names = {"embed_text", "embed_phrases"} & set(self.signatures)
+        specs = [spec for name in names for spec in self.inputs(name).values()]
+        return any(spec.dtype == tf.string or is_trees(spec) for spec in specs)
 
     @property
     def embedding_dim(self) -> int | None:
         """The number of values in an embedding; None without embeddings."""
-        made = [one.structured_outputs for one in self.signatures.values()]
-        sizes = [x["embeddings"].shape[-1] for x in made if "embeddings" in x]
+        outputs = [f.structured_outputs for f in self.signatures.values()]
+        sizes = [
+            x["embeddings"].shape[-1] for x in outputs if "embeddings" in x
+        ]
         return next((size for size in sizes if size is not None), None)
 
     def call(self, signature: str, **inputs: Any) -> dict[str, np.ndarray]:
@@ -226,12 +228,12 @@ class Served:
         """
         inputs = self._input("embed_image", images)
         answers = self._ask("embed_image", inputs)
-        told = [one.decode() for one in answers.get("status", ())]
-        contents = inputs[IMAGE_BYTES].numpy() if told else []
+        statuses = [reason.decode() for reason in answers.get("status", ())]
+        contents = inputs[IMAGE_BYTES].numpy() if statuses else []
         # `fault_of` describes faults in more detail than the graph.
         reasons = [
             reason and (fault_of(content) or reason)
-            for content, reason in zip(contents, told)
+            for content, reason in zip(contents, statuses)
         ]
         return answers["embeddings"], reasons
 
@@ -272,30 +274,33 @@ class Served:
         Raises:
             ValueError: the arrays are not embeddings of this model.
         """
-        wanted = "embeddings", (None, self.embedding_dim)
+        expected = "embeddings", (None, self.embedding_dim)
         advice = "Pass embeddings from this model."
-        first = as_numbers("first", first, *wanted, advice)
-        second = as_numbers("second", second, *wanted, advice)
-        found = None if self.has("compare") else first @ second.T
+        first = as_numbers("first", first, *expected, advice)
+        second = as_numbers("second", second, *expected, advice)
+        products = None if self.has("compare") else first @ second.T
         # A non-finite input makes the sum non-finite, which is faster to check.
-        if found is None or not np.isfinite(found.sum(dtype=np.float64)):
+        if products is None or not np.isfinite(products.sum(dtype=np.float64)):
             check_finite("first", first)
             check_finite("second", second)
-        if found is not None:
-            return found
-        one, other = self._sides().values()
+        if products is not None:
+            return products
+        row_name, column_name = self._sides().values()
 
         def compare(rows, columns):
-            pairs = {one: tf.constant(rows), other: tf.constant(columns)}
+            pairs = {
+                row_name: tf.constant(rows),
+                column_name: tf.constant(columns),
+            }
             return self._ask("compare", pairs)["similarities"]
 
         return compare_all(compare, first, second, PAIRS_AT_ONCE)
 
     def _sides(self):
-        found = [one for one in SIDES if self.has(*one)]
-        if not found:
+        sides = [side for side in SIDES if self.has(*side)]
+        if not sides:
             self.inputs("embed_text")  # Raises an error.
-        return found[0]
+        return sides[0]
 
     search = finding.search
     propose = finding.propose

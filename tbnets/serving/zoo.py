@@ -76,11 +76,11 @@ class Descriptions(list[Described]):
     def __repr__(self) -> str:
         titles = [way.replace("_", " ") for way in _DIRECTIONS]
         rows = [("model", "task", "language", "size", *titles)]
-        for one in self:
-            recalls = [one.recall.get(way, ()) for way in _DIRECTIONS]
-            told = [" ".join(map(per_cent, some)) for some in recalls]
-            size = f"{one.size / 1e6:.1f} MB"
-            rows.append((one.name, one.task, one.language, size, *told))
+        for model in self:
+            recalls = [model.recall.get(way, ()) for way in _DIRECTIONS]
+            cells = [" ".join(map(per_cent, values)) for values in recalls]
+            size = f"{model.size / 1e6:.1f} MB"
+            rows.append((model.name, model.task, model.language, size, *cells))
         widths = [max(map(len, column)) for column in zip(*rows)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths))
@@ -96,7 +96,7 @@ def describe() -> Descriptions:
     Example:
         print(tbnets.zoo.describe())
     """
-    found = Descriptions()
+    descriptions = Descriptions()
     for name in names():
         path = folder() / name
         metrics = CheckedFile(path / METRICS).json()
@@ -108,8 +108,8 @@ def describe() -> Descriptions:
         }
         task = "localization" if _DIRECTIONS[-1] in recall else "matching"
         language = metrics["language"]
-        found.append(Described(name, task, language, size(path), recall))
-    return found
+        descriptions.append(Described(name, task, language, size(path), recall))
+    return descriptions
 
 
 def size(path: Path) -> int:
