@@ -75,10 +75,10 @@ class Photos:
     def __init__(self, model, folder, cache=None):
         self.folder = folder
         self._model, self._root = model, os.path.realpath(folder)
-        found, self._others = sort_files(folder)
-        self._paths = {n: x for n, x in found.items() if self._is_inside(x)}
+        paths, self._others = sort_files(folder)
+        self._paths = {n: x for n, x in paths.items() if self._is_inside(x)}
         self.links_out = [
-            one.path for n, one in found.items() if n not in self._paths
+            path.path for n, path in paths.items() if n not in self._paths
         ]
         if not self._paths:
             raise MissingFileError(
@@ -101,7 +101,7 @@ class Photos:
     @property
     def keys(self):
         """The keys of the folder's photos, except known broken photos."""
-        broken = {key for key, one in self._known().items() if one.reason}
+        broken = {key for key, entry in self._known().items() if entry.reason}
         return [key for key in self._names if key not in broken]
 
     @property
@@ -127,9 +127,11 @@ class Photos:
         if self._embedded:
             return self._embedded
         known = self._known().items()
-        found = {key: one.embedding for key, one in known if not one.reason}
-        rows = np.float32([*found.values()])
-        return list(found), rows.reshape(len(found), self._model.embedding_dim)
+        vectors = {key: e.embedding for key, e in known if not e.reason}
+        rows = np.float32([*vectors.values()])
+        return list(vectors), rows.reshape(
+            len(vectors), self._model.embedding_dim
+        )
 
     def give(self, content):
         """Stores an uploaded photo, drops the oldest, and returns its key.
@@ -153,8 +155,8 @@ class Photos:
         Raises:
             FileNotFoundError: there is no such photo inside the folder.
         """
-        if given := self._given.get(key):
-            return given
+        if content := self._given.get(key):
+            return content
         path = self._paths.get(self._names.get(key))
         if path is None or not self._is_inside(path):
             raise MissingFileError(
@@ -175,10 +177,10 @@ class Photos:
             FileNotFoundError: there is no such photo.
             BrokenImageError: the photo is broken.
         """
-        found = self.find(key)
-        is_file = isinstance(found, str)
-        stamp = is_file and photo_index.stamp_of(pathlib.Path(found))
-        return self._draw(found, stamp, side)
+        photo = self.find(key)
+        is_file = isinstance(photo, str)
+        stamp = is_file and photo_index.stamp_of(pathlib.Path(photo))
+        return self._draw(photo, stamp, side)
 
     def _drawn(self, photo, stamp, side):
         with self.decoding:
@@ -312,7 +314,7 @@ class Demo:
             self.shown.model, queries, like, rows, top + 1
         )
         answers = search.answers_record("image", keys, order[0], values[0])
-        answers = [one for one in answers if one["image"] != but][:top]
+        answers = [answer for answer in answers if answer["image"] != but][:top]
         return {"among": len(keys) - (but in keys), "answers": answers}
 
     def _captions(self, request):
@@ -324,8 +326,8 @@ class Demo:
         with self.shown.photos.decoding:
             query = search.embed_examples(model, [photo])
         order, values = search.best(model.compare(query, rows), CAPTIONS_SHOWN)
-        told = search.answers_record("caption", captions, order[0], values[0])
-        return {"among": len(captions), "answers": told}
+        record = search.answers_record("caption", captions, order[0], values[0])
+        return {"among": len(captions), "answers": record}
 
     def _boxes(self, request):
         localizer, phrases = self.shown.localizer, _texts(request, "phrase")
@@ -339,10 +341,10 @@ class Demo:
             )
         with self.shown.photos.decoding:
             [[width, height]] = read_photo_sizes([photo]).tolist()
-            found = localizer.find(phrases, photo)
+            regions = localizer.find(phrases, photo)
         notes = search.notes_on(localizer, phrases)
-        told = search.regions_record(phrases, notes, found)
-        return {"width": width, "height": height, "phrases": told}
+        answers = search.regions_record(phrases, notes, regions)
+        return {"width": width, "height": height, "phrases": answers}
 
     def _photo(self, request):
         return self.shown.photos.find(request.args.get("photo", ""))
@@ -392,5 +394,5 @@ def _score_of(model):
     return LEARNED if model.has("compare") else COSINE
 
 
-def _some(things, most):
-    return things[:: max(1, len(things) // most)][:most]
+def _some(values, count):
+    return values[:: max(1, len(values) // count)][:count]

@@ -89,8 +89,8 @@ class LocalApp:
             response = in_json({"error": str(error)}, 400)
         except Exception:
             traceback.print_exc()
-            told = "This is a bug in tbnets. See its terminal for details."
-            response = in_json({"error": told}, 500)
+            message = "This is a bug in tbnets. See its terminal for details."
+            response = in_json({"error": message}, 500)
         for name, value in HEADERS.items():
             response.headers[name] = value
         return response(environ, start_response)

@@ -135,18 +135,18 @@ def fetch(source, file, name):
 def _within(seconds, function, *args):
     if seconds is None:
         return function(*args)
-    found = concurrent.futures.Future()
+    future = concurrent.futures.Future()
 
     def answer():
         try:
-            found.set_result(function(*args))
+            future.set_result(function(*args))
         except Exception as error:
-            found.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=answer, daemon=True).start()
-    if not concurrent.futures.wait([found], seconds).done:
+    if not concurrent.futures.wait([future], seconds).done:
         raise TimeoutError(f"no response in {seconds} seconds")
-    return found.result()
+    return future.result()
 
 
 def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
@@ -186,8 +186,8 @@ def files_of_others(source, name):
             if path.is_file() and not path.name.startswith((".", "README"))
         }
     whole = "model.safetensors"
-    found = weights_files(source, name, whole, f"{whole}.index.json")
-    return {path.name: path for path in [fetch(source, CONFIG, name), *found]}
+    weights = weights_files(source, name, whole, f"{whole}.index.json")
+    return {path.name: path for path in [fetch(source, CONFIG, name), *weights]}
 
 
 def _files(parts):
@@ -220,11 +220,11 @@ def check_config(config, where):
         names = [each.get(key) for key in ("module", "class_name")]
         paths = [key for key in _PATHS if isinstance(each.get(key), str)]
         if names != [None, None] and not _is_harmless(each) or paths:
-            found = paths or [each.get("registered_name") or names]
+            foreign = paths or [each.get("registered_name") or names]
             raise InputError(
                 "preset",
                 "name only classes of Keras Hub, and no files",
-                f"{files.shown(str(found[0]))} in {where}",
+                f"{files.shown(str(foreign[0]))} in {where}",
                 "Choose another preset: this one could run any code or read "
                 "any file.",
             )
@@ -253,8 +253,8 @@ def _is_harmless(config):
     if ">" in str(kind):
         return False
     if registered and registered.startswith("keras_hub>"):
-        found = keras.saving.get_registered_object(registered)
-        return getattr(found, "__module__", "").startswith("keras_hub.")
+        cls = keras.saving.get_registered_object(registered)
+        return getattr(cls, "__module__", "").startswith("keras_hub.")
     if kind == "function":
         return module == "builtins" and ">" not in str(config.get("config"))
     policies = "DTypePolicy", "DTypePolicyMap"
@@ -278,10 +278,10 @@ def bare(config):
 
 def resized(config, image_size):
     """Returns a config for images of another size."""
-    own = config["config"]
-    inner = own.get("vision_encoder", {}).get("config", {})
-    keys = [key for key in ("image_shape", "input_shape") if key in own]
-    shapes = [own[key] for key in keys] or [inner.get("image_shape")]
+    settings = config["config"]
+    inner = settings.get("vision_encoder", {}).get("config", {})
+    keys = [key for key in ("image_shape", "input_shape") if key in settings]
+    shapes = [settings[key] for key in keys] or [inner.get("image_shape")]
     side = shapes[0] and shapes[0][0]
     if side in (None, image_size):  # Any size, or this one.
         return config
@@ -293,7 +293,7 @@ def resized(config, image_size):
             "Leave it out.",
         )
     shape = [image_size, image_size, 3]
-    return {**config, "config": {**own, **dict.fromkeys(keys, shape)}}
+    return {**config, "config": {**settings, **dict.fromkeys(keys, shape)}}
 
 
 def damaged(name, reason):

@@ -48,23 +48,23 @@ def files(name, side):
     config = preset_files.fetch(source, preset_files.CONFIG, name)
     if not preset_files.is_own(preset_files.parsed(config)):
         return preset_files.files_of_others(source, name)
-    found = [config, *preset_files.weights_files(source, name)]
-    found = {path.name: path for path in found}
-    wanted = [preset_files.CONVERTER]
+    paths = [config, *preset_files.weights_files(source, name)]
+    paths = {path.name: path for path in paths}
+    optional = [preset_files.CONVERTER]
     if side == "text":
-        wanted = [*_OF_TEXTS, *_words(source, name)]
-    for file in wanted:
+        optional = [*_OF_TEXTS, *_words(source, name)]
+    for file in optional:
         # Optional files may be missing.
         with contextlib.suppress(MissingFileError, UnreachableError):
-            found[file] = preset_files.fetch(source, file, name)
-    return found
+            paths[file] = preset_files.fetch(source, file, name)
+    return paths
 
 
 def _words(source, name):
     path = preset_files.fetch(source, "tokenizer.json", name)
     config = preset_files.check_config(preset_files.parsed(path), path)
-    made = _made_of(config, keras_hub().tokenizers.Tokenizer, name)
-    return [f"assets/tokenizer/{file}" for file in made.file_assets]
+    tokenizer = _made_of(config, keras_hub().tokenizers.Tokenizer, name)
+    return [f"assets/tokenizer/{file}" for file in tokenizer.file_assets]
 
 
 def keras_hub():
@@ -106,11 +106,11 @@ class Preset:
     def require(self, side):
         """Raises an error if the preset lacks a side of `SIDES`."""
         if side not in self.sides:
-            found = " and ".join(self.sides) or "neither images nor texts"
+            sides = " and ".join(self.sides) or "neither images nor texts"
             raise InputError(
                 "preset",
                 f"be a preset that turns {side}s into vectors",
-                f"preset={self.name}, a {self.kind} of {found}",
+                f"preset={self.name}, a {self.kind} of {sides}",
                 "Choose another preset.",
             )
 
@@ -127,19 +127,19 @@ class Preset:
         """The `keras_hub.tokenizers.Tokenizer`."""
         return self.part("tokenizer.json", keras_hub().tokenizers.Tokenizer)
 
-    def part(self, file, kind, **given):
+    def part(self, file, kind, **components):
         """Opens a preprocessing part of the preset.
 
         Args:
             file: JSON file that describes the part, which is checked.
             kind: class of Keras Hub.
-            **given: components of the part. The files of further components
-                must have been checked before.
+            **components: components of the part. The files of further
+                components must have been checked before.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
-        with _damage_told(self.name):
-            return kind.from_preset(self.source, **given)
+        with _reporting_damage(self.name):
+            return kind.from_preset(self.source, **components)
 
     def read(self, file):
         """Returns the checked content of a JSON file.
@@ -156,8 +156,10 @@ class Preset:
         parts = {"backbone": self.backbone}
         if "image" in self.sides:
             parts["image_converter"] = self.image_converter
-        told = keras.saving.serialize_keras_object
-        return {k: preset_files.bare(told(part)) for k, part in parts.items()}
+        serialize = keras.saving.serialize_keras_object
+        return {
+            k: preset_files.bare(serialize(part)) for k, part in parts.items()
+        }
 
     def description(self):
         """Returns the class and a digest for manifests, without paths."""
@@ -190,22 +192,22 @@ def open_preset(name, side=None, image_size=None, weights=True):
     source = preset_files.find_preset(name, hub.models.Backbone.presets)
     path = preset_files.fetch(source, preset_files.CONFIG, name)
     config = preset_files.check_config(preset_files.parsed(path), path)
-    told = f"{name} with image_size={image_size}" if image_size else name
-    own, kind = preset_files.is_own(config), hub.models.Backbone
+    label = f"{name} with image_size={image_size}" if image_size else name
+    is_own, kind = preset_files.is_own(config), hub.models.Backbone
     size = {"image_shape": (image_size, image_size, 3)} if image_size else {}
-    with _damage_told(told):
-        if not own:
+    with _reporting_damage(label):
+        if not is_own:
             backbone = kind.from_preset(source, load_weights=weights, **size)
         elif image_size:
             config = preset_files.resized(config, image_size)
-    if own:
-        backbone = _made_of(config, kind, told)
+    if is_own:
+        backbone = _made_of(config, kind, label)
     preset = Preset(name, source, backbone)
     if side:
         preset.require(side)
-    if own and weights:
+    if is_own and weights:
         files = preset_files.weights_files(source, name)
-        with _damage_told(told):
+        with _reporting_damage(label):
             for file in files:
                 if file.suffix == ".h5":  # Shards have a JSON file.
                     check_datasets(file, file, file.stat().st_size)
@@ -243,16 +245,16 @@ def converter_of(config):
 def _made_of(config, kind, name):
     """Instantiates a checked config with the global policy."""
     make = keras.saving.deserialize_keras_object
-    with _damage_told(name):
-        found = make(preset_files.bare(config), safe_mode=True)
-    if not isinstance(found, kind):
-        reason = f"not a {kind.__name__}: {shown(found)}"
+    with _reporting_damage(name):
+        part = make(preset_files.bare(config), safe_mode=True)
+    if not isinstance(part, kind):
+        reason = f"not a {kind.__name__}: {shown(part)}"
         raise preset_files.damaged(name, reason)
-    return found
+    return part
 
 
 @contextlib.contextmanager
-def _damage_told(name):
+def _reporting_damage(name):
     """Converts exceptions in the block to errors about the preset."""
     try:
         with warnings.catch_warnings():  # Faults raise errors anyway.
@@ -273,8 +275,8 @@ def _damage_told(name):
 
 
 def _sides(backbone):
-    both = ("get_vision_embeddings", "get_text_embeddings", "vision_encoder")
-    if all(hasattr(backbone, name) for name in both):
+    names = ("get_vision_embeddings", "get_text_embeddings", "vision_encoder")
+    if all(hasattr(backbone, name) for name in names):
         return SIDES
     inputs = {tensor.name: tensor for tensor in backbone.inputs}
     if [len(tensor.shape) for tensor in inputs.values()] == [4]:
@@ -355,12 +357,12 @@ class HubCnn(Cnn):
 
     def known_outputs(self):
         """Returns the outputs of layers and levels: name -> output."""
-        found = getattr(self.preset.backbone, "pyramid_outputs", {})
-        for name, output in (super().known_outputs() | found).items():
+        outputs = getattr(self.preset.backbone, "pyramid_outputs", {})
+        for name, output in (super().known_outputs() | outputs).items():
             while isinstance(output, list | tuple):
                 output = output[0]
-            found = {**found, name: output}
-        return found
+            outputs = {**outputs, name: output}
+        return outputs
 
 
 def build_hub_cnn(name, random=False, image_size=None):
@@ -385,9 +387,9 @@ def vision_of(preset, image_size=None):
     converter = preset.image_converter
     inputs, output = _inputs_and_vector(preset)
     sides = set(inputs.shape[1:3]) - {None}
-    own = sides or set(converter.image_size or ())
-    side = image_size or max(own, default=USUAL_SIZE)
-    if len(own) > 1 or {side} < sides or inputs.shape[-1] != 3:
+    known_sides = sides or set(converter.image_size or ())
+    side = image_size or max(known_sides, default=USUAL_SIZE)
+    if len(known_sides) > 1 or {side} < sides or inputs.shape[-1] != 3:
         raise InputError(
             "preset",
             "take square RGB images",
@@ -453,8 +455,8 @@ class PresetEncoder(PooledEncoder):
         if isinstance(preset, str):
             preset = rebuild(json.loads(preset))
         self.preset = json.dumps(preset.config())
-        found = vision_of(preset, image_size)
-        self.image_size = found.image_size
-        self.take_network(found, fine_tune)
+        cnn = vision_of(preset, image_size)
+        self.image_size = cnn.image_size
+        self.take_network(cnn, fine_tune)
 
     __repr__ = short_repr("image_size", "fine_tune")

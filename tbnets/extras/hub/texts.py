@@ -60,7 +60,7 @@ class HubFeatures(CaptionEncoder):
         """Opens a preset by its name, as in `presets.open_preset`."""
         name = placed(name)
         opened = _Opened(name)
-        encoder = cls(opened.told())
+        encoder = cls(opened.description())
         encoder.notes_["name"] = name
         vars(encoder)["opened"] = opened
         return encoder
@@ -74,7 +74,7 @@ class HubFeatures(CaptionEncoder):
         """
         name = self.notes_.get("name", "")
         opened = _Opened(name)
-        if opened.told() != self.preset:
+        if opened.description() != self.preset:
             raise InputError(
                 "preset",
                 "be the preset that computed the features",
@@ -98,13 +98,13 @@ class HubFeatures(CaptionEncoder):
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:
         """Returns the vectors of captions, float32 `[n, dim]`."""
-        opened, made = self.opened, [np.zeros((0, self.dim), np.float32)]
+        opened, vectors = self.opened, [np.zeros((0, self.dim), np.float32)]
         ids = opened.tokenizer.ragged(list(captions))
         order = np.argsort(ids.row_lengths().numpy(), kind="stable")
         for start in range(0, len(order), BATCH):
             rows = tf.gather(ids, order[start : start + BATCH])
-            made.append(opened.embed(rows.to_tensor(0)).numpy())
-        return np.concatenate(made)[np.argsort(order)]
+            vectors.append(opened.embed(rows.to_tensor(0)).numpy())
+        return np.concatenate(vectors)[np.argsort(order)]
 
 
 class _Opened:
@@ -120,7 +120,7 @@ class _Opened:
         spec = [tf.TensorSpec([None, None], tf.int32)]
         self.embed = tf.function(self.side, spec, autograph=False)
 
-    def told(self):
+    def description(self):
         """Returns everything that determines the vectors, without paths."""
         return {
             **self.preset.description(),
@@ -173,8 +173,8 @@ class HubTextEncoder(ConfiguredLayer):
         """Returns a layer with the weights of an opened preset."""
         tokenizer, pooling = HubTokenizer(preset), pooling_of(preset)
         layer = cls(preset.config(), pooling, tokenizer.padding_id, **kwargs)
-        own = TextSide(preset.backbone, pooling).network
-        layer.network.set_weights(own.get_weights())
+        network = TextSide(preset.backbone, pooling).network
+        layer.network.set_weights(network.get_weights())
         return layer
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
@@ -219,8 +219,8 @@ class HubTokenizer(tf.Module):
         super().__init__(name="tokenizer")
         tokenizer = preset.tokenizer
         self.padding_id = getattr(tokenizer, "pad_token_id", None) or 0
-        given = max_tokens, most_ids(preset.backbone) or MOST_IDS
-        self.max_tokens = min(number for number in given if number)
+        limits = max_tokens, most_ids(preset.backbone) or MOST_IDS
+        self.max_tokens = min(number for number in limits if number)
         kind = _OfPair if len(preset.sides) > 1 else _Alone
         if type(tokenizer).__name__ == "CLIPTokenizer":
             kind = _Clip
@@ -251,7 +251,7 @@ class HubTokenizer(tf.Module):
 
     def sha256(self):
         """Returns a digest of everything that determines the ids."""
-        digest = hashlib.sha256(f"{self._read.told}".encode())
+        digest = hashlib.sha256(f"{self._read.settings}".encode())
         with tempfile.TemporaryDirectory() as folder:
             self._read.tokenizer.save_assets(folder)
             for path in sorted(pathlib.Path(folder).iterdir()):
@@ -276,13 +276,13 @@ class _Clip(tf.Module):
         specials = tokenizer.start_token, tokenizer.end_token
         words, merges = tokenizer.vocabulary, tokenizer.merges
         self._pairs = BytePairs(words, merges, specials)
-        self._ends = [tokenizer.token_to_id(one) for one in specials]
-        self.told = "byte pairs", most
+        self._ends = [tokenizer.token_to_id(token) for token in specials]
+        self.settings = "byte pairs", most
 
     def __call__(self, captions):
         ids = self._pairs(captions, self.most - len(self._ends))
         shape = [tf.shape(captions)[0], 1]
-        start, end = (tf.fill(shape, one) for one in self._ends)
+        start, end = (tf.fill(shape, token_id) for token_id in self._ends)
         return tf.concat([start, ids, end], axis=1) + 1
 
 
@@ -294,21 +294,21 @@ class _OfPair(tf.Module):
         models = presets.keras_hub().models
         family = preset.kind.removesuffix("Backbone")
         names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
-        kind = next(one for one in names if hasattr(models, one))
-        made, file = getattr(models, kind), "preprocessor.json"
+        kind = next(name for name in names if hasattr(models, name))
+        preprocessor, file = getattr(models, kind), "preprocessor.json"
         # Otherwise Keras Hub might read the converter's file, which is not
         # checked.
-        packer = preset.part(file, made, image_converter=None)
+        packer = preset.part(file, preprocessor, image_converter=None)
         packer.sequence_length = most
         self.packer, self.tokenizer = packer, packer.tokenizer
         flags = ("canonicalize_text", "to_lower", "add_start_token")
-        self.told = [kind, most, *(getattr(packer, n, None) for n in flags)]
+        self.settings = [kind, most, *(getattr(packer, n, None) for n in flags)]
 
     def __call__(self, captions):
-        _begin_anew(self.tokenizer)
-        made = self.packer({"prompts": captions, "images": None})
-        ids = tf.cast(made["token_ids"], tf.int32) + 1
-        return tf.ragged.boolean_mask(ids, made["padding_mask"])
+        _add_to_graph(self.tokenizer)
+        packed = self.packer({"prompts": captions, "images": None})
+        ids = tf.cast(packed["token_ids"], tf.int32) + 1
+        return tf.ragged.boolean_mask(ids, packed["padding_mask"])
 
 
 class _Alone(tf.Module):
@@ -326,20 +326,20 @@ class _Alone(tf.Module):
         self._start = [start] if has_start else []
         self._end = [] if end is None else [end]
         self._most = most - len(self._start) - len(self._end)
-        self.told = self._start, self._end, self._most
+        self.settings = self._start, self._end, self._most
 
     def __call__(self, captions):
-        _begin_anew(self.tokenizer)
+        _add_to_graph(self.tokenizer)
         ids = tf.cast(self.tokenizer(captions), tf.int32)[:, : self._most]
         count = tf.shape(captions)[0]
         start, end = (
-            tf.tile(tf.constant([one], tf.int32, [1, len(one)]), [count, 1])
-            for one in (self._start, self._end)
+            tf.tile(tf.constant([part], tf.int32, [1, len(part)]), [count, 1])
+            for part in (self._start, self._end)
         )
         return tf.concat([start, ids, end], axis=1) + 1
 
 
-def _begin_anew(tokenizer):
+def _add_to_graph(tokenizer):
     """Adds a SentencePiece model to the graph being traced.
 
     Otherwise TensorFlow loses the model as soon as its seed is set.
@@ -363,8 +363,8 @@ def pooling_of(preset):
         return OWN
     if not str(task.get("registered_name")).endswith("TextEmbedder"):
         return OWN
-    found = task.get("config", {}).get("pooling_mode", MEAN)
-    return found if found in POOLINGS else MEAN
+    mode = task.get("config", {}).get("pooling_mode", MEAN)
+    return mode if mode in POOLINGS else MEAN
 
 
 def most_ids(backbone):
@@ -377,24 +377,26 @@ def text_network(backbone, pooling=OWN):
     """Returns a backbone's text network, which returns vectors or states."""
     if hasattr(backbone, "get_text_embeddings"):
         ids = keras.Input((None,), dtype="int32", name="token_ids")
-        made = backbone.get_text_embeddings(ids)
-        return keras.Model({"token_ids": ids}, made)
-    inputs, made = backbone.input, backbone.output
+        output = backbone.get_text_embeddings(ids)
+        return keras.Model({"token_ids": ids}, output)
+    inputs, output = backbone.input, backbone.output
     inputs = {k: inputs[k] for k in inputs if not k.startswith("decoder_")}
-    others = sorted(name for name in inputs if _plain(name) not in _INPUTS)
-    if others:
+    other_inputs = sorted(
+        name for name in inputs if _plain(name) not in _INPUTS
+    )
+    if other_inputs:
         raise InputError(
             "preset",
             "read only the ids of texts",
             f"a preset of {type(backbone).__name__}, which also reads "
-            f"{', '.join(others)}",
+            f"{', '.join(other_inputs)}",
             "Choose another preset.",
         )
-    if isinstance(made, dict):
+    if isinstance(output, dict):
         names = ["encoder_sequence_output", "sequence_output"]
         names = ["pooled_output", *names] if pooling == OWN else names
-        made = next(made[name] for name in names if name in made)
-    return keras.Model(inputs, made)
+        output = next(output[name] for name in names if name in output)
+    return keras.Model(inputs, output)
 
 
 class TextSide:
@@ -425,15 +427,15 @@ class TextSide:
         """Returns the vectors `[n, dim]` of ids `[n, width]` with padding 0."""
         ids = tf.cast(ids, tf.int32)[:, : self.most]
         if self._fills:
-            more = self.most - tf.shape(ids)[1]
-            ids = tf.pad(ids, [[0, 0], [0, more]])
+            padding = self.most - tf.shape(ids)[1]
+            ids = tf.pad(ids, [[0, 0], [0, padding]])
         mask = ids > 0
-        given = tf.where(mask, ids - 1, self.padding_id), tf.zeros_like(ids)
-        given = dict(zip(_INPUTS, (*given, tf.cast(mask, tf.int32))))
-        given = {name: given[_plain(name)] for name in self.network.input}
+        inputs = tf.where(mask, ids - 1, self.padding_id), tf.zeros_like(ids)
+        inputs = dict(zip(_INPUTS, (*inputs, tf.cast(mask, tf.int32))))
+        inputs = {name: inputs[_plain(name)] for name in self.network.input}
         # Checkpoints would not contain the state of dropout.
-        made = self.network(given, training=False)
-        return self._pooled(made, mask) if made.shape.rank > 2 else made
+        output = self.network(inputs, training=False)
+        return self._pooled(output, mask) if output.shape.rank > 2 else output
 
     def _pooled(self, states, mask):
         if self.pooling == FIRST:

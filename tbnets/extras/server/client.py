@@ -104,9 +104,9 @@ class GrpcChannel:
             model_spec=self._spec, metadata_field=["signature_def"]
         )
         answer = _by_grpc(self._predictions.GetModelMetadata, request, timeout)
-        found = messages.SignatureDefMap()
-        answer.metadata["signature_def"].Unpack(found)
-        return dict(found.signature_def)
+        definitions = messages.SignatureDefMap()
+        answer.metadata["signature_def"].Unpack(definitions)
+        return dict(definitions.signature_def)
 
     def states(self, timeout):
         """Returns the states of the versions, as JSON values."""
@@ -157,13 +157,15 @@ class RestChannel:
 
     def signatures(self, timeout):
         """Returns the signatures of the model: name -> `SignatureDef`."""
-        found = self._ask("get", "/metadata", timeout, "metadata")
-        found = found["signature_def"]["signature_def"]
+        metadata = self._ask("get", "/metadata", timeout, "metadata")
+        metadata = metadata["signature_def"]["signature_def"]
         return {
             name: json_format.ParseDict(
-                one, meta_graph_pb2.SignatureDef(), ignore_unknown_fields=True
+                d,
+                meta_graph_pb2.SignatureDef(),
+                ignore_unknown_fields=True,
             )
-            for name, one in found.items()
+            for name, d in metadata.items()
         }
 
     def states(self, timeout):
@@ -172,15 +174,15 @@ class RestChannel:
 
     def predict(self, signature, inputs, outputs, timeout):
         """Calls a signature, like `GrpcChannel.predict`."""
-        columns = {name: _to_json(name, one) for name, one in inputs.items()}
+        columns = {n: _to_json(n, x) for n, x in inputs.items()}
         question = {"signature_name": signature, "inputs": columns}
         body = json.dumps(question).encode()
-        found = self._ask("post", ":predict", timeout, "outputs", body)
-        found = dict.fromkeys(outputs, found) if len(outputs) == 1 else found
-        return {k: _of_json(found[k], spec) for k, spec in outputs.items()}
+        values = self._ask("post", ":predict", timeout, "outputs", body)
+        values = dict.fromkeys(outputs, values) if len(outputs) == 1 else values
+        return {k: _of_json(values[k], spec) for k, spec in outputs.items()}
 
-    def _ask(self, method, path, timeout, wanted, body=None):
-        """Returns the value with the key `wanted` in a response."""
+    def _ask(self, method, path, timeout, key, body=None):
+        """Returns the value of `key` in a response."""
         try:
             answer = self._connections.request(
                 method, self._url + path, data=body, timeout=timeout
@@ -189,16 +191,16 @@ class RestChannel:
             raise RequestError("DEADLINE_EXCEEDED", str(error)) from error
         except requests.RequestException as error:
             reason = error.args[0] if error.args else error
-            told = getattr(reason, "args", ())
-            if told and isinstance(told[-1], http.client.BadStatusLine):
+            details = getattr(reason, "args", ())
+            if details and isinstance(details[-1], http.client.BadStatusLine):
                 raise RequestError(OTHER_PROTOCOL, "not HTTP") from error
             why = str(getattr(reason, "reason", reason)).rpartition(": ")[2]
             raise RequestError("UNAVAILABLE", why) from error
         try:
             # TensorFlow Serving may send strings that are not valid UTF-8.
             text = answer.content.decode("utf-8", "surrogateescape")
-            found = json.loads(text)
-            part = found[wanted] if answer.ok else found["error"]
+            content = json.loads(text)
+            part = content[key] if answer.ok else content["error"]
         except (LookupError, TypeError, ValueError) as error:
             raise RequestError(
                 OTHER_PROTOCOL, "an unknown HTTP response"
@@ -288,11 +290,11 @@ class Client(Served):
             "batch_size", batch_size, 1, whole=True
         )
         self._channel = open_channel(server, model, version)
-        found = self._patiently(self._channel.signatures)
+        definitions = self._patiently(self._channel.signatures)
         ask = functools.partial(self._patiently, self._channel.predict)
         signatures = {
-            name: Signature(functools.partial(ask, name), one, batch_size)
-            for name, one in found.items()
+            name: Signature(functools.partial(ask, name), d, batch_size)
+            for name, d in definitions.items()
             if not name.startswith("__")
         }
         if folder is None and model in zoo.names():
@@ -346,16 +348,16 @@ class Client(Served):
         """
         return self._patiently(self._channel.states)
 
-    def _patiently(self, question, *given):
+    def _patiently(self, question, *arguments):
         """Retries a request until it succeeds, is rejected or times out."""
         until = time.monotonic() + self.timeout
         for attempt in range(self.retries + 1):
-            left = until - time.monotonic()
+            seconds = until - time.monotonic()
             try:
-                return question(*given, timeout=left)
+                return question(*arguments, timeout=seconds)
             except RequestError as failure:
                 pause = PAUSE * 2**attempt * random.uniform(0.5, 1)
-                is_last = attempt == self.retries or pause >= left
+                is_last = attempt == self.retries or pause >= seconds
                 if failure.code != "UNAVAILABLE" or is_last:
                     raise self._error(failure) from failure
                 time.sleep(pause)
@@ -364,7 +366,7 @@ class Client(Served):
         words = str(failure).rpartition("last error: ")[2].split("[[{{")[0]
         words = " ".join(words.split())[:400].rstrip(".")
         at = f"Received: server={self.server}"
-        tells = {
+        messages = {
             "UNAVAILABLE": (
                 f"`server` must be a running server. {at}, which "
                 f"is not available ({words}). Start it (python "
@@ -384,12 +386,12 @@ class Client(Served):
                 "Name another model."
             ),
         }
-        usual = (
+        default = (
             f"{self.model} at {self.server} failed: {words} ({failure.code}). "
             "Change the request, or see the server's log."
         )
         kind = UnreachableError if failure.code in _AWAY else InputError
-        return kind(tells.get(failure.code, usual))
+        return kind(messages.get(failure.code, default))
 
 
 class Signature:
@@ -400,40 +402,40 @@ class Signature:
     Args:
         ask: function of the inputs (name -> array) and the outputs (name ->
             spec) that returns name -> array.
-        told: `SignatureDef` of the signature.
+        definition: `SignatureDef` of the signature.
         batch_size: maximum number of rows in a request.
     """
 
-    def __init__(self, ask, told, batch_size):
+    def __init__(self, ask, definition, batch_size):
         self._ask, self._batch_size = ask, batch_size
-        self.structured_input_signature = (), _specs(told.inputs)
-        self.structured_outputs = _specs(told.outputs)
+        self.structured_input_signature = (), _specs(definition.inputs)
+        self.structured_outputs = _specs(definition.outputs)
         self._is_by_rows = export.is_batchable(export.describe_signature(self))
 
     def __call__(self, **inputs):
         """Returns the outputs: name -> tensor."""
-        arrays = {name: to_numpy(one) for name, one in inputs.items()}
+        arrays = {name: to_numpy(tensor) for name, tensor in inputs.items()}
         outputs = self.structured_outputs
         if not self._is_by_rows:
-            found = self._ask(arrays, outputs)
-            return {name: tf.constant(one) for name, one in found.items()}
+            results = self._ask(arrays, outputs)
+            return {name: tf.constant(x) for name, x in results.items()}
         [(name, rows)] = arrays.items()
-        found = [
-            self._ask({name: some}, outputs)
-            for some in parts_of(rows, self._batch_size)
+        results = [
+            self._ask({name: part}, outputs)
+            for part in parts_of(rows, self._batch_size)
         ]
         return {
-            name: tf.concat([_none(spec), *(one[name] for one in found)], 0)
+            name: tf.concat([_none(spec), *(x[name] for x in results)], 0)
             for name, spec in outputs.items()
         }
 
 
-def _specs(told):
+def _specs(definitions):
     return {
         name: tf.TensorSpec(
-            tf.TensorShape(one.tensor_shape), tf.as_dtype(one.dtype), name
+            tf.TensorShape(info.tensor_shape), tf.as_dtype(info.dtype), name
         )
-        for name, one in sorted(told.items())
+        for name, info in sorted(definitions.items())
     }
 
 

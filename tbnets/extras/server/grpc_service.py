@@ -129,17 +129,17 @@ class _Service:
             try:
                 return method(request, context)
             except RequestError as error:
-                code, told = error.code, str(error)[:_MOST_LETTERS]
+                code, message = error.code, str(error)[:_MOST_LETTERS]
             except Exception:  # Errors must not end the server.
                 self._tell(traceback.format_exc())
-                code, told = "INTERNAL", "The server failed."
-            return context.abort(self._codes[code], told)
+                code, message = "INTERNAL", "The server failed."
+            return context.abort(self._codes[code], message)
 
         return call
 
     def _predict(self, request, context):
-        left = context.time_remaining()
-        if left is not None and left <= 0:
+        seconds = context.time_remaining()
+        if seconds is not None and seconds <= 0:
             raise RequestError("DEADLINE_EXCEEDED", "Deadline Exceeded")
         with self._models.using(*_which(request)) as version:
             inputs = request.inputs.items()
@@ -147,7 +147,7 @@ class _Service:
                 request.model_spec.signature_name,
                 {n: protocol.to_array(n, proto) for n, proto in inputs},
                 request.output_filter,
-                timeout=left,
+                timeout=seconds,
             )
         answer = protocol.api("predict_pb2").PredictResponse()
         answer.model_spec.name = request.model_spec.name
@@ -170,17 +170,17 @@ class _Service:
         answer = messages.GetModelMetadataResponse()
         answer.model_spec.name = request.model_spec.name
         answer.model_spec.version.value = number
-        found = messages.SignatureDefMap(signature_def=signatures)
-        answer.metadata[_SIGNATURES].Pack(found)
+        definitions = messages.SignatureDefMap(signature_def=signatures)
+        answer.metadata[_SIGNATURES].Pack(definitions)
         return answer
 
     def _status(self, request, context):
         answer = protocol.api("get_model_status_pb2").GetModelStatusResponse()
         for state in self._models.status(*_which(request)):
-            one = answer.model_version_status.add(version=state.version)
-            one.state = one.State.Value(state.state)
-            one.status.error_code = list(HTTP_STATUS).index(state.code)
-            one.status.error_message = state.message
+            entry = answer.model_version_status.add(version=state.version)
+            entry.state = entry.State.Value(state.state)
+            entry.status.error_code = list(HTTP_STATUS).index(state.code)
+            entry.status.error_message = state.message
         return answer
 
 

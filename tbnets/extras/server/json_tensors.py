@@ -85,13 +85,13 @@ def read_inputs(document, specs):
     Raises:
         RequestError: the inputs do not match `specs`.
     """
-    given = [key for key in (_ROWS, _COLUMNS) if key in document]
-    if len(given) != 1:
+    keys = [key for key in (_ROWS, _COLUMNS) if key in document]
+    if len(keys) != 1:
         raise invalid(
             f"The body must have `{_ROWS}` or `{_COLUMNS}`. Received: "
-            f"{' and '.join(given) or 'neither'}. Send one of them."
+            f"{' and '.join(keys) or 'neither'}. Send one of them."
         )
-    by_rows, value = given == [_ROWS], document[given[0]]
+    by_rows, value = keys == [_ROWS], document[keys[0]]
     if by_rows and not (isinstance(value, list) and value):
         raise invalid(
             f"`{_ROWS}` must be a list of at least one row. Received: "
@@ -99,7 +99,7 @@ def read_inputs(document, specs):
             f"`{_COLUMNS}` for zero rows."
         )
     # Columns are handled as a single row with all values.
-    columns = _columns(given[0], value if by_rows else [value], specs)
+    columns = _columns(keys[0], value if by_rows else [value], specs)
     arrays = {
         name: _array(name, rows if by_rows else rows[0], specs[name].dtype)
         for name, rows in columns.items()
@@ -117,12 +117,14 @@ def write_outputs(outputs, by_rows):
     Raises:
         RequestError: the outputs are by rows and have different lengths.
     """
-    values = {name: nested_lists(name, one) for name, one in outputs.items()}
+    values = {
+        name: nested_lists(name, array) for name, array in outputs.items()
+    }
     only = len(values) == 1 and next(iter(values))
     if not by_rows:
         answer = {"outputs": values[only] if only else values}
     else:
-        lengths = {one.shape[:1] for one in outputs.values()}
+        lengths = {array.shape[:1] for array in outputs.values()}
         if len(lengths) > 1 or () in lengths:
             raise invalid(
                 f"`{_ROWS}` must be used only if all outputs have equally "
@@ -149,63 +151,63 @@ def _is_named(value):
 
 def _columns(key, rows, specs):
     """Returns the values of each input: name -> list with one item per row."""
-    wanted = ", ".join(sorted(specs))
+    expected = ", ".join(sorted(specs))
     if not any(map(_is_named, rows)):
         if len(specs) != 1:
             raise invalid(
-                f"`{key}` must name the inputs {wanted}. Received: values "
+                f"`{key}` must name the inputs {expected}. Received: values "
                 "without names. Send objects."
             )
         return dict.fromkeys(specs, rows)
     for place, row in enumerate(rows):
         if not _is_named(row) or row.keys() != specs.keys():
-            names = _kind(row)
+            received = _kind(row)
             if isinstance(row, dict):
-                names = ", ".join(sorted(row))[:200] or "none"
+                received = ", ".join(sorted(row))[:200] or "none"
             which = f"Row {place} of `{key}`" if key == _ROWS else f"`{key}`"
             raise invalid(
-                f"{which} must have the inputs {wanted}. Received: {names}. "
-                "Send exactly these inputs."
+                f"{which} must have the inputs {expected}. Received: "
+                f"{received}. Send exactly these inputs."
             )
     return {name: [row[name] for row in rows] for name in specs}
 
 
 def _array(name, value, kind):
     """Returns nested lists, which must have equal lengths, as an array."""
-    given = np.array(value, object)
-    if given.ndim > MOST_SIDES:
+    array = np.array(value, object)
+    if array.ndim > MOST_SIDES:
         raise invalid(
             f"`{name}` must be nested lists of the signature's shape. "
-            f"Received: {given.ndim} levels. Send at most {MOST_SIDES}."
+            f"Received: {array.ndim} levels. Send at most {MOST_SIDES}."
         )
-    leaves = given.ravel().tolist()
-    if any(type(one) is list for one in leaves):
+    leaves = array.ravel().tolist()
+    if any(type(leaf) is list for leaf in leaves):
         raise invalid(
             f"`{name}` must be nested lists of equal lengths and depths. "
             "Received: unequal lists. Pad the shorter lists, or send one row "
             "per request."
         )
     leaves = _typed(name, leaves, kind)
-    return np.array(leaves, kind.as_numpy_dtype).reshape(given.shape)
+    return np.array(leaves, kind.as_numpy_dtype).reshape(array.shape)
 
 
 def _typed(name, leaves, kind):
     wrong = {*map(type, leaves)} - _TYPES.get(kind, set())
     if wrong:
-        [bad, *_] = [one for one in leaves if type(one) in wrong]
+        [bad, *_] = [leaf for leaf in leaves if type(leaf) in wrong]
         raise _other_values(name, kind, _kind(bad))
     if kind == tf.string:
-        return [_content(name, one) for one in leaves]
+        return [_content(name, leaf) for leaf in leaves]
     bounds = _TOO_LARGE if kind == tf.float32 else {int: kind.max + 1}
-    for one in leaves:
-        if bounds.get(type(one), math.inf) <= abs(one) < math.inf:
+    for leaf in leaves:
+        if bounds.get(type(leaf), math.inf) <= abs(leaf) < math.inf:
             raise _other_values(name, kind, "a number that is too large")
     return leaves
 
 
-def _other_values(name, kind, given):
+def _other_values(name, kind, received):
     return invalid(
-        f"`{name}` must have values of {kind.name}. Received: {given}. Send "
+        f"`{name}` must have values of {kind.name}. Received: {received}. Send "
         "the type of the signature."
     )
 
@@ -232,7 +234,7 @@ def nested_lists(name, array):
         flat = [*map(float, map(str, array.ravel()))]
     if array.dtype.kind in "OSU":
         as_bytes = name.endswith("_bytes")
-        flat = [as_b64(one) if as_bytes else _text(one) for one in flat]
+        flat = [as_b64(value) if as_bytes else _text(value) for value in flat]
     return np.array(flat, object).reshape(array.shape).tolist()
 
 

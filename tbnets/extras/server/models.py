@@ -81,27 +81,27 @@ def read_parameters(path):
     text = "\n".join(line.partition("#")[0] for line in file.lines()[0])
     known = {field.name for field in dataclasses.fields(Batching)}
     entries = [(name, int(a or b)) for name, a, b in _ENTRY.findall(text)]
-    sizes = [one for name, one in entries if name == "allowed_batch_sizes"]
-    found = dict(entries) | {"allowed_batch_sizes": tuple(sizes)}
-    rest = " ".join(_ENTRY.sub("", text).split()).replace(",", "")
-    wrong = sorted(found.keys() - known) + [rest] * bool(rest)
+    sizes = [size for name, size in entries if name == "allowed_batch_sizes"]
+    settings = dict(entries) | {"allowed_batch_sizes": tuple(sizes)}
+    unread = " ".join(_ENTRY.sub("", text).split()).replace(",", "")
+    wrong = sorted(settings.keys() - known) + [unread] * bool(unread)
     if wrong:
         file.refuse(
             f"entries of {', '.join(sorted(known))}",
             wrong[0],
             advice="Write, for example, max_batch_size { value: 32 }.",
         )
-    made = Batching(**found)
-    if 0 in (found | {"batch_timeout_micros": 1}).values():
-        file.refuse("numbers above 0", found)
+    batching = Batching(**settings)
+    if 0 in (settings | {"batch_timeout_micros": 1}).values():
+        file.refuse("numbers above 0", settings)
     rises = all(a < b for a, b in itertools.pairwise((0, *sizes)))
-    if not rises or (sizes and sizes[-1] != made.max_batch_size):
+    if not rises or (sizes and sizes[-1] != batching.max_batch_size):
         file.refuse(
-            f"increasing allowed_batch_sizes up to {made.max_batch_size}, the "
-            "max_batch_size",
+            "increasing allowed_batch_sizes up to "
+            f"{batching.max_batch_size}, the max_batch_size",
             sizes,
         )
-    return made
+    return batching
 
 
 class Batched:
@@ -118,16 +118,16 @@ class Batched:
         [(name, spec)] = function.structured_input_signature[1].items()
         self._name, self._most = name, options.max_batch_size
         outputs = sorted(function.structured_outputs)
-        more = dataclasses.asdict(options)
+        settings = dataclasses.asdict(options)
         # The name makes all queues share threads. Each queue has the calls of
         # one function.
-        more["shared_name"] = f"tbnets {dataclasses.astuple(options)}"
-        more["batching_queue"] = str(next(self._queues))
+        settings["shared_name"] = f"tbnets {dataclasses.astuple(options)}"
+        settings["batching_queue"] = str(next(self._queues))
 
         @tf.function(input_signature=[spec], autograph=False)
         def rows(values):
             answers = function(**{name: values})
-            return [answers[one] for one in outputs]
+            return [answers[output] for output in outputs]
 
         batch = rows.get_concrete_function()
 
@@ -137,8 +137,8 @@ class Batched:
                 in_tensors=[values],
                 captured_tensors=batch.captured_inputs,
                 f=batch,
-                Tout=[one.dtype for one in batch.outputs],
-                **more,
+                Tout=[tensor.dtype for tensor in batch.outputs],
+                **settings,
             )
             return dict(zip(outputs, answers))
 
@@ -202,9 +202,10 @@ class Version:
         path, signatures = self.served.path, self.served.signatures
         self.signature_defs = dict(read_graphs(path)[0].signature_def)
         self._batched = {
-            name: Batched(one, batching)
-            for name, one in signatures.items()
-            if batching and export.is_batchable(export.describe_signature(one))
+            name: Batched(function, batching)
+            for name, function in signatures.items()
+            if batching
+            and export.is_batchable(export.describe_signature(function))
         }
         for request in read_requests(path):
             self._warm_up(request)
@@ -246,10 +247,10 @@ class Version:
         tensors = {n: _tensor(specs[n], v) for n, v in inputs.items()}
         outputs = self.served.signatures[signature].structured_outputs
         _check_pairs(outputs, tensors)
-        wanted = _wanted(outputs, output_filter)
+        names = _wanted(outputs, output_filter)
         try:
             answers = self._call(signature, tensors, timeout)
-            return {name: to_numpy(answers[name]) for name in wanted}
+            return {name: to_numpy(answers[name]) for name in names}
         except tf.errors.OpError as error:
             raise refusal(error) from error
 
@@ -292,7 +293,7 @@ def _check_names(specs, inputs):
 def _check_pairs(outputs, tensors):
     """Raises an error if outputs have values for too many pairs."""
     shapes = [spec.shape.as_list() for spec in outputs.values()]
-    rows = {n: one.shape[0] for n, one in tensors.items() if one.shape.rank}
+    rows = {n: x.shape[0] for n, x in tensors.items() if x.shape.rank}
     if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:
         raise invalid(
             f"{' x '.join(f'`{name}`' for name in sorted(rows))} must be at "
@@ -499,9 +500,9 @@ class _Failures:
         now = time.monotonic()
         with self._lock:
             if now - self._since > 60:
-                more = self._count - MOST_FAILURES
-                if more > 0:
-                    self._tell(f"{more} more requests failed")
+                unprinted = self._count - MOST_FAILURES
+                if unprinted > 0:
+                    self._tell(f"{unprinted} more requests failed")
                 self._since, self._count = now, 0
             self._count += 1
             if self._count <= MOST_FAILURES:

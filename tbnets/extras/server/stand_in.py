@@ -79,10 +79,10 @@ class RestService:
 
     def _answer(self, request):
         method, path = request.method, request.path
-        if method == "POST" and (found := _POST.fullmatch(path)):
-            return self._called(*found.groups(), request.get_data(cache=False))
-        if method == "GET" and (found := _GET.fullmatch(path)):
-            *which, metadata = found.groups()
+        if method == "POST" and (match := _POST.fullmatch(path)):
+            return self._called(*match.groups(), request.get_data(cache=False))
+        if method == "GET" and (match := _GET.fullmatch(path)):
+            *which, metadata = match.groups()
             return (self._metadata if metadata else self._status)(*which)
         raise invalid(f"Malformed request: {method} {path[:200]}")
 
@@ -103,17 +103,17 @@ class RestService:
 
     def _status(self, model, version, label):
         states = []
-        for one in self._models.status(model, _number(version), label):
-            told = {"error_code": one.code, "error_message": one.message}
-            state = {"version": str(one.version), "state": one.state}
-            states.append({**state, "status": told})
+        for state in self._models.status(model, _number(version), label):
+            status = {"error_code": state.code, "error_message": state.message}
+            entry = {"version": str(state.version), "state": state.state}
+            states.append({**entry, "status": status})
         return _json({"model_version_status": states})
 
     def _metadata(self, model, version, label):
         version = _number(version)
         number, signatures = self._models.metadata(model, version, label or "")
         spec = {"name": model, "signature_name": "", "version": str(number)}
-        written = {name: as_dict(one) for name, one in signatures.items()}
+        written = {name: as_dict(d) for name, d in signatures.items()}
         metadata = {"signature_def": {"signature_def": written}}
         return _json({"model_spec": spec, "metadata": metadata})
 
@@ -173,9 +173,9 @@ class StandIn:
 
     def close(self, grace=GRACE):
         """Stops after the running requests, or after `grace` seconds."""
-        closing = [one for one in (self._rest, self._grpc) if one]
+        closing = [server for server in (self._rest, self._grpc) if server]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda one: one.close(grace), closing))
+            list(pool.map(lambda server: server.close(grace), closing))
         self.models.close()
 
     def __enter__(self):

@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 
 @dataclasses.dataclass
-class _Held:
+class _RunningVersion:
     """A version, with the number of its running requests.
 
     `users` is 1 larger while the version accepts new requests.
@@ -67,7 +67,7 @@ class Versions:
         self._load, self._wanted, self._tell = load, wanted, tell
         self._lock = threading.Lock()
         self._states = {}
-        self._serving = {}  # number -> `_Held`
+        self._serving = {}  # number -> `_RunningVersion`
         self._failed = {}  # number -> files that failed to load
 
     def states(self, version=None):
@@ -79,7 +79,7 @@ class Versions:
         with self._lock:
             states = sorted(self._states.values(), reverse=True)
         if version is not None:
-            states = [one for one in states if one.version == version]
+            states = [state for state in states if state.version == version]
         if not states:
             which = "any versions" if version is None else f"version {version}"
             raise RequestError(
@@ -98,20 +98,20 @@ class Versions:
             RequestError: the version is not served.
         """
         with self._lock:
-            number, asked = version, f"Specific({self.name}, {version})"
+            number, request = version, f"Specific({self.name}, {version})"
             if version is None:
                 number = max(self._serving, default=None)
-                asked = f"Latest({self.name})"
-            held = self._serving.get(number)
-            if held is None:
+                request = f"Latest({self.name})"
+            chosen = self._serving.get(number)
+            if chosen is None:
                 raise RequestError(
-                    "NOT_FOUND", f"Servable not found for request: {asked}"
+                    "NOT_FOUND", f"Servable not found for request: {request}"
                 )
-            held.users += 1
+            chosen.users += 1
         try:
-            yield held.served
+            yield chosen.served
         finally:
-            self._leave(held)
+            self._leave(chosen)
 
     def start(self):
         """Loads the existing versions.
@@ -136,16 +136,16 @@ class Versions:
 
         Calls must not overlap.
         """
-        found = saved_files.find_versions(self._folder)
-        wanted = self._wanted(found)
-        for number in wanted:
+        folders = saved_files.find_versions(self._folder)
+        numbers = self._wanted(folders)
+        for number in numbers:
             if number not in self._serving:
-                self._try(number, found[number])
-        for number in self._failed.keys() - set(wanted):
+                self._try(number, folders[number])
+        for number in self._failed.keys() - set(numbers):
             del self._failed[number]
         # Keeps the old versions until a new version is served.
-        if not self._serving.keys().isdisjoint(wanted):
-            for number in self._serving.keys() - set(wanted):
+        if not self._serving.keys().isdisjoint(numbers):
+            for number in self._serving.keys() - set(numbers):
                 self._retire(number)
 
     def close(self):
@@ -155,8 +155,8 @@ class Versions:
 
     def _try(self, number, path):
         """Loads a version, unless it failed before with the current files."""
-        found = [one for one in path.rglob("*") if one.is_file()]
-        files = {one: stamp_of(one) for one in found}
+        paths = [file for file in path.rglob("*") if file.is_file()]
+        files = {file: stamp_of(file) for file in paths}
         if self._failed.get(number) == files:
             return
         self._put(State(number, "LOADING"))
@@ -177,26 +177,26 @@ class Versions:
             return
         self._failed.pop(number, None)
         with self._lock:
-            self._serving[number] = _Held(number, served)
+            self._serving[number] = _RunningVersion(number, served)
             self._states[number] = State(number, "AVAILABLE")
         self._tell(f"{self.name} version {number} serves")
 
     def _retire(self, number):
         """Stops accepting requests for a version, and unloads it when idle."""
         with self._lock:
-            held = self._serving.pop(number)
+            version = self._serving.pop(number)
             self._states[number] = State(number, "UNLOADING")
-        self._leave(held)
+        self._leave(version)
 
-    def _leave(self, held):
+    def _leave(self, version):
         with self._lock:
-            held.users -= 1
-            if held.users:
+            version.users -= 1
+            if version.users:
                 return
             # It may have been loaded again.
-            if self._states[held.number].state == "UNLOADING":
-                self._states[held.number] = State(held.number, "END")
-        self._tell(f"{self.name} version {held.number} has ended")
+            if self._states[version.number].state == "UNLOADING":
+                self._states[version.number] = State(version.number, "END")
+        self._tell(f"{self.name} version {version.number} has ended")
 
     def _put(self, state):
         with self._lock:
