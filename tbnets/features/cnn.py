@@ -229,7 +229,9 @@ def _lite(number, image_size):
 
 def _keras_networks():
     """Yields (name, `Network`) for `keras.applications`."""
-    sizes = {name: size for size, some in KERAS_SIZES.items() for name in some}
+    sizes = {
+        name: size for size, group in KERAS_SIZES.items() for name in group
+    }
     networks = inspect.getmembers(keras.applications, inspect.isfunction)
     for name, constructor in networks:
         preprocess = inspect.getmodule(constructor).preprocess_input
@@ -306,11 +308,11 @@ class Cnn:
         `last` is the last layer before a classifier. Raises ValueError for an
         unknown layer.
         """
-        known = self.known_outputs() | {LAST: self.last_output()}
+        output_of_layer = self.known_outputs() | {LAST: self.last_output()}
         for name in layers:
             advice = f"Name layers of {self.name}."
-            check_choice("layers", name, known, advice)
-        return [(name, known[name]) for name in layers]
+            check_choice("layers", name, output_of_layer, advice)
+        return [(name, output_of_layer[name]) for name in layers]
 
     def known_outputs(self):
         """Returns layer name -> output, for layers with a single output."""
@@ -378,12 +380,12 @@ def in_float32():
 @contextlib.contextmanager
 def in_policy(name):
     """Sets the global dtype policy during a block or function."""
-    before = keras.mixed_precision.global_policy()
+    previous_policy = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(name)
     try:
         yield
     finally:
-        keras.mixed_precision.set_global_policy(before)
+        keras.mixed_precision.set_global_policy(previous_policy)
 
 
 def call_with_any_batch(function, photos):

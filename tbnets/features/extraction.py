@@ -157,9 +157,9 @@ def failed_photos(shard, done):
     """
     failed = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = faults([path for _, path in failed])
-    unknown = "was no photo when it was read"  # It may have been added since.
-    return [(*photo, why or unknown) for photo, why in zip(failed, reasons)]
-
+    changed = "was no photo when it was read"  # It may have been added since.
+    pairs = zip(failed, reasons)
+    return [(*photo, reason or changed) for photo, reason in pairs]
 
 
 def extract_regions(
@@ -181,27 +181,29 @@ def extract_regions(
         ValueError: If no photo has proposals, or a photo's size has changed.
     """
     keys = [key for key, _ in photos]
-    without = set(proposals.missing(keys))
-    if len(without) == len(set(keys)):
+    unproposed = set(proposals.missing(keys))
+    if len(unproposed) == len(set(keys)):
         proposals.rows(keys)  # Raises an error that names the photos.
-    why = {key: f", where it {x}" for key, x in proposals.failed.items()}
+    reason_of = {key: f", where it {x}" for key, x in proposals.failed.items()}
     failures = []
     shards = remaining_shards(photos, writer, shard_images)
-    good = [[photo for photo in x if photo[0] not in without] for x in shards]
-    decoded = decoded_by_shard(good, images.decode_photo, 1)
-    for whole, (shard, batches) in zip(shards, decoded):
-        regions_at = {}
-        for [at], [pixels] in batches:
-            key, pixels = shard[at][0], pixels.numpy()
+    proposed = [
+        [photo for photo in x if photo[0] not in unproposed] for x in shards
+    ]
+    decoded = decoded_by_shard(proposed, images.decode_photo, 1)
+    for all_photos, (shard, batches) in zip(shards, decoded):
+        regions_of = {}
+        for [position], [pixels] in batches:
+            key, pixels = shard[position][0], pixels.numpy()
             regions = _regions(extractor, pixels, proposals, key, writer.dtype)
-            regions_at[at] = (key, *regions)
+            regions_of[position] = (key, *regions)
             progress(1)
-        failed = failed_photos(shard, regions_at) + [
-            (key, path, f"has no proposals{why.get(key, '')}")
-            for key, path in whole
-            if key in without
+        failed = failed_photos(shard, regions_of) + [
+            (key, path, f"has no proposals{reason_of.get(key, '')}")
+            for key, path in all_photos
+            if key in unproposed
         ]
-        failures += add_regions(writer, list(regions_at.values()), failed)
+        failures += add_regions(writer, list(regions_of.values()), failed)
         progress(len(failed))
     return failures
 

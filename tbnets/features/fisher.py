@@ -104,8 +104,7 @@ class HybridMixture:
             raise InputError(
                 "points",
                 "be finite and have at least one row per component",
-                f"shape {points.shape}, "
-                f"num_components={self.num_components}",
+                f"shape {points.shape}, num_components={self.num_components}",
                 "Pass more points or lower `num_components`.",
             )
         order = np.argsort(points, axis=0, kind="stable")
@@ -432,9 +431,9 @@ class FisherFeatures(CaptionEncoder):
         rows = self.encode_counts(word_counts(self.vocabulary, captions))
         if not len(self.pca_axes_):
             return rows
-        known = rows.any(axis=1)
+        has_words = rows.any(axis=1)
         rows -= self.pca_mean_
-        rows[~known] = 0
+        rows[~has_words] = 0
         return rows @ self.pca_axes_.T
 
     def encode_counts(self, counts: Any) -> np.ndarray:

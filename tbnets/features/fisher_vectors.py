@@ -125,9 +125,9 @@ class MeanVectors(_EncoderLayer):
     def call(self, inputs: Array) -> tf.Tensor:
         """Returns the mean vector of the known words in each row of ids."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
-        known = tf.cast(inputs >= FIRST_WORD, tf.float32)
-        words = tf.reduce_sum(known, axis=1, keepdims=True)
-        total = tf.einsum("nw,nwd->nd", known, vectors)
+        is_known = tf.cast(inputs >= FIRST_WORD, tf.float32)
+        words = tf.reduce_sum(is_known, axis=1, keepdims=True)
+        total = tf.einsum("nw,nwd->nd", is_known, vectors)
         return tf.math.divide_no_nan(total, words)
 
 
@@ -216,10 +216,10 @@ class FisherVectors(_EncoderLayer):
         if not self.pca_dim:
             return rows
         # PCA must not change rows of zeros.
-        known = tf.reduce_any(rows != 0, axis=1, keepdims=True)
+        has_words = tf.reduce_any(rows != 0, axis=1, keepdims=True)
         rows = rows - tf.convert_to_tensor(self.pca_mean)
         axes = tf.convert_to_tensor(self.pca_axes)
-        return tf.where(known, tf.matmul(rows, axes, transpose_b=True), 0.0)
+        return tf.where(has_words, tf.matmul(rows, axes, transpose_b=True), 0.0)
 
 
 def fitted_layer(encoder):

@@ -49,9 +49,9 @@ def photo_sums(folder, names, index):
                 return "is no file" if path.exists() else "is not there"
             state = path.stat()
             stamp = [state.st_size, state.st_mtime_ns]
-            before = cached.get(name)
-            if before and before[:2] == stamp:
-                return before
+            cached_entry = cached.get(name)
+            if cached_entry and cached_entry[:2] == stamp:
+                return cached_entry
             return [*stamp, file_sha256(path)]
         except OSError as error:
             return f"can not be read: {error.strerror}"
@@ -123,11 +123,11 @@ class PhotoCache:
         """
         make_cache(self.folder, self.cache)
         sums = photo_sums(self.folder, names, self.cache / INDEX)
-        reasons = {name: why for name, (_, why) in zip(names, sums)}
+        reasons = {name: reason for name, (_, reason) in zip(names, sums)}
         self._keys = {name: key for name, (key, _) in zip(names, sums) if key}
         failed = self._extract({key: name for name, key in self._keys.items()})
         reasons |= {name: failed.get(x) for name, x in self._keys.items()}
-        return {name: why for name, why in reasons.items() if why}
+        return {name: reason for name, reason in reasons.items() if reason}
 
     def load(self, names):
         """Returns (features, rows) of photos that `update` accepted.
@@ -140,13 +140,15 @@ class PhotoCache:
 
     def _extract(self, photos):
         """Extracts new photos, sha256 -> name; returns sha256 -> fault."""
-        done, failed, complete = (), {}, False
+        stored, failed, complete = (), {}, False
         if (self.store / MANIFEST).is_file():
             with self._explained():
                 store = open_store(self.store, incomplete=True)
-            done, failed = set(store.ids), store.failed
+            stored, failed = set(store.ids), store.failed
             complete = store.complete
-        new = [(k, self.folder / n) for k, n in photos.items() if k not in done]
+        new = [
+            (k, self.folder / n) for k, n in photos.items() if k not in stored
+        ]
         failed_before = [photo for photo in new if photo[0] in failed]
         reasons = faults([path for _, path in failed_before])
         # Retries photos that can be read now, after a fault of the disk.
@@ -156,8 +158,8 @@ class PhotoCache:
         if fresh or repaired or not complete:
             features = self._build()
             writer = FeatureWriter(self.store, self.description, features.dim)
-            count, what = len(fresh) + len(repaired), "extracting features"
-            with progress_bar(count, what, "photo", leave=True) as bar:
+            count, label = len(fresh) + len(repaired), "extracting features"
+            with progress_bar(count, label, "photo", leave=True) as bar:
                 for batch in filter(None, (fresh, repaired)):
                     extraction.extract_photos(
                         batch, features, writer, progress=bar.update

@@ -80,11 +80,11 @@ class Proposer:
     def __post_init__(self):
         advice = "Change `method`."
         check_choice("method", self.method, tuple(IOU_THRESHOLDS), advice)
-        for name, least, most, whole in _RANGES:
+        for name, least, most, is_integer in _RANGES:
             value = getattr(self, name)
             if value is None and name == "iou_threshold":
                 value = IOU_THRESHOLDS[self.method]
-            value = checked_number(name, value, least, whole, most=most)
+            value = checked_number(name, value, least, is_integer, most=most)
             object.__setattr__(self, name, value)
         if self.method != "edge_boxes" and self.iou_decay != 1:
             raise InputError(
@@ -124,12 +124,12 @@ class Proposer:
                 "Read the photo with `read_photo`.",
             )
         height, width = pixels.shape[:2]
-        small = _shrink(pixels, self.longest_side)
-        boxes, scores = _METHODS[self.method](small, self)
-        scale = [width / small.shape[1], height / small.shape[0]] * 2
+        scaled = _shrink(pixels, self.longest_side)
+        boxes, scores = _METHODS[self.method](scaled, self)
+        scale = [width / scaled.shape[1], height / scaled.shape[0]] * 2
         boxes = box_math.clip_boxes(boxes * scale, width, height)
-        large = box_math.areas(boxes) >= self.min_area * width * height
-        boxes, scores = boxes[large], scores[large]
+        is_large = box_math.areas(boxes) >= self.min_area * width * height
+        boxes, scores = boxes[is_large], scores[is_large]
         suppress = box_math.non_maximum_suppression
         best = suppress(boxes, scores, self.iou_threshold, self.limit)
         boxes, scores = boxes[best], scores[best]
@@ -226,9 +226,9 @@ def _edge_boxes(pixels, proposer):
         return np.zeros((0, 4)), np.zeros(0)
     boxes, scores = _corners(rectangles), np.array(scores, np.float64).ravel()
     # Without any edges, OpenCV scores 0 or divides by 0.
-    good = np.isfinite(scores) & (scores > 0)
+    is_scored = np.isfinite(scores) & (scores > 0)
     boxes[:, 2:] = np.maximum(boxes[:, 2:] - 1, boxes[:, :2] + 1)
-    return boxes[good], scores[good]
+    return boxes[is_scored], scores[is_scored]
 
 
 def _selective_search(pixels, _):

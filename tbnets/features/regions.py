@@ -375,8 +375,8 @@ def _cut(network, layer, output):
     if isinstance(joint, layers.GlobalAveragePooling2D):
         return head, bins, None
     pools = [x for x in network.layers if isinstance(x, layers.MaxPooling2D)]
-    before = next((x.input for x in pools if x.output is bins), bins)
-    return head, before, int(bins.shape[1])
+    map_output = next((x.input for x in pools if x.output is bins), bins)
+    return head, map_output, int(bins.shape[1])
 
 
 def _any_size(network, output):

@@ -133,9 +133,9 @@ class TfidfFeatures(CaptionEncoder):
                 "Check the captions' split.",
             )
         columns = {term: column for column, term in enumerate(terms)}
-        known = [word for word in sorted(lemmas) if lemmas[word] in columns]
-        self.words_ = tuple(known)
-        column_of_word = [columns[lemmas[word]] for word in known]
+        words = [word for word in sorted(lemmas) if lemmas[word] in columns]
+        self.words_ = tuple(words)
+        column_of_word = [columns[lemmas[word]] for word in words]
         self.columns_ = np.array(column_of_word, np.int32)
         self.idf_ = np.ones(len(terms), np.float32)
         weighting = sklearn.TfidfTransformer().fit(self._term_counts(captions))

@@ -163,8 +163,8 @@ class Branch(configured.ConfiguredLayer):
         for i, size in enumerate(self.units):
             name = f"fc{i + 1}"
             steps.append(keras.layers.Dense(size, name=name, dtype=policy))
-            where = {"first": 0, "last": last, "none": -1}
-            if i == where[self.batch_normalization]:
+            normalised_layer = {"first": 0, "last": last, "none": -1}
+            if i == normalised_layer[self.batch_normalization]:
                 steps.append(batch_normalization("bn", policy))
             if i < last:
                 name = f"relu{i + 1}"

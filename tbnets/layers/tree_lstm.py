@@ -104,8 +104,8 @@ class _Level:
 def _bounds(trees):
     """Appends a row to `trees.levels` that ends the last level."""
     nodes, edges = trees.ends[0], trees.ends[1]
-    end = tf.stack([nodes, nodes, nodes, edges, edges])
-    return tf.concat([trees.levels, end[tf.newaxis]], axis=0)
+    last_row = tf.stack([nodes, nodes, nodes, edges, edges])
+    return tf.concat([trees.levels, last_row[tf.newaxis]], axis=0)
 
 
 def _arrays(like, count, widths):
@@ -133,8 +133,10 @@ def _forward(projected, weights, trees):
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
     leaf = _gates(projected + bias, 0)
-    above = trees.ends[0] - tf.shape(projected)[0]
-    cells, hidden = (tf.pad(part, [[0, above], [0, 0]]) for part in leaf[3:])
+    num_above = trees.ends[0] - tf.shape(projected)[0]
+    cells, hidden = (
+        tf.pad(part, [[0, num_above], [0, 0]]) for part in leaf[3:]
+    )
     bounds = _bounds(trees)
     count = tf.shape(trees.levels)[0]
 
@@ -201,10 +203,10 @@ def _backward(upstream, weights, saved, trees):
 
     def step(level, d_hidden, d_cells, d_bias, level_gradients):
         at = _Level(bounds, level, trees)
-        here = slice(at.start, at.stop)
+        nodes = slice(at.start, at.stop)
         i, o, u, f = (array.read(level) for array in level_values[:4])
         d_sums, d_left = _gates_gradient(
-            d_hidden[here], d_cells[here], *(i, o, u, cells[here])
+            d_hidden[nodes], d_cells[nodes], *(i, o, u, cells[nodes])
         )
         d_forget = tf.gather(d_left, at.parents)
         d_put = d_forget * f

@@ -107,19 +107,19 @@ class BytePairs(tf.Module):
     def _pieces(self, words):
         """Returns the ids of the pieces of words, int64 `[n, (pieces)]`."""
         ids = self._letters_of(words)
-        at = tf.range(tf.shape(ids)[1])[tf.newaxis]
+        positions = tf.range(tf.shape(ids)[1])[tf.newaxis]
 
         def ranked(ids):
             return self._merges.lookup(ids[:, :-1] * self._base + ids[:, 1:])
 
         def merge(ids, ranks):
             best = tf.reduce_min(ranks, axis=1, keepdims=True)
-            place = tf.argmin(ranks, axis=1, output_type=tf.int32)[:, None]
+            first = tf.argmin(ranks, axis=1, output_type=tf.int32)[:, None]
             is_found = best < _NONE
-            behind = tf.cast(is_found & (at > place), tf.int32)
+            shift = tf.cast(is_found & (positions > first), tf.int32)
             ids = tf.pad(ids, [[0, 0], [0, 1]], constant_values=self._padding)
-            ids = tf.gather(ids, at + behind, batch_dims=1)
-            is_merged = is_found & (at == place)
+            ids = tf.gather(ids, positions + shift, batch_dims=1)
+            is_merged = is_found & (positions == first)
             ids = tf.where(is_merged, best % self._base, ids)
             return ids, ranked(ids)
 
@@ -129,8 +129,8 @@ class BytePairs(tf.Module):
             (ids, ranked(ids)),
         )
         special = self._specials.lookup(words)[:, tf.newaxis]
-        written = tf.where(at == 0, special, self._padding)
-        ids = tf.where(special >= 0, written, ids)
+        special_ids = tf.where(positions == 0, special, self._padding)
+        ids = tf.where(special >= 0, special_ids, ids)
         return tf.RaggedTensor.from_tensor(ids, padding=self._padding)
 
     def _letters_of(self, words):
@@ -139,7 +139,9 @@ class BytePairs(tf.Module):
         length = tf.strings.length(words)
         width = tf.reduce_max(tf.concat([length, [2]], axis=0))
         codes = tf.io.decode_raw(words, tf.uint8, fixed_length=width)
-        letters = tf.gather(self._letters, tf.cast(codes, tf.int32))
-        at, length = tf.range(width), length[:, tf.newaxis]
-        ids = tf.where(at == length - 1, letters[..., 1], letters[..., 0])
-        return tf.where(at < length, ids, self._padding)
+        pair_of_ids = tf.gather(self._letters, tf.cast(codes, tf.int32))
+        positions, length = tf.range(width), length[:, tf.newaxis]
+        ids = tf.where(
+            positions == length - 1, pair_of_ids[..., 1], pair_of_ids[..., 0]
+        )
+        return tf.where(positions < length, ids, self._padding)

@@ -53,32 +53,34 @@ def whole_trees(rows, vocabulary_size):
     is_word = level == 1
     num_words = tf.reduce_sum(tf.cast(is_word, tf.int32), 1, keepdims=True)
     # Clipped for the gather. Parents out of range fail a check below.
-    safe = tf.clip_by_value(parent, 0, tf.maximum(width - 1, 0))
-    above = tf.gather(level, safe, batch_dims=1)
-    after = tf.concat([level[:, 1:], tf.zeros_like(level[:, :1])], axis=1)
+    clipped = tf.clip_by_value(parent, 0, tf.maximum(width - 1, 0))
+    parent_level = tf.gather(level, clipped, batch_dims=1)
+    following = tf.concat([level[:, 1:], tf.zeros_like(level[:, :1])], axis=1)
     is_padding = tf.reduce_all(rows == 0, axis=2)
-    before = tf.range(tf.shape(rows)[0])[:, None] * width
+    offsets = tf.range(tf.shape(rows)[0])[:, None] * width
     children = tf.math.unsorted_segment_sum(
-        tf.cast(has_parent, tf.int32), before + safe, tf.size(level)
+        tf.cast(has_parent, tf.int32), offsets + clipped, tf.size(level)
     )
-    good = [
+    conditions = [
         # Padding is 0 and follows all nodes.
         is_node == (places < counts),
         is_node | is_padding,
         # Levels increase without gaps.
-        tf.where(has_parent, (after == level) | (after == level + 1), True),
+        tf.where(
+            has_parent, (following == level) | (following == level + 1), True
+        ),
         (word > 0) == is_word,
         (word >= 0) & (word < vocabulary_size),
         tf.where(
             has_parent,
-            (parent > places) & (parent < counts) & (above > level),
+            (parent > places) & (parent < counts) & (parent_level > level),
             parent == 0,
         ),
         (level < 2) | (tf.reshape(children, tf.shape(level)) > 0),
         (noun_phrase >= 0) & (noun_phrase <= 1),
         ~is_node | (start >= 0) & (start < end) & (end <= num_words),
     ]
-    return tf.reduce_all(tf.stack(good), axis=[0, 2]) & (counts[:, 0] > 0)
+    return tf.reduce_all(tf.stack(conditions), axis=[0, 2]) & (counts[:, 0] > 0)
 
 
 FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")

@@ -98,9 +98,9 @@ class EmbeddedParser:
         """Returns (word, tag) pairs; `of` gets its own tag."""
         # The first word's capital does not indicate a name. The tagger
         # separates words and tags by "/".
-        plain = [token.replace("/", "-") for token in tokens]
-        plain[0] = plain[0].lower()
-        tags = [tag for _, tag in self._tagger.tag(" ".join(plain), False)]
+        texts = [token.replace("/", "-") for token in tokens]
+        texts[0] = texts[0].lower()
+        tags = [tag for _, tag in self._tagger.tag(" ".join(texts), False)]
         if len(tags) != len(tokens):
             raise InputError("the tagger split it into other words")
         return [

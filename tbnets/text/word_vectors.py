@@ -77,9 +77,9 @@ def with_new_dims(table, count, seed=0):
         seed: integer seed of the random numbers.
     """
     generator = generator_of(seed, "new_dims")
-    new = generator.uniform(-0.05, 0.05, (len(table), count))
-    new[PADDING_ID] = 0
-    return np.concatenate([table, new.astype(np.float32)], axis=1)
+    new_columns = generator.uniform(-0.05, 0.05, (len(table), count))
+    new_columns[PADDING_ID] = 0
+    return np.concatenate([table, new_columns.astype(np.float32)], axis=1)
 
 
 def embedding_table(vectors, vocabulary, seed=0):
@@ -315,10 +315,10 @@ def _numbers(fields, name, line, file):
     if b"_" not in b" ".join(fields):
         with contextlib.suppress(ValueError), np.errstate(over="ignore"):
             return np.array(list(map(float, fields)), np.float32)
-    odd = next(field for field in fields if not _is_number(field))
+    invalid = next(field for field in fields if not _is_number(field))
     return file.report(
         f"the vector of {shown(name)}: expected numbers; found "
-        f"{shown(odd.decode('latin-1'))}.",
+        f"{shown(invalid.decode('latin-1'))}.",
         line,
     )
 
@@ -337,16 +337,16 @@ def _binary_rows(stream, file, header, requested_word, progress):
         for number in range(1, count + 1):
             space = content.find(b" ", start, start + MOST_WORD_BYTES)
             end, word = space + 1 + 4 * dim, content[start : max(space, start)]
-            name, odd = word.removeprefix(between), ""
+            name, invalid = word.removeprefix(between), ""
             if end > size or space < 0:
-                odd = "the end of the file" if end > size else "no word"
+                invalid = "the end of the file" if end > size else "no word"
             elif b"\n" in name or not word.startswith(between):
-                odd = shown(word)
-            if odd:
+                invalid = shown(word)
+            if invalid:
                 file.report(
                     f"word {number} of {count}: expected "
                     f"{'a' if between else 'no'} newline, a word, a space and "
-                    f"{dim} floats; found {odd}. {_AGAIN}"
+                    f"{dim} floats; found {invalid}. {_AGAIN}"
                 )
             name = name.decode("utf-8", errors="replace")
             if requested_word(name) is not None:
@@ -363,6 +363,6 @@ def _binary_rows(stream, file, header, requested_word, progress):
 
 def read_showing_progress(path, words):
     """Returns `read_word_vectors(path, words)`, with a progress bar."""
-    size, what = os.path.getsize(path), "reading word vectors"
-    with progress_bar(size, what, "B", unit_scale=True) as bar:
+    size, label = os.path.getsize(path), "reading word vectors"
+    with progress_bar(size, label, "B", unit_scale=True) as bar:
         return read_word_vectors(path, words, bar.update)

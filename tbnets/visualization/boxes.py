@@ -180,13 +180,13 @@ def _below_heading(sheet, heading):
     """Adds a heading above a picture; returns it unchanged without text."""
     if not heading:
         return sheet
-    whole = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
-    whole.paste(sheet, (0, HEADING))
-    large = font(FONT_SIZE + 3, heading)
+    picture = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
+    picture.paste(sheet, (0, HEADING))
+    heading_font = font(FONT_SIZE + 3, heading)
     text = readable(heading).replace(" .", ".")
-    text = _shortened(text, large, sheet.width)
-    ImageDraw.Draw(whole).text((0, 2), text, "black", large)
-    return whole
+    text = _shortened(text, heading_font, sheet.width)
+    ImageDraw.Draw(picture).text((0, 2), text, "black", heading_font)
+    return picture
 
 
 def _draw_box(draw, edges, box):

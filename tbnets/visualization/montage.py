@@ -70,11 +70,11 @@ def draw_words(text, size):
 def _paste_photo(sheet, folder, image_id, place, is_hit):
     """Pastes a photo at (x, y, side), framed if hit or miss is known."""
     left, top, side = place
-    photo, wide = draw_photo(folder, image_id, side), 0
+    photo, frame = draw_photo(folder, image_id, side), 0
     if is_hit is not None:
-        wide = FRAME
-        photo = ImageOps.expand(photo, wide, HIT if is_hit else MISS)
-    sheet.paste(photo, (left - wide, top - wide))
+        frame = FRAME
+        photo = ImageOps.expand(photo, frame, HIT if is_hit else MISS)
+    sheet.paste(photo, (left - frame, top - frame))
 
 
 def draw_montage(
@@ -121,8 +121,8 @@ def draw_montage(
             name = textwrap.shorten(name[-columns(name, 28) :], 28)
             draw.text((left, below + 22), name, "#777777", font(13, name))
     if is_marked:
-        where = (MARGIN, size[1] - LEGEND_HEIGHT)
-        draw.text(where, legend, "#555555", font(15, legend))
+        corner_of_legend = (MARGIN, size[1] - LEGEND_HEIGHT)
+        draw.text(corner_of_legend, legend, "#555555", font(15, legend))
     return sheet
 
 
@@ -149,8 +149,8 @@ def draw_sheet(pictures, legend):
     left, top, below, right = MARGIN, MARGIN, MARGIN, 0
     for name, picture in pictures.items():
         height, width = picture.shape[:2]
-        kind, before = name.rstrip("0123456789"), kind
-        if left + width > SHEET_WIDTH or kind != before:
+        kind, previous_kind = name.rstrip("0123456789"), kind
+        if left + width > SHEET_WIDTH or kind != previous_kind:
             left, top = MARGIN, below
         placed.append((Image.fromarray(picture), (left, top)))
         left += width + MARGIN
@@ -183,9 +183,9 @@ def draw_card(title, tiles, folder):
         left += CARD_GAP * tile.apart
         corner = (left, top, CARD_PHOTO)
         _paste_photo(sheet, folder, tile.image_id, corner, tile.is_hit)
-        wide = max(font(20, tile.label).getlength(tile.label), CARD_PHOTO)
-        fitting = font(int(20 * CARD_PHOTO / wide), tile.label)
+        text_width = max(font(20, tile.label).getlength(tile.label), CARD_PHOTO)
+        label_font = font(int(20 * CARD_PHOTO / text_width), tile.label)
         below = (left, top + CARD_PHOTO + FRAME)
-        draw.text(below, tile.label, "#555555", fitting)
+        draw.text(below, tile.label, "#555555", label_font)
         left += step
     return sheet

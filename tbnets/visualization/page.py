@@ -77,10 +77,10 @@ def thumbnail(photo):
 
 def jpeg(photo, side):
     """Returns a photo as a JPEG, scaled down to a longer side in pixels."""
-    small = photo.copy()
-    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    scaled = photo.copy()
+    scaled.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
+    scaled.save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
     return buffer.getvalue()
 
 

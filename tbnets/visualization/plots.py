@@ -154,9 +154,11 @@ def draw_map(points, title):
     places = places.round().astype(int)
     kinds = np.array(points.columns["kind"])
     images = np.flatnonzero(kinds == IMAGE)
-    at = {points.columns["image"][row]: tuple(places[row]) for row in images}
+    at_image = {
+        points.columns["image"][row]: tuple(places[row]) for row in images
+    }
     for row in np.flatnonzero(kinds == CAPTION):
-        photo_place = at.get(points.columns["image"][row])
+        photo_place = at_image.get(points.columns["image"][row])
         if photo_place:
             draw.line([photo_place, tuple(places[row])], LINE)
     for row in np.flatnonzero(kinds != IMAGE):
@@ -197,10 +199,10 @@ def _write_words(draw, places, kinds, texts):
     for row in order[kinds[order] != IMAGE]:
         text = readable(texts[row])
         text = textwrap.shorten(text, MOST_LETTERS, placeholder=" ...")
-        small = font(FONT_SIZE, text)
-        box = _free_box(places[row], small.getlength(text), occupied)
+        face = font(FONT_SIZE, text)
+        box = _free_box(places[row], face.getlength(text), occupied)
         if text and box is not None:
-            draw.text(box[:2], text, INK[kinds[row]], small)
+            draw.text(box[:2], text, INK[kinds[row]], face)
             occupied.append(box)
 
 
@@ -225,14 +227,14 @@ def _free_box(place, width, occupied):
 
 
 def _write_legend(draw, title, kinds):
-    large = font(LEGEND_SIZE, title)
+    face = font(LEGEND_SIZE, title)
     top = HEIGHT + LEGEND_HEIGHT // 2
     left = MARGIN // 2
     for kind in (CAPTION, PHRASE):
         if count := np.count_nonzero(kinds == kind):
             _draw_mark(draw, (left, top), kind)
             label = f"{count} {kind}s"
-            draw.text((left + 14, top), label, INK[kind], large, anchor="lm")
-            left += 14 + round(large.getlength(label)) + 28
+            draw.text((left + 14, top), label, INK[kind], face, anchor="lm")
+            left += 14 + round(face.getlength(label)) + 28
     label = f"{np.count_nonzero(kinds == IMAGE)} images    {readable(title)}"
-    draw.text((left, top), label, "#333333", large, anchor="lm")
+    draw.text((left, top), label, "#333333", face, anchor="lm")
