@@ -358,14 +358,19 @@ def build_cnn(name, weights=None, image_size=None, top=True):
     try:
         network = row.constructor(**options)
     except Exception as error:  # Any error of Keras' download.
-        requirement = "`weights` must be a file or available for download."
-        advice = "Download the file elsewhere and pass its path."
+        reason = f"for {name} ({' '.join(str(error).split())})"
         if isinstance(error, ValueError):
-            requirement = f"`image_size` must be a size that {name} accepts."
-            advice = "Change `image_size`."
+            raise InputError(
+                "image_size",
+                f"be a size that {name} accepts",
+                f"image_size={side} {reason}",
+                "Change `image_size`.",
+            ) from error
         raise InputError(
-            f"{requirement} Received: image_size={side}, weights={weights} for "
-            f"{name}, which fails: {' '.join(str(error).split())}. {advice}"
+            "weights",
+            "be a file or available for download",
+            f"weights={weights} {reason}",
+            "Download the file elsewhere and pass its path.",
         ) from error
     if weights and not options.get("weights"):
         row.load_weights(network, weights)

@@ -7,6 +7,7 @@ of an uninterrupted run.
 
 import collections
 import concurrent.futures
+import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -75,17 +76,15 @@ def decoded_by_shard(shards, decode, batch_size):
 
     Read the iterator before the next shard.
     """
-    batches = iter(decoded_batches(shards, decode, batch_size))
-    waiting = next(batches, None)
-
-    def of_shard(number):
-        nonlocal waiting
-        while waiting is not None and int(waiting[0]) == number:
-            yield waiting[1].numpy().tolist(), waiting[2]
-            waiting = next(batches, None)
-
-    for number, shard in enumerate(shards):
-        yield shard, of_shard(number)
+    batches = decoded_batches(shards, decode, batch_size)
+    groups = itertools.groupby(batches, lambda batch: int(batch[0]))
+    number, group = next(groups, (None, ()))
+    for i, shard in enumerate(shards):
+        if i != number:
+            yield shard, ()
+            continue
+        yield shard, ((rows.numpy().tolist(), x) for _, rows, x in group)
+        number, group = next(groups, (None, ()))
 
 
 def _computed(features, batches):

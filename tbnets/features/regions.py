@@ -394,5 +394,5 @@ def open_averaged_features(description, weights):
     Arguments are as in `build_described_cnn`.
     """
     cnn = build_described_cnn(description, weights)
-    names = {"layers", "geometry", "grids", "scales"} & description.keys()
-    return AveragedFeatures(cnn, **{name: description[name] for name in names})
+    names = "layers", "geometry", "grids", "scales"
+    return AveragedFeatures(cnn, *(description[name] for name in names))

@@ -87,7 +87,7 @@ class TextEncoder(ConfiguredLayer):
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the embedding table."""
-        if input_shape is not None and len(input_shape) != self.input_rank:
+        if len(input_shape) != self.input_rank:
             axes = ", ".join(("n", "words", "6")[: self.input_rank])
             raise InputError(
                 "input_shape",

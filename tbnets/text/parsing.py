@@ -220,7 +220,7 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
     cache=None,
     processes=None,
     corenlp_url="",
-    progress=None,
+    progress=lambda count: None,
 ) -> Parses:
     """Parses each distinct caption once, in parallel.
 
@@ -231,21 +231,19 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
             interrupted run resumes; None for no cache.
         processes: number of parallel processes; None for one per core.
         corenlp_url: address of the server for `corenlp`.
-        progress: None, or function called with the number of parsed captions.
+        progress: function called with the number of newly parsed captions.
 
     Raises:
         ValueError, ModuleNotFoundError, ConnectionError: As `open_parser`.
         ProblemError: If a line of the cache is invalid.
         InputError: If a process was killed.
     """
-    progress = progress or (lambda count: None)
     distinct = list(dict.fromkeys(captions))
     parsed = _read_cache(cache, parser) if cache else {}
     todo = [caption for caption in distinct if caption not in parsed]
     num_cached = len(distinct) - len(todo)
     progress(num_cached)
-    line_by_line = 1
-    with open(cache or os.devnull, "a", line_by_line, "utf-8") as file:
+    with open(cache or os.devnull, "a", 1, "utf-8") as file:  # By line.
         for row in _parsed(todo, (parser, corenlp_url), processes):
             file.write(_line(parser=parser, **row))
             parsed[row["caption"]] = row["tree"], row["failure"]

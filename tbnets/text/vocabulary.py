@@ -116,16 +116,20 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
 
 def _as_strings(captions):
     """Returns captions as a string tensor; raises if the rank is not 1."""
-    expected = "`captions` must be strings [num_captions]. Received: captions"
+    expected = "captions", "be strings [num_captions]"
     try:
         text = tf.convert_to_tensor(captions, tf.string)
-    except (TypeError, ValueError) as error:
-        expected += f"={shown(captions)}. Pass a list of strings."
-        raise InputTypeError(expected) from error
+    except (TypeError, ValueError) as cause:
+        raise InputTypeError(
+            *expected, f"captions={shown(captions)}", "Pass a list of strings."
+        ) from cause
     if text.shape.rank in (1, None):
         return text
-    expected += f".shape={text.shape}. Put a single caption into a list."
-    raise InputError(expected)
+    raise InputError(
+        *expected,
+        f"captions.shape={text.shape}",
+        "Put a single caption into a list.",
+    )
 
 
 def split_in_batches(captions):
