@@ -184,7 +184,8 @@ def check_vectors(vectors):
 class MeanFeatures(CaptionEncoder):
     """Averages the word vectors of a caption.
 
-    Words without a vector are ignored. A caption without known words gets 0.
+    Words without a vector are ignored. A caption without known words gets
+    zeros.
 
     Attributes:
         vectors_: float32 `[len(words_), dim]`.
@@ -218,7 +219,7 @@ class MeanFeatures(CaptionEncoder):
         return self
 
     def describe(self) -> str:
-        """Returns a line with the number of words and the size of vectors."""
+        """Returns a line with the number of words and the vector size."""
         return f"means of {self.dim}-d vectors of {len(self.words_)} words"
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:

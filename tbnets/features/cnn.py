@@ -378,7 +378,7 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
 
 def in_float32():
-    """Creates layers in float32, whatever the global policy is."""
+    """Sets the global dtype policy to float32 during a block or function."""
     return in_policy("float32")
 
 

@@ -108,7 +108,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _load(stream):
-    """Loads a pickle; returns it and its storages."""
+    """Returns a pickle's content and its storages."""
     unpickler = _Unpickler(stream)
     return unpickler.load(), unpickler.storages
 
@@ -298,7 +298,7 @@ def _stored_layers(root):
 
 
 def assign(network, stored, path):
-    """Sets the weights of layers from layer name -> list of arrays.
+    """Sets a network's weights from a dict, layer name -> list of arrays.
 
     Layers are matched as in `load_weights`. `path` is for messages.
     """

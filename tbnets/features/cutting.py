@@ -65,9 +65,9 @@ def warped_crops(image, boxes, size, context=0.0):
 def roi_pool(feature_map, boxes, output_size):
     """Max-pools boxes of a feature map to a grid of bins.
 
-    A box's edges are rounded to whole cells. Bin i of h rows contains the rows
-    from floor(i h / output_size) to ceil((i + 1) h / output_size), exclusive.
-    Bins overlap in small boxes.
+    A box's edges are rounded to whole cells. Along a side of h cells, bin i
+    contains the cells from floor(i h / output_size) to ceil((i + 1) h /
+    output_size), exclusive. Bins overlap in small boxes.
 
     Args:
         feature_map: float `[height, width, channels]`.
@@ -108,8 +108,9 @@ def roi_pool(feature_map, boxes, output_size):
 def roi_average(feature_map, boxes, grid=1):
     """Averages a bilinearly interpolated map over boxes.
 
-    The mean is exact and therefore continuous in the box. Boxes are clipped to
-    the map. A side below `LEAST_SIDE` counts as `LEAST_SIDE`.
+    The mean is an exact integral, so it changes continuously with the box.
+    Boxes are clipped to the map. A side below `LEAST_SIDE` counts as
+    `LEAST_SIDE`.
 
     Args:
         feature_map: float32 `[height, width, channels]`.
@@ -120,8 +121,8 @@ def roi_average(feature_map, boxes, grid=1):
         float32 `[k, grid * grid * channels]`, the parts row by row.
 
     Source: Jiang et al. 2018, "Acquisition of Localization Confidence for
-    Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling). Departures: the
-    map is constant beyond its outer cells, and 0 in the paper.
+    Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling). Departures:
+    beyond its outer cells, the map is constant here and 0 in the paper.
     """
     feature_map = tf.convert_to_tensor(feature_map)
     boxes = tf.cast(boxes, tf.float32)
@@ -138,7 +139,7 @@ def roi_average(feature_map, boxes, grid=1):
 
 
 def grid_cells(boxes, grid):
-    """Divides boxes float32 `[k, 4]` into `[k, grid * grid, 4]` by row."""
+    """Divides boxes `[k, 4]` into cells `[k, grid * grid, 4]`, row by row."""
     low, high = boxes[:, None, :2], boxes[:, None, 2:]
     x, y = np.meshgrid(np.arange(grid), np.arange(grid))
     starts = np.stack([x.ravel(), y.ravel()], axis=1) / grid

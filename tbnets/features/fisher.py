@@ -265,14 +265,14 @@ class FisherFeatures(CaptionEncoder):
         log-likelihood -> signed square root -> L2 -> PCA
 
     A vector concatenates the components' gradients of the locations, then of
-    the scales. A caption without known words gets 0.
+    the scales. A caption without known words gets zeros.
 
     Args:
         num_components: components of the mixture. Papers: 30.
         pca_dim: maximum number of dimensions after PCA; 0 for no PCA. Papers:
             6000 of 18,000.
-        pca_captions: number of training captions for PCA, drawn at random. They
-            need 4 bytes per dimension in memory.
+        pca_captions: number of training captions for PCA, drawn at random. A
+            caption needs 4 bytes per dimension in memory.
         seed: integer seed of ICA, the mixture and PCA.
 
     Attributes:

@@ -150,9 +150,9 @@ def build_named_cnn(name, weights, image_size=None, top=True):
 
     Args:
         name: a key of `cnn.NETWORKS`, or a preset of Keras Hub, `hub:PRESET`.
-        weights: `imagenet`, a weights file, or `random`, which are always
-            equal; None for random weights from the global seed. A preset uses
-            its own weights unless this is `random`.
+        weights: `imagenet`; a weights file; `random` for random weights from a
+            fixed seed; None for random weights from the global seed. A preset
+            uses its own weights unless this is `random`.
         image_size: as in `cnn.build_cnn`.
         top: as in `cnn.build_cnn`.
     """

@@ -76,9 +76,8 @@ class TfidfFeatures(CaptionEncoder):
 
         x_j = count_j (1 + ln((1 + n) / (1 + df_j))),   x / |x|
 
-    n is the number of training captions, and df_j have the lemma. Fitting
-    stores the lemmas of the training words. A caption without known words gets
-    0.
+    n is the number of training captions, of which df_j contain the lemma. A
+    caption without known words gets zeros.
 
     Args:
         num_terms: maximum number of lemmas in the dictionary. Wang et al. 2016:
@@ -116,8 +115,7 @@ class TfidfFeatures(CaptionEncoder):
 
         Raises:
             ValueError: If the captions have only stop words.
-            ImportError: If a package is missing. The message has the command
-                that installs it.
+            ImportError: If a package is missing.
         """
         sklearn = import_extra("text", "sklearn.feature_extraction.text")
         name, lemmatize = find_lemmatizer()

@@ -272,9 +272,9 @@ def _places(edges, label, size):
 
 
 def freest(places, size, occupied):
-    """Returns the place where words cover the fewest pixels, and the number.
+    """Returns the place where words cover the fewest pixels, and the count.
 
-    `size` is the width and height of the words, and `taken` `[n, 4]` has the
+    `size` is the width and height of the words, and `occupied` `[n, 4]` has the
     edges of areas to keep free.
     """
     starts, occupied = np.array(places)[:, None], np.reshape(occupied, (-1, 4))
