@@ -90,7 +90,7 @@ class EmbeddedParser:
         """
         tokens = split_tokens(caption)
         if not any(token[0].isalnum() for token in tokens):
-            raise InputError("it has no words")
+            raise InputError("there are no words in it")
         tree = self._chunker.parse(self._tag(tokens))
         return self._written(self._rooted(tree))
 
