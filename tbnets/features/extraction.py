@@ -91,7 +91,7 @@ def _computed(features, batches):
     """Yields (positions, float32 `[b, dim]`) in order.
 
     On a CPU, two batches are computed at once, because some layers leave cores
-    idle. A batch of ten crops uses all cores and much memory.
+    idle. Ten crops use all cores.
     """
 
     def compute(positions, photos):

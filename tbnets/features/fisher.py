@@ -1,8 +1,5 @@
 """Fisher vectors of captions under a mixture of word vectors.
 
-Gradients are computed once per word and summed by a sparse matrix of word
-counts.
-
 Source: Wang et al. 2016, Sec. 3.1; Klein et al. 2015.
 """
 
@@ -439,7 +436,7 @@ class FisherFeatures(CaptionEncoder):
     def encode_counts(self, counts: Any) -> np.ndarray:
         """Returns Fisher vectors before PCA, float32 `[n, full_dim]`.
 
-        `counts` are the captions' `word_counts`, `[n, len(words_)]`.
+        `counts` are from `word_counts`. Gradients are computed once per word.
         """
         n, dim = counts.shape[0], 2 * self.vectors_.shape[1]
         result = np.empty((n, self.num_components, dim), np.float32)

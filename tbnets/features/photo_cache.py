@@ -130,10 +130,7 @@ class PhotoCache:
         return {name: reason for name, reason in reasons.items() if reason}
 
     def load(self, names):
-        """Returns (features, rows) of photos that `update` accepted.
-
-        Raises ValueError if the store is damaged.
-        """
+        """Returns (features, rows) of photos that `update` accepted."""
         keys = [self._keys[name] for name in names]
         with self._explained():
             return load_features([self.store], keys)

@@ -157,7 +157,7 @@ class CoreNLPParser:
 
 
 class RightBranchingParser:
-    """Makes right-branching trees, as a baseline and where a parser fails."""
+    """Makes right-branching trees, as a baseline or if a parser fails."""
 
     def parse(self, caption) -> str:
         """Returns the right-branching tree of a caption in brackets.

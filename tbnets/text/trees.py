@@ -89,10 +89,7 @@ class Tree:
         ]
 
     def bracketed(self) -> str:
-        """Returns the tree on one line, such as `(NP (DT a) (NN ring))`.
-
-        `read_tree` reads it. Brackets without a label are bare.
-        """
+        """Returns the tree on one line, such as `(NP (DT a) (NN ring))`."""
         inside = [[] for _ in range(self.num_nodes + 1)]
         for node in reversed(range(self.num_nodes)):
             label, parent = self.labels[node], self.parents[node]
@@ -318,9 +315,6 @@ def gold_rows(folder):
     Yields:
         (file, line, id, caption, brackets): `CheckedFile`, int, and three
         strings.
-
-    Raises:
-        FileNotFoundError: If the folder has no `.txt` file.
     """
     paths = sorted(pathlib.Path(folder).glob("*.txt"))
     if not paths:

@@ -266,7 +266,7 @@ class Vocabulary:
 
         Raises:
             FileNotFoundError: If the file does not exist.
-            ValueError: If the file is damaged. The message names path and line.
+            ValueError: If the file is damaged.
         """
         file = CheckedFile(path)
         words, ends_well = file.lines()

@@ -153,10 +153,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
 
 
 def draw_side_by_side(photo, truth, predicted, side=SIDE) -> np.ndarray:
-    """Draws a photo's true boxes, with the found boxes to their right.
-
-    Arguments and result are as in `draw_boxes`.
-    """
+    """Draws a photo's true boxes, and the found boxes to their right."""
     true_picture = draw_boxes(photo, truth, side, "true")
     predicted_picture = draw_boxes(photo, predicted, side, "found")
     between = np.full((len(true_picture), GAP, 3), 255, np.uint8)
@@ -169,7 +166,7 @@ def colour_of(number):
 
 
 def _in_each_other(corners):
-    """Insets a box by a line's width for each earlier box with equal edges."""
+    """Insets a box for each earlier box with equal edges."""
     near = np.abs(corners[:, None] - corners).max(axis=2) < LINE
     insets = CASING * np.tril(near, -1).sum(axis=1, keepdims=True)
     insets = np.minimum(insets, (corners[:, 2:] - corners[:, :2]) / 2)

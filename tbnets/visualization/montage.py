@@ -28,7 +28,8 @@ class Tile(NamedTuple):
     Args:
         image_id: the image's name in the folder of photos.
         label: text below the image.
-        is_hit: True for a green frame, False for a red one, None for no frame.
+        is_hit: True for a green frame, False for a red frame, None for no
+            frame.
         apart: whether to leave a wider gap before the image.
     """
 
@@ -141,8 +142,8 @@ def draw_sheet(pictures, legend):
     """Arranges pictures in rows, with separate rows for each kind.
 
     Args:
-        pictures: name -> uint8 `[height, width, 3]`; names of one kind differ
-            only in a number at their end.
+        pictures: name -> uint8 `[height, width, 3]`; names of a kind differ
+            only in a final number.
         legend: description, drawn below.
     """
     placed, kind = [], None

@@ -21,8 +21,8 @@ class Points(NamedTuple):
     Args:
         vectors: float `[n, dim]`.
         columns: dict, name -> n strings; the first column names the points.
-            `draw_map` reads `text`; `kind`, which is `IMAGE`, `CAPTION` or
-            `PHRASE`; and `image`, the point's image.
+            `draw_map` reads `text`, `kind` (`IMAGE`, `CAPTION` or `PHRASE`),
+            and `image`, the point's image.
         thumbnails: uint8 `[n, side, side, 3]`, or None.
     """
 
@@ -140,9 +140,6 @@ def draw_map(points, title):
     Args:
         points: `Points` with the columns that a map reads.
         title: text below, next to the legend.
-
-    Returns:
-        A `PIL.Image.Image`.
 
     Source: Niu et al. 2017, Fig. 8. Departures: photos and words instead of
     numbers; noun phrases.
