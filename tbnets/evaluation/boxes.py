@@ -29,7 +29,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
             name,
             "be numbers [n, 4]: x_min, y_min, x_max, y_max",
             f"{name} of shape {array.shape} and dtype {array.dtype}",
-            "Give one row a box.",
+            "Pass one row per box.",
         )
     array = array.astype(np.float64)
     good = np.isfinite(array).all(axis=1)
@@ -39,7 +39,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
             name,
             "be finite, with x_min <= x_max and y_min <= y_max",
             f"{name}[{row}]={array[row].tolist()}",
-            "Give corners, not width and height.",
+            "Pass corners, not width and height.",
         )
     return array
 
@@ -96,9 +96,9 @@ def non_maximum_suppression(
     if scores.shape != (len(boxes),) or not np.isfinite(scores).all():
         raise InputError(
             "scores",
-            f"be {len(boxes)} finite numbers, one a box",
+            f"be {len(boxes)} finite numbers, one per box",
             f"scores of shape {scores.shape}",
-            "Give larger numbers to better boxes.",
+            "Pass a larger number for a better box.",
         )
     checked_number("iou_threshold", iou_threshold, 0, most=1)
     if limit is not None:

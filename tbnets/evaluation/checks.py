@@ -96,9 +96,9 @@ def checked_recall_at(recall_at):
     if not values or not whole or min(values) < 1:
         raise InputError(
             "recall_at",
-            "be whole numbers of at least 1",
+            "be integers >= 1",
             f"recall_at={recall_at}",
-            "Use for example (1, 5, 10).",
+            "Pass for example (1, 5, 10).",
         )
     return values
 
@@ -122,9 +122,9 @@ def checked_embeddings(**named):
         if not is_real or len(shape) != 2 or 0 in shape:
             raise InputError(
                 name,
-                "hold real numbers of the shape [rows, dim], neither of them 0",
+                "hold real numbers of a shape [rows, dim] without 0",
                 f"{name}.shape={shape}, dtype {kind}",
-                "Pass a float32 or float16 embedding a row.",
+                "Pass one float32 or float16 embedding per row.",
             )
     (first, one), (name, other) = arrays.items()
     if one.shape[1] != other.shape[1]:
@@ -132,7 +132,7 @@ def checked_embeddings(**named):
             name,
             f"have as many columns as `{first}`",
             f"{first}.shape={one.shape}, {name}.shape={other.shape}",
-            "Pass embeddings of one shared space.",
+            "Pass embeddings of a shared space.",
         )
     return one, other
 
@@ -165,8 +165,8 @@ def _warn_of_bfloat16(name, dtype):
     """Warns that the 8 significant bits of bfloat16 cause ties."""
     if dtype.name == "bfloat16":
         warnings.warn(
-            f"`{name}` is bfloat16: scores of rounded rows tie and change "
-            "their order, which moves the ranks. Pass the float32 embeddings.",
+            f"`{name}` should be float32. Received: bfloat16, whose rounding "
+            "causes ties and changes ranks. Pass the float32 embeddings.",
             stacklevel=2,
         )
 
@@ -191,7 +191,8 @@ def finite_scores(values, rows=None, name="scores"):
         raise InputError(
             name,
             "be finite in float32",
-            f"{name}{place}={value}; {len(bad)} such numbers of {scores.size}",
-            "Look for a diverged model or a zero vector that was normalised.",
+            f"{name}{place}={value}, and {len(bad)} of {scores.size} numbers "
+            "are not finite",
+            "Check for a diverged model or a normalised zero vector.",
         )
     return scores

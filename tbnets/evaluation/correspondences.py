@@ -75,10 +75,9 @@ def checked_choice(
     if choice not in known:
         raise InputError(
             "choice",
-            f"be {' or '.join(known)} if phrases are assigned candidates of "
-            "their photo",
-            f"choice={choice}, whose box may not be a candidate",
-            "Choose another.",
+            f"be {' or '.join(known)} if the box must be a candidate",
+            f"choice={choice}",
+            "Choose one of these.",
         )
     return Choice(
         choice,
@@ -99,7 +98,7 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         float32 `[p, k]`, larger is better, and float64 `[p, k, 4]`, the
         candidates' boxes to return.
     """
-    check_kind("choice", choice, Choice, "Give `Choice('mean_box')`.")
+    check_kind("choice", choice, Choice, "Pass for example Choice('mean_box').")
     similarities = checks.finite_scores(similarities)
     boxes = box_math.check_boxes(boxes)
     same = np.broadcast_to(boxes, (*similarities.shape, 4))

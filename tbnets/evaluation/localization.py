@@ -177,13 +177,13 @@ def summarize(found, types=None, texts=None, recall_at=RECALL_AT) -> dict:
     recall_at = checks.checked_recall_at(recall_at)
     metrics = _summary(found, slice(None), DIRECTION, recall_at)
     if types is not None:
-        check_kind("types", types, Mapping, "Give name -> bools.")
+        check_kind("types", types, Mapping, "Pass a dict: name -> bools.")
     for name, mask in (types or {}).items():
         mask = np.asarray(mask)
         if mask.shape != found.ranks.shape or mask.dtype != bool:
             raise InputError(
                 "types",
-                f"hold {len(found.ranks)} bools, one a phrase",
+                f"hold {len(found.ranks)} bools, one per phrase",
                 f"types[{name!r}] of shape {mask.shape}",
             )
         metrics |= _summary(found, mask, f"{DIRECTION}/{name}", recall_at)
@@ -211,9 +211,8 @@ def unique_phrase_precision(found: Localized, texts) -> float:
     if texts.shape != found.ranks.shape or not whole:
         raise InputError(
             "texts",
-            f"hold a whole number from 0 for each of {len(found.ranks)} "
-            "phrases",
-            f"{texts.shape}",
+            f"hold {len(found.ranks)} integers >= 0, one per phrase",
+            f"texts of shape {texts.shape} and dtype {texts.dtype}",
         )
     left = found.scores, found.hits, texts[found.phrases]
     return mean_average_precision(*left, np.bincount(texts))
@@ -225,7 +224,7 @@ def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
     The arguments are as in `evaluate_localization`. Suppression uses the
     overlaps of the proposals, not of the boxes that `choice` returns.
     """
-    check_kind("choice", choice, Choice, "Give `Choice('mean_box')`.")
+    check_kind("choice", choice, Choice, "Pass for example Choice('mean_box').")
     score_of = scores if callable(scores) else _table(scores, len(truth))
     truth = boxes.check_boxes(truth, "truth")
     ranks = np.full(len(truth), MISSED, np.int64)

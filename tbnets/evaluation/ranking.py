@@ -98,10 +98,10 @@ def pairs_of(name, pairs, shape, least=0):
     if not fit or len(pairs) < least:
         raise InputError(
             name,
-            f"be bool {shape}, or whole numbers [n, 2], the rows of both "
-            f"sides of each match, {least} or more",
+            f"be bool {shape}, or 0-based rows, integers [n, 2] with n >= "
+            f"{least}",
             f"{pairs.dtype} {pairs.shape}, or a row out of range",
-            "Count rows from 0.",
+            "Pass one pair of rows per match.",
         )
     return pairs[np.argsort(pairs[:, 0], kind="stable")].astype(np.int64)
 
@@ -223,9 +223,9 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     if not all(map(len, bank)):
         raise InputError(
             "scores",
-            "hold a bank of images and texts",
-            f"{len(bank[0])} and {len(bank[1])}",
-            "Give queries of training.",
+            "include a bank of images and texts",
+            f"{len(bank[0])} images and {len(bank[1])} texts",
+            "Pass training queries as the bank.",
         )
     unit = temperature * spread(own)
 
@@ -242,7 +242,7 @@ def _levels(tile, candidates, queries, unit):
     """Returns unit log mean_b exp(s(b, c) / unit) for candidates c."""
     levels = np.full(len(candidates), -np.inf)
     blocks = row_blocks(len(candidates), len(queries))
-    bar = progress_bar(len(blocks), "asking the bank", "tile", iterable=blocks)
+    bar = progress_bar(len(blocks), "scoring the bank", "tile", iterable=blocks)
     for rows, some in bar:
         found = finite_scores(tile(candidates[rows], queries[some])) / unit
         most = found.max(axis=1)

@@ -82,7 +82,7 @@ def _averaged(name, num_images, rows, evaluate):
             "image_embeddings",
             f"have {protocol.num_images} rows for {name}",
             f"{num_images} images",
-            "Use the protocol full.",
+            "Use the protocol `full`.",
         )
     size, folds = num_images // protocol.num_folds, []
     for start in range(0, size * protocol.num_folds, size):
@@ -90,8 +90,8 @@ def _averaged(name, num_images, rows, evaluate):
         if not captions.size:
             raise InputError(
                 "caption_to_image",
-                "give each fold captions",
-                f"none for the images {start} to {start + size - 1}",
+                "have captions for each fold",
+                f"no captions for the images {start} to {start + size - 1}",
             )
         images = slice(start, start + size)
         folds.append(evaluate(images, captions, rows[captions] - start))
@@ -170,8 +170,8 @@ def evaluate_retrieval(
     if (caption_to_image is None) == (positives is None):
         received = "neither" if positives is None else "both"
         raise InputError(
-            "`caption_to_image` or `positives` must be given, not both. "
-            f"Received: {received}. Pass exactly one of them."
+            "Exactly one of `caption_to_image` and `positives` must be given. "
+            f"Received: {received}. Pass one of them."
         )
     if positives is None:
         ranks = retrieval_ranks(
@@ -329,7 +329,7 @@ def bootstrap_interval(
             "statistic",
             "be a function of ranks",
             f"statistic={statistic!r}",
-            "Give for example numpy.median.",
+            "Pass for example numpy.median.",
         )
     checked_number("num_samples", num_samples, 1, whole=True)
     checked_number("confidence", confidence, 0, most=1)

@@ -216,7 +216,7 @@ def spread(scores, num_pairs=65536):
         raise InputError(
             "scores",
             "differ between pairs",
-            f"one for all of {num_pairs} pairs",
-            "Look for a collapsed model.",
+            f"equal scores for {num_pairs} pairs",
+            "Check whether the model has collapsed.",
         )
     return found

@@ -62,14 +62,14 @@ def format_table(metrics: Mapping[str, float], title: str = "") -> str:
         metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
         print(tbnets.format_table(metrics, title="test"))
     """
-    check_kind("metrics", metrics, Mapping, "Give what an evaluation returns.")
+    check_kind("metrics", metrics, Mapping, "Pass the result of an evaluation.")
     nested = [name for name, one in metrics.items() if isinstance(one, Mapping)]
     if nested:
         raise InputError(
             "metrics",
             "be a flat dict of numbers",
             f"a dict at {nested[0]!r}",
-            f"Give metrics[{nested[0]!r}].",
+            f"Pass metrics[{nested[0]!r}].",
         )
     lines = [title] if title else []
     if are_of_retrieval(metrics):

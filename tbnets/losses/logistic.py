@@ -114,7 +114,7 @@ def sample_pairs(
             "seed",
             "be two integers",
             f"seed={seed.dtype.name}{seed.shape}",
-            "Give a run's seed and the step.",
+            "Pass for example the run's seed and the step.",
         )
     matches = positive_masks(image_ids, caption_image_ids, text_ids)
     images = own_images(image_ids, caption_image_ids)
@@ -189,7 +189,7 @@ def logistic_loss(
     Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs instead of
     the sum, so that the batch size does not change the effective learning rate.
     """
-    logits = checked_row("logits", logits, tf.float32, "Give one a pair.")
+    logits = checked_row("logits", logits, tf.float32, "Pass one per pair.")
     is_match = checked_mask("is_match", is_match, logits.shape)
     if valid is None:
         valid = tf.ones_like(is_match)

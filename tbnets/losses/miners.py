@@ -23,11 +23,9 @@ UNIT_TOLERANCE = 0.01
 _looked = set()
 """Arguments whose vector lengths were checked; empty before the check."""
 MASKS_OF_IDS = (
-    "Of ids, `tbnets.positive_masks(image_ids, caption_image_ids)` makes it."
+    "Build it with `tbnets.positive_masks(image_ids, caption_image_ids)`."
 )
-TOGETHER = (
-    "Number the ids of images and captions together; a float merges large ones."
-)
+TOGETHER = "Use integers, because floats cannot represent large ids exactly."
 
 
 def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
@@ -47,7 +45,7 @@ def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
             name,
             "be of shape [n]",
             f"{found}",
-            "Flatten them.",
+            "Flatten the array.",
         )
     return tf.cast(values, dtype)
 
@@ -59,7 +57,7 @@ def check_as_many(name, ids, rows_name, rows):
             name,
             "be given",
             "None",
-            "Pass ids of both views, or one view with its labels: "
+            "Pass the ids of images and captions, or call "
             "loss(embeddings, labels).",
         )
     found = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
@@ -104,7 +102,7 @@ def embeddings_of_loss(**named):
             f"have as many columns as `{first}`",
             f"{first}.shape={arrays[first].shape}, "
             f"{last}.shape={arrays[last].shape}",
-            "Embed both in one space.",
+            "Pass embeddings of a shared space.",
         )
     if tf.executing_eagerly() and not _looked:
         _looked.update(arrays)
@@ -119,16 +117,15 @@ def _warn_of_lengths(arrays):
         off = (np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths != 0)
         if off.any():
             warnings.warn(
-                f"`{name}` should be rows of length 1. Received: lengths from "
-                f"{lengths[off].min():.3g} to {lengths[off].max():.3g}; "
-                "distances are taken of unit vectors. Normalise: "
-                "tf.math.l2_normalize(rows, axis=1).",
+                f"`{name}` should have rows of length 1. Received: lengths "
+                f"from {lengths[off].min():.3g} to {lengths[off].max():.3g}. "
+                "Normalise them: tf.math.l2_normalize(rows, axis=1).",
                 stacklevel=5,
             )
             return
 
 
-def checked_mask(name, mask, shape, advice="Give True or False for each."):
+def checked_mask(name, mask, shape, advice="Pass booleans."):
     """Returns the mask; raises unless it is bool and of the given shape."""
     mask, shape = tf.convert_to_tensor(mask), tf.TensorShape(shape)
     if mask.dtype != tf.bool or not mask.shape.is_compatible_with(shape):
@@ -185,9 +182,9 @@ def hardest_negatives(
     if shape.rank not in (2, None):
         raise InputError(
             "similarities",
-            "be [rows, columns]",
+            "be of shape [rows, columns]",
             f"similarities.shape={shape}",
-            "Pass inner products of all pairs.",
+            "Pass the inner product for each pair.",
         )
     given = "positive_mask", positive_mask, shape
     positive_mask = checked_mask(*given, MASKS_OF_IDS)

@@ -75,9 +75,9 @@ class RankingLoss:
         if not isinstance(self.term_weights, Mapping):
             raise InputError(
                 "term_weights",
-                "be a dict of terms and their weights",
+                "be a dict from terms to weights",
                 f"term_weights={self.term_weights!r}",
-                "Write for example {'image_to_text': 1.0, 'text_to_image': "
+                "Pass for example {'image_to_text': 1.0, 'text_to_image': "
                 "1.5}.",
             )
         for term, weight in self.term_weights.items():
@@ -135,7 +135,7 @@ class RankingLoss:
             embeddings: Float `[n, embedding_dim]`, rows of unit length.
             labels: Integer `[n]`.
         """
-        advice = "Of two views give image_ids and caption_image_ids too."
+        advice = "For two views pass image_ids and caption_image_ids."
         labels = miners.checked_row("labels", labels, advice=advice)
         miners.check_as_many("labels", labels, "embeddings", embeddings)
         [embeddings] = miners.embeddings_of_loss(embeddings=embeddings)
@@ -177,9 +177,9 @@ class RankingLoss:
         if not isinstance(masks, list | tuple) or len(masks) != 3:
             raise InputError(
                 "masks",
-                "be three: image to text, text to text, image to image",
+                "be three masks: image to text, text to text, image to image",
                 f"{type(masks).__name__}",
-                "`tbnets.positive_masks` computes them from ids.",
+                "Build them with `tbnets.positive_masks`.",
             )
         sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
         names = (f"masks.{name}" for name in PositiveMasks._fields)

@@ -35,8 +35,8 @@ def cholesky_factor(covariance, regularization, name):
     mean_variance = np.trace(covariance) / len(covariance)
     if not np.isfinite(mean_variance):
         raise InputError(
-            f"The {name} features must have finite numbers. Received: a mean "
-            f"variance of {mean_variance}. Check them for NaN and infinity."
+            f"The {name} features must be finite. Received: a mean variance of "
+            f"{mean_variance}. Check them for NaN and infinity."
         )
     if not mean_variance > 0:
         raise InputError(
@@ -54,11 +54,11 @@ def cholesky_factor(covariance, regularization, name):
     if shares.min() <= ROUNDING:
         raise InputError(
             "regularization",
-            "be larger where features never change, are sums of others or "
-            "more than rows",
-            f"regularization={regularization:g}; the covariance of "
-            f"{len(covariance)} {name} features is singular",
-            "Set `regularization` to 0.5.",
+            "be larger, because the covariance is singular",
+            f"regularization={regularization:g}, {len(covariance)} {name} "
+            "features",
+            "Set `regularization` to 0.5, or remove constant and redundant "
+            "features.",
         )
     return factor
 
@@ -297,9 +297,9 @@ class CCA(EmbeddingNetwork):
         if background and not self.text_branch.use_bias:
             raise InputError(
                 "text_branch",
-                "have a bias if there is background",
-                f"none, background={background}",
-                "Give it use_bias=True.",
+                "have a bias if `background` is above 0",
+                f"no bias, background={background}",
+                "Build it with use_bias=True.",
             )
         self.regularization, self.power = regularization, power
         self.background = background
@@ -327,23 +327,23 @@ class CCA(EmbeddingNetwork):
             if encoder is not None and encoder.trainable_weights:
                 raise InputError(
                     f"{side}_encoder",
-                    "have no trainable weights: CCA takes no gradient",
+                    "have no trainable weights, because CCA has no gradient",
                     f"{type(encoder).__name__}",
-                    "Learn from features.",
+                    "Freeze the encoder, or train on precomputed features.",
                 )
         for side, branch in zip(("image", "text"), self._branches):
             if not hasattr(branch, "mean"):
                 raise InputError(
                     f"{side}_branch",
-                    "have the solved weights, `mean` and `projection`",
+                    "have the weights `mean` and `projection`",
                     f"{side}_branch={branch!r}",
-                    "Give for example tbnets.CanonicalProjection(256).",
+                    "Pass for example tbnets.CanonicalProjection(256).",
                 )
         sizes = [branch.mean.shape[0] for branch in self._branches]
         if self.embedding_dim > min(sizes):
             raise InputError(
                 "output_dim",
-                "be at most the features of either side",
+                "be at most the number of features of each side",
                 f"output_dim={self.embedding_dim}, {sizes[0]} image and "
                 f"{sizes[1]} text features",
                 "Lower `output_dim`.",
@@ -381,10 +381,9 @@ class CCA(EmbeddingNetwork):
     def batch_loss(self, batch: Batch, training: bool = False) -> Any:
         """Raises ValueError, because a single batch has no loss."""
         raise InputError(
-            "CCA must be evaluated by retrieval: a batch has no loss. "
-            "Received: a batch to `evaluate`, or `validation_data`. Use "
-            "tbnets.evaluate_retrieval, or tbnets.RetrievalMetrics among "
-            "`callbacks`."
+            "CCA must be evaluated by retrieval, because a batch has no loss. "
+            "Received: a batch. Use tbnets.evaluate_retrieval, or pass "
+            "tbnets.RetrievalMetrics in `callbacks`."
         )
 
     def train_step(self, batch: Batch) -> Tensors:
@@ -433,15 +432,15 @@ class CCA(EmbeddingNetwork):
             raise InputError(
                 "batches",
                 "have at least two matching pairs",
-                f"{count}",
-                "Give captions the ids of their images.",
+                f"{count} pairs",
+                "Set `caption_image_ids` to ids in `image_ids`.",
             )
         if others and not others.count.numpy():
             raise InputError(
                 "batches",
-                "have candidates if there is background",
-                f"none, background={self.background}",
-                "Give some, or set `background` to 0.",
+                "have candidates if `background` is above 0",
+                f"no candidates, background={self.background}",
+                "Add `candidates` to the batches, or set `background` to 0.",
             )
         means, images = found.means(), found.covariance(0, 0)
         between, share = found.covariance(0, 1), 1 / (1 + self.background)

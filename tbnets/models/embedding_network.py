@@ -77,7 +77,7 @@ class EmbeddingNetwork(TwoBranchModel):
             **kwargs: arguments of `keras.Model.compile`, for example
                 `jit_compile`.
         """
-        advice = "Give for example tbnets.TripletLoss(margin=0.2)."
+        advice = "Pass for example tbnets.TripletLoss(margin=0.2)."
         check_kind("ranking_loss", ranking_loss, self.loss_kind, advice)
         is_sparse = getattr(ranking_loss, "gradient", "dense") == "sparse"
         if is_sparse and kwargs.get("jit_compile"):
@@ -85,7 +85,7 @@ class EmbeddingNetwork(TwoBranchModel):
                 "jit_compile",
                 "be False with a loss whose gradient is sparse",
                 f"jit_compile={kwargs['jit_compile']}",
-                "Give tbnets.TripletLoss(gradient='dense').",
+                "Use tbnets.TripletLoss(gradient='dense').",
             )
         super().compile(optimizer, gradient_clip_norm, **kwargs)
         checked_number("structure_steps", structure_steps, 0)

@@ -139,18 +139,18 @@ def _check(model, arguments):
     others = sorted(given - {*TAKEN})
     if others:
         raise InputError(
-            f"`fit` on several replicas must be given {', '.join(TAKEN)} only. "
-            f"Received: {', '.join(others)}. Draw batches by "
-            "tbnets.EpochBatches, measure by tbnets.RetrievalMetrics."
+            "The arguments of `fit` on several replicas must be among "
+            f"{', '.join(TAKEN)}. Received: {', '.join(others)}. Use "
+            "tbnets.EpochBatches and tbnets.RetrievalMetrics."
         )
     backup = keras.callbacks.BackupAndRestore
     if any(isinstance(one, backup) for one in arguments.get("callbacks") or ()):
         raise InputError(
             "callbacks",
-            "have no BackupAndRestore if several replicas train",
-            "one",
-            "Save by ModelCheckpoint and give `initial_epoch`, or train by "
-            "tools/train.py, which resumes.",
+            "not contain BackupAndRestore if several replicas train",
+            "a BackupAndRestore",
+            "Use ModelCheckpoint and `initial_epoch`, or train with "
+            "tools/train.py, which can resume.",
         )
     if not model.built or model.jit_compile:
         raise InputError(
@@ -172,9 +172,8 @@ def _check(model, arguments):
         if limit is not None:
             raise InputError(
                 f"`{name}` of an optimizer must be None if several replicas "
-                f"train. Received: {name}={limit}. Pass `compile` a "
-                "gradient_clip_norm, which clips the gradient of the whole "
-                "batch."
+                f"train. Received: {name}={limit}. Pass `gradient_clip_norm` "
+                "to `compile` instead."
             )
 
 
@@ -185,18 +184,18 @@ def _shared(model, arguments, name, steps_name):
         return data, steps, False
     if not isinstance(data, tf.data.Dataset):
         raise InputError(
-            f"`{name}` on several replicas must be batches. Received: {name} "
-            f"of type {type(data).__name__}. Draw them by tbnets.EpochBatches, "
-            "or make a tf.data.Dataset."
+            f"`{name}` on several replicas must be batches. Received: "
+            f"{type(data).__name__}. Pass tbnets.EpochBatches or a "
+            "tf.data.Dataset."
         )
     count = int(data.cardinality())
     is_endless = count == tf.data.INFINITE_CARDINALITY
     if is_endless and not steps:
         raise InputError(
             steps_name,
-            "be given with an endless data set",
-            "none",
-            "Set the number of batches.",
+            "be set for an endless data set",
+            "None",
+            "Pass the number of batches per epoch.",
         )
     steps = steps or (count if count >= 0 else None)
     shares = model.distribute_strategy.experimental_distribute_dataset(data)
@@ -255,9 +254,9 @@ def _epoch(model, run, batches, steps, callbacks, kind="train"):
                 break
             raise InputError(
                 name,
-                "have the batches of each epoch",
+                "have batches for each epoch",
                 f"an end after {number} of {steps or 'any'} steps",
-                "Repeat the data set, or have fewer steps.",
+                "Repeat the data set, or use fewer steps.",
             ) from error
         end(number, logs)
         if kind == "train" and model.stop_training:
@@ -287,10 +286,10 @@ class FiniteSteps(keras.callbacks.Callback):
         found = " and ".join(f"{key} {value}" for key, value in told.items())
         raise InputError(
             "x",
-            "have finite numbers, and the steps remain finite",
+            "hold finite numbers, and the loss must remain finite",
             f"{found} after epoch {epoch + 1}; the weights are lost",
-            "Look for NaN in images and captions, lower the rate, or set "
-            "`gradient_clip_norm`.",
+            "Check images and captions for NaN, lower the learning rate, or "
+            "set `gradient_clip_norm`.",
         )
 
 
@@ -351,9 +350,9 @@ def _check_steps(steps, num_batches):
     if steps not in (None, num_batches):
         raise InputError(
             "steps_per_epoch",
-            "be the batches of an epoch, or None, with EpochBatches",
+            "be None or the number of batches in an epoch with EpochBatches",
             f"steps_per_epoch={steps}, {num_batches} batches",
-            "Leave it out, or draw from fewer examples.",
+            "Omit it, or use fewer examples.",
         )
 
 
@@ -363,10 +362,9 @@ def _refuse_targets(arguments):
         if arguments.get(name) is not None:
             raise InputError(
                 name,
-                "be None: ids in `x` define which rows match, and the loss "
-                "needs the whole batch",
+                "be None, because ids in `x` define which rows match",
                 f"{name} of type {type(arguments[name]).__name__}",
-                "Leave it out; weigh terms of the loss by `term_weights`.",
+                "Omit it, and weigh terms with the loss' `term_weights`.",
             )
 
 
@@ -376,10 +374,10 @@ def refuse_unheeded(arguments):
         if arguments.get(name):
             raise InputError(
                 name,
-                "be None: a network has no targets to compare outputs with",
+                "be None, because a network has no targets",
                 f"{name}={arguments[name]!r}",
-                "Leave it out; losses are `ranking_loss` or `pair_loss`, and "
-                "tbnets.RetrievalMetrics among `callbacks` measures recalls.",
+                "Use `ranking_loss` or `pair_loss` for losses, and "
+                "tbnets.RetrievalMetrics in `callbacks` for recalls.",
             )
 
 
@@ -402,7 +400,7 @@ def check_arrays(name, arrays, num_words=None):
             name,
             "be batches or a dict of arrays",
             "Examples",
-            "Draw batches of them: tbnets.EpochBatches(examples, ...).",
+            "Pass tbnets.EpochBatches(examples, ...).",
         )
     if not isinstance(arrays, Mapping):
         return
@@ -414,7 +412,7 @@ def check_arrays(name, arrays, num_words=None):
                 called,
                 "be an array",
                 f"a {type(array).__name__}",
-                "Use numpy.asarray; captions become ids by "
+                "Use numpy.asarray, and convert captions with "
                 "`tbnets.Tokenizer(vocabulary)(captions).numpy()`.",
             )
         if isinstance(array, tf.Tensor):
@@ -429,11 +427,9 @@ def check_arrays(name, arrays, num_words=None):
         found = ", ".join(f"{one} has {count}" for one, count in counts.items())
         raise InputError(
             name,
-            "have equally many rows in each array, at least one: an image "
-            "with one of its captions",
+            "have equal numbers of rows in all arrays, at least 1",
             f"{found}",
-            "Batches of fewer images than captions come by "
-            "`tbnets.EpochBatches`.",
+            "Pair each caption with its image, or use `tbnets.EpochBatches`.",
         )
 
 
@@ -445,9 +441,8 @@ def _refuse_text(called, array):
             called,
             "hold numbers",
             "text",
-            "Captions become ids by `tbnets.Tokenizer(vocabulary)(captions)`, "
-            "photos pixels by `tbnets.decode_images`, names ids by "
-            "`numpy.unique`.",
+            "Convert captions with `tbnets.Tokenizer(vocabulary)`, photos with "
+            "`tbnets.decode_images`, and names with `numpy.unique`.",
         )
 
 
@@ -476,7 +471,7 @@ def checked_inputs(name, inputs, encoder, shape):
                 name,
                 f"be of shape {wanted}",
                 f"{name}.shape={found}",
-                "Pass the inputs that the network was built for.",
+                "Pass inputs of the shape that the network was built for.",
             )
     reads_words = isinstance(encoder, TextEncoder) and found.rank == 2
     if reads_words and isinstance(inputs, np.ndarray | tf.Tensor):
@@ -490,7 +485,7 @@ def _check_words(called, words, num_words):
     if not dtype.is_integer:
         raise InputTypeError(
             called,
-            "be integers, ids of words",
+            "be word ids, which are integers",
             f"{dtype.name}",
             "Cast them to int32.",
         )
@@ -501,7 +496,7 @@ def _check_words(called, words, num_words):
     if least < 0 or most >= num_words:
         raise InputError(
             called,
-            f"be ids of words from 0 to {num_words - 1}",
+            f"be word ids from 0 to {num_words - 1}",
             f"{least} to {most}",
-            "Use the vocabulary that the network was made for.",
+            "Use the network's vocabulary.",
         )

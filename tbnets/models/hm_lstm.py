@@ -142,9 +142,9 @@ class HMLSTM(EmbeddingNetwork):
         if size != self.embedding_dim:
             raise InputError(
                 "region_branch",
-                "end in the size of `image_branch`",
-                f"{size}, {self.embedding_dim}",
-                "Change the last unit.",
+                "have the output size of `image_branch`",
+                f"{size} and {self.embedding_dim}",
+                "Change the size of its last layer.",
             )
 
     @property

@@ -74,7 +74,7 @@ def _check_sizes(path):
     except Exception as error:  # zipfile and HDF5 raise many types.
         raise InputError(
             "path",
-            "be a `.keras` file as `model.save` writes it",
+            "be a `.keras` file that `model.save` wrote",
             f"path={path} ({error})",
             "Save the model again.",
         ) from error

@@ -67,7 +67,7 @@ class SimilarityNetwork(TwoBranchModel):
         sides = image_branch, text_branch, image_encoder, text_encoder
         super().__init__(*sides, **kwargs)
         self.head = PairHead() if head is None else head
-        advice = "Give for example tbnets.PairHead((512, 256))."
+        advice = "Pass for example tbnets.PairHead((512, 256))."
         check_kind("head", self.head, keras.layers.Layer, advice)
 
     def compile(

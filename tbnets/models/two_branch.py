@@ -65,7 +65,7 @@ def check_sides(model):
     """Raises unless a model's branches and encoders are layers."""
     for name, example in SIDES.items():
         part = getattr(model, name)
-        advice = f"Give for example {example}."
+        advice = f"Pass for example {example}."
         if part is not None or name.endswith("branch"):
             check_kind(name, part, keras.layers.Layer, advice)
 
@@ -93,7 +93,7 @@ def _output_dim(layer):
     if size is None:
         raise InputError(
             "A branch or encoder must have an `output_dim`. Received: "
-            f"{type(layer).__name__} without. Set it in `__init__` or `build`."
+            f"{type(layer).__name__}. Set it in `__init__` or `build`."
         )
     return size
 
@@ -306,8 +306,8 @@ class TwoBranchModel(CheckedModel):
         if images != texts:
             raise InputError(
                 "`image_branch` and `text_branch` must have equal output "
-                f"sizes. Received: {images} and {texts}. Set equal units in "
-                "their last layers."
+                f"sizes. Received: {images} and {texts}. Change the size of a "
+                "last layer."
             )
         self.input_shapes = shapes
         self.built = True

@@ -96,31 +96,33 @@ GROUPS = {"dev": "3_dev", "train": "4_train"}
 TIME, BEST_EPOCH = "5_time", "6_best"
 
 DESCRIPTIONS = {
-    "recall_sum": "Recall at 1, 5, 10 both ways, added in per cent: 0 to 600.",
-    "mean_recall": "Mean of recall at 1, 5 and 10 both ways, a fraction.",
-    "recall_at_1": "Fraction of the queries whose right answer comes first.",
-    "recall_at_5": "Fraction of the queries with one among the first 5.",
-    "recall_at_10": "Fraction of the queries with one among the first 10.",
-    "upper_bound": "Fraction of the phrases with a right region proposed.",
-    "median_rank": "Median rank of the best right answer; 1 is perfect.",
-    "mean_rank": "Mean rank of the best right answer; 1 is perfect.",
-    "tie_rate": "Fraction of the queries whose right answer ties: a miss.",
-    "total_loss": "The loss that is made small: the terms, weighted.",
+    "recall_sum": "Sum of recall at 1, 5 and 10 in both directions, in per "
+    "cent: 0 to 600.",
+    "mean_recall": "Mean of recall at 1, 5 and 10 in both directions.",
+    "recall_at_1": "Fraction of queries with a correct answer ranked first.",
+    "recall_at_5": "Fraction of queries with a correct answer in the top 5.",
+    "recall_at_10": "Fraction of queries with a correct answer in the top 10.",
+    "upper_bound": "Fraction of phrases with a correct region proposed.",
+    "median_rank": "Median rank of the best correct answer; 1 is perfect.",
+    "mean_rank": "Mean rank of the best correct answer; 1 is perfect.",
+    "tie_rate": "Fraction of queries whose correct answer ties with a wrong "
+    "answer, which counts as a miss.",
+    "total_loss": "The minimised loss: the weighted sum of the terms.",
     "loss": "A term of the loss, before its weight.",
-    "active": "Share of the triplets with a loss above 0: wrong, or right by "
-    "less than the margin. Of infonce, share of the anchors whose closest "
-    "candidate does not match.",
-    "positive_loss": "Loss of the pairs that match; log 2 = 0.69 is guessing.",
-    "negative_loss": "Loss of those that do not; log 2 = 0.69 is guessing.",
-    "pair_accuracy": "Share of the pairs judged right; half of them match.",
-    "ranked_first": "Share of the matching pairs found better than each wrong "
-    "one of the batch.",
+    "active": "Fraction of triplets with a loss above 0. For infonce, fraction "
+    "of anchors whose closest candidate does not match.",
+    "positive_loss": "Loss of matching pairs; log 2 = 0.69 for guessing.",
+    "negative_loss": "Loss of non-matching pairs; log 2 = 0.69 for guessing.",
+    "pair_accuracy": "Fraction of correctly classified pairs; half match.",
+    "ranked_first": "Fraction of matching pairs that score higher than all "
+    "non-matching pairs they are compared with.",
     "learning_rate": "Mean learning rate over the steps of the epoch.",
     "gradient_norm": "Norm of the whole gradient, before clipping.",
-    "mean_cosine": "Mean cosine of all pairs of embeddings of one side: 0 all "
-    "over the space, 1 collapsed to a point.",
-    "dimension_spread": "How evenly dimensions are used: 1 alike, 0 collapsed.",
-    "seconds": "Seconds of the epoch: steps and evaluation.",
+    "mean_cosine": "Mean cosine over pairs of embeddings of one side: 0 if "
+    "spread evenly, 1 if collapsed to a point.",
+    "dimension_spread": "Evenness of the use of dimensions: 1 even, 0 "
+    "collapsed.",
+    "seconds": "Seconds per epoch, for steps and evaluation.",
 }
 
 
@@ -144,9 +146,9 @@ def _unless_lost(method):
                 reason = getattr(error, "message", None) or str(error)
                 reason = reason.rpartition("}} ")[2]  # Drop the op name.
                 tqdm.tqdm.write(
-                    f"note: {board.folder} can not be written; TensorBoard "
-                    f"shows no more of this run: {reason.splitlines()[0]}. "
-                    "Everything else goes on.",
+                    f"note: {board.folder} cannot be written: "
+                    f"{reason.splitlines()[0]}. TensorBoard shows no further "
+                    "results of this run, but training continues.",
                     file=sys.stderr,
                 )
 

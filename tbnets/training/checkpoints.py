@@ -156,9 +156,9 @@ def read_checkpoint(path, only=None):
         return Checkpoint(arrays, names, state)
     except ERRORS as error:
         raise InputError(
-            f"{path} must be a whole tbnets checkpoint ({FORMAT}). Received: "
-            f"{path.stat().st_size} bytes that are none ({error}). Copy the "
-            "run's other checkpoint, best.npz or last.npz, to this place."
+            f"{path} must be a complete tbnets checkpoint ({FORMAT}). "
+            f"Received: {path.stat().st_size} bytes ({error}). Replace it by "
+            "the run's other checkpoint, best.npz or last.npz."
         ) from error
 
 
@@ -174,13 +174,13 @@ def _assign(path, kind, variables, checkpoint):
     stored = sorted(key for key in arrays if key.startswith(kind + "/"))
     if len(stored) != len(variables):
         raise InputError(
-            f"{path} must fit the {kind}: expected {len(variables)} variables. "
-            f"Received: {len(stored)}. Use the flags the run was started with."
+            f"{path} must hold {len(variables)} variables of the {kind}. "
+            f"Received: {len(stored)}. Use the run's own flags."
         )
     for key, variable in zip(stored, variables):
         if tuple(variable.shape) != arrays[key].shape:
             raise InputError(
-                f"{path}: {names[key]} must have the shape "
+                f"{names[key]} in {path} must have the shape "
                 f"{tuple(variable.shape)} of {_name(variable)}. Received: "
                 f"{arrays[key].shape}. Use the run's own flags and vocabulary."
             )

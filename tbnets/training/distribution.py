@@ -79,7 +79,7 @@ def read_task(text):
             raise _wrong(f"the address {address!r}")
     name = f"{kind} {index}"
     if name not in addresses:
-        known = ", ".join(addresses) or "nobody"
+        known = ", ".join(addresses) or "no tasks"
         raise _wrong(f"the task {name} in a cluster of {known}")
     return WorkerTask(name, name == next(iter(addresses)), addresses)
 
@@ -87,8 +87,8 @@ def read_task(text):
 def _wrong(received):
     return InputError(
         VARIABLE,
-        "be JSON with the addresses host:port of all workers and the index "
-        "of this worker",
+        "be JSON with the address host:port of every worker and this worker's "
+        "index",
         f"{received}",
         f"Set for example {VARIABLE}='{EXAMPLE}'.",
     )
@@ -212,7 +212,7 @@ class Workers:
             raise UnreachableError(
                 "All workers must run until training ends. Received: no "
                 f"response from {gone}. Start all workers again with "
-                "--resume: they continue after the last finished epoch."
+                "--resume to continue after the last finished epoch."
             ) from error
 
     def _gone(self, message):
@@ -253,9 +253,9 @@ def open_workers(distribute="none", num_replicas=0):
     if num_replicas and distribute != "mirrored":
         raise InputError(
             "--num_replicas",
-            "come with --distribute=mirrored",
-            f"--num_replicas={num_replicas} with --distribute={distribute}",
-            "Leave it out.",
+            "be 0 unless --distribute=mirrored",
+            f"--num_replicas={num_replicas}, --distribute={distribute}",
+            "Remove the `--num_replicas` flag.",
         )
     if distribute == "mirrored":
         return Workers(tf.distribute.MirroredStrategy(_devices(num_replicas)))
@@ -265,10 +265,10 @@ def open_workers(distribute="none", num_replicas=0):
     if not text:
         raise InputError(
             "--distribute=multi_worker",
-            f"come with the environment variable {VARIABLE}",
-            "none",
-            f"Set for example {VARIABLE}='{EXAMPLE}', or try "
-            "--local_workers=2 on one machine.",
+            f"be used with the environment variable {VARIABLE}",
+            "no such variable",
+            f"Set for example {VARIABLE}='{EXAMPLE}', or use "
+            "--local_workers=2 on a single machine.",
         )
     task = read_task(text)
     return Workers(tf.distribute.MultiWorkerMirroredStrategy(), task)
@@ -281,10 +281,10 @@ def _devices(count):
     if gpus or not count:
         raise InputError(
             "--num_replicas",
-            "be at most the number of GPUs; where there is none, how many "
-            "parts of the CPU to take",
-            f"--num_replicas={count} on a machine with {len(gpus)} GPUs",
-            "Set another, or --distribute=none.",
+            "be at most the number of GPUs, or without a GPU the number of "
+            "logical CPU devices",
+            f"--num_replicas={count}, {len(gpus)} GPUs",
+            "Change the `--num_replicas` flag, or set --distribute=none.",
         )
     cpu = tf.config.list_physical_devices("CPU")[0]
     parts = [tf.config.LogicalDeviceConfiguration()] * count

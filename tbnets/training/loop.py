@@ -227,7 +227,7 @@ def _line_before(session):
     task = session.task
     found = task.scores(session.network, session.dev).metrics()
     return (
-        f"epoch   0/{session.settings.epochs}  as it was    "
+        f"epoch   0/{session.settings.epochs}  before       "
         f"dev {headline(found, task.best_metric)}"
     )
 

@@ -217,9 +217,10 @@ def _addons_optimizer(name, rate, weight_decay):
     except ImportError as error:
         raise InputError(
             "--optimizer",
-            f"be one of {', '.join(OPTIMIZERS)}, or of tensorflow-addons",
+            f"be {', '.join(OPTIMIZERS)} or an optimizer of "
+            "tensorflow-addons, which is not installed",
             f"--optimizer={name}",
-            'Install that on Python <= 3.11: pip install -e ".[addons]"',
+            'On Python <= 3.11 run: pip install -e ".[addons]"',
         ) from error
     known = {
         key: value

@@ -165,10 +165,10 @@ class RetrievalMetrics(keras.callbacks.Callback):
         ):
             raise InputError(
                 "data",
-                "be what `fit` takes: a dict of arrays, EpochBatches, or "
-                "batches for more than one epoch",
+                "be a dict of arrays, EpochBatches, Examples, or a reusable "
+                "iterable of batches",
                 f"{type(data).__name__}",
-                "Make a list of a generator's batches.",
+                "Convert a generator to a list of batches.",
             )
         self.data = data
 
@@ -209,10 +209,9 @@ class RetrievalMetrics(keras.callbacks.Callback):
         if not parts:
             raise InputError(
                 "data",
-                "hold a batch in each epoch",
-                "none",
-                "Give what can be gone through again, such as a list of "
-                "batches.",
+                "hold batches in each epoch",
+                "no batches",
+                "Pass a reusable iterable, such as a list of batches.",
             )
         images, texts, *ids = map(np.concatenate, zip(*parts))
         first, owners = _rows_of(*ids)
@@ -234,8 +233,8 @@ def _rows_of(image_ids, caption_image_ids):
     if strange.size:
         raise InputError(
             "data",
-            "have the image of each caption",
-            f"caption_image_ids={strange[0]}, which image_ids has not",
-            "Number the ids of images and captions together.",
+            "hold an image for each caption",
+            f"caption_image_ids={strange[0]}, which `image_ids` lacks",
+            "Use equal ids for a caption's image and the image.",
         )
     return first, owners

@@ -22,13 +22,13 @@ PLATEAU_EPOCHS = 3
 GUESSED = {
     "train/pair_accuracy": (
         0.52,
-        "the pairs are judged right about as often as by tossing a coin. Give "
-        "it some epochs, another --learning_rate or fewer --num_candidates",
+        "the network classifies pairs no better than chance. Train for more "
+        "epochs, change --learning_rate or lower --num_candidates",
     ),
     "train/ranked_first": (
         0.0,
-        "no matching pair is found better than the wrong ones beside it: the "
-        "network says the same of all. Try a lower --learning_rate",
+        "no matching pair scores higher than the wrong pairs, because all "
+        "scores are equal. Try a lower --learning_rate",
     ),
 }
 
@@ -78,8 +78,8 @@ def diagnose(history, margin, reduction):
         of_hinges = "--negatives=all, more --num_negatives, or "
         more = "" if margin is None else of_hinges
         return (
-            "the embeddings have collapsed: their mean pairwise cosine is "
-            f"above {COLLAPSED_COSINE}. Try {more}a lower --learning_rate"
+            "the embeddings have collapsed, because their mean pairwise cosine "
+            f"is above {COLLAPSED_COSINE}. Try {more}a lower --learning_rate"
         )
     recent = history[-PLATEAU_EPOCHS:]
     has_plateau = margin is not None and reduction != "sum"
@@ -88,9 +88,9 @@ def diagnose(history, margin, reduction):
     if not all(_lies_at(row, margin) for row in recent) or _tells(history):
         return None
     return (
-        f"the loss sits at the margin plateau ({margin:g}) and the dev split "
-        "is ranked by chance: nothing is told apart. Try a lower "
-        "--learning_rate, or --negatives=all at first"
+        f"the loss remains at the margin ({margin:g}) and the dev split is "
+        "ranked by chance. Try a lower --learning_rate, or start with "
+        "--negatives=all"
     )
 
 
@@ -128,7 +128,7 @@ def describe_run(session, train):
     told |= _splits(session, train)
     if not task.data.test_split:
         told["test"] = (
-            f"none: results are those of {session.settings.run.dev_split}"
+            f"none; results are for the {session.settings.run.dev_split} split"
         )
     told |= task.data.notes(session.state.fitted)
     if devices := _devices(session):
@@ -210,17 +210,18 @@ def finished(settings, folder):
         return ""
     more = f"Set --epochs above {state.epoch} to train longer"
     if settings.training is None:
-        more = f"--model={settings.run.model} has nothing to train longer"
+        more = f"--model={settings.run.model} cannot be trained longer"
     elif left > 0:
         more = "Raise --patience, or set it to 0, to train longer"
     elif settings.optimizer.schedule == "cosine":
         more = (
-            "Its cosine schedule ends there: to train longer, start a new "
-            "--run_dir with more --epochs"
+            "To train longer, start a new --run_dir with more --epochs, "
+            "because the cosine schedule has ended"
         )
     return (
-        f"{folder} is finished after epoch {state.epoch}, with its results in "
-        f"{report}. {more}; tools/evaluate.py and tools/export.py work on it."
+        f"{folder} is finished after epoch {state.epoch}; the results are in "
+        f"{report}. {more}. Use tools/evaluate.py to evaluate the run and "
+        "tools/export.py to export it."
     )
 
 

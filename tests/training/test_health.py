@@ -85,8 +85,8 @@ def test_a_collapse_is_named():
 @pytest.mark.parametrize(
     "name, bad, good, advice",
     [
-        ("pair_accuracy", 0.5, 0.6, "tossing a coin"),
-        ("ranked_first", 0.0, 0.01, "says the same of all"),
+        ("pair_accuracy", 0.5, 0.6, "better than chance"),
+        ("ranked_first", 0.0, 0.01, "scores are equal"),
     ],
 )
 def test_a_network_that_judges_pairs_may_have_any_embeddings(
