@@ -104,13 +104,13 @@ def non_maximum_suppression(
     if limit is not None:
         checked_number("limit", limit, 0)
     candidates = np.argsort(-scores, kind="stable")
-    kept = []
-    while candidates.size and (limit is None or len(kept) < limit):
+    kept_rows = []
+    while candidates.size and (limit is None or len(kept_rows) < limit):
         best, candidates = candidates[0], candidates[1:]
-        kept.append(best)
+        kept_rows.append(best)
         overlaps = _iou(boxes[best : best + 1], boxes[candidates])[0]
         candidates = candidates[overlaps <= iou_threshold]
-    return np.array(kept, np.int64)
+    return np.array(kept_rows, np.int64)
 
 
 def clip_boxes(boxes, width, height) -> np.ndarray:

@@ -126,15 +126,16 @@ def checked_embeddings(**named):
                 f"{name}.shape={shape}, dtype {kind}",
                 "Pass one float32 or float16 embedding per row.",
             )
-    (first, one), (name, other) = arrays.items()
-    if one.shape[1] != other.shape[1]:
+    (first, first_rows), (name, second_rows) = arrays.items()
+    if first_rows.shape[1] != second_rows.shape[1]:
         raise InputError(
             name,
             f"have as many columns as `{first}`",
-            f"{first}.shape={one.shape}, {name}.shape={other.shape}",
+            f"{first}.shape={first_rows.shape}, "
+            f"{name}.shape={second_rows.shape}",
             "Pass embeddings of a shared space.",
         )
-    return one, other
+    return first_rows, second_rows
 
 
 def finite_side(name, values, groups):

@@ -113,8 +113,8 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         return (weights @ overlaps).astype(np.float32), same
     near = overlaps >= SAME_THING
     means = np.empty(same.shape)
-    for mean, own in zip(means, values):  # Avoids an array p x k x k.
-        around = np.where(near, own, -np.inf)
+    for mean, scores in zip(means, values):  # Avoids an array p x k x k.
+        around = np.where(near, scores, -np.inf)
         np.matmul(_weights(around, areas, choice), boxes, out=mean)
     return similarities, means
 
@@ -184,10 +184,10 @@ def phrases_of_spans(captions, spans, phrases):
         if caption < 0:
             continue
         first, last = phrases.starts[caption], phrases.starts[caption + 1]
-        found = phrases.spans[first:last]
-        holds = (found[:, 0] < end) & (end <= found[:, 1])
-        sizes = np.where(holds, found[:, 1] - found[:, 0], NO_SIZE)
-        sizes[(found == (start, end)).all(axis=1)] = 0
+        nodes = phrases.spans[first:last]
+        holds = (nodes[:, 0] < end) & (end <= nodes[:, 1])
+        sizes = np.where(holds, nodes[:, 1] - nodes[:, 0], NO_SIZE)
+        sizes[(nodes == (start, end)).all(axis=1)] = 0
         if (least := sizes.min(initial=NO_SIZE)) < NO_SIZE:
             rows[i], is_exact[i] = first + sizes.argmin(), least == 0
     return rows, is_exact
@@ -227,28 +227,28 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
     for image, rows in enumerate(rows_by(links.images)):
         if not len(rows):
             continue
-        truth, found = links.boxes[rows], candidates(image)
-        matches = boxes.iou(truth, found) >= SAME_THING
+        truth, candidate_boxes = links.boxes[rows], candidates(image)
+        matches = boxes.iou(truth, candidate_boxes) >= SAME_THING
         chosen = choices[links.phrases[rows]].astype(np.int64)
         shares["upper_bound"][rows] = matches.any(axis=1)
-        holds = _holds_centers(truth, found)
+        holds = _holds_centers(truth, candidate_boxes)
         for kind, right in (("", matches), ("pointing_", holds)):
-            own = right[np.arange(len(rows)), chosen]
-            shares[f"{kind}accuracy"][rows] = own
+            is_right = right[np.arange(len(rows)), chosen]
+            shares[f"{kind}accuracy"][rows] = is_right
             shares[f"{kind}chance"][rows] = right.mean(axis=1)
             shares[f"{kind}whole_photo"][rows] = right[:, -1]
-    found = {
+    metrics = {
         f"correspondence_{name}": float(np.mean(values)) if count else np.nan
         for name, values in shares.items()
     }
-    return found | {
+    return metrics | {
         "correspondence_links": float(count),
         "correspondence_lost": float(links.num_lost),
     }
 
 
-def _holds_centers(truth, found):
+def _holds_centers(truth, candidate_boxes):
     """Returns which true boxes contain which centres, bool `[n, m]`."""
-    x, y = (found[:, :2] + found[:, 2:]).T / 2
+    x, y = (candidate_boxes[:, :2] + candidate_boxes[:, 2:]).T / 2
     left, top, right, bottom = truth.T[..., None]
     return (left <= x) & (x <= right) & (top <= y) & (y <= bottom)

@@ -49,14 +49,14 @@ def average_precision(scores, hits, num_positives) -> float:
     as integers, without rounding.
     """
     scores, hits = np.asarray(scores), np.asarray(hits, bool)
-    found = np.cumsum(hits[np.lexsort((hits, -scores))])
-    precision = found / np.arange(1, len(found) + 1)
+    num_hits = np.cumsum(hits[np.lexsort((hits, -scores))])
+    precision = num_hits / np.arange(1, len(num_hits) + 1)
     # The maximum precision at this or a later position.
     precision = np.maximum.accumulate(precision[::-1])[::-1]
     # Minimum number of hits for a recall of t tenths.
-    wanted = -(-np.arange(RECALLS + 1) * num_positives // RECALLS)
-    places = np.searchsorted(found, wanted)
-    return float(np.append(precision, 0.0)[places].sum() / (RECALLS + 1))
+    needed_hits = -(-np.arange(RECALLS + 1) * num_positives // RECALLS)
+    positions = np.searchsorted(num_hits, needed_hits)
+    return float(np.append(precision, 0.0)[positions].sum() / (RECALLS + 1))
 
 
 def mean_average_precision(scores, hits, classes, num_positives) -> float:
@@ -165,35 +165,35 @@ def evaluate_localization(
     et al. 2015, which also suppresses at 0.5 before it computes recall.
     Departures: ties; boxes are continuous, without a pixel added to each side.
     """
-    found = localize(scores, proposals, truth, phrase_to_image)
-    return summarize(found, types=types, texts=texts, recall_at=recall_at)
+    localized = localize(scores, proposals, truth, phrase_to_image)
+    return summarize(localized, types=types, texts=texts, recall_at=recall_at)
 
 
-def summarize(found, types=None, texts=None, recall_at=RECALL_AT) -> dict:
+def summarize(localized, types=None, texts=None, recall_at=RECALL_AT) -> dict:
     """Computes the metrics of `evaluate_localization` from a `Localized`.
 
     The other arguments are as in `evaluate_localization`.
     """
     recall_at = checks.checked_recall_at(recall_at)
-    metrics = _summary(found, slice(None), DIRECTION, recall_at)
+    metrics = _summary(localized, slice(None), DIRECTION, recall_at)
     if types is not None:
         check_kind("types", types, Mapping, "Pass a dict: name -> bools.")
     for name, mask in (types or {}).items():
         mask = np.asarray(mask)
-        if mask.shape != found.ranks.shape or mask.dtype != bool:
+        if mask.shape != localized.ranks.shape or mask.dtype != bool:
             raise InputError(
                 "types",
-                f"hold {len(found.ranks)} bools, one per phrase",
+                f"hold {len(localized.ranks)} bools, one per phrase",
                 f"types[{name!r}] of shape {mask.shape}",
             )
-        metrics |= _summary(found, mask, f"{DIRECTION}/{name}", recall_at)
-    if texts is not None and len(found.ranks):
-        value = unique_phrase_precision(found, texts)
+        metrics |= _summary(localized, mask, f"{DIRECTION}/{name}", recall_at)
+    if texts is not None and len(localized.ranks):
+        value = unique_phrase_precision(localized, texts)
         metrics[f"{DIRECTION}/mean_average_precision"] = value
     return metrics
 
 
-def unique_phrase_precision(found: Localized, texts) -> float:
+def unique_phrase_precision(localized: Localized, texts) -> float:
     """Averages the average precision of unique phrases.
 
     A unique phrase is a class. Its detections are the proposals of its photos
@@ -208,14 +208,14 @@ def unique_phrase_precision(found: Localized, texts) -> float:
     """
     texts = np.asarray(texts)
     whole = texts.dtype.kind in "iu" and texts.min(initial=0) >= 0
-    if texts.shape != found.ranks.shape or not whole:
+    if texts.shape != localized.ranks.shape or not whole:
         raise InputError(
             "texts",
-            f"hold {len(found.ranks)} integers >= 0, one per phrase",
+            f"hold {len(localized.ranks)} integers >= 0, one per phrase",
             f"texts of shape {texts.shape} and dtype {texts.dtype}",
         )
-    left = found.scores, found.hits, texts[found.phrases]
-    return mean_average_precision(*left, np.bincount(texts))
+    detections = localized.scores, localized.hits, texts[localized.phrases]
+    return mean_average_precision(*detections, np.bincount(texts))
 
 
 def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
@@ -228,25 +228,27 @@ def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
     score_of = scores if callable(scores) else _table(scores, len(truth))
     truth = boxes.check_boxes(truth, "truth")
     ranks = np.full(len(truth), MISSED, np.int64)
-    tied, suppressed, left = np.zeros(len(truth), bool), ranks.copy(), []
+    tied, suppressed, detections = np.zeros(len(truth), bool), ranks.copy(), []
     photos = boxes.overlaps_by_photo(truth, phrase_to_image, proposals)
     for image, rows, overlaps in photos:
         values = _checked_scores(score_of(image, rows), image, overlaps, rows)
         if choice.name != MOST_SIMILAR:
-            values, found = answers(values, proposals[image], choice)
-            pairs = zip(truth[rows], found)
+            values, answer_boxes = answers(values, proposals[image], choice)
+            pairs = zip(truth[rows], answer_boxes)
             overlaps = np.stack([boxes.iou([a], b)[0] for a, b in pairs])
         matches = overlaps >= SAME_THING
         ranks[rows], tied[rows] = _ranks(values, matches)
-        others = boxes.iou(proposals[image], proposals[image]) > SUPPRESSION
-        kept = _suppress(values, matches, others)
-        values, matches = np.where(kept, values, -np.inf), matches & kept
+        near = boxes.iou(proposals[image], proposals[image]) > SUPPRESSION
+        keep = _suppress(values, matches, near)
+        values, matches = np.where(keep, values, -np.inf), matches & keep
         suppressed[rows], _ = _ranks(values, matches)
         best = np.where(matches, values, -np.inf).argmax(axis=1)
         matches &= np.arange(matches.shape[1]) == best[:, None]
-        left.append((values[kept], matches[kept], rows[np.nonzero(kept)[0]]))
-    nothing = (np.zeros(0, kind) for kind in (np.float32, bool, np.int64))
-    parts = [np.concatenate(part) for part in zip(nothing, *left)]
+        detections.append(
+            (values[keep], matches[keep], rows[np.nonzero(keep)[0]])
+        )
+    empty = (np.zeros(0, kind) for kind in (np.float32, bool, np.int64))
+    parts = [np.concatenate(part) for part in zip(empty, *detections)]
     return Localized(ranks, tied, suppressed, *parts)
 
 
@@ -258,23 +260,23 @@ def _ranks(scores, matches):
 
 def _suppress(scores, matches, overlaps):
     """Keeps the best proposal (a miss before a tied match), drops overlaps."""
-    kept = np.zeros(scores.shape, bool)
-    dropped, every = kept.copy(), np.arange(len(scores))
+    keep = np.zeros(scores.shape, bool)
+    dropped, every = keep.copy(), np.arange(len(scores))
     for best in np.lexsort((matches, -scores), axis=1).T:
-        kept[every, best] = ~dropped[every, best]
-        dropped |= overlaps[best] & kept[every, best, None]
-    return kept
+        keep[every, best] = ~dropped[every, best]
+        dropped |= overlaps[best] & keep[every, best, None]
+    return keep
 
 
-def _summary(found, phrases, prefix, recall_at):
-    ranks, after = found.ranks[phrases], found.suppressed_ranks[phrases]
+def _summary(localized, phrases, prefix, recall_at):
+    ranks, after = localized.ranks[phrases], localized.suppressed_ranks[phrases]
     metrics = {f"{prefix}/num_queries": float(len(ranks))}
     if not len(ranks):
         return metrics
     shares = {f"recall_at_{k}": ranks <= k for k in recall_at}
     shares["upper_bound"] = ranks < MISSED
     shares |= {f"suppressed_recall_at_{k}": after <= k for k in recall_at}
-    shares["tie_rate"] = found.tied[phrases]
+    shares["tie_rate"] = localized.tied[phrases]
     for name, are in shares.items():
         metrics[f"{prefix}/{name}"] = float(np.mean(are))
     return metrics

@@ -51,10 +51,10 @@ class EmbeddingScores:
     """
 
     def __init__(self, queries, candidates):
-        given = {"queries": queries, "candidates": candidates}
+        named = {"queries": queries, "candidates": candidates}
         self._sides = [
             checks.finite_side(name, rows, np.arange(len(rows)))
-            for name, rows in zip(given, checks.checked_embeddings(**given))
+            for name, rows in zip(named, checks.checked_embeddings(**named))
         ]
 
     @property
@@ -75,7 +75,7 @@ class EmbeddingScores:
         some = Side(queries.embeddings[rows], queries.norms[rows], rows)
         strip, starts = slice(0, len(rows)), range(0, self.shape[1], MAX_BLOCK)
         blocks = [slice(start, start + MAX_BLOCK) for start in starts]
-        parts = [strip_scores(some, candidates, strip, one) for one in blocks]
+        parts = [strip_scores(some, candidates, strip, part) for part in blocks]
         return np.concatenate(parts, axis=1)
 
 
@@ -117,8 +117,8 @@ def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
         rank: `ranks.best_ranks`, or a function that extends it.
     """
     parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
-    none = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
-    return Ranks(*map(np.concatenate, zip(none, *parts)))
+    empty = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
+    return Ranks(*map(np.concatenate, zip(empty, *parts)))
 
 
 def precise_ranks(scores, pairs):
@@ -126,8 +126,8 @@ def precise_ranks(scores, pairs):
     precise = {}
 
     def rank(values, positive):
-        for name, found in precisions(values, positive).items():
-            precise.setdefault(name, []).append(found)
+        for name, query_values in precisions(values, positive).items():
+            precise.setdefault(name, []).append(query_values)
         return best_ranks(values, positive)
 
     ranks = pair_ranks(scores, pairs, rank)
@@ -141,12 +141,14 @@ def _strips(scores, pairs):
     ends = np.append(starts, len(pairs))
     step = max(1, SCORES_AT_ONCE // max(1, scores.shape[1]))
     for first in range(0, len(queries), step):
-        wanted = queries[first : first + step]
-        values = checks.finite_scores(scores[wanted], wanted)
+        query_rows = queries[first : first + step]
+        values = checks.finite_scores(scores[query_rows], query_rows)
         positive = np.zeros(values.shape, bool)
-        own = pairs[ends[first] : ends[first + len(wanted)]]
-        positive[np.searchsorted(wanted, own[:, 0]), own[:, 1]] = True
-        yield wanted, values, positive
+        own_pairs = pairs[ends[first] : ends[first + len(query_rows)]]
+        positive[
+            np.searchsorted(query_rows, own_pairs[:, 0]), own_pairs[:, 1]
+        ] = True
+        yield query_rows, values, positive
 
 
 def evaluate_region_phrase_ranking(scores, pairs) -> dict:
@@ -218,7 +220,7 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     """
     checked_number("temperature", temperature, 0, above=True)
     images, texts = map(np.arange, scores[:2])
-    own = scores.subset(images[:num_images], texts[:num_texts])
+    split_scores = scores.subset(images[:num_images], texts[:num_texts])
     bank = images[num_images:], texts[num_texts:]
     if not all(map(len, bank)):
         raise InputError(
@@ -227,12 +229,12 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
             f"{len(bank[0])} images and {len(bank[1])} texts",
             "Pass training queries as the bank.",
         )
-    unit = temperature * spread(own)
+    unit = temperature * spread(split_scores)
 
     def of_texts(texts, images):
         return scores.tile(images, texts).T
 
-    return own._replace(
+    return split_scores._replace(
         image_levels=_levels(scores.tile, images[:num_images], bank[1], unit),
         text_levels=_levels(of_texts, texts[:num_texts], bank[0], unit),
     )
@@ -244,9 +246,9 @@ def _levels(tile, candidates, queries, unit):
     blocks = row_blocks(len(candidates), len(queries))
     bar = progress_bar(len(blocks), "scoring the bank", "tile", iterable=blocks)
     for rows, some in bar:
-        found = finite_scores(tile(candidates[rows], queries[some])) / unit
-        most = found.max(axis=1)
-        total = np.log(np.exp(found - most[:, None]).sum(axis=1)) + most
+        logits = finite_scores(tile(candidates[rows], queries[some])) / unit
+        most = logits.max(axis=1)
+        total = np.log(np.exp(logits - most[:, None]).sum(axis=1)) + most
         levels[rows] = np.logaddexp(levels[rows], total)
     return (unit * (levels - np.log(len(queries)))).astype(np.float32)
 
@@ -345,13 +347,13 @@ class _Counter:
                 # Continue with the few queries that have undecided pairs.
                 doubtful = np.flatnonzero(undecided)
                 at_least, above = (m.take(doubtful, axis) for m in masks)
-                found = np.flatnonzero(at_least != above)
-                pairs = [*np.divmod(found, at_least.shape[1])]
+                places_left = np.flatnonzero(at_least != above)
+                pairs = [*np.divmod(places_left, at_least.shape[1])]
                 pairs[axis] = doubtful[pairs[axis]]
                 self._count_pairs(axis, places, pairs)
 
     def _count_pairs(self, axis, places, pairs):
-        pairs = [one + place.start for one, place in zip(pairs, places)]
+        pairs = [rows + place.start for rows, place in zip(pairs, places)]
         scores = pair_scores(*self._sides, *pairs)
         queries, rows = self._queries[axis], pairs[axis]
         best = queries.best[rows]
@@ -415,7 +417,7 @@ def count_better(sides, queries, memory_limit_mb):
         for i in range(0, len(rows.groups), size)
         for j in range(i * (rows is columns), len(columns.groups), size)
     ]
-    left = iter(blocks)
+    remaining = iter(blocks)
 
     def count(_):
         # The buffer size applies to this thread. If the buffer holds a row or
@@ -423,7 +425,7 @@ def count_better(sides, queries, memory_limit_mb):
         # which doubles the time.
         np.setbufsize(1024)
         counter = _Counter(size, sides, queries)
-        for slices in left:
+        for slices in remaining:
             counter.count(*slices)
 
     with threadpoolctl.threadpool_limits(1, "blas"):

@@ -39,8 +39,8 @@ def best_ranks(scores, matches):
         (ranks, tied): int64 and bool `[num_queries]` as in `Ranks`; a row
         without a match ranks after the last candidate, and does not tie.
     """
-    own = np.where(matches, scores, -np.inf)
-    best = own.max(axis=1, keepdims=True, initial=-np.inf)
+    matched = np.where(matches, scores, -np.inf)
+    best = matched.max(axis=1, keepdims=True, initial=-np.inf)
     ranks = 1 + (~matches & (scores >= best)).sum(axis=1)
     return ranks, (~matches & (scores == best)).any(axis=1)
 
@@ -59,12 +59,12 @@ def precisions(scores, matches):
     counts = matches.sum(axis=1)
     most = int(counts.max(initial=0))
     # The matches' scores in ascending order, after padding with -inf.
-    own = np.where(matches, scores, -np.inf)
-    own = np.sort(np.partition(own, -most, axis=1)[:, -most:], axis=1)
-    others = np.where(matches, -np.inf, scores)
+    matched = np.where(matches, scores, -np.inf)
+    matched = np.sort(np.partition(matched, -most, axis=1)[:, -most:], axis=1)
+    unmatched = np.where(matches, -np.inf, scores)
     hits, shares = np.zeros((2, len(scores)))
-    for place, best in enumerate(own.T[::-1], start=1):
-        ranks = place + (others >= best[:, None]).sum(axis=1)
+    for place, best in enumerate(matched.T[::-1], start=1):
+        ranks = place + (unmatched >= best[:, None]).sum(axis=1)
         within = (place <= counts) & (ranks <= counts)
         hits += within
         shares += np.where(within, place / ranks, 0.0)
@@ -78,8 +78,8 @@ def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
     cutoffs.
     """
     metrics, recalls = {}, []
-    for direction, found in ranks.items():
-        for name, value in summarize_direction(found, recall_at).items():
+    for direction, query_ranks in ranks.items():
+        for name, value in summarize_direction(query_ranks, recall_at).items():
             metrics[f"{direction}/{name}"] = value
             if direction != "text_to_text" and name.startswith("recall_at_"):
                 recalls.append(value)

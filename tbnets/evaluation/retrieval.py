@@ -50,8 +50,8 @@ def evaluate_protocol(
     )
 
     def evaluate(fold, captions, own_rows):
-        own = texts if len(captions) == len(texts) else texts[captions]
-        arrays = images[fold], own, own_rows
+        fold_texts = texts if len(captions) == len(texts) else texts[captions]
+        arrays = images[fold], fold_texts, own_rows
         return evaluate_retrieval(*arrays, **options)
 
     return _averaged(name, len(images), rows, evaluate)
@@ -222,8 +222,8 @@ def retrieval_ranks(
     images, texts, groups = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image
     )
-    own = np.arange(len(images))
-    images = checks.finite_side("image_embeddings", images, own)
+    image_rows = np.arange(len(images))
+    images = checks.finite_side("image_embeddings", images, image_rows)
     texts = checks.finite_side("text_embeddings", texts, groups)
     ranks = _exact_ranks(images, texts, memory_limit_mb)
     if text_to_text:
@@ -238,8 +238,8 @@ def _exact_ranks(images, texts, memory_limit_mb):
     positives = np.empty(len(texts.groups), np.float32)
 
     def score(part):
-        own = (rows[part] for rows in pairs)
-        positives[part] = checks.pair_scores(images, texts, *own)
+        part_rows = (rows[part] for rows in pairs)
+        positives[part] = checks.pair_scores(images, texts, *part_rows)
 
     checks.by_threads(score, len(positives), texts.embeddings.shape[1])
     best = np.full(len(images.groups), -np.inf, np.float32)

@@ -131,14 +131,14 @@ def compare_all(compare, first, second, pairs_at_once):
         second: float32 `[m, dim]`.
         pairs_at_once: maximum of a x b.
     """
-    found = np.empty((len(first), len(second)), np.float32)
+    table = np.empty((len(first), len(second)), np.float32)
     for column in range(0, len(second), pairs_at_once):
         columns = slice(column, column + pairs_at_once)
         step = max(1, pairs_at_once // len(second[columns]))
         for row in range(0, len(first), step):
             rows = slice(row, row + step)
-            found[rows, columns] = compare(first[rows], second[columns])
-    return found
+            table[rows, columns] = compare(first[rows], second[columns])
+    return table
 
 
 def _queries(best):
@@ -189,13 +189,13 @@ def weighted_sum(first, second, weight, units=(1.0, 1.0)):
     """
     shares = (1 - weight) / units[0], weight / units[1]
 
-    def both(ask):
-        one, other = ask(first), ask(second)
-        return np.float32(shares[0]) * one + np.float32(shares[1]) * other
+    def combined(ask):
+        x, y = ask(first), ask(second)
+        return np.float32(shares[0]) * x + np.float32(shares[1]) * y
 
     return first._replace(
-        tile=lambda *rows: both(lambda scores: scores.tile(*rows)),
-        pairs=lambda *rows: both(lambda scores: scores.pairs(*rows)),
+        tile=lambda *rows: combined(lambda scores: scores.tile(*rows)),
+        pairs=lambda *rows: combined(lambda scores: scores.pairs(*rows)),
     )
 
 
@@ -210,13 +210,13 @@ def spread(scores, num_pairs=65536):
     generator = np.random.default_rng(0)
     counts = scores.num_images, scores.num_texts
     rows = [generator.integers(0, count, num_pairs) for count in counts]
-    found = scores.pairs(*rows)
-    found = float(np.std(finite_scores(found), dtype=np.float64))
-    if not found > 0:
+    values = finite_scores(scores.pairs(*rows))
+    deviation = float(np.std(values, dtype=np.float64))
+    if not deviation > 0:
         raise InputError(
             "scores",
             "differ between pairs",
             f"equal scores for {num_pairs} pairs",
             "Check whether the model has collapsed.",
         )
-    return found
+    return deviation

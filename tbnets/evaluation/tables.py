@@ -34,14 +34,14 @@ def are_of_regions(metrics: dict) -> bool:
 
 def are_of_retrieval(metrics: dict) -> bool:
     """Returns whether metrics are of image-text retrieval."""
-    names = ("recall_sum", *(f"{one}/" for one in DIRECTIONS))
+    names = ("recall_sum", *(f"{direction}/" for direction in DIRECTIONS))
     return any(name.startswith(names) for name in metrics)
 
 
 def recall_cutoffs(metrics: dict) -> tuple:
     """Returns the cutoffs k of the recalls in metrics, ascending."""
-    found = (re.search(r"/recall_at_([0-9]{1,18})$", key) for key in metrics)
-    return tuple(sorted({int(match[1]) for match in found if match}))
+    matches = (re.search(r"/recall_at_([0-9]{1,18})$", key) for key in metrics)
+    return tuple(sorted({int(match[1]) for match in matches if match}))
 
 
 def format_table(metrics: Mapping[str, float], title: str = "") -> str:
@@ -63,7 +63,7 @@ def format_table(metrics: Mapping[str, float], title: str = "") -> str:
         print(tbnets.format_table(metrics, title="test"))
     """
     check_kind("metrics", metrics, Mapping, "Pass the result of an evaluation.")
-    nested = [name for name, one in metrics.items() if isinstance(one, Mapping)]
+    nested = [name for name, v in metrics.items() if isinstance(v, Mapping)]
     if nested:
         raise InputError(
             "metrics",
@@ -77,9 +77,9 @@ def format_table(metrics: Mapping[str, float], title: str = "") -> str:
     elif are_of_regions(metrics):
         lines += _localization_lines(metrics)
     else:
-        lines += [f"{name:40} {value:10.4f}" for name, value in metrics.items()]
+        lines += [f"{name:40} {v:10.4f}" for name, v in metrics.items()]
     if "correspondence_accuracy" in metrics:
-        shares = {k: f"{per_cent(value)} %" for k, value in metrics.items()}
+        shares = {k: f"{per_cent(v)} %" for k, v in metrics.items()}
         lines += [line.format_map(shares) for line in _CORRESPONDENCES]
     return "\n".join(lines + _region_phrase_lines(metrics))
 
@@ -124,21 +124,21 @@ def _retrieval_lines(metrics):
         lines += _rows(metrics, direction, label, columns)
         precise = {"R-Precision": (f"{direction}/r_precision", per_cent)}
         precise["mAP@R"] = f"{direction}/map_at_r", per_cent
-        lines += _told(metrics, precise, "  ")
+        lines += _metrics_line(metrics, precise, "  ")
         lines += _tie_note(metrics.get(f"{direction}/tie_rate"))
     totals = {"mean recall": ("mean_recall", per_cent)}
     totals["recall sum"] = "recall_sum", rounded
-    return lines + _told(metrics, totals)
+    return lines + _metrics_line(metrics, totals)
 
 
-def _told(metrics, names, indent=""):
+def _metrics_line(metrics, names, indent=""):
     """Returns one line with the metrics that exist; no line without any."""
-    told = [
+    parts = [
         f"{title} {write(metrics[name])}"
         for title, (name, write) in names.items()
         if name in metrics
     ]
-    return [indent + ", ".join(told)] * bool(told)
+    return [indent + ", ".join(parts)] * bool(parts)
 
 
 def _localization_lines(metrics):
@@ -160,7 +160,7 @@ def _localization_lines(metrics):
     lines += _tie_note(metrics.get(f"{REGIONS}/tie_rate"))
     title = "mean average precision of unique phrases"
     name = f"{REGIONS}/mean_average_precision"
-    return lines + _told(metrics, {title: (name, per_cent)})
+    return lines + _metrics_line(metrics, {title: (name, per_cent)})
 
 
 def _region_phrase_lines(metrics):
@@ -172,8 +172,8 @@ def _region_phrase_lines(metrics):
         if rank is not None:
             cells = [metrics[f"{direction}/recall_at_{k}"] for k in cutoffs]
             recalls, title = map(per_cent, cells), direction.replace("_", " ")
-            told = f"{titles} {' '.join(recalls)}, median rank {rank:g}"
-            lines.append(f"{title}: {told}")
+            line = f"{titles} {' '.join(recalls)}, median rank {rank:g}"
+            lines.append(f"{title}: {line}")
     return lines
 
 
@@ -196,7 +196,7 @@ def headline(metrics: dict, best: str) -> str:
         return f"{line} of {shares[f'{REGIONS}/upper_bound']}"
     if f"{DIRECTIONS[0]}/recall_at_1" not in metrics:
         return f"{best} {metrics[best]:.4f}"
-    recalls = [shares[f"{one}/recall_at_1"] for one in DIRECTIONS[:2]]
+    recalls = [shares[f"{d}/recall_at_1"] for d in DIRECTIONS[:2]]
     line = f"R@1 {recalls[0]:>5} {recalls[1]:>5}"
     line += f"  recall sum {rounded(metrics['recall_sum']):>6}"
     if "correspondence_accuracy" in metrics:

@@ -49,14 +49,14 @@ class PairSlopes:
             values=values,
             dense_shape=tf.cast(tf.stack(sizes), tf.int64),
         )
-        found = [_product(slopes, candidates)]
+        gradients = [_product(slopes, candidates)]
         # Transposing first is five times faster than the product's own
         # transpose option.
         slopes = tf.raw_ops.SparseMatrixTranspose(input=slopes, type=tf.float32)
-        found.append(_product(slopes, anchors))
+        gradients.append(_product(slopes, anchors))
         if len(self._sides) == 1:
-            return [found[0] + found[1]]
-        return found[::-1] if turned else found
+            return [gradients[0] + gradients[1]]
+        return gradients[::-1] if turned else gradients
 
     def of_sides(self, state):
         """Returns the accumulated state, which already holds the gradients."""
@@ -127,14 +127,14 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
     negative pairs, which the paper does not specify.
     """
     num_regions, num_phrases = tf.unstack(tf.shape(is_contrast))
-    own = tf.equal(region_of[:, None], tf.range(num_regions)[None, :])
-    others = ~tf.transpose(is_contrast) | own
+    is_own = tf.equal(region_of[:, None], tf.range(num_regions)[None, :])
+    not_negative = ~tf.transpose(is_contrast) | is_own
     anchors = tf.gather(regions, region_of)
     itself = tf.eye(num_phrases, dtype=tf.bool)
-    of_anchors = tf.gather(tf.transpose(others), region_of)
+    of_anchors = tf.gather(tf.transpose(not_negative), region_of)
     return {
         "image_to_text": View(anchors, phrases, itself, of_anchors, weights),
-        "text_to_image": View(phrases, regions, own, others, weights),
+        "text_to_image": View(phrases, regions, is_own, not_negative, weights),
     }
 
 
@@ -219,14 +219,17 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
     """
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):
-        one, other = (views[term] for term in _CROSS)
-        if one.anchors is other.candidates and one.candidates is other.anchors:
+        to_text, to_image = (views[term] for term in _CROSS)
+        if (
+            to_text.anchors is to_image.candidates
+            and to_text.candidates is to_image.anchors
+        ):
             groups = [_CROSS, *([t] for t in views if t not in _CROSS)]
     sums, how = {}, (num_negatives, margin, distance, gradient == "sparse")
     for terms in groups:
         group = [views[term] for term in terms]
-        found = _sums_of_matrix(group, *how)
-        sums.update(zip(terms, found))
+        sums_of_group = _sums_of_matrix(group, *how)
+        sums.update(zip(terms, sums_of_group))
     return sums
 
 
@@ -245,8 +248,8 @@ def _sums_of_matrix(views, num_negatives, margin, distance, sparse):
 
     # Padding the embeddings costs less than padding the matrix.
     anchors, candidates = views[0].anchors, views[0].candidates
-    is_one = anchors is candidates
-    sides = [anchors] if is_one else [anchors, candidates]
+    ranks_itself = anchors is candidates
+    sides = [anchors] if ranks_itself else [anchors, candidates]
     sides = [miners.padded(rows, 0.0, [0]) for rows in sides]
     return tf.unstack(run(*sides), len(views))
 
@@ -265,11 +268,11 @@ class _Triplets:
             self.negatives = [masked, tf.transpose(masked)][: len(views)]
         else:
             self.size = max(1, min(_ROUND, _FEW_TRIPLETS // num_negatives))
-            found = [
+            largest = [
                 miners.largest(masked, num_negatives, turned)
                 for turned in (False, True)[: len(views)]
             ]
-            self.negatives, columns = zip(*found)
+            self.negatives, columns = zip(*largest)
             self.places = [_pairs(each) for each in columns]
         # Positives of every row, one more than a round processes.
         self.first = miners.first_positives(views[0].positive, self.size + 1)
@@ -282,19 +285,19 @@ class _Triplets:
     def _later_rounds(self, visit, state):
         """Applies `visit(pairs, match, state)` to the remaining positives."""
 
-        def step(left, columns, match, state):
+        def step(unseen, columns, match, state):
             # Column 0 of a row without positives serves as padding.
-            done, _ = self._split(columns, match)
-            nothing = tf.zeros(tf.shape(done)[:1], tf.bool)
-            left = tf.tensor_scatter_nd_update(left, done, nothing)
-            found = miners.first_positives(left, self.size + 1)
-            return left, *found, visit(*self._split(*found), state)
+            processed, _ = self._split(columns, match)
+            absent = tf.zeros(tf.shape(processed)[:1], tf.bool)
+            unseen = tf.tensor_scatter_nd_update(unseen, processed, absent)
+            positives = miners.first_positives(unseen, self.size + 1)
+            return unseen, *positives, visit(*self._split(*positives), state)
 
-        def has_more(left, columns, match, state):
+        def has_more(unseen, columns, match, state):
             return tf.reduce_any(match[:, self.size :])
 
-        left = self.views[0].positive
-        return tf.while_loop(has_more, step, (left, *self.first, state))[-1]
+        unseen = self.views[0].positive
+        return tf.while_loop(has_more, step, (unseen, *self.first, state))[-1]
 
     def _sums(self, positives, negatives, pairs, match):
         """Returns the hinge sum, triplet count, active count of each view."""
@@ -306,16 +309,16 @@ class _Triplets:
             # A missing negative has similarity -inf and distance inf.
             counts = tf.not_equal(negatives[turned], float("-inf"))
             counts = tf.reduce_sum(tf.cast(counts, tf.float32), axis=1)
-            kept = tf.where(match, tf.gather(counts, anchors), 0.0)
-            reached = tf.gather(self.distance(negatives[turned]), anchors)
-            hinges = bounds[:, None] - reached
+            num_triplets = tf.where(match, tf.gather(counts, anchors), 0.0)
+            to_negatives = tf.gather(self.distance(negatives[turned]), anchors)
+            hinges = bounds[:, None] - to_negatives
             # `hinges <= 0` is False for NaN, so a NaN reaches the loss. A
             # negated comparison would be rewritten by the graph optimizer.
             idle = hinges <= 0.0
             losses = tf.where(idle, 0.0, hinges)
             if view.weights is not None:
                 losses *= tf.gather(view.weights, anchors)[:, None]
-            parts = losses, kept, tf.where(idle, 0.0, 1.0)
+            parts = losses, num_triplets, tf.where(idle, 0.0, 1.0)
             sums.append(tf.stack([tf.reduce_sum(part) for part in parts]))
         return tf.stack(sums)
 
@@ -338,20 +341,20 @@ class _Triplets:
         def visit(pairs, match):
             """Returns the gradients for these positives and all negatives."""
             picked = tf.gather_nd(self.matrix, pairs), *self.negatives
-            picked = [tf.identity(one) for one in picked]
+            picked = [tf.identity(x) for x in picked]
             with tf.GradientTape() as tape:
                 tape.watch(picked)
                 sums = self._sums(picked[0], picked[1:], pairs, match)
             by_picked = tape.gradient(sums, picked, upstream)
-            values, *away = (tf.convert_to_tensor(one) for one in by_picked)
-            return *products.of_pairs(pairs, values), *away
+            values, *slopes = (tf.convert_to_tensor(x) for x in by_picked)
+            return *products.of_pairs(pairs, values), *slopes
 
         def later(pairs, match, state):
             return _added(state, visit(pairs, match))
 
         state = self._later_rounds(later, visit(*self._split(*self.first)))
-        state, away = state[: -len(self.views)], state[-len(self.views) :]
-        for turned, values in enumerate(away):
+        state, slopes = state[: -len(self.views)], state[-len(self.views) :]
+        for turned, values in enumerate(slopes):
             if self.places is None:
                 added = [tf.transpose(values) if turned else values]
             else:
@@ -361,8 +364,8 @@ class _Triplets:
         return products.of_sides(list(state))
 
 
-def _added(state, more):
-    return tuple(one + other for one, other in zip(state, more))
+def _added(state, added):
+    return tuple(total + term for total, term in zip(state, added))
 
 
 def _pairs(indices):

@@ -94,15 +94,15 @@ class InfoNCELoss(RankingLoss):
 def _sums(view, logits):
     """Sums the weighted losses of a view's anchors."""
     positive, not_negative = (
-        tf.convert_to_tensor(one) for one in (view.positive, view.not_negative)
+        tf.convert_to_tensor(m) for m in (view.positive, view.not_negative)
     )
     num_positives = tf.reduce_sum(tf.cast(positive, tf.float32), axis=1)
     counts = (num_positives > 0) & ~tf.reduce_all(not_negative, axis=1)
     # Rows that do not count keep all candidates, so their softmax is finite.
-    kept = positive | ~not_negative | ~counts[:, None]
-    whole = tf.reduce_logsumexp(tf.where(kept, logits, float("-inf")), axis=1)
-    own = tf.reduce_sum(tf.where(positive, logits, 0.0), axis=1)
-    losses = whole - tf.math.divide_no_nan(own, num_positives)
+    in_sum = positive | ~not_negative | ~counts[:, None]
+    whole = tf.reduce_logsumexp(tf.where(in_sum, logits, float("-inf")), axis=1)
+    positive_sums = tf.reduce_sum(tf.where(positive, logits, 0.0), axis=1)
+    losses = whole - tf.math.divide_no_nan(positive_sums, num_positives)
     losses = tf.where(counts, losses, 0.0)
     if view.weights is not None:
         losses *= view.weights

@@ -61,9 +61,9 @@ def random_columns(mask, rows, draws):
     picks = tf.cast(draws * tf.cast(eligible, tf.float32), tf.int32)
     # A draw close to 1 may round up to the count.
     picks = tf.minimum(picks, eligible - 1)
-    wanted = tf.gather(up_to_row, rows)[:, None] + picks + 1
-    places = tf.searchsorted(running, tf.reshape(wanted, [-1]))
-    columns = tf.reshape(places, tf.shape(wanted)) - rows[:, None] * num_columns
+    ranks = tf.gather(up_to_row, rows)[:, None] + picks + 1
+    places = tf.searchsorted(running, tf.reshape(ranks, [-1]))
+    columns = tf.reshape(places, tf.shape(ranks)) - rows[:, None] * num_columns
     valid = eligible > 0
     return tf.where(valid, columns, 0), valid[:, 0]
 
@@ -206,7 +206,7 @@ def logistic_loss(
     )
 
 
-def softmax_loss(matches, others, valid):
+def softmax_loss(matches, non_matches, valid):
     r"""Computes the softmax loss of lists: one match and its non-matches.
 
     $$\log\Big(1 + \sum_j \exp(p_j - p)\Big)$$
@@ -217,8 +217,8 @@ def softmax_loss(matches, others, valid):
 
     Args:
         matches: float `[lists]`; larger means a better match.
-        others: float `[lists, size]`, logits of the non-matches.
-        valid: bool `[lists, size]`, False for padding in `others`.
+        non_matches: float `[lists, size]`, their logits.
+        valid: bool `[lists, size]`, False for padding in `non_matches`.
 
     Source: the likelihood of Cao et al. 2007 (ListNet) with one correct
     document; not in this package's papers.
@@ -226,7 +226,7 @@ def softmax_loss(matches, others, valid):
     valid = tf.convert_to_tensor(valid)
     counts = tf.reduce_any(valid, axis=1)
     matches = tf.where(counts, tf.cast(matches, tf.float32), 0.0)
-    gaps = tf.cast(others, tf.float32) - matches[:, None]
+    gaps = tf.cast(non_matches, tf.float32) - matches[:, None]
     gaps = tf.where(valid, gaps, float("-inf"))
     # The match itself has gap 0, so no list is empty.
     gaps = tf.pad(gaps, [[0, 0], [1, 0]])

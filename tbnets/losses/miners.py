@@ -31,20 +31,20 @@ TOGETHER = "Use integers, because floats cannot represent large ids exactly."
 def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
     """Returns integers or floats `[n]` as `dtype`; raises for another kind."""
     values = tf.convert_to_tensor(values)
-    given, found = values.dtype, f"{name}={values.dtype.name}{values.shape}"
-    if not (given.is_integer if dtype.is_integer else given.is_floating):
+    source, received = values.dtype, f"{name}={values.dtype.name}{values.shape}"
+    if not (source.is_integer if dtype.is_integer else source.is_floating):
         kind = "integers" if dtype.is_integer else "floats"
         raise InputTypeError(
             name,
             f"be {kind}",
-            f"{found}",
+            f"{received}",
             f"{advice}",
         )
     if values.shape.rank not in (1, None):
         raise InputError(
             name,
             "be of shape [n]",
-            f"{found}",
+            f"{received}",
             "Flatten the array.",
         )
     return tf.cast(values, dtype)
@@ -60,12 +60,12 @@ def check_as_many(name, ids, rows_name, rows):
             "Pass the ids of images and captions, or call "
             "loss(embeddings, labels).",
         )
-    found = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
-    if not found[0][:1].is_compatible_with(found[1][:1]):
+    shapes = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
+    if not shapes[0][:1].is_compatible_with(shapes[1][:1]):
         raise InputError(
             name,
             f"have an id for each row of `{rows_name}`",
-            f"{name}.shape={found[0]}, {rows_name}.shape={found[1]}",
+            f"{name}.shape={shapes[0]}, {rows_name}.shape={shapes[1]}",
         )
 
 
@@ -186,8 +186,8 @@ def hardest_negatives(
             f"similarities.shape={shape}",
             "Pass the inner product for each pair.",
         )
-    given = "positive_mask", positive_mask, shape
-    positive_mask = checked_mask(*given, MASKS_OF_IDS)
+    mask_arguments = "positive_mask", positive_mask, shape
+    positive_mask = checked_mask(*mask_arguments, MASKS_OF_IDS)
     masked = tf.where(positive_mask, tf.constant(float("-inf")), similarities)
     count = _minimum(num_negatives, _shape(masked)[1])
     values, columns = largest(padded(masked, float("-inf"), [1]), count)
@@ -240,9 +240,9 @@ def largest(values, count, turned=False):
     least = tf.reduce_min(best, axis=1, keepdims=True)
     least = tf.where(count <= num_groups, least, float("-inf"))
     members = tf.where(members < least, float("-inf"), members)
-    found, places = tf.math.top_k(members, _minimum(count, num_columns))
+    top, places = tf.math.top_k(members, _minimum(count, num_columns))
     columns = _columns(groups, places, _GROUP)
-    return found, tf.where(tf.not_equal(found, float("-inf")), columns, 0)
+    return top, tf.where(tf.not_equal(top, float("-inf")), columns, 0)
 
 
 def first_positives(positive_mask, limit):

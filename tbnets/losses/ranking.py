@@ -143,9 +143,9 @@ class RankingLoss:
         alone = copy.copy(self)
         alone.term_weights = dict.fromkeys(TERMS, 0.0) | {TERMS[2]: 1.0}
         masks = positive_masks(labels, labels)
-        found = alone.with_masks(embeddings, embeddings, masks)
-        renamed = ({"within_view": one[TERMS[2]]} for one in found[1:])
-        return LossOutput(found.total, *renamed)
+        output = alone.with_masks(embeddings, embeddings, masks)
+        renamed = ({"within_view": values[TERMS[2]]} for values in output[1:])
+        return LossOutput(output.total, *renamed)
 
     def with_masks(
         self,
@@ -207,16 +207,16 @@ class RankingLoss:
             if self.term_weights[term]
         }
         terms, is_idle = idle
-        awake = {term: views[term] for term in views if term not in terms}
+        always = {term: views[term] for term in views if term not in terms}
 
-        def sums(some):
-            found = self._sums(some)
-            return [found.get(term, tf.zeros([3])) for term in views]
+        def sums(computed):
+            term_sums = self._sums(computed)
+            return [term_sums.get(term, tf.zeros([3])) for term in views]
 
-        if len(awake) == len(views):
+        if len(always) == len(views):
             rows = sums(views)
         else:
-            rows = tf.cond(is_idle, lambda: sums(awake), lambda: sums(views))
+            rows = tf.cond(is_idle, lambda: sums(always), lambda: sums(views))
         total, losses, active = tf.zeros([]), {}, {}
         for term, row in zip(views, summed(rows)):
             losses[term], active[term] = self._reduce(row)

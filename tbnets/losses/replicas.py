@@ -33,7 +33,7 @@ def gather(*rows):
     context = tf.distribute.get_replica_context()
     # Given a list, the graph optimizer of TensorFlow 2.21 applies one tensor's
     # shape to all tensors. Therefore call it once per tensor.
-    return [one if one is None else _gathered(context, one) for one in rows]
+    return [x if x is None else _gathered(context, x) for x in rows]
 
 
 def _gathered(context, rows):
@@ -41,8 +41,8 @@ def _gathered(context, rows):
     # The collective does not support bool, and needs a tensor with a device,
     # which an input of the step lacks. Therefore cast or copy the rows.
     is_bool = rows.dtype == tf.bool
-    own = tf.cast(rows, tf.int32) if is_bool else tf.identity(rows)
-    return _densely(tf.cast(context.all_gather(own, 0), rows.dtype))
+    local_rows = tf.cast(rows, tf.int32) if is_bool else tf.identity(rows)
+    return _densely(tf.cast(context.all_gather(local_rows, 0), rows.dtype))
 
 
 @tf.custom_gradient

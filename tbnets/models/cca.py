@@ -90,15 +90,15 @@ def solve_cca(left, right, between, dim):
     squares, vectors = np.linalg.eigh(inner @ inner.T)
     order = np.argsort(squares, kind="stable")[::-1][:dim]
     correlations = np.sqrt(np.clip(squares[order], 0, 1))
-    kept = correlations > NO_CORRELATION
-    vectors = vectors[:, order] * kept
-    others = inner.T @ vectors / np.where(kept, correlations, 1)
+    is_correlated = correlations > NO_CORRELATION
+    vectors = vectors[:, order] * is_correlated
+    other_vectors = inner.T @ vectors / np.where(is_correlated, correlations, 1)
     if turned:
-        vectors, others = others, vectors
+        vectors, other_vectors = other_vectors, vectors
     return (
         np.linalg.solve(left.T, vectors),
-        np.linalg.solve(right.T, others),
-        correlations * kept,
+        np.linalg.solve(right.T, other_vectors),
+        correlations * is_correlated,
     )
 
 
@@ -118,14 +118,14 @@ def with_background(mean, images, between, background, share):
     Returns:
         (mean `[n]`, images `[n, n]`, between `[n, m + 1]`) over all rows.
     """
-    others = background.means()[0]
-    gap = mean - others
+    background_mean = background.means()[0]
+    gap = mean - background_mean
     spread = share * (1 - share)
     between = np.column_stack([share * between, spread * gap])
     images *= share
     images += (1 - share) * background.covariance(0, 0)
     images += np.outer(spread * gap, gap)
-    return share * mean + (1 - share) * others, images, between
+    return share * mean + (1 - share) * background_mean, images, between
 
 
 def with_indicator(factor, share):
@@ -276,7 +276,7 @@ class CCA(EmbeddingNetwork):
 
     loss_kind = type(None)
     correlations: np.ndarray | None = None
-    found = found_background = None
+    pair_sums = background_sums = None
 
     def __init__(  # noqa: PLR0913  (numbers by name)
         self,
@@ -363,12 +363,12 @@ class CCA(EmbeddingNetwork):
             ValueError: If there are fewer than two pairs, or a covariance is
                 singular.
         """
-        self.found, self.train_function = None, None
+        self.pair_sums, self.train_function = None, None
         if self.built:
             with self.distribute_strategy.scope():
                 self._start({})
         history = super().fit(*args, **kwargs)
-        if self.found is not None or self.correlations is None:
+        if self.pair_sums is not None or self.correlations is None:
             self.solve()  # A callback stopped training before its last epoch.
         loss = float(1 - self.correlations.mean())
         history.history["loss"] = [loss] * len(history.history["loss"])
@@ -389,7 +389,7 @@ class CCA(EmbeddingNetwork):
     def train_step(self, batch: Batch) -> Tensors:
         """Adds a batch to the covariances."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
-        if self.found is None:
+        if self.pair_sums is None:
             with tf.init_scope():
                 self._start({name: batch[name].shape for name in INPUTS})
         texts = _features(self.text_encoder, batch["captions"])
@@ -402,12 +402,12 @@ class CCA(EmbeddingNetwork):
             texts = tf.boolean_mask(texts, is_used)
             pairs = tf.boolean_mask(pairs, is_used, axis=1)
         images = _features(self.image_encoder, batch["images"])
-        self.found.add(images, texts, tf.cast(pairs, tf.float32))
+        self.pair_sums.add(images, texts, tf.cast(pairs, tf.float32))
         if self.background and "candidates" in batch:
             # Each candidate forms a pair with a text of 0 features.
             rows = _features(self.image_encoder, batch["candidates"])
             ones = tf.ones([tf.shape(rows)[0], 1])
-            self.found_background.add(rows, tf.zeros([1, 0]), ones)
+            self.background_sums.add(rows, tf.zeros([1, 0]), ones)
         return {"loss": tf.constant(1.0)}
 
     def _start(self, shapes):
@@ -415,9 +415,9 @@ class CCA(EmbeddingNetwork):
         if not self.built:
             self.build(shapes)
         sizes = [branch.mean.shape[0] for branch in self._branches]
-        self.found = PairSums(*sizes)
+        self.pair_sums = PairSums(*sizes)
         if self.background:
-            self.found_background = PairSums(sizes[0], 0)
+            self.background_sums = PairSums(sizes[0], 0)
 
     def solve(self) -> float:
         """Computes the branches' weights.
@@ -425,9 +425,9 @@ class CCA(EmbeddingNetwork):
         Returns:
             1 minus the mean correlation.
         """
-        found, self.found, self.train_function = self.found, None, None
-        others, self.found_background = self.found_background, None
-        count = int(found.count.numpy()) if found else 0
+        sums, self.pair_sums, self.train_function = self.pair_sums, None, None
+        background_sums, self.background_sums = self.background_sums, None
+        count = int(sums.count.numpy()) if sums else 0
         if count < 2:
             raise InputError(
                 "batches",
@@ -435,29 +435,29 @@ class CCA(EmbeddingNetwork):
                 f"{count} pairs",
                 "Set `caption_image_ids` to ids in `image_ids`.",
             )
-        if others and not others.count.numpy():
+        if background_sums and not background_sums.count.numpy():
             raise InputError(
                 "batches",
                 "have candidates if `background` is above 0",
                 f"no candidates, background={self.background}",
                 "Add `candidates` to the batches, or set `background` to 0.",
             )
-        means, images = found.means(), found.covariance(0, 0)
-        between, share = found.covariance(0, 1), 1 / (1 + self.background)
-        if others:
+        means, images = sums.means(), sums.covariance(0, 0)
+        between, share = sums.covariance(0, 1), 1 / (1 + self.background)
+        if background_sums:
             means[0], images, between = with_background(
-                means[0], images, between, others, share
+                means[0], images, between, background_sums, share
             )
         left = cholesky_factor(images, self.regularization, "image")
-        texts = found.covariance(1, 1)
+        texts = sums.covariance(1, 1)
         right = cholesky_factor(texts, self.regularization, "text")
-        if others:
+        if background_sums:
             right = with_indicator(right, share)
         *directions, self.correlations = solve_cca(
             left, right, between, self.embedding_dim
         )
         weights = (1 + self.correlations) ** self.power
-        if others:
+        if background_sums:
             # A text's last entry is 1; its mean over all rows is `share`.
             bias = (1 - share) * directions[1][-1]
             self.text_branch.bias.assign((bias * weights).astype(np.float32))

@@ -33,16 +33,16 @@ class CheckedModel(keras.Model):
         Returns:
             The loss and the values of `report`, in the format of Keras.
         """
-        given = self._on_finite(keras.Model.evaluate, args, kwargs)
-        return super().evaluate(*given.args[1:], **given.kwargs)
+        bound = self._on_finite(keras.Model.evaluate, args, kwargs)
+        return super().evaluate(*bound.args[1:], **bound.kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the outputs of `call` as `keras.Model.predict` does.
 
         `x` may also be `EpochBatches`. The errors are as in `fit`.
         """
-        given = self._on_finite(keras.Model.predict, args, kwargs)
-        return super().predict(*given.args[1:], **given.kwargs)
+        bound = self._on_finite(keras.Model.predict, args, kwargs)
+        return super().predict(*bound.args[1:], **bound.kwargs)
 
     def export(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises TypeError: use `tbnets.export_saved_model` instead.
@@ -60,9 +60,9 @@ class CheckedModel(keras.Model):
 
     def _on_finite(self, method, args, kwargs):
         """Returns the bound arguments of a Keras method, with checked data."""
-        given = inspect.signature(method).bind(self, *args, **kwargs)
-        prepare_data(given.arguments, "x", self.text_encoder)
-        return given
+        bound = inspect.signature(method).bind(self, *args, **kwargs)
+        prepare_data(bound.arguments, "x", self.text_encoder)
+        return bound
 
 
 # `fit` for networks trained on several replicas.
@@ -135,16 +135,16 @@ def fit_replicas(self, **arguments):
 
 def _check(model, arguments):
     """Raises if an argument or the model does not support replicas."""
-    given = {name for name, value in arguments.items() if value is not None}
-    others = sorted(given - {*TAKEN})
-    if others:
+    passed = {name for name, value in arguments.items() if value is not None}
+    unsupported = sorted(passed - {*TAKEN})
+    if unsupported:
         raise InputError(
             "The arguments of `fit` on several replicas must be among "
-            f"{', '.join(TAKEN)}. Received: {', '.join(others)}. Use "
+            f"{', '.join(TAKEN)}. Received: {', '.join(unsupported)}. Use "
             "tbnets.EpochBatches and tbnets.RetrievalMetrics."
         )
     backup = keras.callbacks.BackupAndRestore
-    if any(isinstance(one, backup) for one in arguments.get("callbacks") or ()):
+    if any(isinstance(c, backup) for c in arguments.get("callbacks") or ()):
         raise InputError(
             "callbacks",
             "not contain BackupAndRestore if several replicas train",
@@ -230,8 +230,8 @@ def _step_function(model, kind="train"):
     strategy = model.distribute_strategy
 
     def step(iterator):
-        taken = getattr(model, f"{kind}_step")
-        logs = strategy.run(taken, args=(iterator.get_next(),))
+        step_method = getattr(model, f"{kind}_step")
+        logs = strategy.run(step_method, args=(iterator.get_next(),))
         local = strategy.experimental_local_results
         return {name: local(value)[0] for name, value in logs.items()}
 
@@ -264,7 +264,7 @@ def _epoch(model, run, batches, steps, callbacks, kind="train"):
     return logs
 
 
-TOLD = ("loss", "gradient_norm")
+CHECKED = ("loss", "gradient_norm")
 
 
 class FiniteSteps(keras.callbacks.Callback):
@@ -280,14 +280,14 @@ class FiniteSteps(keras.callbacks.Callback):
         The gradient is checked too, because a fused kernel may turn a NaN into
         0 before it reaches the loss.
         """
-        told = {key: float((logs or {}).get(key, 0.0)) for key in TOLD}
-        if np.isfinite(list(told.values())).all():
+        means = {key: float((logs or {}).get(key, 0.0)) for key in CHECKED}
+        if np.isfinite(list(means.values())).all():
             return
-        found = " and ".join(f"{key} {value}" for key, value in told.items())
+        values = " and ".join(f"{key} {value}" for key, value in means.items())
         raise InputError(
             "x",
             "hold finite numbers, and the loss must remain finite",
-            f"{found} after epoch {epoch + 1}; the weights are lost",
+            f"{values} after epoch {epoch + 1}; the weights are lost",
             "Check images and captions for NaN, lower the learning rate, or "
             "set `gradient_clip_norm`.",
         )
@@ -302,7 +302,7 @@ class _Epochs(keras.callbacks.Callback):
         self.batches.epoch = epoch
 
 
-def prepare_arguments(arguments, text_encoder, strategy, own=()):
+def prepare_arguments(arguments, text_encoder, strategy, first_callbacks=()):
     """Converts the dict `arguments` of `fit` for Keras, in place.
 
     `EpochBatches` are replaced by their dataset, or by a dataset of shares for
@@ -310,7 +310,7 @@ def prepare_arguments(arguments, text_encoder, strategy, own=()):
     the callbacks that read logs; the callbacks `own` become the first.
     """
     _refuse_targets(arguments)
-    callbacks, own = arguments.get("callbacks"), [*own]
+    callbacks, first_callbacks = arguments.get("callbacks"), [*first_callbacks]
     counted = {"x": "steps_per_epoch", "validation_data": "validation_steps"}
     for name, steps in counted.items():
         data = prepare_data(arguments, name, text_encoder)
@@ -322,12 +322,12 @@ def prepare_arguments(arguments, text_encoder, strategy, own=()):
                 arguments.setdefault(steps, data.num_batches)
             if name == "x":
                 arguments["shuffle"] = False
-                own.append(_Epochs(data))
+                first_callbacks.append(_Epochs(data))
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks = callbacks.callbacks
     callbacks = tf.nest.flatten(callbacks or [])
-    callbacks.sort(key=lambda one: not isinstance(one, RetrievalMetrics))
-    arguments["callbacks"] = own + callbacks
+    callbacks.sort(key=lambda c: not isinstance(c, RetrievalMetrics))
+    arguments["callbacks"] = first_callbacks + callbacks
 
 
 def prepare_data(arguments, name, text_encoder):
@@ -424,11 +424,11 @@ def check_arrays(name, arrays, num_words=None):
             if key == "captions" and num_words and array.ndim == 2:
                 _check_words(called, array, num_words)
     if counts and (len(set(counts.values())) > 1 or not min(counts.values())):
-        found = ", ".join(f"{one} has {count}" for one, count in counts.items())
+        sizes = ", ".join(f"{key} has {count}" for key, count in counts.items())
         raise InputError(
             name,
             "have equal numbers of rows in all arrays, at least 1",
-            f"{found}",
+            f"{sizes}",
             "Pair each caption with its image, or use `tbnets.EpochBatches`.",
         )
 
@@ -459,21 +459,21 @@ def checked_inputs(name, inputs, encoder, shape):
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)
     _refuse_text(name, inputs)
-    found = tf.TensorShape(inputs.shape)
+    input_shape = tf.TensorShape(inputs.shape)
     if shape is not None:
         first, last = shape[1:-1], shape[-1:]
         if encoder is not None:  # An encoder may accept photos of any size.
             first = [None] * len(first)
             last = [None] if name == "captions" and len(shape) == 2 else last
-        wanted = tf.TensorShape([None, *first, *last])
-        if not wanted.is_compatible_with(found):
+        expected_shape = tf.TensorShape([None, *first, *last])
+        if not expected_shape.is_compatible_with(input_shape):
             raise InputError(
                 name,
-                f"be of shape {wanted}",
-                f"{name}.shape={found}",
+                f"be of shape {expected_shape}",
+                f"{name}.shape={input_shape}",
                 "Pass inputs of the shape that the network was built for.",
             )
-    reads_words = isinstance(encoder, TextEncoder) and found.rank == 2
+    reads_words = isinstance(encoder, TextEncoder) and input_shape.rank == 2
     if reads_words and isinstance(inputs, np.ndarray | tf.Tensor):
         _check_words(name, inputs, encoder.vocabulary_size)
     return inputs

@@ -22,8 +22,8 @@ from tbnets.losses.replicas import gather
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.two_branch import IDS, INPUTS, build_side, embed_side, ids_of
 
-_TOLD = "region_images", "region_of", "is_contrast", "weights"
-PAIRS = "regions", "phrase_nodes", *_TOLD
+_PAIR_FIELDS = "region_images", "region_of", "is_contrast", "weights"
+PAIRS = "regions", "phrase_nodes", *_PAIR_FIELDS
 """Batch entries in addition to the inputs of an `EmbeddingNetwork`."""
 _TERMS = ("region_to_phrase", "phrase_to_region", "region_mean")
 _OF_PAIRS = dict(zip(("image_to_text", "text_to_image"), _TERMS))
@@ -202,8 +202,8 @@ class HMLSTM(EmbeddingNetwork):
         is_phrase = tf.gather(trees.is_noun_phrase, trees.rows) > 0
         rows = tf.boolean_mask(trees.rows, is_phrase)
         embeddings = self.text_branch(tf.gather(states, rows), training=False)
-        told = (tf.gather(one, rows) for one in (trees.trees, trees.spans))
-        return embeddings, *told
+        places = (tf.gather(x, rows) for x in (trees.trees, trees.spans))
+        return embeddings, *places
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
         """Returns the embeddings of images, texts and, if given, `regions`."""
@@ -222,11 +222,11 @@ class HMLSTM(EmbeddingNetwork):
         """
         batch = checked_dict("batch", batch, INPUTS + IDS + PAIRS)
         seen = self._embed_seen(batch, training)
-        said = self.embed_nodes(
+        embedded_texts = self.embed_nodes(
             batch["captions"], batch["phrase_nodes"], training
         )
-        images, regions, sentences, phrases = gather(*seen, *said)
-        of_pairs = gather(*(batch[name] for name in _TOLD))
+        images, regions, sentences, phrases = gather(*seen, *embedded_texts)
+        of_pairs = gather(*(batch[name] for name in _PAIR_FIELDS))
         region_images, region_of, is_contrast, weights = of_pairs
         masks = positive_masks(*gather(*ids_of(batch)))
         loss, idle = self.ranking_loss, self.idle_terms()
@@ -250,9 +250,9 @@ class HMLSTM(EmbeddingNetwork):
         if self.region_branch is not None:
             images = self.embed_images(images, training=training)
             return images, self.embed_regions(regions, training=training)
-        both = tf.concat([images, regions], axis=0)
-        both = self.embed_images(both, training=training)
-        return both[:count], both[count:]
+        stacked = tf.concat([images, regions], axis=0)
+        stacked = self.embed_images(stacked, training=training)
+        return stacked[:count], stacked[count:]
 
 
 def _region_mean(regions, region_images, num_images):
@@ -263,8 +263,8 @@ def _region_mean(regions, region_images, num_images):
 
 def _joined(output, weight, other, names):
     """Adds a weighted `LossOutput` with renamed terms to a `LossOutput`."""
-    told = (
-        mine | {names[term]: new[term] for term in names if term in new}
-        for mine, new in zip(output[1:], other[1:])
+    merged = (
+        terms | {names[term]: added[term] for term in names if term in added}
+        for terms, added in zip(output[1:], other[1:])
     )
-    return LossOutput(output.total + weight * other.total, *told)
+    return LossOutput(output.total + weight * other.total, *merged)

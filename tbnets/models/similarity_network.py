@@ -179,12 +179,12 @@ class SimilarityNetwork(TwoBranchModel):
         seed, count = self.draw_seed(), self.num_candidates
         pairs = sample_pairs(*ids, seed=seed, num_candidates=count)
         image_rows = tf.gather(images, pairs.images)
-        others = pairs.negatives
+        negatives = pairs.negatives
         if count > 1:
-            drawn = tf.gather(texts, tf.reshape(others, [-1]))
-            own = tf.repeat(image_rows, count, 0)
-            others = self.most_convincing(others, own, drawn)
-        texts = texts, tf.gather(texts, others[:, 0])
+            drawn = tf.gather(texts, tf.reshape(negatives, [-1]))
+            repeated_images = tf.repeat(image_rows, count, 0)
+            negatives = self.most_convincing(negatives, repeated_images, drawn)
+        texts = texts, tf.gather(texts, negatives[:, 0])
         images = [image_rows] * 2
         return self.logistic_output(images, texts, pairs.valid, training)
 
@@ -254,20 +254,20 @@ class SimilarityNetwork(TwoBranchModel):
         """Averages the losses over other captions and over other images."""
         images, texts, *ids = self._embed_whole(batch, training)
         matches = positive_masks(*ids).image_to_text
-        own = own_rows(images)
-        logits = self.similarities(own, texts, training=training)
+        shared_images = own_rows(images)
+        logits = self.similarities(shared_images, texts, training=training)
         [logits] = gather(logits)
-        own = own_images(*ids[:2])
-        known, own = own[:, None] >= 0, tf.maximum(own, 0)
-        own_logits = tf.gather(tf.transpose(logits), own, batch_dims=1)
+        rows = own_images(*ids[:2])
+        known, rows = rows[:, None] >= 0, tf.maximum(rows, 0)
+        own_logits = tf.gather(tf.transpose(logits), rows, batch_dims=1)
         lists = [
-            softmax_loss(own_logits, others, known & ~not_other)
-            for others, not_other in (
-                (tf.gather(logits, own), tf.gather(matches, own)),
+            softmax_loss(own_logits, other_logits, known & ~is_match)
+            for other_logits, is_match in (
+                (tf.gather(logits, rows), tf.gather(matches, rows)),
                 (tf.transpose(logits), tf.transpose(matches)),
             )
         ]
-        return SoftmaxOutput(*(tf.add_n(both) / 2 for both in zip(*lists)))
+        return SoftmaxOutput(*(tf.add_n(values) / 2 for values in zip(*lists)))
 
     def report(self, output: LogisticOutput | SoftmaxOutput) -> Tensors:
         """Returns the values that the loss reports, by name."""

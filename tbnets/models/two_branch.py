@@ -44,8 +44,8 @@ class StepMean(keras.metrics.Metric):
 
     def result(self):
         """Returns the mean of the steps so far, 0 before the first step."""
-        both = tf.convert_to_tensor(self._total_and_count())
-        return tf.math.divide_no_nan(*tf.unstack(both))
+        total_and_count = tf.convert_to_tensor(self._total_and_count())
+        return tf.math.divide_no_nan(*tf.unstack(total_and_count))
 
     def reset_state(self):
         """Resets the mean."""
@@ -187,11 +187,11 @@ class TwoBranchModel(CheckedModel):
         self.trackers = {name: StepMean(name) for name in names}
 
     def __repr__(self) -> str:
-        told = {"built": False}
+        details = {"built": False}
         if self.built:
             weights = sum(layer.count_params() for layer in self.layers)
-            told = {"embedding_dim": self.embedding_dim, "weights": weights}
-        return repr_of(self, TwoBranchModel, **told)
+            details = {"embedding_dim": self.embedding_dim, "weights": weights}
+        return repr_of(self, TwoBranchModel, **details)
 
     @staticmethod
     def reported_names() -> list[str]:
@@ -336,10 +336,12 @@ class TwoBranchModel(CheckedModel):
             ValueError: If an array holds NaN or infinity, or too few rows, or
                 if the loss or gradient of an epoch was not finite.
         """
-        given = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
+        bound = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
         strategy = self.distribute_strategy
-        own, reader = self.own_callbacks(), self.text_encoder
-        fit_arguments.prepare_arguments(given.arguments, reader, strategy, own)
+        callbacks, reader = self.own_callbacks(), self.text_encoder
+        fit_arguments.prepare_arguments(
+            bound.arguments, reader, strategy, callbacks
+        )
         optimizer = getattr(self, "optimizer", None)
         is_built = getattr(optimizer, "built", False)
         if self.built and hasattr(optimizer, "build") and not is_built:
@@ -347,8 +349,8 @@ class TwoBranchModel(CheckedModel):
             with strategy.scope():
                 optimizer.build(self.trainable_variables)
         if strategy.num_replicas_in_sync > 1:
-            return fit_arguments.fit_replicas(**given.arguments)
-        return super().fit(*given.args[1:], **given.kwargs)
+            return fit_arguments.fit_replicas(**bound.arguments)
+        return super().fit(*bound.args[1:], **bound.kwargs)
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:
         """Returns callbacks that run before all others in `fit`."""
@@ -406,9 +408,9 @@ class TwoBranchModel(CheckedModel):
     def _arguments(self, method):
         """Returns the arguments of a method as a config."""
         names = parameters_of(type(self), method, TwoBranchModel)
-        own = {name: getattr(self, name) for name in names}
-        own.pop("optimizer", None)  # Already in the config of Keras.
-        return keras.saving.serialize_keras_object(own)
+        arguments = {name: getattr(self, name) for name in names}
+        arguments.pop("optimizer", None)  # Already in the config of Keras.
+        return keras.saving.serialize_keras_object(arguments)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

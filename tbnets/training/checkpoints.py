@@ -58,8 +58,8 @@ class RunState:
     def dev(self):
         """The metrics of the dev split after the last epoch."""
         row, group = self.history[-1], "dev/"
-        own = [key for key in row if key.startswith(group)]
-        return {key.removeprefix(group): row[key] for key in own}
+        keys = [key for key in row if key.startswith(group)]
+        return {key.removeprefix(group): row[key] for key in keys}
 
 
 def _name(variable):

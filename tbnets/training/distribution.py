@@ -70,8 +70,8 @@ def read_task(text):
             for i, address in enumerate(cluster.get(job, []))
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        found = f"{text!r} ({type(error).__name__}: {error})"
-        raise _wrong(found) from error
+        received = f"{text!r} ({type(error).__name__}: {error})"
+        raise _wrong(received) from error
     if strange:
         raise _wrong(f"a cluster with {', '.join(sorted(strange))}")
     for address in addresses.values():
@@ -119,11 +119,11 @@ class Workers:
     def __str__(self):
         if self.num_replicas == 1 and not self.are_several:
             return ""
-        told = f"{self.num_replicas} replica{'s' * (self.num_replicas != 1)}"
+        text = f"{self.num_replicas} replica{'s' * (self.num_replicas != 1)}"
         count = len(self._addresses)
         if count:
-            told += f" on {count} worker{'s' * (count != 1)}"
-        return told
+            text += f" on {count} worker{'s' * (count != 1)}"
+        return text
 
     def scope(self):
         """Returns the context in which the replicas' variables are created."""
@@ -150,13 +150,13 @@ class Workers:
     def _sum_of_chief(self, numbers):
         """Returns the chief's integers, as a sum to which others add 0."""
 
-        def own():
+        def contribution():
             context = tf.distribute.get_replica_context()
-            is_given = self.is_chief and context.replica_id_in_sync_group == 0
-            given = tf.constant(numbers, tf.int32)
-            return tf.where(is_given, given, 0)
+            is_source = self.is_chief and context.replica_id_in_sync_group == 0
+            chief_numbers = tf.constant(numbers, tf.int32)
+            return tf.where(is_source, chief_numbers, 0)
 
-        values = self.strategy.run(own)
+        values = self.strategy.run(contribution)
         return self.strategy.reduce("SUM", values, axis=None).numpy().tolist()
 
     def wait(self):
@@ -217,10 +217,10 @@ class Workers:
 
     def _gone(self, message):
         """Returns the workers that do not respond, or that the error names."""
-        others = {k: v for k, v in self._addresses.items() if k != self.name}
-        gone = [f"{k} ({v})" for k, v in others.items() if not _answers(v)]
+        peers = {k: v for k, v in self._addresses.items() if k != self.name}
+        gone = [f"{k} ({v})" for k, v in peers.items() if not _answers(v)]
         named = re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message)
-        named = dict.fromkeys(" ".join(one) for one in named).keys()
+        named = dict.fromkeys(" ".join(pair) for pair in named).keys()
         if "CoordinationService" in message:  # The chief runs it.
             named = [next(iter(self._addresses))]
         named = [name for name in named if name != self.name]

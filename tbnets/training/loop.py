@@ -72,8 +72,8 @@ class Session:
         replica and averages them when read.
         """
         return self.workers.is_chief or any(
-            getattr(one, "synchronization", None) == READ_BY_ALL
-            for one in self.network.weights
+            getattr(variable, "synchronization", None) == READ_BY_ALL
+            for variable in self.network.weights
         )
 
     def board(self):
@@ -158,13 +158,13 @@ def _train_epoch(session, train):
     steps = batches.num_batches
     title = f"epoch {epoch + 1}/{session.settings.epochs}"
     options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}
-    is_told = session.workers.is_chief
+    is_chief = session.workers.is_chief
     try:
         history = session.network.fit(
             session.workers.share(batches),
             steps_per_epoch=steps,
             shuffle=False,
-            callbacks=[ProgressBar(title, steps)] if is_told else [],
+            callbacks=[ProgressBar(title, steps)] if is_chief else [],
             **options,
         ).history
     except LOST:
@@ -179,12 +179,12 @@ def _train_epoch(session, train):
 
 def _measure_epoch(scores):
     """Evaluates the dev split; returns `dev/...` and `health/...`."""
-    found = {"dev": scores.metrics()}
+    groups = {"dev": scores.metrics()}
     for side, embeddings in scores.sides.items():
-        found[f"health/{side}"] = summary.embedding_health(embeddings)
+        groups[f"health/{side}"] = summary.embedding_health(embeddings)
     return {
         f"{group}/{key}": value
-        for group, values in found.items()
+        for group, values in groups.items()
         for key, value in values.items()
     }
 
@@ -225,10 +225,10 @@ def _save_epoch(session, row):
 def _line_before(session):
     """Returns the dev metrics of the initial model as a line."""
     task = session.task
-    found = task.scores(session.network, session.dev).metrics()
+    metrics = task.scores(session.network, session.dev).metrics()
     return (
         f"epoch   0/{session.settings.epochs}  before       "
-        f"dev {headline(found, task.best_metric)}"
+        f"dev {headline(metrics, task.best_metric)}"
     )
 
 
@@ -237,12 +237,12 @@ def _epoch_line(session):
     settings, state, task = session.settings, session.state, session.task
     row = state.history[-1]
     recent = [past["seconds"] for past in state.history[-5:]]
-    left = (settings.epochs - state.epoch) * np.mean(recent)
+    remaining_seconds = (settings.epochs - state.epoch) * np.mean(recent)
     mark = "*" if state.best_epoch == state.epoch else " "
     return (
         f"epoch {state.epoch:>3}/{settings.epochs}"
         f"  loss {row['train/total_loss']:.4f}"
         f"  dev {headline(state.dev, task.best_metric)}{mark}"
         f"  {row['seconds']:5.1f} s"
-        f"  left {datetime.timedelta(seconds=round(left))}"
+        f"  left {datetime.timedelta(seconds=round(remaining_seconds))}"
     )

@@ -41,11 +41,11 @@ def optimizer_variables(optimizer):
 
 def _moments(variables, moments):
     """Returns a function variable -> moments: Keras would track a dict."""
-    found = {}
-    for variable, own in zip(variables, moments):
-        for copy, *copies in zip(*map(_copies, (variable, *own))):
-            found[copy.ref()] = copies
-    return lambda variable: found.get(variable.ref(), ())
+    moments_of = {}
+    for variable, variable_moments in zip(variables, moments):
+        for copy, *copies in zip(*map(_copies, (variable, *variable_moments))):
+            moments_of[copy.ref()] = copies
+    return lambda variable: moments_of.get(variable.ref(), ())
 
 
 def _copies(variable):
@@ -120,8 +120,8 @@ class FusedAdam(_Fused, keras.optimizers.Adam):
         super(keras.optimizers.Adam, self).build(variables)
         names = ADAM_MOMENTS[keras.__version__[0]]
         return [
-            [self.add_variable_from_reference(one, name) for name in names]
-            for one in variables
+            [self.add_variable_from_reference(variable, name) for name in names]
+            for variable in variables
         ]
 
     def _update(self, moments, dtype, inputs):
@@ -172,7 +172,7 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
     def _create(self, variables):
         """Creates the momentum of each variable; [] without momentum."""
         super(_Fused, self).build(variables)
-        return [[one] for one in self.momentums] if self.momentum else []
+        return [[m] for m in self.momentums] if self.momentum else []
 
     def _update(self, moments, dtype, inputs):
         (momentum,) = moments

@@ -110,11 +110,11 @@ class PairScorer:
         def pairs(image_rows, text_rows):
             sides = image_rows, text_rows
             cut = [_cut(rows, self.pairs_at_once) for rows in sides]
-            found = [
+            scores = [
                 self._pairs(image_embeddings[i], text_embeddings[j])
                 for i, j in zip(*cut)
             ]
-            return np.concatenate(found)
+            return np.concatenate(scores)
 
         sizes = len(image_embeddings), len(text_embeddings)
         return PairScores(*sizes, tile, pairs)
@@ -186,21 +186,21 @@ class RetrievalMetrics(keras.callbacks.Callback):
         images, texts, owners = self._embeddings()
         if getattr(self.model, "learned_similarity", False):
             scores = PairScorer(self.model).scores(images, texts)
-            found = score_tiles.evaluate_scores(scores, owners)
+            metrics = score_tiles.evaluate_scores(scores, owners)
         else:
-            found = retrieval.evaluate_retrieval(
+            metrics = retrieval.evaluate_retrieval(
                 images, texts, owners, text_to_text=False
             )
-        for name, value in found.items():
+        for name, value in metrics.items():
             if "recall" in name and logs is not None:
                 logs[f"val_{name}"] = value
 
     def _embeddings(self):
         """Returns image and text embeddings, and `caption_to_image`."""
         if isinstance(self.data, Examples):
-            both = self._embedder.images, self._embedder.texts
+            embedders = self._embedder.images, self._embedder.texts
             owners = self.data.records.caption_to_image
-            return *(embed(self.data) for embed in both), owners
+            return *(embed(self.data) for embed in embedders), owners
         parts = []
         for batch in self.data:
             batch = checked_dict("data", batch, _PARTS)

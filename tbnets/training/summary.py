@@ -76,10 +76,10 @@ def diagnose(history, margin, reduction):
     cosines = [logs[key] for key in logs if key.endswith("/mean_cosine")]
     if max(cosines, default=0) > COLLAPSED_COSINE:
         of_hinges = "--negatives=all, more --num_negatives, or "
-        more = "" if margin is None else of_hinges
+        hinges = "" if margin is None else of_hinges
         return (
             "the embeddings have collapsed, because their mean pairwise cosine "
-            f"is above {COLLAPSED_COSINE}. Try {more}a lower --learning_rate"
+            f"is above {COLLAPSED_COSINE}. Try {hinges}a lower --learning_rate"
         )
     recent = history[-PLATEAU_EPOCHS:]
     has_plateau = margin is not None and reduction != "sum"
@@ -122,22 +122,22 @@ def describe_run(session, train):
     """Returns a few lines on the run before training."""
     task, network = session.task, session.network
     size = sum(int(np.prod(v.shape)) for v in network.trainable_variables)
-    told = {"run": str(session.run_dir)}
+    lines = {"run": str(session.run_dir)}
     if session.state.epoch:
-        told["run"] += f", continued after epoch {session.state.epoch}"
-    told |= _splits(session, train)
+        lines["run"] += f", continued after epoch {session.state.epoch}"
+    lines |= _splits(session, train)
     if not task.data.test_split:
-        told["test"] = (
+        lines["test"] = (
             f"none; results are for the {session.settings.run.dev_split} split"
         )
-    told |= task.data.notes(session.state.fitted)
+    lines |= task.data.notes(session.state.fitted)
     if devices := _devices(session):
-        told["devices"] = devices
-    told |= {
+        lines["devices"] = devices
+    lines |= {
         "network": f"{task.describe(network)}, {size:,} trainable parameters",
         "watch": f"tensorboard --logdir {session.run_dir / 'tensorboard'}",
     }
-    return "\n".join(f"{name:<9} {text}" for name, text in told.items())
+    return "\n".join(f"{name:<9} {text}" for name, text in lines.items())
 
 
 def _devices(session):
@@ -151,9 +151,9 @@ def _devices(session):
 
 def run_overview(session, train):
     """Returns network and splits in Markdown."""
-    told = {"network": session.task.describe(session.network)}
-    told |= _splits(session, train)
-    return "\n".join(f"- {name}: {text}" for name, text in told.items())
+    lines = {"network": session.task.describe(session.network)}
+    lines |= _splits(session, train)
+    return "\n".join(f"- {name}: {text}" for name, text in lines.items())
 
 
 def _splits(session, train):
@@ -181,7 +181,7 @@ def results(last, best):
         "dev": best.dev,
         "command": startup.typed(),
         "versions": {
-            **{one.__name__: one.__version__ for one in (tbnets, tf, keras)},
+            **{p.__name__: p.__version__ for p in (tbnets, tf, keras)},
             "python": platform.python_version(),
             "kernels": startup.kernels(),
         },
@@ -201,26 +201,26 @@ def finished(settings, folder):
     if not last.exists() or not report.exists():
         return ""
     state = checkpoints.read_progress(last)
-    left = settings.epochs - state.epoch
-    if left > 0 and not out_of_patience(settings, state):
+    remaining_epochs = settings.epochs - state.epoch
+    if remaining_epochs > 0 and not out_of_patience(settings, state):
         return ""
     if _reported_epochs(report) != state.epoch:
         return ""
     if settings.run.export and next_version(folder / SAVED_MODEL) == 1:
         return ""
-    more = f"Set --epochs above {state.epoch} to train longer"
+    advice = f"Set --epochs above {state.epoch} to train longer"
     if settings.training is None:
-        more = f"--model={settings.run.model} cannot be trained longer"
-    elif left > 0:
-        more = "Raise --patience, or set it to 0, to train longer"
+        advice = f"--model={settings.run.model} cannot be trained longer"
+    elif remaining_epochs > 0:
+        advice = "Raise --patience, or set it to 0, to train longer"
     elif settings.optimizer.schedule == "cosine":
-        more = (
+        advice = (
             "To train longer, start a new --run_dir with more --epochs, "
             "because the cosine schedule has ended"
         )
     return (
         f"{folder} is finished after epoch {state.epoch}; the results are in "
-        f"{report}. {more}. Use tools/evaluate.py to evaluate the run and "
+        f"{report}. {advice}. Use tools/evaluate.py to evaluate the run and "
         "tools/export.py to export it."
     )
 
