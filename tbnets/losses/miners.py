@@ -34,18 +34,10 @@ def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
     source, received = values.dtype, f"{name}={values.dtype.name}{values.shape}"
     if not (source.is_integer if dtype.is_integer else source.is_floating):
         kind = "integers" if dtype.is_integer else "floats"
-        raise InputTypeError(
-            name,
-            f"be {kind}",
-            f"{received}",
-            f"{advice}",
-        )
+        raise InputTypeError(name, f"be {kind}", received, advice)
     if values.shape.rank not in (1, None):
         raise InputError(
-            name,
-            "be of shape [n]",
-            f"{received}",
-            "Flatten the array.",
+            name, "be of shape [n]", received, "Flatten the array."
         )
     return tf.cast(values, dtype)
 
@@ -85,7 +77,7 @@ def embeddings_of_loss(**named):
             raise InputTypeError(
                 name,
                 "hold numbers",
-                f"{rows.dtype.name}",
+                rows.dtype.name,
                 "Pass the output of a network, such as `embed_text`.",
             )
         if rows.shape.rank not in (2, None):
@@ -133,7 +125,7 @@ def checked_mask(name, mask, shape, advice="Pass booleans."):
             name,
             f"be bool{shape}",
             f"{name}={mask.dtype.name}{mask.shape}",
-            f"{advice}",
+            advice,
         )
     return mask
 

@@ -178,7 +178,7 @@ class RankingLoss:
             raise InputError(
                 "masks",
                 "be three masks: image to text, text to text, image to image",
-                f"{type(masks).__name__}",
+                type(masks).__name__,
                 "Build them with `tbnets.positive_masks`.",
             )
         sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2

@@ -328,7 +328,7 @@ class CCA(EmbeddingNetwork):
                 raise InputError(
                     f"{side}_encoder",
                     "have no trainable weights, because CCA has no gradient",
-                    f"{type(encoder).__name__}",
+                    type(encoder).__name__,
                     "Freeze the encoder, or train on precomputed features.",
                 )
         for side, branch in zip(("image", "text"), self._branches):

@@ -428,7 +428,7 @@ def check_arrays(name, arrays, num_words=None):
         raise InputError(
             name,
             "have equal numbers of rows in all arrays, at least 1",
-            f"{sizes}",
+            sizes,
             "Pair each caption with its image, or use `tbnets.EpochBatches`.",
         )
 
@@ -486,7 +486,7 @@ def _check_words(called, words, num_words):
         raise InputTypeError(
             called,
             "be word ids, which are integers",
-            f"{dtype.name}",
+            dtype.name,
             "Cast them to int32.",
         )
     if not tf.executing_eagerly():

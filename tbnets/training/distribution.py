@@ -89,7 +89,7 @@ def _wrong(received):
         VARIABLE,
         "be JSON with the address host:port of every worker and this worker's "
         "index",
-        f"{received}",
+        received,
         f"Set for example {VARIABLE}='{EXAMPLE}'.",
     )
 
@@ -189,7 +189,7 @@ class Workers:
             argument,
             "be equal on all workers",
             f"{value} on {self.name}, {other} on the chief",
-            f"{advice}",
+            advice,
         )
 
     @contextlib.contextmanager

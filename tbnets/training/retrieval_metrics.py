@@ -167,7 +167,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
                 "data",
                 "be a dict of arrays, EpochBatches, Examples, or a reusable "
                 "iterable of batches",
-                f"{type(data).__name__}",
+                type(data).__name__,
                 "Convert a generator to a list of batches.",
             )
         self.data = data
