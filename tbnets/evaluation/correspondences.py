@@ -6,15 +6,14 @@ import numpy as np
 
 from tbnets.checks import SAME_THING, checked_number, rows_by
 from tbnets.errors import InputError, check_choice, check_kind
-from tbnets.evaluation import boxes, checks
 from tbnets.evaluation import boxes as box_math
+from tbnets.evaluation import checks
 
 # Many candidates of a photo show one object, and the most similar candidate may
 # contain only its most typical part. A consensus of candidates can be better.
 
 CHOICES = ("most_similar", "expected_overlap", "mean_box")
-MOST_SIMILAR, EXPECTED_OVERLAP, MEAN_BOX = CHOICES
-CANDIDATE_CHOICES = CHOICES[:2]
+CANDIDATE_CHOICES = MOST_SIMILAR, EXPECTED_OVERLAP = CHOICES[:2]
 """Choices whose box is always a candidate."""
 CHOOSING = ("choice", "choice_temperature", "choice_area_exponent")
 """Arguments and flags that form a `Choice`."""
@@ -228,7 +227,7 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
         if not len(rows):
             continue
         truth, candidate_boxes = links.boxes[rows], candidates(image)
-        matches = boxes.iou(truth, candidate_boxes) >= SAME_THING
+        matches = box_math.iou(truth, candidate_boxes) >= SAME_THING
         chosen = choices[links.phrases[rows]].astype(np.int64)
         shares["upper_bound"][rows] = matches.any(axis=1)
         holds = _holds_centers(truth, candidate_boxes)

@@ -322,7 +322,7 @@ class CCA(EmbeddingNetwork):
                 an encoder has trainable weights.
         """
         super().build(input_shape)
-        for side in ("image", "text"):
+        for side, branch in zip(("image", "text"), self._branches):
             encoder = getattr(self, f"{side}_encoder")
             if encoder is not None and encoder.trainable_weights:
                 raise InputError(
@@ -331,7 +331,6 @@ class CCA(EmbeddingNetwork):
                     type(encoder).__name__,
                     "Freeze the encoder, or train on precomputed features.",
                 )
-        for side, branch in zip(("image", "text"), self._branches):
             if not hasattr(branch, "mean"):
                 raise InputError(
                     f"{side}_branch",

@@ -236,13 +236,7 @@ def _addons_optimizer(name, rate, weight_decay):
     return known[name](**arguments)
 
 
-def build_optimizer(
-    name,
-    rate,
-    *,
-    momentum=0.0,
-    weight_decay=0.0,
-):
+def build_optimizer(name, rate, *, momentum=0.0, weight_decay=0.0):
     """Returns an optimizer by its name.
 
     Weight decay is decoupled from the gradient (as in AdamW). Biases and batch
