@@ -67,13 +67,13 @@ class Agreement(NamedTuple):
         return self.found / max(1, self.found + self.extra)
 
 
-def compare(parsed, others) -> Agreement:
+def compare(parsed, annotated) -> Agreement:
     """Counts the found, missed and extra phrases of all captions."""
     found = missed = extra = 0
-    for one, other in zip(parsed, others, strict=True):
-        found += len(one & other)
-        missed += len(other - one)
-        extra += len(one - other)
+    for predicted, true in zip(parsed, annotated, strict=True):
+        found += len(predicted & true)
+        missed += len(true - predicted)
+        extra += len(predicted - true)
     return Agreement(found, missed, extra)
 
 
@@ -93,8 +93,8 @@ def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
             while parent >= 0 and parent not in outer:
                 outer.add(parent)
                 parent = tree.parents[parent]
-        spans = [one for one in spans if one[0] not in outer]
-    return letter_spans(tree.words, [one[1:] for one in spans])
+        spans = [span for span in spans if span[0] not in outer]
+    return letter_spans(tree.words, [span[1:] for span in spans])
 
 
 def phrases(tree: Tree) -> set[tuple[int, int]]:
@@ -131,12 +131,12 @@ def parse(options, captions):
     return [read_tree(parses.trees[caption]) for caption in captions]
 
 
-def show(title, parsed, others):
+def show(title, parsed, annotated):
     """Prints a line of the table."""
-    found = compare(parsed, others)
+    counts = compare(parsed, annotated)
     print(
-        f"{title:<34} {found.found:>7} {found.missed:>7} {found.extra:>7} "
-        f"{per_cent(found.recall):>7} {per_cent(found.precision):>9}"
+        f"{title:<34} {counts.found:>7} {counts.missed:>7} {counts.extra:>7} "
+        f"{per_cent(counts.recall):>7} {per_cent(counts.precision):>9}"
     )
 
 
@@ -154,14 +154,14 @@ def compare_entities(options):
     for caption, span in zip(regions.phrase_to_caption, regions.spans):
         spans[caption].append(span)
     marked = [
-        letter_spans(caption.split(), one)
-        for caption, one in zip(captions, spans)
+        letter_spans(caption.split(), caption_spans)
+        for caption, caption_spans in zip(captions, spans)
     ]
     trees = parse(options, captions)
     heading()
     for title, base in (("all noun phrases", False), ("innermost ones", True)):
-        found = [noun_phrases(tree, base) for tree in trees]
-        show(title, found, marked)
+        parsed = [noun_phrases(tree, base) for tree in trees]
+        show(title, parsed, marked)
 
 
 def compare_gold(options):

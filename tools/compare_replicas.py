@@ -60,8 +60,8 @@ def parts(options):
     yield "one device", "", {}
     if options.other_kernels:
         known = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1")
-        other = {"TF_ENABLE_ONEDNN_OPTS": "0" if known == "1" else "1"}
-        yield "one device, other kernels", "", other
+        environment = {"TF_ENABLE_ONEDNN_OPTS": "0" if known == "1" else "1"}
+        yield "one device, other kernels", "", environment
     for kind, devices in DEVICES.items():
         for count in getattr(options, kind):
             if count:
@@ -70,13 +70,13 @@ def parts(options):
 
 def run(options, words, file, folder, environment):
     """Runs one training; returns its weights, losses and times."""
-    more = [*options.more, f"run_dir={folder}"]
-    more += [word.removeprefix("--") for word in words.split()]
+    flags = [*options.more, f"run_dir={folder}"]
+    flags += [word.removeprefix("--") for word in words.split()]
     line = [sys.executable, __file__, f"--part={file}"]
     line += [f"--configuration={options.configuration}"]
     line += [f"--steps={options.steps}"] + ["--double"] * options.double
     ended = subprocess.run(
-        line + [f"--more={flag}" for flag in more],
+        line + [f"--more={flag}" for flag in flags],
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -84,7 +84,7 @@ def run(options, words, file, folder, environment):
     if ended.returncode:
         raise InputError(
             f"`--configuration` must be a flagfile that trains. Received: "
-            f"{options.configuration} {' '.join(more)}: "
+            f"{options.configuration} {' '.join(flags)}: "
             f"{ended.stderr.strip()[-2000:]}"
         )
     return dict(np.load(file))
@@ -119,25 +119,25 @@ def in_float64():
     def where(mask, *values, **named):
         types = [v.dtype for v in values if hasattr(v, "dtype")]
         dtype = types[0] if types else tf.float64
-        given = (
-            kept["constant"](v, dtype) if isinstance(v, float) else v
+        arguments = (
+            originals["constant"](v, dtype) if isinstance(v, float) else v
             for v in values
         )
-        return kept["where"](mask, *given, **named)
+        return originals["where"](mask, *arguments, **named)
 
     def zeros(shape, dtype=None, **named):
-        return kept["zeros"](shape, dtype or tf.float64, **named)
+        return originals["zeros"](shape, dtype or tf.float64, **named)
 
-    def constant(value, dtype=None, *more, **named):
+    def constant(value, dtype=None, *shape, **named):
         if isinstance(value, float) and dtype is None:
             dtype = tf.float64
-        return kept["constant"](value, dtype, *more, **named)
+        return originals["constant"](value, dtype, *shape, **named)
 
     changed = {"float32": tf.float64, "where": where, "zeros": zeros}
     changed["constant"] = constant
     if not _within:
         _kept.update({name: getattr(tf, name) for name in changed})
-    kept = dict(_kept)
+    originals = dict(_kept)
     for name, value in changed.items():
         setattr(tf, name, value)
     _within.append(True)
@@ -146,7 +146,7 @@ def in_float64():
     finally:  # Threads trace replicas in turn; the last one restores `tf`.
         _within.pop()
         if not _within:
-            for name, value in kept.items():
+            for name, value in originals.items():
                 setattr(tf, name, value)
 
 
@@ -223,21 +223,21 @@ def main(options):
     if options.part:
         train_part(options)
         return
-    wanted = None
+    reference = None
     with tempfile.TemporaryDirectory() as place:
         for i, (title, words, environment) in enumerate(parts(options)):
             file, folder = (
                 pathlib.Path(place, f"{i}{e}") for e in (".npz", "")
             )
-            found = run(options, words, file, folder, environment)
-            step = f"{1e3 * np.median(found['times'][2:]):8.1f} ms a step"
-            if wanted is None:
-                wanted = found
+            arrays = run(options, words, file, folder, environment)
+            step = f"{1e3 * np.median(arrays['times'][2:]):8.1f} ms a step"
+            if reference is None:
+                reference = arrays
                 print(f"{title:<26}{step}", flush=True)
                 continue
-            losses = np.abs(found["losses"] / wanted["losses"] - 1).max()
-            weights = np.linalg.norm(found["weights"] - wanted["weights"])
-            weights /= np.linalg.norm(wanted["weights"])
+            losses = np.abs(arrays["losses"] / reference["losses"] - 1).max()
+            weights = np.linalg.norm(arrays["weights"] - reference["weights"])
+            weights /= np.linalg.norm(reference["weights"])
             differences = f"   loss {losses:.1e}   weights {weights:.1e}"
             print(f"{title:<26}{step}{differences}", flush=True)
 

@@ -132,25 +132,32 @@ def make(options, folder, text):
         options.run_dir, data_root=options.data_root, adjust=adjust
     )
     report = cards.read_report(pathlib.Path(options.run_dir, cards.METRICS))
-    fitted, choice, more = None, chosen(options), {}
+    fitted, choice, options_of_export = None, chosen(options), {}
     if options.regions:
         fitted = with_regions(session, options.regions)
-        more = {
+        options_of_export = {
             "metadata": {"choice": choice},
             "exporter": LocalizationExporter(session.task.data),
         }
-    runs.export(session, folder / "1", fitted, half_precision=True, **more)
+    runs.export(
+        session, folder / "1", fitted, half_precision=True, **options_of_export
+    )
     model = opened(folder, options.branches)
     split = report["test_split"]["name"]
     if options.regions:
-        given = options.phrases, options.regions
-        both = phrase_scores(session, model, split, *given)
-        report["test"], scores = (one.metrics(**choice) for one in both)
+        places = options.phrases, options.regions
+        all_scores = phrase_scores(session, model, split, *places)
+        report["test"], scores = (
+            scores_of_one.metrics(**choice) for scores_of_one in all_scores
+        )
     else:
         scores = served_scores(session.task, model, split).metrics()
     best = session.task.best_metric
-    both = [cards.recall_sum(one, best) for one in (report["test"], scores)]
-    check_loss(options, *both)
+    sums = [
+        cards.recall_sum(measures, best)
+        for measures in (report["test"], scores)
+    ]
+    check_loss(options, *sums)
     today = datetime.date.today().isoformat()
     metrics = cards.describe(report, model, scores, today, best)
     metrics |= {"command": command(options), "language": options.language}
@@ -244,16 +251,16 @@ def replaced_folder(path):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def exchange(one, other):
+def exchange(first, second):
     """Exchanges two folders atomically; returns False if the system cannot."""
     name = "renamex_np" if sys.platform == "darwin" else "renameat2"
     call = getattr(ctypes.CDLL(None), name, None)
     if call is None:
         return False
-    here, flags = -100, 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP.
-    places = [os.fsencode(one), os.fsencode(other)]
+    folder, flags = -100, 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP.
+    places = [os.fsencode(first), os.fsencode(second)]
     if sys.platform != "darwin":
-        places = [here, places[0], here, places[1]]
+        places = [folder, places[0], folder, places[1]]
     return call(*places, flags) == 0
 
 
@@ -289,11 +296,13 @@ def export_again(options, target):
 def renew_card(options, target):
     """Renews the card of a model, if no other file was changed."""
     text = cards.own_text(options.card or target / "README.md")
-    wanted = checksums.read_checksums(target) | {"README.md": ""}
-    others = {name: wanted[name] for name in wanted if name != "README.md"}
+    recorded = checksums.read_checksums(target) | {"README.md": ""}
+    unrelated = {
+        name: recorded[name] for name in recorded if name != "README.md"
+    }
     changed = [
-        *checksums.differences(target, others),
-        *sorted(checksums.model_files(target).keys() - wanted.keys()),
+        *checksums.differences(target, unrelated),
+        *sorted(checksums.model_files(target).keys() - recorded.keys()),
     ]
     if changed:
         raise InputError(
@@ -321,8 +330,8 @@ def check_flags(options):
     if options.again and options.run_dir:
         raise must_come_with(options, "again", "--name and without --run_dir")
     if options.branches and (options.cnn_weights or not options.run_dir):
-        needed = "--run_dir and without --cnn_weights"
-        raise must_come_with(options, "branches", needed)
+        requirement = "--run_dir and without --cnn_weights"
+        raise must_come_with(options, "branches", requirement)
     if not (options.name or options.table or options.served):
         raise InputError(
             "--name",

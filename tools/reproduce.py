@@ -54,8 +54,12 @@ def commands_of(name, seeds):
     known = measured.read()
     row = known_row(name, known)
     names = [row.of or name, *_combined(row.evaluation)]
-    trained = [known_row(one, known) for one in names]
-    lines = [_training(one, seed) for seed in seeds for one in trained]
+    trained = [known_row(row_name, known) for row_name in names]
+    lines = [
+        _training(row_to_train, seed)
+        for seed in seeds
+        for row_to_train in trained
+    ]
     folders = ",".join(f"runs/{row.of or name}_{seed}" for seed in seeds)
     named = f" --name={name}" if row.flags or row.of else ""
     return [*lines, f"python tools/reproduce.py --record={folders}{named}"]
@@ -114,18 +118,18 @@ def main(options):
         print(
             recording.record(options.record, options.name, cpu, measured.FOLDER)
         )
-    found = measured.read()
+    results = measured.read()
     if options.check:
-        return _check(found)
-    for path, text in checks.written(found).items():
+        return _check(results)
+    for path, text in checks.written(results).items():
         if path.read_text("utf-8") != text:
             write_text(path, text)
             print(path)
     return 0
 
 
-def _check(found):
-    problems = checks.findings(found)
+def _check(results):
+    problems = checks.findings(results)
     for problem in problems:
         print(problem)
     print(f"{len(problems)} numbers that no file explains")

@@ -27,8 +27,8 @@ def run(options):
     model, path = zoo.open_model("flickr8k_photos"), options.captions
     count = options.first_size(1_000_000)
     captions = read_captions(usual_format(path), path, "test").captions
-    some = captions[:: len(captions) // MOST_QUERIES or 1][:MOST_QUERIES]
-    queries = search.embed(model.embed_text, some, "sentence")
+    sample = captions[:: len(captions) // MOST_QUERIES or 1][:MOST_QUERIES]
+    queries = search.embed(model.embed_text, sample, "sentence")
     _, photos = photo_index.embed_folder(model, options.images, False)
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "index")
@@ -45,23 +45,28 @@ def _mixed(photos):
     rng, dim = np.random.default_rng(0), photos.shape[1]
 
     def draw(_, size):
-        one, other = photos[rng.integers(0, len(photos), [2, size])]
+        first, second = photos[rng.integers(0, len(photos), [2, size])]
         share = rng.uniform(0, 0.5, [size, 1])
         blur = rng.standard_normal([size, dim]) * 0.3 / np.sqrt(dim)
-        return arrays.unit(np.float32((1 - share) * one + share * other + blur))
+        return arrays.unit(
+            np.float32((1 - share) * first + share * second + blur)
+        )
 
     return draw
 
 
 def _time(path, queries, repeats):
     exact, cells = open_index(path), search_index.open_approximate(path)
-    best, rows = (one.search(queries, TOP)[0] for one in (exact, cells))
-    found = [np.isin(wanted, some) for wanted, some in zip(best, rows)]
-    print(f"recall@{TOP} of {len(queries)} sentences: {np.mean(found):.3f}")
+    best, rows = (index.search(queries, TOP)[0] for index in (exact, cells))
+    hits = [
+        np.isin(expected, rows_found)
+        for expected, rows_found in zip(best, rows)
+    ]
+    print(f"recall@{TOP} of {len(queries)} sentences: {np.mean(hits):.3f}")
     for number in QUERIES:
-        some = queries[:number]
+        batch = queries[:number]
         runs = {
-            f"{number}: exact": lambda some=some: exact.search(some, TOP),
-            f"{number}: by cells": lambda some=some: cells.search(some, TOP),
+            f"{number}: exact": lambda batch=batch: exact.search(batch, TOP),
+            f"{number}: by cells": lambda batch=batch: cells.search(batch, TOP),
         }
         timing.print_table("queries", runs, repeats)

@@ -39,23 +39,23 @@ def embeddings(num_images, captions_per_image, dim, noise=NOISE):
 
 def features(num_images, captions_per_image, *dims):
     """Makes random features of these sizes for images and captions, and ids."""
-    made = embeddings(num_images, captions_per_image, 1)
+    arrays = embeddings(num_images, captions_per_image, 1)
     for seed, (name, dim) in enumerate(zip(NAMES, dims)):
         rng = np.random.default_rng(seed)
-        shape = len(made[name]), dim
-        made[name] = rng.standard_normal(shape, np.float32)
-    return made
+        shape = len(arrays[name]), dim
+        arrays[name] = rng.standard_normal(shape, np.float32)
+    return arrays
 
 
 def step(num_images, captions_per_image, dim):
     """Makes features of images and captions, ids and initial weights."""
-    made = features(num_images, captions_per_image, IMAGE_DIM, TEXT_DIM)
+    arrays = features(num_images, captions_per_image, IMAGE_DIM, TEXT_DIM)
     rng = np.random.default_rng(2)
     for side, width in (("image", IMAGE_DIM), ("text", TEXT_DIM)):
         for layer, shape in enumerate([(width, HIDDEN_DIM), (HIDDEN_DIM, dim)]):
             weights = rng.standard_normal(shape, np.float32)
-            made[f"{side}_{layer}"] = weights / np.float32(shape[0] ** 0.5)
-    return made
+            arrays[f"{side}_{layer}"] = weights / np.float32(shape[0] ** 0.5)
+    return arrays
 
 
 def matches(arrays):
@@ -87,5 +87,5 @@ def recall_sum(owners, captions, photos):
         photos == owners[:, None],
     )
     return 100 * sum(
-        one[:, :k].any(axis=1).mean() for one in right for k in (1, 5, 10)
+        hits[:, :k].any(axis=1).mean() for hits in right for k in (1, 5, 10)
     )

@@ -35,8 +35,8 @@ def run(options):
 
 def _measure(num_images, dim, repeats, noise):
     """Returns minimum seconds of evaluation and product, and the peak MiB."""
-    made = arrays.embeddings(num_images, 5, dim, noise)
-    images, texts, owners = (made[n] for n in ("images", "texts", "owners"))
+    inputs = arrays.embeddings(num_images, 5, dim, noise)
+    images, texts, owners = (inputs[n] for n in ("images", "texts", "owners"))
 
     def evaluate():
         retrieval.evaluate_retrieval(images, texts, owners, text_to_text=False)

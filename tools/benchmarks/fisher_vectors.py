@@ -94,9 +94,9 @@ def _loop(encoder, rows):
 
 
 def _anew(encoder, counts):
-    kept, fisher.TABLE_BYTES = fisher.TABLE_BYTES, 0
+    limit, fisher.TABLE_BYTES = fisher.TABLE_BYTES, 0
     encoder.encode_counts(counts)
-    fisher.TABLE_BYTES = kept
+    fisher.TABLE_BYTES = limit
 
 
 def _write(rows):

@@ -62,31 +62,31 @@ def _time(plain, folder, count, dtype, repeats):
     plain.embed_text(queries)
     index = open_index(folder / "index")
     served = _Graph(folder / "searching")
-    held, loaded = (
+    in_python, in_graph = (
         timing.in_another_process(_taken, open_it, folder / name, queries)
         for open_it, name in ((open_index, "index"), (_Graph, "searching"))
     )
     size = sum(shard.nbytes for shard in index.shards) / 2**20
     print(
         f"{count} x {dim}, {dtype}, built in {built:.1f} s, "
-        f"{size:.0f} MiB; memory of it in Python {held / size:.2f}, "
-        f"in the graph {loaded / size:.2f}"
+        f"{size:.0f} MiB; memory of it in Python {in_python / size:.2f}, "
+        f"in the graph {in_graph / size:.2f}"
     )
     rows = tf.Variable(index.store.take(range(count)))
 
     @tf.function
-    def bare(some):
+    def bare(queries):
         best = tf.math.top_k(
-            tf.matmul(some, rows, transpose_b=True), min(TOP, count)
+            tf.matmul(queries, rows, transpose_b=True), min(TOP, count)
         )
         return best.indices, best.values
 
     for number in QUERIES:
-        some = queries[:number]
+        batch = queries[:number]
         runs = {
-            "matmul and top-k": lambda some=some: _numpy(bare(some)),
-            "in Python": lambda some=some: index.search(some, TOP),
-            "in the graph": lambda some=some: served.search(some, TOP),
+            "matmul and top-k": lambda batch=batch: _numpy(bare(batch)),
+            "in Python": lambda batch=batch: index.search(batch, TOP),
+            "in the graph": lambda batch=batch: served.search(batch, TOP),
         }
         runs = {f"{dtype}, {number}: {name}": runs[name] for name in runs}
         timing.print_table("queries", runs, repeats)
@@ -99,25 +99,25 @@ class _Graph:
         self._model = load_saved_model(path)
 
     def search(self, queries, k):
-        found = self._model.call("search", text_features=queries, k=k)
-        rows = [[int(x) for x in some] for some in found["ids"]]
-        return np.array(rows), found["similarities"]
+        results = self._model.call("search", text_features=queries, k=k)
+        rows = [[int(x) for x in row] for row in results["ids"]]
+        return np.array(rows), results["similarities"]
 
 
 def _taken(open_it, path, queries):
     """Returns the MiB that opening and searching an index takes."""
     tf.constant(queries)  # Starts TensorFlow, which is not counted.
     before = timing.mebibytes("VmRSS")
-    found = open_it(path)
-    found.search(queries, TOP)
+    index = open_it(path)
+    index.search(queries, TOP)
     return timing.mebibytes("VmRSS") - before
 
 
 def _numpy(tensors):
-    return [one.numpy() for one in tensors]
+    return [tensor.numpy() for tensor in tensors]
 
 
-def _compare(wanted, found, where):
-    others = np.count_nonzero(wanted[0] != found[0])
-    apart = np.abs(wanted[1] - found[1]).max()
-    print(f"{where}: {others} rows are others, apart by {apart:.1e}")
+def _compare(expected, results, where):
+    different = np.count_nonzero(expected[0] != results[0])
+    difference = np.abs(expected[1] - results[1]).max()
+    print(f"{where}: {different} rows differ, by {difference:.1e}")

@@ -39,7 +39,7 @@ def run(options):
         watcher = threading.Thread(target=_watch, args=(most, ended))
         watcher.start()
         start = time.perf_counter()
-        found = retrieval.evaluate_retrieval(
+        metrics = retrieval.evaluate_retrieval(
             images, texts, owners, text_to_text=False
         )
         seconds = time.perf_counter() - start
@@ -49,7 +49,7 @@ def run(options):
     print(
         f"{num_images} images x {len(owners)} captions x {dim} in files of "
         f"{size:.0f} MiB: {seconds:.1f} s, {max(most):.0f} MiB of memory, "
-        f"{most[0]:.0f} before; recall sum {found['recall_sum']:.1f}"
+        f"{most[0]:.0f} before; recall sum {metrics['recall_sum']:.1f}"
     )
 
 

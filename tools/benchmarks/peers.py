@@ -53,17 +53,17 @@ class Table(NamedTuple):
     sizes: tuple[int, ...] = (500, 1500)
 
 
-def _tbnets(what, builder):
-    return Row(f"tbnets {what}", f"peers_tensorflow:{builder}")
+def _tbnets(title, builder):
+    return Row(f"tbnets {title}", f"peers_tensorflow:{builder}")
 
 
 def _torch(name, builder):
     return Row(name, f"peers_torch:{builder}", "torch")
 
 
-def _package(package, what, builder, module="peers_torch", same=True):
+def _package(package, title, builder, module="peers_torch", same=True):
     name = package.removesuffix("_torch")
-    return Row(f"{name}: {what}", f"{module}:{builder}", package, same)
+    return Row(f"{name}: {title}", f"{module}:{builder}", package, same)
 
 
 def _trees(*sizes):
@@ -216,9 +216,9 @@ def run(options):
             if options.folder:
                 from benchmarks.pictures import draw_peers
 
-                found = {"table": name, "images": size, "rows": rows}
+                results = {"table": name, "images": size, "rows": rows}
                 path = pathlib.Path(options.folder, "peers.json")
-                keep(path, f"{name}, {size}", found, draw_peers)
+                keep(path, f"{name}, {size}", results, draw_peers)
 
 
 def begun(options, tables):
@@ -251,18 +251,18 @@ def measure(rows, inputs, options):
             builders, path, options.pythons, patience=options.patience
         ) as started:
             times = processes.take_turns(started, options.repeats or 7)
-            found = [
+            results = [
                 {"name": row.name, "package": row.package, **process.told}
                 for row, process in zip(rows, started)
             ]
-    for row, seconds in zip(found, times):
+    for row, seconds in zip(results, times):
         row["ms"] = 1e3 * np.median(seconds) if seconds else None
         row["best"] = 1e3 * min(seconds) if seconds else None
-        row["ratio"] = _share(row["ms"], found[0]["ms"])
-        row["best_ratio"] = _share(row["best"], found[0]["best"])
-    for row, one in zip(found, rows):
-        row["says"] = _says(row, found[1], one.same)
-    return found
+        row["ratio"] = _share(row["ms"], results[0]["ms"])
+        row["best_ratio"] = _share(row["best"], results[0]["best"])
+    for row, entry in zip(results, rows):
+        row["says"] = _says(row, results[1], entry.same)
+    return results
 
 
 def _share(value, of):
@@ -279,13 +279,15 @@ def _says(row, ours, same):
         return ""
     apart = abs(row["value"] - ours["value"]) / max(abs(ours["value"]), 1e-9)
     if not same:
-        said = "other definition"
+        remark = "other definition"
     else:
-        said = "same value" if apart <= AGREES else f"OTHER VALUE, {apart:.1e}"
+        remark = (
+            "same value" if apart <= AGREES else f"OTHER VALUE, {apart:.1e}"
+        )
     times, best = (row[name] / ours[name] for name in ("ms", "best"))
     if min(times, best) < 1:
-        said += f", AHEAD: {times:.2f} of tbnets, best {best:.2f}"
-    return said
+        remark += f", AHEAD: {times:.2f} of tbnets, best {best:.2f}"
+    return remark
 
 
 def print_table(title, rows):
@@ -294,8 +296,10 @@ def print_table(title, rows):
     `ratio` compares medians, and `best` compares minimum times.
     """
     width = max(len(row["name"]) for row in rows)
-    told = [row.get("versions", {}).items() for row in rows]
-    versions = dict.fromkeys(" ".join(one) for one in itertools.chain(*told))
+    versions_of_rows = [row.get("versions", {}).items() for row in rows]
+    versions = dict.fromkeys(
+        " ".join(version) for version in itertools.chain(*versions_of_rows)
+    )
     print(f"\n{title}")
     columns = f"{'ms':>9}  {'ratio':>6}  {'best':>6}  {'MiB':>6}  value"
     print(f"  {''.ljust(width)}  {columns}")
@@ -314,9 +318,9 @@ def print_table(title, rows):
     print("  " + ", ".join(versions))
 
 
-def keep(path, name, found, draw):
+def keep(path, name, results, draw):
     """Adds results to a JSON file, and draws all results next to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     known = CheckedFile(path).json() if path.exists() else {}
-    write_json(path, known | {name: found})
-    draw(known | {name: found}, path.with_suffix(".png"))
+    write_json(path, known | {name: results})
+    draw(known | {name: results}, path.with_suffix(".png"))

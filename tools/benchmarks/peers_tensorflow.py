@@ -6,7 +6,7 @@ A row is a function from a dict of arrays to a step, as in `processes.serve`.
 import keras
 import tensorflow as tf
 
-from benchmarks import arrays as given
+from benchmarks import arrays as data
 from benchmarks import tree_lstm
 from benchmarks.products import graph, learning, learning_squares
 from benchmarks.train_step import make_batch, step_products
@@ -38,7 +38,7 @@ def matmuls(arrays):
 
 def within_matmuls(arrays):
     """Lower bound for one view."""
-    return matmuls(given.one_view(arrays))
+    return matmuls(data.one_view(arrays))
 
 
 def _some(arrays, *names):
@@ -52,31 +52,31 @@ def _learning(loss):
         def total(*inputs):
             return loss(*inputs).total
 
-        return graph(learning(total), *_some(arrays, *given.NAMES))
+        return graph(learning(total), *_some(arrays, *data.NAMES))
 
     return row
 
 
 top_k = _learning(
     TripletLoss(
-        margin=given.MARGIN,
-        num_negatives=given.NUM_NEGATIVES,
+        margin=data.MARGIN,
+        num_negatives=data.NUM_NEGATIVES,
         term_weights=BOTH,
         gradient="sparse",
     )
 )
 hardest = _learning(HARDEST)
 every = _learning(
-    TripletLoss(margin=given.MARGIN, negatives="all", term_weights=BOTH)
+    TripletLoss(margin=data.MARGIN, negatives="all", term_weights=BOTH)
 )
-softmax = _learning(InfoNCELoss(temperature=given.TEMPERATURE))
+softmax = _learning(InfoNCELoss(temperature=data.TEMPERATURE))
 softmax_one_way = _learning(
-    InfoNCELoss(given.TEMPERATURE, {"image_to_text": 1.0})
+    InfoNCELoss(data.TEMPERATURE, {"image_to_text": 1.0})
 )
 
 
 def _learning_one_view(loss, arrays):
-    labels = tf.constant(given.labels(arrays))
+    labels = tf.constant(data.labels(arrays))
 
     def total(images, texts):
         return loss(labels, tf.concat([images, texts], 0))
@@ -87,7 +87,7 @@ def _learning_one_view(loss, arrays):
 def batch_hard(arrays):
     """`TripletLoss` on one view."""
     loss = TripletLoss(
-        margin=given.MARGIN,
+        margin=data.MARGIN,
         negatives="hardest",
         reduction="mean",
         gradient="sparse",
@@ -99,14 +99,14 @@ def hard_addons(arrays):
     """TripletHardLoss of tensorflow-addons, on one view."""
     from tensorflow_addons.losses import triplet_hard_loss as loss
 
-    return _learning_one_view(lambda *x: loss(*x, given.MARGIN), arrays)
+    return _learning_one_view(lambda *x: loss(*x, data.MARGIN), arrays)
 
 
 def semihard_addons(arrays):
     """TripletSemiHardLoss of tensorflow-addons, on one view."""
     from tensorflow_addons.losses import triplet_semihard_loss as loss
 
-    return _learning_one_view(lambda *x: loss(*x, given.MARGIN), arrays)
+    return _learning_one_view(lambda *x: loss(*x, data.MARGIN), arrays)
 
 
 def train_step(arrays):

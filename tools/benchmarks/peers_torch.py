@@ -6,7 +6,7 @@ A row is a function from a dict of arrays to a step, as in `processes.serve`.
 import torch
 from torch.nn import functional
 
-from benchmarks import arrays as given
+from benchmarks import arrays as data
 
 
 def matmuls(arrays):
@@ -23,7 +23,7 @@ def matmuls(arrays):
 
 def within_matmuls(arrays):
     """Lower bound for one view."""
-    return matmuls(given.one_view(arrays))
+    return matmuls(data.one_view(arrays))
 
 
 def hardest(arrays):
@@ -35,38 +35,40 @@ def hardest(arrays):
 
 
 def _owners_and_matches(arrays):
-    match = torch.from_numpy(given.matches(arrays))
+    match = torch.from_numpy(data.matches(arrays))
     return torch.from_numpy(arrays["owners"]), match
 
 
 def _hinges(images, texts, owners, match):
     scores = images @ texts.T
-    others = scores.masked_fill(match, float("-inf"))
-    own = scores[owners, torch.arange(len(owners))]
-    captions, photos = others.amax(1)[owners], others.amax(0)
+    masked = scores.masked_fill(match, float("-inf"))
+    positives = scores[owners, torch.arange(len(owners))]
+    captions, photos = masked.amax(1)[owners], masked.amax(0)
     return sum(
-        functional.relu(given.MARGIN + other - own).sum()
-        for other in (captions, photos)
+        functional.relu(data.MARGIN + negatives - positives).sum()
+        for negatives in (captions, photos)
     )
 
 
 def top_k(arrays):
     """Hinges of K hardest negatives per pair, Euclidean, mean of violations."""
     owners, match = _owners_and_matches(arrays)
-    k = min(given.NUM_NEGATIVES, len(match) - 1)
+    k = min(data.NUM_NEGATIVES, len(match) - 1)
 
     def distances(scores):
         return (2 - 2 * scores).clamp_min(1e-12).sqrt()
 
     def loss(images, texts):
         scores = images @ texts.T
-        others = scores.masked_fill(match, float("-inf"))
-        own = distances(scores[owners, torch.arange(len(owners))])[:, None]
-        captions = others.topk(k, dim=1).values[owners]
-        photos = others.topk(k, dim=0).values.T
+        masked = scores.masked_fill(match, float("-inf"))
+        positives = distances(scores[owners, torch.arange(len(owners))])[
+            :, None
+        ]
+        captions = masked.topk(k, dim=1).values[owners]
+        photos = masked.topk(k, dim=0).values.T
         total = 0
         for near in (captions, photos):
-            hinges = functional.relu(given.MARGIN + own - distances(near))
+            hinges = functional.relu(data.MARGIN + positives - distances(near))
             total = total + hinges.sum() / (hinges > 0).sum().clamp_min(1)
         return total
 
@@ -76,7 +78,7 @@ def top_k(arrays):
 def train_step(arrays):
     """Training step: two linear layers per branch, VSE++ loss, fused Adam."""
     sides = [_layers(arrays, name) for name in ("image", "text")]
-    weights = [one for side in sides for one in side.parameters()]
+    weights = [weight for side in sides for weight in side.parameters()]
     optimizer = torch.optim.Adam(weights, lr=1e-4, fused=True)
     inputs = _tensors(arrays, "images", "texts")
     owners, match = _owners_and_matches(arrays)
@@ -84,8 +86,8 @@ def train_step(arrays):
     def step():
         optimizer.zero_grad(set_to_none=True)
         rows = [
-            functional.normalize(side(one), dim=1)
-            for side, one in zip(sides, inputs)
+            functional.normalize(side(rows_in), dim=1)
+            for side, rows_in in zip(sides, inputs)
         ]
         loss = _hinges(*rows, owners, match)
         loss.backward()
@@ -116,7 +118,7 @@ def recalls(arrays):
             scores = images @ texts.T
             captions = scores.topk(10, dim=1).indices.numpy()
             photos = scores.T.topk(10, dim=1).indices.numpy()
-        return given.recall_sum(arrays["owners"], captions, photos)
+        return data.recall_sum(arrays["owners"], captions, photos)
 
     return step
 
@@ -125,7 +127,7 @@ def clip(arrays):
     """ClipLoss of open_clip."""
     from open_clip.loss import ClipLoss
 
-    loss, scale = ClipLoss(), torch.tensor(1 / given.TEMPERATURE)
+    loss, scale = ClipLoss(), torch.tensor(1 / data.TEMPERATURE)
     return _learning(arrays, lambda images, texts: loss(images, texts, scale))
 
 
@@ -143,11 +145,11 @@ def ranking(arrays, **options):
     from sentence_transformers.sentence_transformer import losses
 
     loss = losses.MultipleNegativesRankingLoss(
-        torch.nn.Identity(), scale=1 / given.TEMPERATURE, **options
+        torch.nn.Identity(), scale=1 / data.TEMPERATURE, **options
     )
     return _learning(
         arrays,
-        lambda *both: loss.compute_loss_from_embeddings(list(both), None),
+        lambda *pair: loss.compute_loss_from_embeddings(list(pair), None),
     )
 
 
@@ -158,12 +160,12 @@ def batch_hard_sentences(arrays):
     loss = losses.BatchHardTripletLoss(
         torch.nn.Identity(),
         losses.BatchHardTripletLossDistanceFunction.euclidean_distance,
-        given.MARGIN,
+        data.MARGIN,
     )
-    labels = torch.from_numpy(given.labels(arrays))
+    labels = torch.from_numpy(data.labels(arrays))
     return _learning(
         arrays,
-        lambda *both: loss.batch_hard_triplet_loss(labels, torch.cat(both)),
+        lambda *pair: loss.batch_hard_triplet_loss(labels, torch.cat(pair)),
     )
 
 
@@ -173,8 +175,8 @@ def batch_hard_metric(arrays):
 
     distance = distances.LpDistance(normalize_embeddings=False)
     loss = _mined(distance, reducers.MeanReducer())
-    labels = torch.from_numpy(given.labels(arrays))
-    return _learning(arrays, lambda *both: loss(torch.cat(both), labels))
+    labels = torch.from_numpy(data.labels(arrays))
+    return _learning(arrays, lambda *pair: loss(torch.cat(pair), labels))
 
 
 def hardest_metric(arrays):
@@ -190,10 +192,10 @@ def _mined(distance, reducer):
 
     miner = miners.BatchHardMiner(distance=distance)
     loss = losses.TripletMarginLoss(
-        given.MARGIN, distance=distance, reducer=reducer
+        data.MARGIN, distance=distance, reducer=reducer
     )
-    return lambda rows, labels, *others: loss(
-        rows, labels, miner(rows, labels, *others), *others
+    return lambda rows, labels, *second_view: loss(
+        rows, labels, miner(rows, labels, *second_view), *second_view
     )
 
 
@@ -202,7 +204,7 @@ def all_metric(arrays):
     from pytorch_metric_learning import distances, losses
 
     distance = distances.LpDistance(normalize_embeddings=False)
-    loss = losses.TripletMarginLoss(given.MARGIN, distance=distance)
+    loss = losses.TripletMarginLoss(data.MARGIN, distance=distance)
     return _two_ways(arrays, _not_mined(loss))
 
 
@@ -210,22 +212,20 @@ def crossed_metric(arrays):
     """NTXentLoss, two views, mean over directions."""
     from pytorch_metric_learning import losses
 
-    return _two_ways(
-        arrays, _not_mined(losses.NTXentLoss(given.TEMPERATURE)), 2
-    )
+    return _two_ways(arrays, _not_mined(losses.NTXentLoss(data.TEMPERATURE)), 2)
 
 
 def supervised_metric(arrays):
     """SupConLoss, two views, mean over directions."""
     from pytorch_metric_learning import losses
 
-    return _two_ways(
-        arrays, _not_mined(losses.SupConLoss(given.TEMPERATURE)), 2
-    )
+    return _two_ways(arrays, _not_mined(losses.SupConLoss(data.TEMPERATURE)), 2)
 
 
 def _not_mined(loss):
-    return lambda rows, labels, *others: loss(rows, labels, None, *others)
+    return lambda rows, labels, *second_view: loss(
+        rows, labels, None, *second_view
+    )
 
 
 def _two_ways(arrays, loss, ways=1):
@@ -246,7 +246,7 @@ def child_sum(arrays):
     edges = _tensors(arrays, "children", "parents")
     num_nodes = int(arrays["num_nodes"])
     names = "words", "kernel", "gates", "forget"
-    leaves = [one.requires_grad_() for one in _tensors(arrays, *names)]
+    leaves = [tensor.requires_grad_() for tensor in _tensors(arrays, *names)]
     words, kernel, gates, forget = leaves
     units = len(gates)
     graph = dgl.graph(tuple(edges), num_nodes=num_nodes)
@@ -258,8 +258,8 @@ def child_sum(arrays):
 
     def gather(nodes):
         states, cells = nodes.mailbox["state"], nodes.mailbox["cell"]
-        kept = torch.sigmoid(states @ forget + forget_bias) * cells
-        return {"gates": states.sum(1) @ gates, "cell": kept.sum(1)}
+        memory = torch.sigmoid(states @ forget + forget_bias) * cells
+        return {"gates": states.sum(1) @ gates, "cell": memory.sum(1)}
 
     def update(nodes):
         let, out, new = (nodes.data["gates"] + bias).chunk(3, 1)
@@ -267,9 +267,9 @@ def child_sum(arrays):
         return {"cell": cell, "state": torch.sigmoid(out) * torch.tanh(cell)}
 
     def total():
-        rest = torch.zeros(num_nodes - len(words), 3 * units)
+        padding = torch.zeros(num_nodes - len(words), 3 * units)
         with graph.local_scope():
-            graph.ndata["gates"] = torch.cat([words @ kernel, rest])
+            graph.ndata["gates"] = torch.cat([words @ kernel, padding])
             graph.ndata["state"] = torch.zeros(num_nodes, units)
             graph.ndata["cell"] = torch.zeros(num_nodes, units)
             dgl.prop_nodes_topo(graph, send, gather, apply_node_func=update)
@@ -279,7 +279,10 @@ def child_sum(arrays):
 
 
 def _learning(arrays, loss):
-    rows = [one.requires_grad_() for one in _tensors(arrays, "images", "texts")]
+    rows = [
+        tensor.requires_grad_()
+        for tensor in _tensors(arrays, "images", "texts")
+    ]
     return _step(rows, lambda: loss(*rows))
 
 
@@ -287,8 +290,8 @@ def _step(leaves, function):
     """Returns a step that computes a function and the gradients of leaves."""
 
     def step():
-        for one in leaves:
-            one.grad = None
+        for leaf in leaves:
+            leaf.grad = None
         total = function()
         total.backward()
         return total.item()

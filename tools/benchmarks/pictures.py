@@ -13,11 +13,11 @@ MARKS = "o", "s", "^", "v"
 """Markers of the sizes of a table, in order."""
 
 
-def draw_peers(found, path):
+def draw_peers(results, path):
     """Draws a panel per table, with a line for each row's ratio."""
     tables = {}
-    for one in found.values():
-        tables.setdefault(one["table"], []).append(one)
+    for result in results.values():
+        tables.setdefault(result["table"], []).append(result)
     counts = [len(sizes[0]["rows"]) for sizes in tables.values()]
     heights = [max(counts[at : at + 2]) + 1 for at in range(0, len(counts), 2)]
     figure, axes = pyplot.subplots(
@@ -32,11 +32,13 @@ def draw_peers(found, path):
         axis.set_axis_off()
     for axis, (name, sizes) in zip(axes.flat, tables.items()):
         _panel(axis, sizes)
-        told = ", ".join(
-            f"{mark} {one['images']}"
-            for mark, one in zip("\N{BLACK CIRCLE}\N{BLACK SQUARE}", sizes)
+        sizes_in_words = ", ".join(
+            f"{mark} {result['images']}"
+            for mark, result in zip("\N{BLACK CIRCLE}\N{BLACK SQUARE}", sizes)
         )
-        axis.set_title(f"{name}: times the products alone; {told}", fontsize=9)
+        axis.set_title(
+            f"{name}: times the products alone; {sizes_in_words}", fontsize=9
+        )
     _write(figure, path)
 
 
@@ -45,11 +47,11 @@ def _panel(axis, sizes):
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:g}")
     axis.xaxis.set_minor_formatter(NullFormatter())
-    for mark, one in zip(MARKS, sizes):
-        for place, row in enumerate(one["rows"]):
+    for mark, result in zip(MARKS, sizes):
+        for place, row in enumerate(result["rows"]):
             if row["ratio"]:
                 _point(axis, mark, place, row)
-            elif one is sizes[0]:
+            elif result is sizes[0]:
                 axis.text(1, place, f" {row['says']}", va="center", fontsize=8)
     rows = sizes[0]["rows"]
     names = [re.sub("[:,] ", ",\n", row["name"], count=1) for row in rows]
@@ -78,14 +80,14 @@ def _point(axis, mark, place, row):
         )
 
 
-def draw_parts(found, path):
+def draw_parts(results, path):
     """Draws a panel per part, with logarithmic axes."""
     figure, axes = pyplot.subplots(
-        math.ceil(len(found) / 3), 3, figsize=(13, 7), squeeze=False
+        math.ceil(len(results) / 3), 3, figsize=(13, 7), squeeze=False
     )
-    for axis in axes.flat[len(found) :]:
+    for axis in axes.flat[len(results) :]:
         axis.set_axis_off()
-    for axis, (name, part) in zip(axes.flat, found.items()):
+    for axis, (name, part) in zip(axes.flat, results.items()):
         sizes, seconds, floor = (
             [row[key] for row in part["rows"]]
             for key in ("size", "seconds", "floor")

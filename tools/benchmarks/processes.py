@@ -128,9 +128,9 @@ def take_turns(processes, repeats):
     """Runs processes in turn; returns a list of seconds for each."""
     seconds = [[] for _ in processes]
     for _ in range(repeats):
-        for process, own in zip(processes, seconds):
-            if sum(own) < ENOUGH and (found := process.run()):
-                own.append(found)
+        for process, times in zip(processes, seconds):
+            if sum(times) < ENOUGH and (elapsed := process.run()):
+                times.append(elapsed)
     return seconds
 
 
@@ -147,12 +147,12 @@ def serve(builder, arrays):
     keep_freed_memory()
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_GIB * 2**30,) * 2)
 
-    def answer(**told):
-        answers.write(json.dumps(told) + "\n")
+    def answer(**record):
+        answers.write(json.dumps(record) + "\n")
         answers.flush()
 
     try:
-        step, told = _first(builder, arrays)
+        step, record = _first(builder, arrays)
     except ImportError as error:
         answer(missing=str(error.name or error))
         return
@@ -163,8 +163,8 @@ def serve(builder, arrays):
         first, *_ = str(error).splitlines() or [""]
         answer(failed=_why(str(error), f"{type(error).__name__}: {first}"))
         return
-    answer(**told)
-    seconds = told["seconds"]
+    answer(**record)
+    seconds = record["seconds"]
     for _ in sys.stdin:
         if seconds < SHORT:  # Warms up caches and threads.
             step()
@@ -178,8 +178,8 @@ def _first(builder, arrays):
     """Builds a step and runs it once; returns the step and its results."""
     module, function = builder.split(":")
     with np.load(arrays) as file:
-        given = {name: file[name] for name in file.files}
-    step = getattr(importlib.import_module(module), function)(given)
+        inputs = {name: file[name] for name in file.files}
+    step = getattr(importlib.import_module(module), function)(inputs)
     before = mebibytes("VmRSS")
     with contextlib.suppress(OSError):  # Resets the peak after the imports.
         pathlib.Path("/proc/self/clear_refs").write_text("5")

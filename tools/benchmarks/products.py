@@ -37,13 +37,13 @@ def backward(values, kernels, to_rows=False):
 
     `values` is the result of `forward`; `to_rows` adds the input's gradient.
     """
-    found = []
+    products = []
     for place, kernel in enumerate(kernels):
         inputs, outputs = values[place : place + 2]
-        found.append(tf.matmul(inputs, outputs, transpose_a=True))
+        products.append(tf.matmul(inputs, outputs, transpose_a=True))
         if place or to_rows:
-            found.append(tf.matmul(outputs, kernel, transpose_b=True))
-    return found
+            products.append(tf.matmul(outputs, kernel, transpose_b=True))
+    return products
 
 
 def similarities(images, texts, *ids):
@@ -85,11 +85,11 @@ def learning_squares(layer, function=None):
     The layer's variables and the first argument of `function` get gradients.
     """
 
-    def step(vectors, *others):
+    def step(vectors, *inputs):
         with tf.GradientTape() as tape:
             tape.watch(vectors)
             total = tf.reduce_sum(
-                tf.square((function or layer)(vectors, *others))
+                tf.square((function or layer)(vectors, *inputs))
             )
         return total, tape.gradient(
             total, [vectors, *layer.trainable_variables]

@@ -130,9 +130,9 @@ def _num_picked(network, batch):
     seen, embed = [], mining.embed_picked
 
     def counted(*arguments):
-        found = embed(*arguments)
-        seen.append(len(found[1]))
-        return found
+        picked = embed(*arguments)
+        seen.append(len(picked[1]))
+        return picked
 
     mining.embed_picked = counted
     network.batch_loss(batch)

@@ -108,34 +108,34 @@ def measure(job, workers, *parts):
     """Times parts in `workers` processes; returns name -> milliseconds."""
     line = [sys.executable, "-m", "benchmarks.replicas"]
     line.append(json.dumps(job._replace(parts=parts)))
-    own = local_workers.environments(workers) if workers > 1 else [{}]
+    environments = local_workers.environments(workers) if workers > 1 else [{}]
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
     processes = [
         subprocess.Popen(
             line,
-            env={**os.environ, **path, **more},
+            env={**os.environ, **path, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for more in own
+        for environment in environments
     ]
-    said = [process.communicate() for process in processes]
-    for process, (_, errors) in zip(processes, said):
+    outputs = [process.communicate() for process in processes]
+    for process, (_, errors) in zip(processes, outputs):
         if process.returncode:
             raise InputError(
                 "`--workers` must be numbers of processes that run here. "
                 f"Received: --workers={workers}; a worker failed: "
                 f"{errors[-2000:]}"
             )
-    return json.loads(said[0][0].splitlines()[-1])
+    return json.loads(outputs[0][0].splitlines()[-1])
 
 
-def fitted(job, found, sizes):
+def fitted(job, milliseconds, sizes):
     """Fits `fixed` and `rate` of `Machine` to steps without messages."""
     costs = [cost(job._replace(images=images), 1) for images in sizes]
-    flops = [one.layers + one.loss for one in costs]
-    times = np.array([found[f"alone {images}"] for images in sizes])
+    flops = [step_cost.layers + step_cost.loss for step_cost in costs]
+    times = np.array([milliseconds[f"alone {images}"] for images in sizes])
     # Minimizes relative errors, so that small and large sizes count equally.
     columns = np.stack([np.ones(len(sizes)), flops], axis=1)
     (fixed, per_flop), *_ = np.linalg.lstsq(
@@ -148,7 +148,7 @@ def run(options):
     """Prints the measured and predicted times of a step for workers."""
     job, cores = job_of(options), usable_cores()
     sizes = [max(1, job.images // part) for part in (1, 2, 4)]
-    one = measure(job, 1, ("alone", job.images))[f"alone {job.images}"]
+    alone = measure(job, 1, ("alone", job.images))[f"alone {job.images}"]
     probe = measure(job, 2, *(("alone", images) for images in sizes))
     fixed, rate = fitted(job, probe, sizes)
     print(
@@ -158,28 +158,31 @@ def run(options):
     )
     columns = "step", "predicted", "wrong by", "gather", "sums", "whole loss"
     _print_row("workers", *columns)
-    _print_row(1, f"{one:.0f} ms")
+    _print_row(1, f"{alone:.0f} ms")
     for count in options.workers:
-        found = measure(
+        milliseconds = measure(
             job,
             count,
             *(("step", 0), ("gathers", 0), ("whole_step", 0), ("sums", 2)),
             *(("message", 1), ("message", NUMBERS)),
         )
-        latency, long = found["message 1"], found[f"message {NUMBERS}"]
+        latency, long = (
+            milliseconds["message 1"],
+            milliseconds[f"message {NUMBERS}"],
+        )
         bandwidth = 4 * NUMBERS / max(long - latency, 1e-3)
         machine = Machine(fixed, rate, latency, bandwidth, count / cores)
-        kinds = found["reduces"], found["gathers"]
+        kinds = milliseconds["reduces"], milliseconds["gathers"]
         total = sum(predicted(cost(job, count, *kinds), machine))
-        step = found["step 0"]
+        step = milliseconds["step 0"]
         _print_row(
             count,
             f"{step:.0f} ms",
             f"{total:.0f} ms",
             f"{per_cent(total / step - 1, 0)} %",
-            f"{per_cent(found['gathers 0'] / step, 0)} %",
-            f"{per_cent(found['sums 2'] / step, 0)} %",
-            f"{found['whole_step 0']:.0f} ms",
+            f"{per_cent(milliseconds['gathers 0'] / step, 0)} %",
+            f"{per_cent(milliseconds['sums 2'] / step, 0)} %",
+            f"{milliseconds['whole_step 0']:.0f} ms",
         )
     print_paper(*kinds)
 
@@ -197,16 +200,16 @@ def print_paper(reduces, gathers):
     sizes += [(gpus, PAPER.images * gpus) for gpus in NUM_GPUS[1:]]
     for gpus, images in sizes:
         job = PAPER._replace(images=images)
-        own = cost(job, gpus, reduces * (gpus > 1), gathers * (gpus > 1))
-        computing, messages = predicted(own, GPU)
+        step_cost = cost(job, gpus, reduces * (gpus > 1), gathers * (gpus > 1))
+        computing, messages = predicted(step_cost, GPU)
         step = computing + messages
-        whole = own._replace(loss=own.loss * gpus)
+        whole = step_cost._replace(loss=step_cost.loss * gpus)
         _print_row(
             gpus,
             images,
             f"{step:.1f} ms",
             f"{per_cent(messages / step, 0)} %",
             f"{1e3 * images / step:.0f}",
-            f"{own.compared / 1e6:.1f} MB",
+            f"{step_cost.compared / 1e6:.1f} MB",
             f"{sum(predicted(whole, GPU)):.1f} ms",
         )

@@ -77,22 +77,23 @@ def _network(job):
 
 
 def _batch(job, share=WHOLE):
-    made = arrays.features(job.images, 2, job.hidden, job.hidden)
+    features = arrays.features(job.images, 2, job.hidden, job.hidden)
     return make_batch(
-        {name: rows[share.of(len(rows))] for name, rows in made.items()}
+        {name: rows[share.of(len(rows))] for name, rows in features.items()}
     )
 
 
-def _of_all(workers, function, *given):
+def _of_all(workers, function, *inputs):
     """Returns a graph that runs a function in all replicas, and arguments."""
 
-    def of_replica(*given):  # Graph inputs have no device.
-        return function(*tf.nest.map_structure(tf.identity, given))
+    def of_replica(*inputs):  # Graph inputs have no device.
+        return function(*tf.nest.map_structure(tf.identity, inputs))
 
     graph = tf.function(
-        lambda *given: workers.strategy.run(of_replica, given), autograph=False
+        lambda *inputs: workers.strategy.run(of_replica, inputs),
+        autograph=False,
     )
-    return graph, given
+    return graph, inputs
 
 
 def alone(job, workers, share, images):
@@ -110,12 +111,12 @@ def step(job, workers, share, _):
 
 def whole_step(job, workers, share, _):
     """A step in which each replica computes the loss of all anchors."""
-    kept = ranking.summed, hinges.own_anchors
-    ranking.summed = hinges.own_anchors = lambda given: given
-    graph, given = step(job, workers, share, None)
-    graph(*given)  # Traces the step before both functions are restored.
-    ranking.summed, hinges.own_anchors = kept
-    return graph, given
+    functions = ranking.summed, hinges.own_anchors
+    ranking.summed = hinges.own_anchors = lambda value: value
+    graph, inputs = step(job, workers, share, None)
+    graph(*inputs)  # Traces the step before both functions are restored.
+    ranking.summed, hinges.own_anchors = functions
+    return graph, inputs
 
 
 def gathers(job, workers, share, _):
@@ -128,7 +129,7 @@ def gathers(job, workers, share, _):
         with tf.GradientTape() as tape:
             tape.watch(embeddings)
             rows = replicas.gather(*embeddings, *ids)
-            totals = [tf.reduce_sum(one * one) for one in rows]
+            totals = [tf.reduce_sum(row * row) for row in rows]
         return totals[2:], tape.gradient(totals[:2], embeddings)
 
     return _of_all(workers, gathered, embeddings, ids)
@@ -152,8 +153,8 @@ def message(job, workers, share, size):
 
 
 PARTS = {
-    one.__name__: one
-    for one in (alone, step, whole_step, gathers, sums, message)
+    part.__name__: part
+    for part in (alone, step, whole_step, gathers, sums, message)
 }
 
 
@@ -166,11 +167,13 @@ def measured(job):
         share = Share(place, workers.num_replicas)
     runs, messages = {}, {}
     for name, value in job.parts:
-        graph, given = PARTS[name](job, workers, share, value)
-        runs[f"{name} {value}"] = functools.partial(_waited, graph, given)
+        graph, inputs = PARTS[name](job, workers, share, value)
+        runs[f"{name} {value}"] = functools.partial(_waited, graph, inputs)
         if name == "step":
-            operations = graph.get_concrete_function(*given).graph
-            types = [one.type for one in operations.get_operations()]
+            operations = graph.get_concrete_function(*inputs).graph
+            types = [
+                operation.type for operation in operations.get_operations()
+            ]
             messages = {word: types.count(x) for x, word in KINDS.items()}
     # All workers begin each run together.
     seconds = timing.in_turns(runs, job.repeats, WARM_UP, before=workers.wait)
@@ -178,8 +181,8 @@ def measured(job):
     return {**times, **messages}
 
 
-def _waited(graph, given):
-    tf.nest.map_structure(np.asarray, graph(*given))
+def _waited(graph, inputs):
+    tf.nest.map_structure(np.asarray, graph(*inputs))
 
 
 if __name__ == "__main__":  # The parent reads only the chief's output.

@@ -98,8 +98,8 @@ def run(options):
             from benchmarks.pictures import draw_parts
 
             path = pathlib.Path(options.folder, "scale.json")
-            found = {"of": part.of, "floor": part.floor, "rows": rows}
-            keep(path, name, found, draw_parts)
+            results = {"of": part.of, "floor": part.floor, "rows": rows}
+            keep(path, name, results, draw_parts)
 
 
 def _too_long(part, rows, size, patience):

@@ -18,22 +18,22 @@ WORDS = (
 )
 
 
-def product(given):
+def product(inputs):
     """Lower bound: the product of both matrices by NumPy."""
-    images, texts = given["images"], given["texts"]
+    images, texts = inputs["images"], inputs["texts"]
     scores = np.empty((len(images), len(texts)), np.float32)
     return lambda: np.matmul(images, texts.T, scores)
 
 
-def exact_ranks(given):
+def exact_ranks(inputs):
     """Exact ranks in both directions, by tbnets."""
     from tbnets.evaluation.retrieval import evaluate_retrieval
 
-    rows = [given[name] for name in ("images", "texts", "owners")]
+    rows = [inputs[name] for name in ("images", "texts", "owners")]
     return lambda: evaluate_retrieval(*rows, text_to_text=False)["recall_sum"]
 
 
-def flat_index(given):
+def flat_index(inputs):
     """The ten best in both directions, by IndexFlatIP of faiss."""
     import faiss
 
@@ -42,76 +42,76 @@ def flat_index(given):
         index.add(rows)
         return index.search(queries, 10)[1]
 
-    images, texts, owners = (given[x] for x in ("images", "texts", "owners"))
+    images, texts, owners = (inputs[x] for x in ("images", "texts", "owners"))
     return lambda: arrays.recall_sum(
         owners, best(images, texts), best(texts, images)
     )
 
 
-def _embeddings(given, captions_per_image):
-    sizes = int(given["size"]), captions_per_image, int(given["dim"])
+def _embeddings(inputs, captions_per_image):
+    sizes = int(inputs["size"]), captions_per_image, int(inputs["dim"])
     return arrays.embeddings(*sizes)
 
 
-def tiled_product(given):
+def tiled_product(inputs):
     """The product by NumPy, in tiles of 1000 images to limit memory."""
-    made = _embeddings(given, 5)
-    images, texts = made["images"], made["texts"]
+    data = _embeddings(inputs, 5)
+    images, texts = data["images"], data["texts"]
     scores = np.empty((min(1000, len(images)), len(texts)), np.float32)
 
     def step():
         for start in range(0, len(images), 1000):
-            some = images[start : start + 1000]
-            np.matmul(some, texts.T, scores[: len(some)])
+            tile = images[start : start + 1000]
+            np.matmul(tile, texts.T, scores[: len(tile)])
 
     return step
 
 
-def evaluation(given):
+def evaluation(inputs):
     """Exact ranks in both directions."""
-    return exact_ranks(_embeddings(given, 5))
+    return exact_ranks(_embeddings(inputs, 5))
 
 
-def loss_floor(given):
+def loss_floor(inputs):
     """The products of the loss's three terms, forward and backward."""
     from benchmarks.products import dense_loss, graph
 
-    return graph(dense_loss, *_embeddings(given, 2).values())
+    return graph(dense_loss, *_embeddings(inputs, 2).values())
 
 
-def loss(given):
+def loss(inputs):
     """`TripletLoss` and the gradients of all embeddings."""
     from benchmarks.products import graph, learning
     from tbnets.losses.triplet import TripletLoss
 
     step = learning(TripletLoss(gradient="sparse"))
-    return graph(step, *_embeddings(given, 2).values())
+    return graph(step, *_embeddings(inputs, 2).values())
 
 
-def forward(given):
+def forward(inputs):
     """The forward passes over decoded photos."""
     from benchmarks import extraction
 
-    return extraction.forward(*_photos(given))
+    return extraction.forward(*_photos(inputs))
 
 
-def extract(given):
+def extract(inputs):
     """The extraction of photo files into a feature store."""
     from benchmarks import extraction
 
-    return extraction.extract(*_photos(given))
+    return extraction.extract(*_photos(inputs))
 
 
-def _photos(given):
+def _photos(inputs):
     from benchmarks.extraction import photos_and_features
 
-    folder, cnn = str(given["images"]), str(given["cnn"])
-    return photos_and_features(folder, int(given["size"]), cnn)
+    folder, cnn = str(inputs["images"]), str(inputs["cnn"])
+    return photos_and_features(folder, int(inputs["size"]), cnn)
 
 
-def scored(given):
+def scored(inputs):
     """Products of all queries with a tile, repeated for the number of rows."""
-    size, dim = int(given["size"]), int(given["dim"])
+    size, dim = int(inputs["size"]), int(inputs["dim"])
     queries = arrays.unit_rows(QUERIES, dim, seed=1)
     rows = arrays.unit_rows(AT_ONCE, dim)[:size]
     tiles = [min(AT_ONCE, size - at) for at in range(0, size, AT_ONCE)]
@@ -123,14 +123,14 @@ def scored(given):
     return step
 
 
-def search(given):
+def search(inputs):
     """Search of an index; the value is the time of writing it."""
     from tbnets.serving.search_index import open_index
 
-    size, dim = int(given["size"]), int(given["dim"])
+    size, dim = int(inputs["size"]), int(inputs["dim"])
     queries = arrays.unit_rows(QUERIES, dim, seed=1)
     block = arrays.unit_rows(AT_ONCE, dim)
-    folder = pathlib.Path(str(given["place"]), "index")
+    folder = pathlib.Path(str(inputs["place"]), "index")
     built = write_index(
         folder,
         (size, dim, "float32"),
@@ -164,9 +164,9 @@ def write_index(path, shape, make, model):
     return time.perf_counter() - start - drawing
 
 
-def csv_rows(given):
+def csv_rows(inputs):
     """Python's csv alone."""
-    path = _table(given)
+    path = _table(inputs)
 
     def step():
         with open(path, encoding="utf-8", newline="") as file:
@@ -176,29 +176,29 @@ def csv_rows(given):
     return step
 
 
-def captions(given):
+def captions(inputs):
     """The reader of tbnets, which checks rows and joins captions by image."""
     from tbnets.data import captions as reading
 
-    path = _table(given)
+    path = _table(inputs)
     numbers = itertools.count()
 
     def step():
         # A new name each time, because the reader caches the last file.
         again = path.with_name(f"{next(numbers)}.csv")
         again.hardlink_to(path)
-        found = reading.read_captions("table", again, "all")
-        return len(found.captions)
+        data = reading.read_captions("table", again, "all")
+        return len(data.captions)
 
     return step
 
 
-def _table(given):
-    path = pathlib.Path(str(given["place"]), "table.csv")
+def _table(inputs):
+    path = pathlib.Path(str(inputs["place"]), "table.csv")
     if not path.exists():
         with open(path, "w", encoding="utf-8") as file:
             file.write("image,caption\n")
-            for row in range(int(given["size"])):
+            for row in range(int(inputs["size"])):
                 text = f"{WORDS[row % len(WORDS)]} {WORDS[row // 7 % 5]}"
                 file.write(f"{row // 5:08}.jpg,{text} {row}\n")
     return path

@@ -64,11 +64,11 @@ def _time_embedding(model, folder, count, repeats):
 def _time_answers(model, folder, count, repeats):
     rows = arrays.unit_rows(count, model.embedding_dim)
     place = folder.with_name("kept")
-    kept = photo_index.Index(place, model, folder)
+    index = photo_index.Index(place, model, folder)
     paths, _ = sort_files(folder)
     for (name, path), row in zip(paths.items(), rows):
-        kept.add({name: photo_index.Entry(photo_index.stamp_of(path), row)})
-    kept.save()
+        index.add({name: photo_index.Entry(photo_index.stamp_of(path), row)})
+    index.save()
 
     def look():
         return list(map(photo_index.stamp_of, sort_files(folder)[0].values()))

@@ -105,9 +105,9 @@ def _print_rows(size, clients, asks, requests):
     for count in filter(None, counts):
         for name, ask in asks.items():
             start = time.perf_counter()
-            found = _latencies(ask, count, clients)
+            elapsed = _latencies(ask, count, clients)
             seconds[name] += time.perf_counter() - start
-            latencies[name] += found
+            latencies[name] += elapsed
     for name in asks:
         rate = len(latencies[name]) / seconds[name]
         p50, p99 = 1e3 * np.percentile(latencies[name], [50, 99])
@@ -117,10 +117,10 @@ def _print_rows(size, clients, asks, requests):
 
 
 def _latencies(call, requests, clients):
-    def one(_):
+    def timed_call(_):
         start = time.perf_counter()
         call()
         return time.perf_counter() - start
 
     with futures.ThreadPoolExecutor(clients) as pool:
-        return list(pool.map(one, range(requests)))
+        return list(pool.map(timed_call, range(requests)))

@@ -41,10 +41,10 @@ def print_table(title, runs, repeats, rows=None):
         print(f"  {name.ljust(width)}  {numbers}")
 
 
-def in_another_process(function, *given):
+def in_another_process(function, *arguments):
     """Calls a function in a new process; returns its result."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, given)
+        return pool.apply(function, arguments)
 
 
 def mebibytes(name, process="self"):

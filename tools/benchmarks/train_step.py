@@ -68,7 +68,7 @@ def step_products(batch, units):
 
     def step(*inputs):
         values = [products.forward(*pair) for pair in zip(inputs, kernels)]
-        found = [products.backward(*pair) for pair in zip(values, kernels)]
-        return found, products.dense_loss(*(rows[-1] for rows in values))
+        gradients = [products.backward(*pair) for pair in zip(values, kernels)]
+        return gradients, products.dense_loss(*(rows[-1] for rows in values))
 
     return products.graph(step, *inputs)

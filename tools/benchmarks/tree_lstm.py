@@ -119,7 +119,7 @@ def products(packed, units):
 
     def run(vectors, kernel):
         projected = tf.matmul(vectors, kernel)
-        found = [
+        results = [
             projected,
             tf.matmul(projected, kernel, transpose_b=True),
             tf.matmul(vectors, projected, transpose_a=True),
@@ -127,18 +127,18 @@ def products(packed, units):
         for level in rows:
             for (parents, edges), matrices in zip(level, kinds):
                 gates, gates_back, forget, forget_back = matrices
-                found += [
+                results += [
                     tf.matmul(states[parents], gates),
                     tf.matmul(wide[parents], gates_back),
                     tf.matmul(states[edges], forget),
                     tf.matmul(states[edges], forget_back),
                 ]
         for parents, edges in counts:
-            found += [
+            results += [
                 tf.matmul(states[:parents], wide[:parents], transpose_a=True),
                 tf.matmul(states[:edges], states[:edges], transpose_a=True),
             ]
-        return [one[:1] for one in found]
+        return [result[:1] for result in results]
 
     return run
 

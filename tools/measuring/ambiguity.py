@@ -33,8 +33,8 @@ def read_records(path, split):
                 "Delete the folder and write the scenes again.",
             )
         records.append(record)
-    found = [record for record in records if record["split"] == split]
-    if not found:
+    chosen = [record for record in records if record["split"] == split]
+    if not chosen:
         names = sorted({record["split"] for record in records})
         raise InputError(
             "split",
@@ -42,14 +42,14 @@ def read_records(path, split):
             f"split={split}, and {path} has {', '.join(names)}",
             "Choose a split of this file.",
         )
-    return found
+    return chosen
 
 
 def _is_scene(record):
     try:
-        for one in record["objects"]:
-            named = all(isinstance(one[name], str) for name in _ATTRIBUTES)
-            if not named or [*map(type, one["box"])] != [int] * 4:
+        for item in record["objects"]:
+            named = all(isinstance(item[name], str) for name in _ATTRIBUTES)
+            if not named or [*map(type, item["box"])] != [int] * 4:
                 return False
         rows = {*range(len(record["objects"]))}
         for caption in record["captions"]:
@@ -102,20 +102,20 @@ def _holds(claim, meant, record, image_size):
 
 def _fitting(claim, record):
     """Returns the rows of the objects with the attributes of a claim."""
-    said = [(name, claim[name]) for name in _ATTRIBUTES if name in claim]
+    attributes = [(name, claim[name]) for name in _ATTRIBUTES if name in claim]
     return {
         row
-        for row, one in enumerate(record["objects"])
-        if all(one[name] == value for name, value in said)
+        for row, item in enumerate(record["objects"])
+        if all(item[name] == value for name, value in attributes)
     }
 
 
 def _stand(box, other, relation, image_size):
-    found = find_relation(box, other)
+    actual = find_relation(box, other)
     if relation != "beside":
-        return found == relation
+        return actual == relation
     near = find_gap(box, other) <= NEAR * image_size
-    return near and found in ("left", "right")
+    return near and actual in ("left", "right")
 
 
 def truths(records, image_size, on_scene=lambda: None):
@@ -123,17 +123,17 @@ def truths(records, image_size, on_scene=lambda: None):
 
     Calls `on_scene()` after each scene.
     """
-    found = []
-    for own, scene in enumerate(records):
+    results = []
+    for row_of_scene, scene in enumerate(records):
         for caption in scene["captions"]:
             rows = {
                 row
                 for row, record in enumerate(records)
                 if is_true(caption["claims"], record, image_size)
             }
-            found.append((own, rows))
+            results.append((row_of_scene, rows))
         on_scene()
-    return found
+    return results
 
 
 def ceiling(captions, num_scenes):
@@ -145,10 +145,10 @@ def ceiling(captions, num_scenes):
     """
     # Per scene: number of true scenes -> [own captions, other captions].
     answers = [{} for _ in range(num_scenes)]
-    for own, scenes in captions:
+    for row_of_scene, scenes in captions:
         for row in scenes:
             counts = answers[row].setdefault(len(scenes), [0, 0])
-            counts[row != own] += 1
+            counts[row != row_of_scene] += 1
     to_text = [[groups[n] for n in sorted(groups)] for groups in answers]
     to_image = [[[1, len(scenes) - 1]] for _, scenes in captions]
     return {

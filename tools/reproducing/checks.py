@@ -29,29 +29,29 @@ _NUMBERS = {
 
 def findings(measured, root=ROOT):
     """Returns a line for each unexplained number (docs/reproduction.md)."""
-    found = []
+    problems = []
     generated = written(measured, root)
     for path, text in generated.items():
         if path.read_text("utf-8") != text:
-            found.append(
+            problems.append(
                 f"{path.relative_to(root)}: expected the text generated from "
                 "docs/measured; found other text. Run python "
                 "tools/reproduce.py."
             )
     for path in pages.all_pages(root):
         for line, text in _unexplained(path):
-            found.append(f"{path.relative_to(root)}:{line}: {text}")
-    return [*found, *_not_published(measured)]
+            problems.append(f"{path.relative_to(root)}:{line}: {text}")
+    return [*problems, *_not_published(measured)]
 
 
 def written(measured, root=ROOT):
     """Returns the generated pages and flag files, path -> text."""
-    found = pages.written(measured, root)
+    texts = pages.written(measured, root)
     for name, row in measured.kept.items():
         path = root / "configs" / f"{name}.flags"
         if path.exists():
-            found[path] = expecting(path.read_text("utf-8"), row)
-    return found
+            texts[path] = expecting(path.read_text("utf-8"), row)
+    return texts
 
 
 def _unexplained(path):
@@ -81,8 +81,10 @@ def _not_published(measured):
             for column, cell in zip(table["columns"], row["cells"]):
                 is_theirs |= column.lower().startswith("published")
                 cell = cell.partition(" of ")[0]
-                found = {n for n in numbers(cell) if "." in n}
-                if is_theirs and not any(found <= row for row in published):
+                cell_numbers = {n for n in numbers(cell) if "." in n}
+                if is_theirs and not any(
+                    cell_numbers <= row for row in published
+                ):
                     yield (
                         f"docs/measured/pages: expected numbers of a row of "
                         f"published.json; found {cell}, column {column!r}, "
@@ -94,20 +96,22 @@ def _published_rows(measured):
     """Yields the numbers of each row, as printed and with one decimal."""
     for table in measured.published:
         for row in table["rows"]:
-            found = {n for cell in row["published"] for n in numbers(cell)}
-            yield found | {rounded(float(n)) for n in found - {"-"}}
+            row_numbers = {
+                n for cell in row["published"] for n in numbers(cell)
+            }
+            yield row_numbers | {rounded(float(n)) for n in row_numbers - {"-"}}
 
 
 def expecting(text, row):
     """Returns a flag file with a row's numbers after "Expected:"."""
-    before, mark, rest = text.partition("# Expected:")
-    told, source, rest = rest.partition("# Source:")
+    before, mark, remainder = text.partition("# Expected:")
+    expected, source, remainder = remainder.partition("# Source:")
     for pattern, metric in _METRICS.items():
         keys = [f"{metric}/recall_at_{rank}" for rank in (1, 5, 10)]
-        told = _with(told, pattern, keys, row)
+        expected = _with(expected, pattern, keys, row)
     for pattern, metric in _NUMBERS.items():
-        told = _with(told, pattern, [metric], row)
-    return before + mark + told + source + rest
+        expected = _with(expected, pattern, [metric], row)
+    return before + mark + expected + source + remainder
 
 
 def _with(text, pattern, keys, row):

@@ -52,9 +52,9 @@ def written(measured, root):
     }
     pages = {path: path.read_text("utf-8") for path in all_pages(root)}
     pages = {p: text for p, text in pages.items() if _PART.search(text)}
-    found = [name for t in pages.values() for _, name, _ in _PART.findall(t)]
-    if sorted(found) != sorted(parts):
-        wrong = sorted(set(found) ^ set(parts)) or found
+    names = [name for t in pages.values() for _, name, _ in _PART.findall(t)]
+    if sorted(names) != sorted(parts):
+        wrong = sorted(set(names) ^ set(parts)) or names
         raise InputError(
             "README.md and docs/*.md must have each generated part once, "
             "between <!-- NAME --> and <!-- end -->. Received: too many or "
@@ -68,8 +68,8 @@ def written(measured, root):
 
 def all_pages(root):
     """Returns README.md, if there is one, and the pages of docs/."""
-    found = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
-    return [path for path in found if path.exists()]
+    paths = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [path for path in paths if path.exists()]
 
 
 def without_parts(text):
@@ -100,27 +100,27 @@ def _of_paper(table, measured):
     return text
 
 
-def _of_page(table, kept):
-    rows = [_cells_of(table, row, kept) for row in table["rows"]]
+def _of_page(table, recorded):
+    rows = [_cells_of(table, row, recorded) for row in table["rows"]]
     return f"\n{_table(table['columns'], rows)}\n"
 
 
-def _cells_of(table, row, kept):
+def _cells_of(table, row, recorded):
     """Returns the cells of a row, filled from recorded rows.
 
     The row names its recorded row by `name`, or in columns `NAME`, each of
     which applies to the columns after it.
     """
-    columns, found = table["columns"], []
+    columns, filled = table["columns"], []
     cells = row["cells"] + [""] * (len(columns) - len(row["cells"]))
-    ours = _recorded(row["name"], kept) if "name" in row else None
+    ours = _recorded(row["name"], recorded) if "name" in row else None
     for column, cell, metrics in zip(columns, cells, shown_by(table, row)):
         if column.startswith("NAME"):
-            ours = kept.get(cell, ours)
+            ours = recorded.get(cell, ours)
         elif ours:
             split = of_split(by_seed(column)[0], columns, cells)
             cell = _cell(column, cell, metrics or [split], ours)
-        found.append(cell)
+        filled.append(cell)
     marks = AS_PUBLISHED, AS_REPORTED
     if not ours and not any(mark in cells[0] for mark in marks):
         raise InputError(
@@ -128,7 +128,7 @@ def _cells_of(table, row, kept):
             f"{' or '.join(marks)}, in each row of the table "
             f"{table['part']!r}; found {cells[0]!r}. Add it."
         )
-    return found
+    return filled
 
 
 def shown_by(table, row):
@@ -173,19 +173,19 @@ def _time(seconds):
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
-def _recorded(name, kept):
-    if name not in kept:
+def _recorded(name, recorded):
+    if name not in recorded:
         raise InputError(
             f"docs/measured: expected {name}.json, for a row of a page; found "
             f"no such file. Run python tools/reproduce.py --run={name} | sh, "
             "or remove the row."
         )
-    return kept[name]
+    return recorded[name]
 
 
 def _rows(measured):
-    shown = [column.replace("test ", "phrases ") for column in _SHOWN]
-    head = ["NAME", *shown, "seeds", "epochs", "CPU", "date"]
+    columns = [column.replace("test ", "phrases ") for column in _SHOWN]
+    head = ["NAME", *columns, "seeds", "epochs", "CPU", "date"]
     rows = []
     for name, row in sorted(measured.kept.items()):
         epochs = ", ".join(map(str, row.epochs))
@@ -213,11 +213,11 @@ def _made_by(row):
 
 
 def _cells(columns, row):
-    found = [
+    values = [
         [row.values.get(metric, "-") for metric in metrics]
         for metrics in metrics_of(columns)
     ]
-    return [" ".join(cell) if set(cell) != {"-"} else "" for cell in found]
+    return [" ".join(cell) if set(cell) != {"-"} else "" for cell in values]
 
 
 def _about(row):

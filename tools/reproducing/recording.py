@@ -81,16 +81,16 @@ def record(folders, name, cpu, target):
 
 def _check_name(name, about, known):
     """Raises an error if a row with other flags has this name."""
-    wanted = about
+    expected = about
     if known:
-        wanted = known.configuration, flags_of_row(known)
+        expected = known.configuration, flags_of_row(known)
     elif (command_line.configs_folder() / f"{name}.flags").is_file():
-        wanted = name, ""
-    if wanted != about or not name.isidentifier():
+        expected = name, ""
+    if expected != about or not name.isidentifier():
         raise InputError(
             "--name",
             "be letters, digits and underscores, and not name another row",
-            f"--name={name}, the name of {wanted}, for runs of {about}",
+            f"--name={name}, the name of {expected}, for runs of {about}",
             "Choose another name.",
         )
 
@@ -112,8 +112,8 @@ def _typed(command, path):
             "Record a run that was not resumed."
         )
     words = shlex.split(command)[1:]
-    own = tuple(f"--{name}=" for name in (*_OF_A_RUN, "cache"))
-    return shlex.join(word for word in words if not word.startswith(own))
+    ignored = tuple(f"--{name}=" for name in (*_OF_A_RUN, "cache"))
+    return shlex.join(word for word in words if not word.startswith(ignored))
 
 
 def _settings(words):
@@ -158,14 +158,14 @@ def _read(folder):
 
 def _evaluated(folder, flags, seed):
     words = [f"--run_dir={folder}", *shlex.split(flags.format(seed=seed))]
-    found = {}
+    metrics = {}
     with tempfile.TemporaryDirectory() as place:
         for split in ("dev", "test"):
             path = pathlib.Path(place, f"{split}.json")
             last = [f"--split={split}", f"--json={path}"]
             cli.call("evaluate", [*words, *last])
-            found[split] = CheckedFile(path).json()
-    return found
+            metrics[split] = CheckedFile(path).json()
+    return metrics
 
 
 def _differing(settings, name):
@@ -189,10 +189,10 @@ def _differing(settings, name):
 def this_cpu():
     """Returns the name and vector instructions of this processor."""
     with contextlib.suppress(OSError):
-        told = pathlib.Path("/proc/cpuinfo").read_text("utf-8")
-        model = re.search(r"^model name\s*: (.*)$", told, re.M)
+        cpu_info = pathlib.Path("/proc/cpuinfo").read_text("utf-8")
+        model = re.search(r"^model name\s*: (.*)$", cpu_info, re.M)
         kinds = ("avx512_bf16", "avx512f", "avx2")
-        kind = next((k for k in kinds if re.search(rf"\b{k}\b", told)), "")
+        kind = next((k for k in kinds if re.search(rf"\b{k}\b", cpu_info)), "")
         words = {"avx512_bf16": "AVX512, bfloat16", "avx512f": "AVX512"}
         if model:
             return f"{model[1]}, {words.get(kind, kind.upper())}"

@@ -44,27 +44,27 @@ class Table:
 
 def tables(page):
     """Returns the `Table`s of the text of a page."""
-    found, section, top, fenced = [], [], [], False
+    page_tables, section, top, fenced = [], [], [], False
     for line, text in enumerate([*page.splitlines(), "## end"], 1):
         fenced ^= text.startswith("```")
         if text.startswith("#") and not fenced:
             top = top or [text for _, text in section]
-            found += _tables_of(section, top)
+            page_tables += _tables_of(section, top)
             section = []
         section.append((line, text))
-    return found
+    return page_tables
 
 
 def _tables_of(section, top):
-    told = [text for _, text in section if not text.startswith("|")]
-    has_command = bool(_COMMAND.search("\n".join([*top, *told])))
+    texts = [text for _, text in section if not text.startswith("|")]
+    has_command = bool(_COMMAND.search("\n".join([*top, *texts])))
     rows = {}
     for line, text in [*section, (0, "")]:
         if text.startswith("|"):
             rows[line] = cells_of(text)
         elif rows:
-            (_, columns), _, *others = rows.items()
-            yield Table(columns, dict(others), has_command)
+            (_, columns), _, *body = rows.items()
+            yield Table(columns, dict(body), has_command)
             rows = {}
 
 
@@ -104,7 +104,7 @@ def metrics_of(columns):
     A median or average precision has the direction of the recalls before it. A
     column `R@1` can have any direction.
     """
-    found, context = [], None
+    all_metrics, context = [], None
     for column in columns:
         metrics = [_ALONE[column]] if column in _ALONE else []
         if recalls := _RECALLS.fullmatch(column):
@@ -122,5 +122,5 @@ def metrics_of(columns):
                 f"test/{direction}/recall_at_1"
                 for direction in ("image_to_text", "text_to_image", _PHRASES)
             ]
-        found.append(metrics)
-    return found
+        all_metrics.append(metrics)
+    return all_metrics

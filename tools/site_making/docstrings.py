@@ -12,13 +12,13 @@ SOURCE = re.compile(r"^Source: ((?:.+\n)+)", re.M)
 NAME = re.compile(rf"`(?:tbnets\.)?({'|'.join(tbnets.__all__)})`")
 
 
-def _fence(found):
-    code = textwrap.indent(textwrap.dedent(found[2]).strip(), "    ")
+def _fence(match):
+    code = textwrap.indent(textwrap.dedent(match[2]).strip(), "    ")
     return f"Example:\n    ```python\n{code}\n    ```\n\n"
 
 
-def _paragraph(found):
-    lines = [line.strip() for line in found[1].splitlines()]
+def _paragraph(match):
+    lines = [line.strip() for line in match[1].splitlines()]
     return "\n".join(["*Source*:", *lines, ""])
 
 

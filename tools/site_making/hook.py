@@ -117,12 +117,14 @@ def configuration(path):
     """Returns the section of a flag file: description, command and flags."""
     text = path.read_text("utf-8")
     first, *notes = notes_of(text).splitlines()
-    told = [note.partition(": ") for note in notes]
+    fields = [note.partition(": ") for note in notes]
     lines = [f"### {path.stem}", "", first, ""]
-    for key, _, value in told:
+    for key, _, value in fields:
         if key == "Command":
             lines += [f"    {value}", ""]
-    lines += [f"- {key}: {value}" for key, _, value in told if key != "Command"]
+    lines += [
+        f"- {key}: {value}" for key, _, value in fields if key != "Command"
+    ]
     flags = [line for line in text.splitlines() if line.startswith("--")]
     lines += ["", f'??? note "{len(flags)} flags"', ""]
     return "\n".join([*lines, *(f"        {flag}" for flag in flags), ""])
@@ -173,8 +175,8 @@ def site_link(page, link):
     if not path or ":" in path:
         return link
     stands_outside = page in OUTSIDE
-    here = posixpath.dirname(page if stands_outside else f"docs/{page}")
-    target = posixpath.normpath(posixpath.join(here, path))
+    folder = posixpath.dirname(page if stands_outside else f"docs/{page}")
+    target = posixpath.normpath(posixpath.join(folder, path))
     target = CONFIGURATIONS if target == "configs" else target
     return relative(page, target.removeprefix("docs/")) + hash_ + anchor
 
@@ -193,7 +195,7 @@ def site_text(page, text):
         return text
     text = re.sub(
         r"\]\(([^)\s]+)\)",
-        lambda found: f"]({site_link(page, found[1])})",
+        lambda match: f"]({site_link(page, match[1])})",
         text,
     )
     place = relative(page, CONFIGURATIONS)
@@ -207,8 +209,8 @@ def on_config(config):
         {title: [{name.rpartition(".")[2]: page_of(name)} for name in names]}
         for title, names in api_groups().items()
     ]
-    made = {"API": [API, *groups], "The zoo's models": [ZOO, *CARDS]}
-    config.nav = [_filled(entry, made) for entry in config.nav]
+    pages = {"API": [API, *groups], "The zoo's models": [ZOO, *CARDS]}
+    config.nav = [_filled(entry, pages) for entry in config.nav]
     return config
 
 

@@ -75,8 +75,8 @@ def _settings(record, signatures, source):
     settings = settings_of_model(record, source)
     inputs = {
         spec.name
-        for one in signatures.values()
-        for spec in one.structured_input_signature[1].values()
+        for signature in signatures.values()
+        for spec in signature.structured_input_signature[1].values()
     }
     if "image_bytes" in inputs and settings.image_encoder == "features":
         # `_assign` overwrites these weights with those in the SavedModel.
@@ -125,18 +125,18 @@ def _assign(endpoints, values, source):
         for function in endpoints.functions.values()
         for variable in function.get_concrete_function().variables
     }
-    others = values.keys() ^ variables.keys()
-    others |= {
+    mismatched = values.keys() ^ variables.keys()
+    mismatched |= {
         name
         for name in values.keys() & variables.keys()
         if values[name].shape != variables[name].shape
     }
-    if others:
+    if mismatched:
         raise InputError(
             "source",
             "hold the weights of the network that its settings build",
-            f"source='{source}', where {sorted(others)[0]} and "
-            f"{len(others) - 1} others do not fit",
+            f"source='{source}', where {sorted(mismatched)[0]} and "
+            f"{len(mismatched) - 1} others do not fit",
             "Export it with the version of tbnets that trained it.",
         )
     for name, variable in variables.items():
@@ -146,30 +146,30 @@ def _assign(endpoints, values, source):
 def _compare(before, after):
     """Returns the largest difference of two models' outputs."""
     generator = np.random.default_rng(0)
-    found = {}
+    differences = {}
     for name in sorted(before.keys() - {"serving_default"}):
         inputs = {
             spec.name: tf.constant(_question(spec, after, generator))
             for spec in before[name].structured_input_signature[1].values()
         }
-        found[name] = difference(before, after.signatures, name, inputs)
-    worst = max(found, key=found.get)
-    if found[worst] > TOLERANCE:
+        differences[name] = difference(before, after.signatures, name, inputs)
+    worst = max(differences, key=differences.get)
+    if differences[worst] > TOLERANCE:
         raise InputError(
             "source",
             "have equal outputs before and after",
-            f"{worst}, whose outputs differ by {found[worst]:.1e}",
+            f"{worst}, whose outputs differ by {differences[worst]:.1e}",
             "More than the exporter has changed: compare by hand.",
         )
-    return found[worst]
+    return differences[worst]
 
 
-def difference(one, other, name, inputs):
+def difference(first, second, name, inputs):
     """Returns the largest difference of two outputs; inf if strings differ."""
-    wanted, found = one[name](**inputs), other[name](**inputs)
+    expected, outputs = first[name](**inputs), second[name](**inputs)
     worst = 0.0
-    for key in wanted:
-        pair = np.asarray(wanted[key]), np.asarray(found[key])
+    for key in expected:
+        pair = np.asarray(expected[key]), np.asarray(outputs[key])
         if pair[0].dtype.kind != "f" or pair[0].shape != pair[1].shape:
             differs = 0.0 if np.array_equal(*pair) else np.inf
         else:
@@ -212,26 +212,26 @@ def compare_served(sources):
     with tempfile.TemporaryDirectory() as place:
         folders = [pathlib.Path(place, source.name) for source in sources]
         for source, folder in zip(sources, folders):
-            given = f"--model={source}", f"--output={folder}", "--serving"
-            subprocess.run(_line("export", *given), check=True)
+            flags = f"--model={source}", f"--output={folder}", "--serving"
+            subprocess.run(_line("export", *flags), check=True)
         print(f"\n{'model':22}protocol  signatures  requests  differ by")
         with _served(folders) as servers:
             for source, folder in zip(sources, folders):
                 for server in servers:
-                    here = zoo.open_model(source)
-                    _compare_with_server(here, folder, server)
+                    local = zoo.open_model(source)
+                    _compare_with_server(local, folder, server)
 
 
-def _line(verb, *given):
-    return [sys.executable, str(_TOOLS / f"{verb}.py"), *given]
+def _line(verb, *flags):
+    return [sys.executable, str(_TOOLS / f"{verb}.py"), *flags]
 
 
 @contextlib.contextmanager
 def _served(folders):
     """Serves models; yields the addresses for gRPC and REST."""
-    with socket.create_server((HOST, 0)) as one:
-        with socket.create_server((HOST, 0)) as other:
-            port, rest_port = (x.getsockname()[1] for x in (one, other))
+    with socket.create_server((HOST, 0)) as socket_a:
+        with socket.create_server((HOST, 0)) as socket_b:
+            port, rest_port = (x.getsockname()[1] for x in (socket_a, socket_b))
     line = _line(
         *("serve", f"--model={','.join(map(str, folders))}", f"--port={port}"),
         *(f"--rest_api_port={rest_port}", "--enable_batching"),
@@ -245,23 +245,25 @@ def _served(folders):
             server.terminate()
 
 
-def _compare_with_server(here, folder, server):
+def _compare_with_server(local, folder, server):
     differences, requests = {}, read_requests(folder / "1")
-    with Client(server, folder.name, folder=folder) as there:
+    with Client(server, folder.name, folder=folder) as served:
         for request in requests:
             name = request.model_spec.signature_name
             inputs = {
-                key: tf.constant(to_array(key, one), one.dtype)
-                for key, one in request.inputs.items()
+                key: tf.constant(to_array(key, array), array.dtype)
+                for key, array in request.inputs.items()
             }
-            worst = difference(here.signatures, there.signatures, name, inputs)
+            worst = difference(
+                local.signatures, served.signatures, name, inputs
+            )
             differences[name] = max(worst, differences.get(name, 0))
     worst = max(differences.values())
     print(
         f"{folder.name:22}{server[:4]:8}{len(differences):12}"
         f"{len(requests):10}{worst:11.1e}"
     )
-    if {*differences} != {*here.signatures} or worst > SERVED_TOLERANCE:
+    if {*differences} != {*local.signatures} or worst > SERVED_TOLERANCE:
         raise InputError(
             f"Each signature of {folder.name} must return equal outputs when "
             f"served, within {SERVED_TOLERANCE:g}. Received: {differences} by "

@@ -102,7 +102,7 @@ def own_text(path):
             after the title, or a section.
     """
     text = "\n".join(CheckedFile(path).lines()[0]).partition(MARK)[0].strip()
-    missing = [one for one in SECTIONS if f"\n{one}\n" not in text]
+    missing = [heading for heading in SECTIONS if f"\n{heading}\n" not in text]
     if missing or not re.match(r"# .+\n\n[^#\n]", text):
         raise InputError(
             "card",
@@ -136,41 +136,49 @@ def _recalls(cutoffs):
 def columns(metrics: dict) -> list[tuple]:
     """Returns the columns of a table: (title, metric, format function)."""
     if tables.are_of_retrieval(metrics):
-        shown = [
+        metrics_shown = [
             *_recalls(tables.recall_cutoffs(metrics)),
             ("MedR", "median_rank", "{:g}".format),
         ]
-        found = []
+        table_columns = []
         for direction in tables.DIRECTIONS[:2]:
             label = direction.replace("_", " ") + " "
-            for title, name, write in shown:
-                found.append((label + title, f"{direction}/{name}", write))
+            for title, name, write in metrics_shown:
+                table_columns.append(
+                    (label + title, f"{direction}/{name}", write)
+                )
                 label = ""
-        return [*found, ("recall sum", "recall_sum", rounded)]
+        return [*table_columns, ("recall sum", "recall_sum", rounded)]
     if tables.are_of_regions(metrics):
-        shown = [
+        metrics_shown = [
             *_recalls((1, 5, 10)),
             ("bound", "upper_bound", per_cent),
             ("mAP", "mean_average_precision", per_cent),
             ("phrases", "num_queries", "{:.0f}".format),
         ]
-        return [(t, f"{tables.REGIONS}/{n}", write) for t, n, write in shown]
+        return [
+            (t, f"{tables.REGIONS}/{n}", write) for t, n, write in metrics_shown
+        ]
     return [(name, name, "{:.4g}".format) for name in metrics]
 
 
-def markdown_table(rows, more):
+def markdown_table(rows, extra_columns):
     """Returns a Markdown table of the metrics of models.
 
     Args:
         rows: list of (name, metrics, *cells), with equal names of metrics.
-        more: titles of the cells -> their alignment.
+        extra_columns: titles of the cells -> their alignment.
     """
-    shown = columns(rows[0][1])
-    titles = ["model", *(title for title, _, _ in shown), *more]
-    rule = ["---", *["---:"] * len(shown), *more.values()]
+    metric_columns = columns(rows[0][1])
+    titles = [
+        "model",
+        *(title for title, _, _ in metric_columns),
+        *extra_columns,
+    ]
+    rule = ["---", *["---:"] * len(metric_columns), *extra_columns.values()]
     lines = [f"| {' | '.join(titles)} |", f"|{'|'.join(rule)}|"]
     for name, metrics, *cells in rows:
-        numbers = [write(metrics[key]) for _, key, write in shown]
+        numbers = [write(metrics[key]) for _, key, write in metric_columns]
         lines.append(f"| {' | '.join([name, *numbers, *cells])} |")
     return "\n".join(lines)
 
@@ -253,14 +261,14 @@ def describe(report, model, scores, date, best=""):
     else:
         with_photos = without = ", ".join(model.inputs("serving_default"))
     takes = with_photos if model.takes_photos else without
-    kept = ("best_epoch", "epochs", "train_seconds", "dev", "test_split")
+    names = ("best_epoch", "epochs", "train_seconds", "dev", "test_split")
     return {
         "takes": takes,
         "embedding_dim": model.embedding_dim or 0,
         **bounds(model),
         "test": scores,
         "run_recall_sum": recall_sum(report["test"], best),
-        **{key: report[key] for key in kept},
+        **{key: report[key] for key in names},
         "versions": report["versions"],
         "date": date,
     }

@@ -51,8 +51,8 @@ def phrase_scores(session, model, split, phrases, regions):
     Returns:
         `LocalizationScores` of the run, and of the exported model.
     """
-    said = phrase_region_scores(session, split, phrases, regions)
-    if not said.asked.holds_photos:
+    of_run = phrase_region_scores(session, split, phrases, regions)
+    if not of_run.asked.holds_photos:
         raise InputError(
             "--regions",
             "include the whole photo, which the model proposes too",
@@ -62,11 +62,13 @@ def phrase_scores(session, model, split, phrases, regions):
     data = opened_split(
         session.task.data.opened, split, phrases=phrases, regions=regions
     )
-    found = _localization(data, model)
-    table = np.zeros_like(found.similarities)
-    for rows, own in zip(said.asked.phrases_of_photos, said.similarities):
-        table[rows, : own.shape[1]] = own
-    return dataclasses.replace(found, similarities=table), found
+    of_model = _localization(data, model)
+    table = np.zeros_like(of_model.similarities)
+    for rows, similarities in zip(
+        of_run.asked.phrases_of_photos, of_run.similarities
+    ):
+        table[rows, : similarities.shape[1]] = similarities
+    return dataclasses.replace(of_model, similarities=table), of_model
 
 
 def _retrieval(split, model):
@@ -85,7 +87,7 @@ def _retrieval(split, model):
 
         def one_by_one(i, j):
             rows = zip(i[:, None], j[:, None])
-            return np.concatenate([tile(*one)[0] for one in rows])
+            return np.concatenate([tile(*pair)[0] for pair in rows])
 
         pairs = PairScores(len(images), len(texts), tile, one_by_one)
     return RetrievalScores(images, texts, split.records, pairs)
@@ -102,11 +104,11 @@ def _localization(split, model):
     for image, row in enumerate(bar):
         boxes = store.boxes(row)[0]
         proposals.append(boxes)
-        said = [phrases.phrases[phrase] for phrase in owned[image]]
-        if said and len(boxes):
+        texts = [phrases.phrases[phrase] for phrase in owned[image]]
+        if texts and len(boxes):
             table[owned[image], : len(boxes)] = (
-                model.localize(said, photos[image], boxes)
+                model.localize(texts, photos[image], boxes)
                 if photos
-                else model.similarity(said, store.regions(row)[0])
+                else model.similarity(texts, store.regions(row)[0])
             )
     return LocalizationScores(table, phrases, proposals)
