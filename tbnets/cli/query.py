@@ -317,7 +317,7 @@ def check_gallery(options, model):
     if not (by_photo or by_index or getattr(options, flag_name)):
         raise InputError(
             f"--{flag_name}",
-            "be set, because this network takes them",
+            "be given, because this network takes them",
             "none",
             f"Add --{flag_name}=...",
         )
