@@ -132,31 +132,24 @@ def make(options, folder, text):
         options.run_dir, data_root=options.data_root, adjust=adjust
     )
     report = cards.read_report(pathlib.Path(options.run_dir, cards.METRICS))
-    fitted, choice, options_of_export = None, chosen(options), {}
+    fitted, choice, extras = None, chosen(options), {}
     if options.regions:
         fitted = with_regions(session, options.regions)
-        options_of_export = {
+        extras = {
             "metadata": {"choice": choice},
             "exporter": LocalizationExporter(session.task.data),
         }
-    runs.export(
-        session, folder / "1", fitted, half_precision=True, **options_of_export
-    )
+    runs.export(session, folder / "1", fitted, half_precision=True, **extras)
     model = opened(folder, options.branches)
     split = report["test_split"]["name"]
     if options.regions:
         places = options.phrases, options.regions
-        all_scores = phrase_scores(session, model, split, *places)
-        report["test"], scores = (
-            scores_of_one.metrics(**choice) for scores_of_one in all_scores
-        )
+        pair = phrase_scores(session, model, split, *places)
+        report["test"], scores = (x.metrics(**choice) for x in pair)
     else:
         scores = served_scores(session.task, model, split).metrics()
     best = session.task.best_metric
-    sums = [
-        cards.recall_sum(measures, best)
-        for measures in (report["test"], scores)
-    ]
+    sums = [cards.recall_sum(x, best) for x in (report["test"], scores)]
     check_loss(options, *sums)
     today = datetime.date.today().isoformat()
     metrics = cards.describe(report, model, scores, today, best)
@@ -297,11 +290,9 @@ def renew_card(options, target):
     """Renews the card of a model, if no other file was changed."""
     text = cards.own_text(options.card or target / "README.md")
     recorded = checksums.read_checksums(target) | {"README.md": ""}
-    unrelated = {
-        name: recorded[name] for name in recorded if name != "README.md"
-    }
+    files = {name: recorded[name] for name in recorded if name != "README.md"}
     changed = [
-        *checksums.differences(target, unrelated),
+        *checksums.differences(target, files),
         *sorted(checksums.model_files(target).keys() - recorded.keys()),
     ]
     if changed:

@@ -53,13 +53,10 @@ def commands_of(name, seeds):
     """Returns the commands that train the runs of a row and record them."""
     known = measured.read()
     row = known_row(name, known)
-    names = [row.of or name, *_combined(row.evaluation)]
-    trained = [known_row(row_name, known) for row_name in names]
-    lines = [
-        _training(row_to_train, seed)
-        for seed in seeds
-        for row_to_train in trained
-    ]
+    # An evaluation may combine the runs of several rows.
+    combined = re.findall(r"\bruns/(\w+)_(?:\{seed\}|\d+)", row.evaluation)
+    rows = [known_row(other, known) for other in (row.of or name, *combined)]
+    lines = [_training(row, seed) for seed in seeds for row in rows]
     folders = ",".join(f"runs/{row.of or name}_{seed}" for seed in seeds)
     named = f" --name={name}" if row.flags or row.of else ""
     return [*lines, f"python tools/reproduce.py --record={folders}{named}"]
@@ -85,13 +82,9 @@ def known_row(name, known):
             "--run",
             "be the name of a row of docs/ or of a configuration",
             f"--run={name}",
-            f"{advice}",
+            advice,
         )
     return row
-
-
-def _combined(evaluation):
-    return re.findall(r"\bruns/(\w+)_(?:\{seed\}|\d+)", evaluation)
 
 
 def _training(row, seed):

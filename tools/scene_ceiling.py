@@ -57,12 +57,6 @@ def image_size(folder):
     return size
 
 
-def count_truths(records, size):
-    """Returns `ambiguity.truths`, with a progress bar."""
-    with progress_bar(len(records), "comparing", "scene") as bar:
-        return ambiguity.truths(records, size, bar.update)
-
-
 def print_ceiling(captions, num_scenes):
     """Prints the shares of ambiguous captions, and the best recalls."""
     counts = collections.Counter(len(scenes) for _, scenes in captions)
@@ -88,7 +82,9 @@ def main(options):
     folder = pathlib.Path(options.scenes)
     size = image_size(folder)
     records = ambiguity.read_records(folder / RECORDS, options.split)
-    print_ceiling(count_truths(records, size), len(records))
+    with progress_bar(len(records), "comparing", "scene") as bar:
+        captions = ambiguity.truths(records, size, bar.update)
+    print_ceiling(captions, len(records))
 
 
 if __name__ == "__main__":

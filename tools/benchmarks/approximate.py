@@ -45,12 +45,10 @@ def _mixed(photos):
     rng, dim = np.random.default_rng(0), photos.shape[1]
 
     def draw(_, size):
-        first, second = photos[rng.integers(0, len(photos), [2, size])]
+        a, b = photos[rng.integers(0, len(photos), [2, size])]
         share = rng.uniform(0, 0.5, [size, 1])
         blur = rng.standard_normal([size, dim]) * 0.3 / np.sqrt(dim)
-        return arrays.unit(
-            np.float32((1 - share) * first + share * second + blur)
-        )
+        return arrays.unit(np.float32((1 - share) * a + share * b + blur))
 
     return draw
 
@@ -58,10 +56,7 @@ def _mixed(photos):
 def _time(path, queries, repeats):
     exact, cells = open_index(path), search_index.open_approximate(path)
     best, rows = (index.search(queries, TOP)[0] for index in (exact, cells))
-    hits = [
-        np.isin(expected, rows_found)
-        for expected, rows_found in zip(best, rows)
-    ]
+    hits = [np.isin(*pair) for pair in zip(best, rows)]
     print(f"recall@{TOP} of {len(queries)} sentences: {np.mean(hits):.3f}")
     for number in QUERIES:
         batch = queries[:number]

@@ -1,7 +1,6 @@
 """Measures time and memory of a search index, in Python and in a graph."""
 
 import pathlib
-import shutil
 import tempfile
 
 import numpy as np
@@ -37,18 +36,16 @@ def run(options):
     """Prints a table for each dtype and number of queries, with random rows."""
     count, dim = options.first_size(1_000_000), options.embedding_dim
     shape = {"image_shape": (dim,), "text_dim": dim}
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "plain", "1")
-        export_saved_model(Plain(), None, path, **shape)
-        plain = load_saved_model(path)
-        for dtype in ("float32", "bfloat16"):
-            place = pathlib.Path(folder, dtype)
-            _time(plain, place, count, dtype, options.repeats or 15)
-            shutil.rmtree(place)
+    for dtype in ("float32", "bfloat16"):
+        with tempfile.TemporaryDirectory() as place:
+            folder = pathlib.Path(place)
+            path = folder / "plain" / "1"
+            export_saved_model(Plain(), None, path, **shape)
+            plain = load_saved_model(path)
+            _time(plain, folder, count, dtype, options.repeats or 15)
 
 
 def _time(plain, folder, count, dtype, repeats):
-    folder.mkdir()
     dim = plain.embedding_dim
     built = write_index(
         folder / "index",

@@ -277,13 +277,11 @@ def _says(row, ours, same):
         return f"failed: {row['failed']}"
     if row is ours or row.get("value") is None or ours["ms"] is None:
         return ""
-    apart = abs(row["value"] - ours["value"]) / max(abs(ours["value"]), 1e-9)
+    gap = abs(row["value"] - ours["value"]) / max(abs(ours["value"]), 1e-9)
     if not same:
         remark = "other definition"
     else:
-        remark = (
-            "same value" if apart <= AGREES else f"OTHER VALUE, {apart:.1e}"
-        )
+        remark = "same value" if gap <= AGREES else f"OTHER VALUE, {gap:.1e}"
     times, best = (row[name] / ours[name] for name in ("ms", "best"))
     if min(times, best) < 1:
         remark += f", AHEAD: {times:.2f} of tbnets, best {best:.2f}"
@@ -296,10 +294,8 @@ def print_table(title, rows):
     `ratio` compares medians, and `best` compares minimum times.
     """
     width = max(len(row["name"]) for row in rows)
-    versions_of_rows = [row.get("versions", {}).items() for row in rows]
-    versions = dict.fromkeys(
-        " ".join(version) for version in itertools.chain(*versions_of_rows)
-    )
+    versions = [row.get("versions", {}).items() for row in rows]
+    versions = dict.fromkeys(map(" ".join, itertools.chain(*versions)))
     print(f"\n{title}")
     columns = f"{'ms':>9}  {'ratio':>6}  {'best':>6}  {'MiB':>6}  value"
     print(f"  {''.ljust(width)}  {columns}")

@@ -61,14 +61,12 @@ def top_k(arrays):
     def loss(images, texts):
         scores = images @ texts.T
         masked = scores.masked_fill(match, float("-inf"))
-        positives = distances(scores[owners, torch.arange(len(owners))])[
-            :, None
-        ]
+        positive = distances(scores[owners, torch.arange(len(owners))])[:, None]
         captions = masked.topk(k, dim=1).values[owners]
         photos = masked.topk(k, dim=0).values.T
         total = 0
         for near in (captions, photos):
-            hinges = functional.relu(data.MARGIN + positives - distances(near))
+            hinges = functional.relu(data.MARGIN + positive - distances(near))
             total = total + hinges.sum() / (hinges > 0).sum().clamp_min(1)
         return total
 
@@ -86,8 +84,8 @@ def train_step(arrays):
     def step():
         optimizer.zero_grad(set_to_none=True)
         rows = [
-            functional.normalize(side(rows_in), dim=1)
-            for side, rows_in in zip(sides, inputs)
+            functional.normalize(side(features), dim=1)
+            for side, features in zip(sides, inputs)
         ]
         loss = _hinges(*rows, owners, match)
         loss.backward()
@@ -174,9 +172,14 @@ def batch_hard_metric(arrays):
     from pytorch_metric_learning import distances, reducers
 
     distance = distances.LpDistance(normalize_embeddings=False)
-    loss = _mined(distance, reducers.MeanReducer())
+    loss, miner = _mined(distance, reducers.MeanReducer())
     labels = torch.from_numpy(data.labels(arrays))
-    return _learning(arrays, lambda *pair: loss(torch.cat(pair), labels))
+
+    def total(*pair):
+        rows = torch.cat(pair)
+        return loss(rows, labels, miner(rows, labels))
+
+    return _learning(arrays, total)
 
 
 def hardest_metric(arrays):
@@ -184,19 +187,16 @@ def hardest_metric(arrays):
     from pytorch_metric_learning import distances, reducers
 
     distance = distances.CosineSimilarity()
-    return _two_ways(arrays, _mined(distance, reducers.SumReducer()))
+    return _two_ways(arrays, *_mined(distance, reducers.SumReducer()))
 
 
 def _mined(distance, reducer):
+    """Returns the triplet loss and the miner of the hardest negatives."""
     from pytorch_metric_learning import losses, miners
 
-    miner = miners.BatchHardMiner(distance=distance)
-    loss = losses.TripletMarginLoss(
-        data.MARGIN, distance=distance, reducer=reducer
-    )
-    return lambda rows, labels, *second_view: loss(
-        rows, labels, miner(rows, labels, *second_view), *second_view
-    )
+    options = {"distance": distance, "reducer": reducer}
+    loss = losses.TripletMarginLoss(data.MARGIN, **options)
+    return loss, miners.BatchHardMiner(distance=distance)
 
 
 def all_metric(arrays):
@@ -205,36 +205,33 @@ def all_metric(arrays):
 
     distance = distances.LpDistance(normalize_embeddings=False)
     loss = losses.TripletMarginLoss(data.MARGIN, distance=distance)
-    return _two_ways(arrays, _not_mined(loss))
+    return _two_ways(arrays, loss)
 
 
 def crossed_metric(arrays):
     """NTXentLoss, two views, mean over directions."""
     from pytorch_metric_learning import losses
 
-    return _two_ways(arrays, _not_mined(losses.NTXentLoss(data.TEMPERATURE)), 2)
+    return _two_ways(arrays, losses.NTXentLoss(data.TEMPERATURE), ways=2)
 
 
 def supervised_metric(arrays):
     """SupConLoss, two views, mean over directions."""
     from pytorch_metric_learning import losses
 
-    return _two_ways(arrays, _not_mined(losses.SupConLoss(data.TEMPERATURE)), 2)
+    return _two_ways(arrays, losses.SupConLoss(data.TEMPERATURE), ways=2)
 
 
-def _not_mined(loss):
-    return lambda rows, labels, *second_view: loss(
-        rows, labels, None, *second_view
-    )
-
-
-def _two_ways(arrays, loss, ways=1):
+def _two_ways(arrays, loss, miner=lambda *_: None, ways=1):
     """Returns a step of a loss in both directions, divided by `ways`."""
     ids, owners = _tensors(arrays, "image_ids", "owners")
 
+    def one_way(rows, labels, *others):
+        return loss(rows, labels, miner(rows, labels, *others), *others)
+
     def total(images, texts):
-        to_text = loss(images, ids, texts, owners)
-        return (to_text + loss(texts, owners, images, ids)) / ways
+        to_text = one_way(images, ids, texts, owners)
+        return (to_text + one_way(texts, owners, images, ids)) / ways
 
     return _learning(arrays, total)
 
@@ -279,10 +276,7 @@ def child_sum(arrays):
 
 
 def _learning(arrays, loss):
-    rows = [
-        tensor.requires_grad_()
-        for tensor in _tensors(arrays, "images", "texts")
-    ]
+    rows = [x.requires_grad_() for x in _tensors(arrays, "images", "texts")]
     return _step(rows, lambda: loss(*rows))
 
 

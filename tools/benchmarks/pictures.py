@@ -32,12 +32,12 @@ def draw_peers(results, path):
         axis.set_axis_off()
     for axis, (name, sizes) in zip(axes.flat, tables.items()):
         _panel(axis, sizes)
-        sizes_in_words = ", ".join(
+        legend = ", ".join(
             f"{mark} {result['images']}"
             for mark, result in zip("\N{BLACK CIRCLE}\N{BLACK SQUARE}", sizes)
         )
         axis.set_title(
-            f"{name}: times the products alone; {sizes_in_words}", fontsize=9
+            f"{name}: times the products alone; {legend}", fontsize=9
         )
     _write(figure, path)
 

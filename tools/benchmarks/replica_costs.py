@@ -160,29 +160,26 @@ def run(options):
     _print_row("workers", *columns)
     _print_row(1, f"{alone:.0f} ms")
     for count in options.workers:
-        milliseconds = measure(
+        times = measure(
             job,
             count,
             *(("step", 0), ("gathers", 0), ("whole_step", 0), ("sums", 2)),
             *(("message", 1), ("message", NUMBERS)),
         )
-        latency, long = (
-            milliseconds["message 1"],
-            milliseconds[f"message {NUMBERS}"],
-        )
+        latency, long = times["message 1"], times[f"message {NUMBERS}"]
         bandwidth = 4 * NUMBERS / max(long - latency, 1e-3)
         machine = Machine(fixed, rate, latency, bandwidth, count / cores)
-        kinds = milliseconds["reduces"], milliseconds["gathers"]
+        kinds = times["reduces"], times["gathers"]
         total = sum(predicted(cost(job, count, *kinds), machine))
-        step = milliseconds["step 0"]
+        step = times["step 0"]
         _print_row(
             count,
             f"{step:.0f} ms",
             f"{total:.0f} ms",
             f"{per_cent(total / step - 1, 0)} %",
-            f"{per_cent(milliseconds['gathers 0'] / step, 0)} %",
-            f"{per_cent(milliseconds['sums 2'] / step, 0)} %",
-            f"{milliseconds['whole_step 0']:.0f} ms",
+            f"{per_cent(times['gathers 0'] / step, 0)} %",
+            f"{per_cent(times['sums 2'] / step, 0)} %",
+            f"{times['whole_step 0']:.0f} ms",
         )
     print_paper(*kinds)
 

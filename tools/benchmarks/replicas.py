@@ -171,9 +171,7 @@ def measured(job):
         runs[f"{name} {value}"] = functools.partial(_waited, graph, inputs)
         if name == "step":
             operations = graph.get_concrete_function(*inputs).graph
-            types = [
-                operation.type for operation in operations.get_operations()
-            ]
+            types = [op.type for op in operations.get_operations()]
             messages = {word: types.count(x) for x, word in KINDS.items()}
     # All workers begin each run together.
     seconds = timing.in_turns(runs, job.repeats, WARM_UP, before=workers.wait)

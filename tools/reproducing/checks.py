@@ -81,10 +81,8 @@ def _not_published(measured):
             for column, cell in zip(table["columns"], row["cells"]):
                 is_theirs |= column.lower().startswith("published")
                 cell = cell.partition(" of ")[0]
-                cell_numbers = {n for n in numbers(cell) if "." in n}
-                if is_theirs and not any(
-                    cell_numbers <= row for row in published
-                ):
+                values = {n for n in numbers(cell) if "." in n}
+                if is_theirs and not any(values <= row for row in published):
                     yield (
                         f"docs/measured/pages: expected numbers of a row of "
                         f"published.json; found {cell}, column {column!r}, "
@@ -96,10 +94,8 @@ def _published_rows(measured):
     """Yields the numbers of each row, as printed and with one decimal."""
     for table in measured.published:
         for row in table["rows"]:
-            row_numbers = {
-                n for cell in row["published"] for n in numbers(cell)
-            }
-            yield row_numbers | {rounded(float(n)) for n in row_numbers - {"-"}}
+            values = {n for cell in row["published"] for n in numbers(cell)}
+            yield values | {rounded(float(n)) for n in values - {"-"}}
 
 
 def expecting(text, row):

@@ -47,7 +47,10 @@ def written(measured, root):
     }
     parts |= {"all rows": _rows(measured), "flags": _flags(measured)}
     parts |= {
-        name: _of_page(table, measured.kept)
+        name: _table(
+            table["columns"],
+            [_cells_of(table, row, measured.kept) for row in table["rows"]],
+        )
         for name, table in measured.parts.items()
     }
     pages = {path: path.read_text("utf-8") for path in all_pages(root)}
@@ -94,15 +97,10 @@ def _of_paper(table, measured):
             rows.append([*theirs, f"not run: {reason}", *blank])
     head = ["row", *(f"published {column}" for column in columns)]
     head += ["ours", *columns, "seeds", "CPU", "date"]
-    text = f"\n{table['about']}\n\n{_table(head, rows)}\n"
+    text = f"\n{table['about']}\n{_table(head, rows)}"
     if others := table.get("others"):
         text += f"The paper also lists results of other authors: {others}.\n\n"
     return text
-
-
-def _of_page(table, recorded):
-    rows = [_cells_of(table, row, recorded) for row in table["rows"]]
-    return f"\n{_table(table['columns'], rows)}\n"
 
 
 def _cells_of(table, row, recorded):
@@ -191,7 +189,7 @@ def _rows(measured):
         epochs = ", ".join(map(str, row.epochs))
         seeds, *about = _about(row)
         rows.append([name, *_cells(_SHOWN, row), seeds, epochs, *about])
-    return f"\n{_table(head, rows)}\n"
+    return _table(head, rows)
 
 
 def _flags(measured):
@@ -201,7 +199,7 @@ def _flags(measured):
         for name, row in sorted(measured.kept.items())
         if row.flags or row.of
     ]
-    return f"\n{_table(['row', 'configuration and flags'], rows)}\n"
+    return _table(["row", "configuration and flags"], rows)
 
 
 def _made_by(row):
@@ -226,7 +224,8 @@ def _about(row):
 
 def _table(columns, rows):
     lines = [columns, ["---"] * len(columns), *rows]
-    return "".join(
+    text = "".join(
         "|" + "".join(f" {cell} |" if cell else " |" for cell in cells) + "\n"
         for cells in lines
     )
+    return f"\n{text}\n"
