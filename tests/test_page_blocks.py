@@ -117,9 +117,6 @@ def regions():
 GIVEN = {
     "docs/losses.md": lambda: {"loss": tbnets.TripletLoss()},
     "docs/evaluation.md": lambda: {**embeddings(), **scored_phrases()},
-    "docs/data_formats.md": lambda: {
-        "proposals": [page_files.BOXES] * page_files.NUM_TEST
-    },
     REGIONS: regions,
     "docs/serving.md": network,
     "docs/trees.md": trees,
