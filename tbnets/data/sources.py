@@ -24,8 +24,8 @@ _WORDS = (
 )
 _TREES = "Set it, for example --trees=features/parsed.flags."
 _BOXES = (
-    "Write a table of images, phrases and boxes (docs/data_formats.md), or predict "
-    "boxes with tools/localize.py."
+    "Write a table of images, phrases and boxes (docs/data_formats.md), or "
+    "predict boxes with tools/localize.py."
 )
 _REGIONS = "Set it, for example --regions=features/regions_grid.flags."
 _UNSET = {
