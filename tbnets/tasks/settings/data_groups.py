@@ -29,8 +29,8 @@ class RegionSettings:
     phrases: Place = flag(
         "",
         "Phrases with their boxes: a folder of Flickr30K Entities or a "
-        ".jsonl file (docs/data_formats.md). Default with --scenes: the phrases "
-        "of the scenes. HM-LSTM uses them only for evaluation.",
+        ".jsonl file (docs/data_formats.md). Default with --scenes: the "
+        "phrases of the scenes. HM-LSTM uses them only for evaluation.",
     )
     regions: Place = flag(
         "",
