@@ -132,10 +132,7 @@ class Sources:
         if not value:
             expected, advice = _UNSET[flag]
             raise InputError(
-                f"--{flag}",
-                f"name {expected}",
-                f"--{flag}=",
-                advice,
+                f"--{flag}", f"name {expected}", f"--{flag}=", advice
             )
         return value
 

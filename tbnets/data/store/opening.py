@@ -46,10 +46,7 @@ class SideBySide(Features):
         if not common:
             looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
             raise InputError(
-                "parts",
-                "be features with common ids",
-                looks,
-                "Use equal ids.",
+                "parts", "be features with common ids", looks, "Use equal ids."
             )
         path = ", ".join(part.path for part in parts)
         super().__init__(common, sum(part.dim for part in parts), path)
