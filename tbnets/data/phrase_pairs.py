@@ -90,7 +90,8 @@ def noun_phrases(trees) -> NounPhrases:
 def ranges(starts, ends):
     """Concatenates the integer ranges from starts to ends, exclusive.
 
-    Returns (places, numbers): the numbers, and the indices of their ranges.
+    Returns (places, numbers): for every number, the index of its range, and the
+    number.
     """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths

@@ -168,11 +168,8 @@ class FeatureStore(Features):
         files = self._row_files[place]
         start = int(self.first_regions[row] - self._row_starts[place])
         count = int(self.counts[row])
-
-        def read(file):
-            return file and file.read(start, count).astype(np.float32)
-
-        return tuple(read(files.get(part)) for part in parts)
+        chosen = [files.get(part) for part in parts]
+        return tuple(f and f.read(start, count).astype("f4") for f in chosen)
 
     def _check_holds(self, expected):
         """Raises ValueError if the store has another kind of content."""

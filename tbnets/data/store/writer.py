@@ -126,9 +126,8 @@ class FeatureWriter:
     def finish(self):
         """Marks the store complete, and removes files of killed processes."""
         self._check_alone()
-        named = {
-            name for shard in self._manifest.shards for name in shard.sha256
-        }
+        shards = self._manifest.shards
+        named = {name for shard in shards for name in shard.sha256}
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()
