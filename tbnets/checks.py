@@ -95,10 +95,7 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
     ):
         return array
     raise InputError(
-        name,
-        f"be {what} of shape {shape}",
-        f"{received}",
-        f"{advice}",
+        name, f"be {what} of shape {shape}", f"{received}", f"{advice}"
     )
 
 

@@ -122,8 +122,5 @@ def check_kind(name, value, kinds, advice):
     if isinstance(value, type):
         received = f"the class {value.__name__} itself"
     raise InputTypeError(
-        name,
-        f"be a {names}",
-        f"{name} {received}",
-        f"{advice}",
+        name, f"be a {names}", f"{name} {received}", f"{advice}"
     )

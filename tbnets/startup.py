@@ -123,16 +123,6 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 """Parameters of `mallopt`, from glibc's malloc.h."""
 
 
-def most_arenas(num_cores):
-    """Returns the maximum number of malloc arenas, or None for glibc's default.
-
-    The arena of a thread always returns blocks above 64 MiB to the system, so
-    with up to 4 cores all threads share one arena. This cost no time on two
-    cores.
-    """
-    return 1 if num_cores <= 4 else None
-
-
 def keep_freed_memory():
     """Makes the C library reuse big blocks instead of returning them.
 
@@ -147,8 +137,10 @@ def keep_freed_memory():
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(_M_MMAP_MAX, 0)
     mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    if arenas := most_arenas(usable_cores()):
-        mallopt(_M_ARENA_MAX, arenas)
+    # The arena of a thread always returns blocks above 64 MiB to the system, so
+    # all threads share one arena. This cost no time on two cores.
+    if usable_cores() <= 4:
+        mallopt(_M_ARENA_MAX, 1)
 
 
 _KERNELS = "TF_ENABLE_ONEDNN_OPTS"

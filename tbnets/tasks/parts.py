@@ -84,11 +84,7 @@ def build_text_encoder(settings: Settings, fitted):
     common |= {"units": options.rnn_units, "mean_beside": options.mean_beside}
     if options.text_encoder == "h_lstm":
         return TreeEncoder(words, **common)
-    return text_encoders.RecurrentEncoder(
-        words,
-        options.text_encoder,
-        **common,
-    )
+    return text_encoders.RecurrentEncoder(words, options.text_encoder, **common)
 
 
 class Builder(NamedTuple):
@@ -344,9 +340,7 @@ def compile_similarity_network(
 _BY_STEPS = ("branches", "training", "optimizer")
 BUILDERS = {
     "embedding": Builder(
-        build_embedding_network,
-        compile_embedding_network,
-        (*_BY_STEPS, "loss"),
+        build_embedding_network, compile_embedding_network, (*_BY_STEPS, "loss")
     ),
     "similarity": Builder(
         build_similarity_network,

@@ -154,13 +154,11 @@ def record_before(run_dir):
     """
     folder = check_run_folder(run_dir, resume=True)
     last = checkpoint_path(folder, "last")
-    if last.exists():
-        state = checkpoints.read_progress(last)
-        record = records.completed(state.settings, last)
-        with contextlib.suppress(InputError):  # `settings.json` is rewritten.
-            record["started_in"] = records.read_record(folder)["started_in"]
-    else:
-        record = records.read_record(folder)
+    if not last.exists():
+        return records.read_record(folder)
+    record = records.completed(checkpoints.read_progress(last).settings, last)
+    with contextlib.suppress(InputError):  # `settings.json` is rewritten.
+        record["started_in"] = records.read_record(folder)["started_in"]
     return record
 
 
@@ -268,14 +266,13 @@ def finish(session):
         session.network = _build(task, last.fitted, saved)
     session.state = best = checkpoints.restore_checkpoint(path, session.network)
     report = results(last, best)
-    shown_split, examples = settings.run.dev_split, session.dev
-    if task.data.test_split:
-        shown_split = settings.run.test_split
-        examples = task.data.load(shown_split, best.fitted)
+    test_split, examples = task.data.test_split, session.dev
+    if test_split:
+        examples = task.data.load(test_split, best.fitted)
     scores = task.scores(session.network, examples)
-    if shown_split == settings.run.test_split:
+    if test_split:
         report["test"] = scores.metrics()
-        report["test_split"] = {"name": shown_split, **examples.counts}
+        report["test_split"] = {"name": test_split, **examples.counts}
     write_json(folder / "metrics.json", report)
     if pictures := scores.pictures():
         sheet = montage.draw_sheet(pictures, scores.about_pictures)
@@ -287,7 +284,8 @@ def finish(session):
         if "test" in report:
             metric = report["test"][task.best_metric]
             board.add_best("test", metric, best.epoch)
-        board.add_points(shown_split, scores.points())
+        split = test_split or settings.run.dev_split
+        board.add_points(split, scores.points())
     return report
 
 

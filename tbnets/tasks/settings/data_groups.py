@@ -192,8 +192,7 @@ class CaptionSettings:
         "--images; rendered there if it does not exist.",
     )
     num_scenes: Annotated[list[int], Limits(0, 1_000_000, length=3)] = flag(
-        [2000, 250, 250],
-        "Numbers of scenes to render for train,dev,test.",
+        [2000, 250, 250], "Numbers of scenes to render for train,dev,test."
     )
     captions: Place = flag(
         "", "File or folder of captions; may contain {split}."

@@ -52,16 +52,12 @@ class TextSettings:
         "a .npy file with one row per caption. May contain {split}.",
     )
     min_count: Count = flag(
-        1,
-        "Minimum count of a word of the vocabulary in the training captions.",
+        1, "Minimum count of a word of the vocabulary in the training captions."
     )
     max_words: Whole = flag(
         0, "Maximum number of words in the vocabulary; 0: all."
     )
-    word_dim: Count = flag(
-        256,
-        "Size of a word vector. Wang 2018: 256.",
-    )
+    word_dim: Count = flag(256, "Size of a word vector. Wang 2018: 256.")
     word_vectors: Place = flag(
         "",
         "Initial word vectors: a word2vec file (binary or text) or a GloVe "
@@ -79,8 +75,7 @@ class TextSettings:
         "subtracting their mean, for frozen vectors; 0: as in the file.",
     )
     new_word_dims: Whole = flag(
-        0,
-        "Learned dimensions appended to each word vector.",
+        0, "Learned dimensions appended to each word vector."
     )
     word_dropout: Rate = flag(0.0, "Dropout rate on word vectors. Papers: 0.")
     rnn_units: Count = flag(512, "Size of the recurrent state. Wang 2018: 512.")
@@ -285,8 +280,7 @@ class OptimizerSettings:
     )
     momentum: Rate = flag(0.9, "Momentum of sgd. Wang 2016: 0.9.")
     weight_decay: Amount = flag(
-        0.0,
-        "Weight decay, decoupled from the gradient. Wang 2016: 5e-4.",
+        0.0, "Weight decay, decoupled from the gradient. Wang 2016: 5e-4."
     )
     schedule: str = flag(
         "constant",

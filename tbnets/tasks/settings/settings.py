@@ -49,8 +49,6 @@ FLAGS = {name: flags_of(group) for name, group in GROUPS.items()}
 """Maps the name of a group to its flags."""
 ALL = {flag.name: flag for flags in FLAGS.values() for flag in flags}
 """Maps the name of a flag to the `Flag`."""
-GROUP_OF = {flag.name: name for name, flags in FLAGS.items() for flag in flags}
-"""Maps the name of a flag to the name of its group."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -338,11 +336,7 @@ def _of_texts(texts, begins_with_model):
     text = "with --text_encoder other than features or hub:PRESET"
     return [
         (is_preset, "with --text_encoder=hub:PRESET", ("fine_tune_text",)),
-        (
-            encoder == "h_lstm",
-            "with --text_encoder=h_lstm",
-            ("trees",),
-        ),
+        (encoder == "h_lstm", "with --text_encoder=h_lstm", ("trees",)),
         (
             encoder == "features",
             "with --text_encoder=features",
