@@ -95,9 +95,9 @@ class OwnPhotos:
                     )
         return (
             "`--images` must contain photos of every split. Received: --images="
-            f"{self.folder} with {len(files) or 'no'} files{some}, but without "
-            f"photos for the {records.num_images} names of split "
-            f"{records.split} in {records.path}. The first, {shown(name)}, "
+            f"{self.folder}, which holds {len(files) or 'no'} files{some}, but "
+            f"no photos for the {records.num_images} names of split "
+            f"{records.split} in {records.path}, first {shown(name)}, which "
             f"{reason}. {advice}"
         )
 
