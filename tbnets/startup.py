@@ -61,9 +61,9 @@ def quiet_tensorflow():
         with startup.quiet_tensorflow():
             import tensorflow as tf
     """
-    heard = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
-    heard = heard or sys.stderr is None  # A program without a terminal.
-    hidden = contextlib.nullcontext() if heard else _hidden()
+    is_shown = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
+    is_shown = is_shown or sys.stderr is None  # A program without a terminal.
+    hidden = contextlib.nullcontext() if is_shown else _hidden()
     with _importing, _uncollected(), hidden:
         yield
 
@@ -188,7 +188,7 @@ def is_for_the_user(error):
     return isinstance(error, UserError)
 
 
-def _say(error):
+def _message_of(error):
     """Returns the message of an error, without an error number."""
     if isinstance(error, OSError) and error.strerror:
         if error.filename is None:
@@ -286,6 +286,6 @@ def run(work):
     except Exception as error:
         if not is_for_the_user(error):
             raise
-        sys.exit(spoken(f"error: {_say(error)}"))
+        sys.exit(spoken(f"error: {_message_of(error)}"))
     except KeyboardInterrupt:
         sys.exit(130)

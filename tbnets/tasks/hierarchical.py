@@ -173,7 +173,7 @@ class Matcher:
                 captions = np.concatenate([groups[row] for row in rows])
                 phrases = examples.phrases.rows_of(captions)
                 if len(phrases):
-                    table = self._of_photos(examples, rows, captions, images)
+                    table = self._photo_scores(examples, rows, captions, images)
                     best = _chosen(examples, phrases, table, choice)
                     choices[phrases] = best
                     confidences[phrases] = table[np.arange(len(best)), best]
@@ -234,7 +234,7 @@ class Matcher:
             _, vectors[part] = self.network.embed_nodes(trees, nodes)
         return vectors
 
-    def _of_photos(self, examples, rows, captions, images):
+    def _photo_scores(self, examples, rows, captions, images):
         """Returns similarities `[p, k]`, -infinity for missing candidates."""
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
@@ -354,11 +354,11 @@ class CorrespondenceScores(Scores):
         if self.links is None:
             if choice.name == MOST_SIMILAR and not region_phrase_ranking:
                 return {}
-            asked = (
+            option = (
                 "region_phrase_ranking" if region_phrase_ranking else "choice"
             )
             raise InputError(
-                f"--{asked}",
+                f"--{option}",
                 "be used with a run on phrases with boxes",
                 "a run without boxes",
                 "Train with --phrases.",

@@ -22,7 +22,7 @@ from tbnets.visualization.plots import joined
 
 SIDES = ("words", "image_dim", "text_dim")
 """Fitted values of every run with images and texts."""
-_KINDS = {
+_TYPES = {
     "words": list[str],
     "longest_text": int,
     **dict.fromkeys(("image_dim", "text_dim", "region_dim"), int | None),
@@ -75,8 +75,8 @@ def check_fitted_kinds(fitted, path, required):
 
     `required` has the names of the required values.
     """
-    for name in [name for name in _KINDS if name in {*fitted, *required}]:
-        value, kind = fitted.get(name, ""), _KINDS[name]
+    for name in [name for name in _TYPES if name in {*fitted, *required}]:
+        value, kind = fitted.get(name, ""), _TYPES[name]
         if not is_kind(value, kind) or not _MORE.get(name, lambda _: 1)(value):
             what = f"whose `{name}` is {shown(value)}, not {kind}"
             if name not in fitted:
@@ -89,7 +89,7 @@ def check_fitted_kinds(fitted, path, required):
 
 FEW_POINTS = (250, 3)
 """Numbers of images and of captions per image that keep the projector fast."""
-_SAME = ("image_ids", "captions", "caption_to_image")
+_EXAMPLE_FIELDS = ("image_ids", "captions", "caption_to_image")
 
 
 class Scores:
@@ -120,7 +120,7 @@ class Scores:
 
         The second network's scores, `other`, have a weight in [0, 1].
         """
-        raise self._do_not_add_up()
+        raise self._cannot_combine()
 
     def with_bank(self, bank, temperature):
         """Returns these scores, normalised by a query bank.
@@ -144,9 +144,9 @@ class Scores:
             (scores, learned): a `PairScores`, and whether the network learned
             to score. Otherwise the scores are negative distances.
         """
-        raise self._do_not_add_up()
+        raise self._cannot_combine()
 
-    def _do_not_add_up(self):
+    def _cannot_combine(self):
         return InputError(
             "--combine_with",
             "be used with runs whose scores can be combined",
@@ -224,7 +224,7 @@ def spread_evenly(count, most):
     return (np.arange(picks) * count) // max(picks, 1)
 
 
-def check_same_examples(records, other_records, names=_SAME):
+def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
     """Raises ValueError if two runs scored different images or captions.
 
     Compares the attributes `names` of the `CaptionedImages` of both runs.

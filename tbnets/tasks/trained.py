@@ -35,10 +35,10 @@ OF_NETWORK = (
     "region_branch",
 )
 """Flags that determine the weights of a network."""
-_OWN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
-_OWN = _OWN - {"task", "model"}
+_RUN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
+_RUN = _RUN - {"task", "model"}
 """Flags that a run never takes from the model that it starts from."""
-_NEW = ("draws", "total", "count")
+_RESET = ("draws", "total", "count")
 """Weights that are not loaded: dropout counters and sums of Keras' metrics."""
 
 
@@ -65,7 +65,7 @@ class Trained(NamedTuple):
     def values(self):
         """Returns the flags that a run takes from the model, name -> value."""
         values = self.settings.values()
-        names = {name for name in ALL.keys() - _OWN if not ALL[name].is_place}
+        names = {name for name in ALL.keys() - _RUN if not ALL[name].is_place}
         return {name: values[name] for name in values if name in names}
 
     def put_into(self, network):
@@ -99,7 +99,9 @@ class Trained(NamedTuple):
         if self.path.suffix == ".npz":
             # Keras 2 lists frozen word tables after the encoder's weights.
             items = sorted(self.weights, key=lambda w: not _of_words(w[0]))
-            items = [array for name, array in items if _leaf(name) not in _NEW]
+            items = [
+                array for name, array in items if _leaf(name) not in _RESET
+            ]
             names = weights_by_name(network)
             names = sorted(names, key=lambda path: not _of_words(path[-1]))
             return dict(zip(names, items)) if len(names) == len(items) else {}
@@ -215,7 +217,7 @@ def weights_by_name(network):
     """
     paths = _paths(network)
     weights = [(paths[id(weight)], weight) for weight in network.weights]
-    weights = [item for item in weights if item[0][-1] not in _NEW]
+    weights = [item for item in weights if item[0][-1] not in _RESET]
     names = _renamed([path for path, _ in weights])
     return {names[path]: weight for path, weight in weights}
 

@@ -39,7 +39,7 @@ class OwnPhotos:
         )
         self.cache = folder_beside(self.folder, cache)
         self.left_out, self.has_begun, self._made_by = {}, False, None
-        self._num_told = 0
+        self._num_reported = 0
 
     def remember(self, fitted):
         """Restores a run's left-out photos and the description of features."""
@@ -155,11 +155,11 @@ class OwnPhotos:
                 "the captions."
             )
         self.left_out |= {names[k]: reason for k, reason in problems.items()}
-        if not self.has_begun and len(self.left_out) > self._num_told:
-            self._num_told = len(self.left_out)
-            self._tell(len(names) + len(self.left_out) - len(problems))
+        if not self.has_begun and len(self.left_out) > self._num_reported:
+            self._num_reported = len(self.left_out)
+            self._report(len(names) + len(self.left_out) - len(problems))
 
-    def _tell(self, num_images):
+    def _report(self, num_images):
         """Reports left-out images on standard error."""
         reasons = self.left_out.items()
         ordered = dict(sorted(reasons, key=lambda item: item[1] == ABSENT))

@@ -26,11 +26,11 @@ from tbnets.tasks.task import Scores
 
 PHOTOS_AT_ONCE = 32
 PHRASES_AT_ONCE = 1024
-SEEN_ALIKE = ("cnn", "layers", "top", "weights_sha256")
+SHARED_FACTS = ("cnn", "layers", "top", "weights_sha256")
 """Settings that must be equal for features of photos and of regions."""
 
 
-class Asked(NamedTuple):
+class PhraseQueries(NamedTuple):
     """The phrases and regions that a network compares.
 
     Attributes:
@@ -77,7 +77,7 @@ class PhraseRegionScores(Scores):
     what = "phrases and regions"
     options = correspondences.CHOOSING
 
-    asked: Asked
+    asked: PhraseQueries
     similarities: list
 
     def metrics(self, **choosing):
@@ -117,8 +117,8 @@ def phrase_region_scores(session, split, phrases, regions):
     """
     data, network = session.task.data, session.network
     reader = _check_run(session, regions)
-    asked = _asked(data.opened, split, phrases, regions)
-    _check_seen_alike(session.state.fitted, asked.regions.store)
+    asked = _phrase_queries(data.opened, split, phrases, regions)
+    _check_same_network(session.state.fitted, asked.regions.store)
     texts = _embed_phrases(network, reader, asked.phrases.phrases)
     photos, owners = data.split(split).images, asked.phrases_of_photos
     similarities = []
@@ -149,7 +149,7 @@ def with_regions(session, regions):
     data, fitted = session.task.data, session.state.fitted
     split = opened_split(data.opened, data.test_split, regions=regions)
     store, _ = split.regions
-    _check_seen_alike(fitted, store)
+    _check_same_network(fitted, store)
     made_by = {**store.made_by, "geometry": False}
     return {**fitted, "image_features_made_by": made_by}
 
@@ -189,13 +189,13 @@ def opened_split(opened, split, **named):
     return data.split(split)
 
 
-def _asked(opened, split, phrases, regions):
+def _phrase_queries(opened, split, phrases, regions):
     part = opened_split(opened, split, phrases=phrases, regions=regions)
     (store, rows), known = part.regions, part.phrases
     photos = rows_of(known.images.image_ids, part.records.image_ids)
     every = PhotoRegions(store, rows, int(store.counts[rows].max(initial=0)))
     holds = store.made_by.get("proposals", {}).get("whole_photo", False)
-    return Asked(known, photos[known.phrase_to_image], every, holds)
+    return PhraseQueries(known, photos[known.phrase_to_image], every, holds)
 
 
 def _from_here(path):
@@ -203,13 +203,13 @@ def _from_here(path):
     return os.path.abspath(path) if os.path.exists(path) else path
 
 
-def _check_seen_alike(fitted, store):
+def _check_same_network(fitted, store):
     """Raises ValueError if the networks for regions and photos differ."""
     known, made_by, lines = fitted["image_features_made_by"], store.made_by, []
     dim = store.dim - GEOMETRY_DIM * made_by.get("geometry", False)
     if known:  # Features from arrays have no description.
         parts = (
-            {key: made_by[key] for key in SEEN_ALIKE if key in made_by}
+            {key: made_by[key] for key in SHARED_FACTS if key in made_by}
             for made_by in (known, made_by)
         )
         lines = extraction_differences(*parts, "the run", "--regions")

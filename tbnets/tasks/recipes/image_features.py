@@ -113,8 +113,8 @@ class OfPhotos(Thing):
 
         few.make(few.folder, progress=progress, **self.probe)
         size = int(self.count / few.count * bytes_in(few.folder))
-        each = (times[-1] - times[0]) / max(sum(counts[1:]), 1)
-        return size, self.count * each
+        per_photo = (times[-1] - times[0]) / max(sum(counts[1:]), 1)
+        return size, self.count * per_photo
 
     def few(self, count):
         """Returns the store of the first `count` photos."""

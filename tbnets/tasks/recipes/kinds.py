@@ -104,5 +104,5 @@ def recipe_values(data):
     for flag in KINDS:
         with contextlib.suppress(MissingFileError):
             things = data.things(flag).items()
-            values[flag] = {item: thing.said for item, thing in things}
+            values[flag] = {item: thing.recorded for item, thing in things}
     return {flag: items for flag, items in values.items() if items}

@@ -102,9 +102,9 @@ class Thing:
         return self.folder
 
     @property
-    def said(self):
+    def recorded(self):
         """The flags that a run records, also of the parts, without files."""
-        parts = [part.said for part in self.parts]
+        parts = [part.recorded for part in self.parts]
         return {**self.recipe.words, "parts": parts}
 
     @functools.cached_property
@@ -268,7 +268,7 @@ class Recipe:
     @property
     def places(self):
         """The flags that may name files of this machine, name -> value."""
-        return self._decide(True)
+        return self._flag_values(True)
 
     @property
     def files(self):
@@ -278,9 +278,9 @@ class Recipe:
     @property
     def words(self):
         """The remaining flags that determine the result, name -> value."""
-        return self._decide(False)
+        return self._flag_values(False)
 
-    def _decide(self, is_place):
+    def _flag_values(self, is_place):
         values = {}
         for each in flags_of(type(self.values)):
             value = hub.unplaced(getattr(self.values, each.name))
@@ -288,7 +288,7 @@ class Recipe:
                 values[each.name] = value
         return values
 
-    def found(self, sources):
+    def located(self, sources):
         """Returns the recipe with its files and presets resolved."""
         starts, flags = sources.starts, vars(self.values)
         values = {name: hub.placed(flags[name], *starts) for name in flags}
@@ -325,7 +325,7 @@ def read_recipe(flag, item, kind, sources):
     if kind.preset and hub.is_hub(item):
         name = re.sub(r"\W+", "_", hub.unplaced(item))
         recipe = Recipe(pathlib.Path(name), kind.group(**{kind.preset: item}))
-        return recipe.found(sources)
+        return recipe.located(sources)
     if not item.endswith(".flags"):
         raise InputError(
             f"--{flag}",
@@ -347,7 +347,7 @@ def read_recipe(flag, item, kind, sources):
         text = str(error)
         place = "" if text.startswith(f"{path}:") else f"{path}: "
         raise InputError(f"{place}{text}") from error
-    return Recipe(path, values).found(sources)
+    return Recipe(path, values).located(sources)
 
 
 def _file(flag, value, sources):

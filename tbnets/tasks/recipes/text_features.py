@@ -365,18 +365,18 @@ class FeaturesOfTexts(Thing):
 
     def estimate(self, scratch):
         """Estimates the total (bytes, seconds) from a few texts."""
-        values, spent = self.recipe.values, []
+        values, seconds = self.recipe.values, []
         name, training = next(iter(self._texts.items()))
         for count in PROBES:
             start, folder = time.perf_counter(), scratch / str(count)
             make_text_features(values, {name: training[:count]}, folder)
-            spent.append(time.perf_counter() - start)
+            seconds.append(time.perf_counter() - start)
         encoder: Any = caption_features.load_encoder(folder)
         dim = encoder.dim
         if values.features == "tfidf":
             dim = values.num_terms
         elif values.features == "fisher":
             dim = min(encoder.full_dim, values.pca_dim or encoder.full_dim)
-        each = max(spent[2] - spent[1], 0) / (PROBES[2] - PROBES[1])
+        per_text = max(seconds[2] - seconds[1], 0) / (PROBES[2] - PROBES[1])
         size = self.count * dim * np.dtype(values.dtype).itemsize
-        return size, spent[1] + self.count * each
+        return size, seconds[1] + self.count * per_text

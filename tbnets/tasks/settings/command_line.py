@@ -180,7 +180,7 @@ class CommandLine:
         try:
             unnamed = parser(["", *expanded])[1:]
         except absl_flags.Error as error:
-            raise InputError(_in_our_words(str(error), expanded)) from error
+            raise InputError(_rephrased(str(error), expanded)) from error
         self.given = {flag.name for flag in named if parser[flag.name].present}
         self.typed = _typed(words, named)
         self.values = {f.name: _value(f, parser[f.name]) for f in named}
@@ -208,7 +208,7 @@ class _Choice(absl_flags.EnumParser):
         self.enum_values = flag.choices  # absl makes it a list.
 
 
-def _in_our_words(message, words):
+def _rephrased(message, words):
     """Returns absl's message about a command line, on one line."""
     message = " ".join(message.split()).rstrip(".")
     message = _place(message, words) + message

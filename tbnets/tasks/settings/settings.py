@@ -264,16 +264,16 @@ def conditions(settings: Settings) -> list:
     flags that need it).
     """
     return [
-        *_of_data(settings),
-        *_of_texts(settings.texts, settings.run.from_ != ""),
-        *_of_loss(
+        *_data_conditions(settings),
+        *_text_conditions(settings.texts, settings.run.from_ != ""),
+        *_loss_conditions(
             settings.loss or LossSettings(), settings.pairs or PairSettings()
         ),
-        *_of_optimizer(settings.optimizer or OptimizerSettings()),
+        *_optimizer_conditions(settings.optimizer or OptimizerSettings()),
     ]
 
 
-def _of_data(settings):
+def _data_conditions(settings):
     images = settings.images or ImageSettings()
     regions = settings.regions or RegionSettings()
     captions = ("captions_format", "captions", "split_lists")
@@ -327,7 +327,7 @@ def _of_data(settings):
     ]
 
 
-def _of_texts(texts, begins_with_model):
+def _text_conditions(texts, begins_with_model):
     encoder = texts.text_encoder
     is_preset = encoder.startswith("hub:")
     words = encoder != "features" and not is_preset
@@ -373,7 +373,7 @@ def _of_texts(texts, begins_with_model):
     ]
 
 
-def _of_loss(loss, pairs):
+def _loss_conditions(loss, pairs):
     kinds = [kind for kind in LOSS_FLAGS if kind != "triplet"]
     text = {kind: f"with --loss={kind}" for kind in kinds}
     text["triplet"] = f"with --loss other than {' or '.join(kinds)}"
@@ -392,7 +392,7 @@ def _of_loss(loss, pairs):
     ]
 
 
-def _of_optimizer(options):
+def _optimizer_conditions(options):
     name, stepped = options.optimizer, ("step", "exponential")
     return [
         (name == "sgd", "with --optimizer=sgd", ("momentum",)),
