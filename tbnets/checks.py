@@ -94,9 +94,7 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
         size in (None, actual) for size, actual in zip(shape or (), array.shape)
     ):
         return array
-    raise InputError(
-        name, f"be {what} of shape {shape}", f"{received}", f"{advice}"
-    )
+    raise InputError(name, f"be {what} of shape {shape}", received, advice)
 
 
 def refuse_single(name, values):
@@ -185,7 +183,7 @@ def checked_dict(name, values, keys):
     raise InputError(
         name,
         f"be one dict with {', '.join(keys)}",
-        f"{label}",
+        label,
         "Pass one dict with all inputs to `fit`. Its ids define the matches.",
     )
 

@@ -105,10 +105,7 @@ def check_choice(name, value, known, advice="Choose one of these."):
     """Raises ValueError for an unknown value, listing the known values."""
     if value not in known:
         raise InputError(
-            name,
-            f"be one of {', '.join(known)}",
-            f"{name}={value!r}",
-            f"{advice}",
+            name, f"be one of {', '.join(known)}", f"{name}={value!r}", advice
         )
 
 
@@ -121,6 +118,4 @@ def check_kind(name, value, kinds, advice):
     received = f"of type {type(value).__name__}"
     if isinstance(value, type):
         received = f"the class {value.__name__} itself"
-    raise InputTypeError(
-        name, f"be a {names}", f"{name} {received}", f"{advice}"
-    )
+    raise InputTypeError(name, f"be a {names}", f"{name} {received}", advice)

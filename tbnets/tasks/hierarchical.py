@@ -76,9 +76,8 @@ def draw_correspondences(scores):
         if len(rows) and counts[rows].any()
     ]
     pictures, known = {}, dict(zip(links.phrases, links.boxes))
-    for number, place in enumerate(
-        spread_evenly(len(captions), NUM_PHOTOS), start=1
-    ):
+    places = spread_evenly(len(captions), NUM_PHOTOS)
+    for number, place in enumerate(places, start=1):
         caption = captions[place]
         image = records.caption_to_image[caption]
         photo = montage.open_photo(scores.photos, records.names[image])
@@ -354,11 +353,11 @@ class CorrespondenceScores(Scores):
         if self.links is None:
             if choice.name == MOST_SIMILAR and not region_phrase_ranking:
                 return {}
-            option = (
+            flag = (
                 "region_phrase_ranking" if region_phrase_ranking else "choice"
             )
             raise InputError(
-                f"--{option}",
+                f"--{flag}",
                 "be used with a run on phrases with boxes",
                 "a run without boxes",
                 "Train with --phrases.",
@@ -481,10 +480,8 @@ class HierarchicalData(MatchingData):
 
     def load(self, split, fitted):
         """Returns the `PairExamples` of a split."""
-        examples, options = (
-            super().load(split, fitted),
-            self.settings.correspondences,
-        )
+        examples = super().load(split, fitted)
+        options = self.settings.correspondences
         regions = PhotoRegions(
             *self.split(split).regions,
             options.regions_per_image,

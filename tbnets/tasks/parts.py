@@ -246,6 +246,8 @@ def build_loss(settings: Settings):
     if loss.kind == "infonce":
         return InfoNCELoss(loss.temperature, weights)
     is_top_k = loss.negatives == "top_k"
+    # Sparse gradients are faster on CPUs. XLA compiles only dense ones.
+    is_sparse = no_accelerator() and not settings.training.jit_compile
     return TripletLoss(
         margin=loss.margin,
         num_negatives=loss.num_negatives if is_top_k else None,
@@ -253,10 +255,7 @@ def build_loss(settings: Settings):
         distance=loss.distance,
         reduction=loss.reduction,
         negatives=loss.negatives,
-        # Sparse gradients are faster on CPUs. XLA compiles only dense ones.
-        gradient="sparse"
-        if no_accelerator() and not settings.training.jit_compile
-        else "dense",
+        gradient="sparse" if is_sparse else "dense",
     )
 
 

@@ -331,12 +331,9 @@ def open_run(
         settings = adjust(settings)
     with _naming_checkpoint(path):
         task = tasks.open_task(settings)
-    splits = (
-        settings.run.train_split,
-        settings.run.dev_split,
-        settings.run.test_split,
-    )
-    task.data.resume(state, {*splits, *more_splits}, path)
+    run = settings.run
+    splits = {run.train_split, run.dev_split, run.test_split, *more_splits}
+    task.data.resume(state, splits, path)
     with _naming_checkpoint(path):
         network = _build(task, state.fitted, saved)
     checkpoints.put_into(saved, path, network)

@@ -81,7 +81,7 @@ class Trained(NamedTuple):
             if _of_words(name[-1]) and np.shape(array)[1:] == shape[1:]:
                 array = np.concatenate([array, variable[len(array) :]])
             if array is None or array.shape != shape:
-                text = "none" if array is None else f"one of {array.shape}"
+                text = "no weight" if array is None else f"shape {array.shape}"
                 raise InputError(
                     "--from",
                     "be a model with the weights of the run's network",
@@ -146,11 +146,8 @@ def open_trained(name, start=""):
             settings = settings.replace(word_dim=array.shape[1])
     made_by = fitted.get("image_features_made_by", {})
     # Settings name the preset, `made_by` only its class.
-    if (
-        "cnn" in made_by
-        and settings.images
-        and not hub.is_hub(settings.images.image_encoder)
-    ):
+    images = settings.images
+    if "cnn" in made_by and images and not hub.is_hub(images.image_encoder):
         settings = settings.replace(image_encoder=made_by["cnn"])
     return Trained(name, path, settings, fitted, weights, file_sha256(file))
 

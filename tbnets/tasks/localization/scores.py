@@ -50,10 +50,8 @@ def drawn_phrases(phrases):
     for image in images[spread_evenly(len(images), NUM_PHOTOS)]:
         rows = owned[image]
         _, firsts = np.unique(phrases.phrase_to_chain[rows], return_index=True)
-        firsts = np.sort(firsts)
-        chosen[int(image)] = rows[
-            firsts[spread_evenly(len(firsts), NUM_PHRASES)]
-        ]
+        spread = spread_evenly(len(firsts), NUM_PHRASES)
+        chosen[int(image)] = rows[np.sort(firsts)[spread]]
     return chosen
 
 

@@ -82,11 +82,9 @@ class PhraseRegionScores(Scores):
 
     def metrics(self, **choosing):
         """Returns the metrics of `evaluate_correspondences`."""
-        known, candidates = (
-            correspondences.CANDIDATE_CHOICES,
-            self.asked.candidates,
-        )
+        known = correspondences.CANDIDATE_CHOICES
         choice = correspondences.checked_choice(**choosing, known=known)
+        candidates = self.asked.candidates
         chosen = np.zeros(len(self.asked.images), np.int64)
         for photo, rows in enumerate(self.asked.phrases_of_photos):
             if len(rows):

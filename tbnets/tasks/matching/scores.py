@@ -49,8 +49,8 @@ def example_captions(records):
 def draw_answered_captions(scores):
     """Draws a few captions with the images ranked first for them.
 
-    The own image of the caption has a green frame, the remaining images a red
-    frame. If it is not among the first images, it is drawn apart with its rank.
+    The caption's image has a green frame, the remaining images a red frame.
+    If its rank is too high, the caption's image is drawn apart, with the rank.
     Returns pictures, number -> uint8 `[height, width, 3]`.
     """
     records, pictures = scores.records, {}
@@ -308,9 +308,8 @@ class Retrieval(Evaluator):
         self._graphs = functools.lru_cache(maxsize=1)(self._trace)
 
     def _trace(self, network):
-        judge = None
-        if network.learned_similarity:
-            judge = PairScorer(network, self._memory)
+        learned = network.learned_similarity
+        judge = PairScorer(network, self._memory) if learned else None
         return Embedder(network, self._data.image_size), judge
 
     def scores(self, network, examples):

@@ -270,14 +270,12 @@ class MatchingData(CaptionedData):
         }
 
     def _open_preset(self):
-        name, size = (
-            self.settings.image_encoder,
-            self.settings.images.image_size,
-        )
+        name = self.settings.image_encoder
         if hub.is_hub(name) and not self._preset:
             name = hub.placed(name, *self.opened.given.starts)
+            size = self.settings.images.image_size or None
             cnn = hub.package().build_hub_cnn(
-                name, random=True, image_size=size or None
+                name, random=True, image_size=size
             )
             self._preset = {**cnn.preset.config(), "side": cnn.image_size}
 

@@ -167,10 +167,7 @@ def must_come_with(options, name, required, advice="Leave it out."):
     """Returns the error of a flag that has no effect without `required`."""
     text = written(getattr(options, name))
     return InputError(
-        f"--{name}",
-        f"be used with {required}",
-        f"only --{name}={text}",
-        f"{advice}",
+        f"--{name}", f"be used with {required}", f"only --{name}={text}", advice
     )
 
 
