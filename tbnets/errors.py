@@ -17,7 +17,7 @@ class ArgumentError(UserError):
 
     Args:
         argument: name of the argument; or the whole message, as the only value.
-        expected: requirement that begins with a verb, such as `be above 0`.
+        expected: requirement with a verb, such as `be above 0`.
         received: received value, usually as `argument=value`.
         advice: sentence on what to change.
     """

@@ -1,8 +1,8 @@
 """Reads and checks files, and writes files and folders atomically.
 
-A file is written next to its target under a temporary name, `.NAME.` plus
-twelve hex digits plus `.partial`, which the writer locks. The next write into
-the folder removes unlocked `.partial` files that killed processes left.
+A file is first written to a locked `.NAME.<12 hex digits>.partial` file in the
+folder of its target. The next write into the folder removes unlocked `.partial`
+files that killed processes left.
 """
 
 import codecs

@@ -6,7 +6,7 @@
 
 `seed_of` returns the first seed of a part of the network. Its layers count up
 from this seed, so that no two layers share a dropout mask. `generator_of`
-returns generators for the host, such as for the order of an epoch.
+returns generators for the host.
 """
 
 import zlib

@@ -126,7 +126,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 def keep_freed_memory():
     """Makes the C library reuse big blocks instead of returning them.
 
-    By default, glibc maps and unmaps the memory of each big tensor, and fresh
+    By default, glibc maps and unmaps the memory of every big tensor, and fresh
     pages take a third of a training step on features. After this call, the
     process keeps up to 2 GiB of freed memory. Has no effect without glibc, or
     if the environment sets a `MALLOC_` variable.
@@ -147,13 +147,13 @@ _KERNELS = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def choose_kernels(processor="/proc/cpuinfo"):
-    """Makes TensorFlow use oneDNN's kernels. Call it before the import.
+    """Makes TensorFlow use oneDNN's kernels. Must run before its import.
 
     By default, TensorFlow uses these kernels only on processors with
     instructions for neural networks. With only AVX2 and FMA they also speed up
-    a training step, by a fifth or more, but change the last bits of all
-    results. Has no effect on other processors, after the import, or if the
-    environment sets TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
+    a training step, by a fifth or more, but change the last bits of results.
+    Has no effect on other processors or if the environment sets
+    TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
     """
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
         return
@@ -178,10 +178,7 @@ _OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_for_the_user(error):
-    """Returns whether an exception is a `UserError` or a file error.
-
-    Any other exception is a bug.
-    """
+    """Returns whether an exception is a `UserError` or a file error."""
     if isinstance(error, OSError) and error.errno is not None:
         if error.filename is not None or error.errno in _OF_THE_SYSTEM:
             return True

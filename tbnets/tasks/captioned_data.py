@@ -118,10 +118,7 @@ class CaptionedData(TaskData):
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
-        """Returns the results that recipes have yet to make.
-
-        Raises ValueError if an exported model could not read the texts.
-        """
+        """Returns the results that recipes have yet to make."""
         self.texts.check_preset()
         return kinds.missing(self.opened)
 

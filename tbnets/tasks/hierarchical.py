@@ -103,9 +103,9 @@ def draw_correspondences(scores):
 
 
 def shown_phrases(examples, captions):
-    """Returns rows of noun phrases of captions, without repeated wordings.
+    """Returns rows of evenly spread noun phrases, without repeated wordings.
 
-    At most as many evenly spread phrases as captions are returned.
+    At most `len(captions)` rows are returned.
     """
     rows = examples.phrases.rows_of(captions)
     _, first = np.unique(examples.phrases.texts[rows], return_index=True)
@@ -206,7 +206,6 @@ class Matcher:
         return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _embed_candidates(self, examples, images, numbers):
-        """Returns embeddings `[n, dim]` of candidates."""
         vectors = self._embedder.images(examples)[images]
         rows = np.flatnonzero(numbers < examples.regions.counts[images])
         for start in range(0, len(rows), REGIONS_AT_ONCE):
@@ -263,7 +262,7 @@ class Matcher:
 
 
 def _chosen(examples, phrases, similarities, choice):
-    """Returns the number of each phrase's candidate, int `[p]`."""
+    """Returns the candidate number for each phrase, int `[p]`."""
     if choice.name == MOST_SIMILAR:
         return similarities.argmax(axis=1)
     best = np.zeros(len(phrases), np.int64)

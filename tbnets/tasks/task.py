@@ -125,8 +125,8 @@ class Scores:
     def with_bank(self, bank, temperature):
         """Returns these scores, normalised by a query bank.
 
-        The bank has the scores of this network on a second split. `temperature`
-        is that of `evaluation.ranking.level`.
+        The bank has the scores of this network on a second split.
+        `ranking.level` explains `temperature`.
         """
         raise InputError(
             "--query_bank",
@@ -136,7 +136,7 @@ class Scores:
         )
 
     def pair_scores(self, records):
-        """Returns the scores of all pairs of a whole image and a caption.
+        """Returns a score for every pair of a whole image and a caption.
 
         Raises ValueError if `records`, the `CaptionedImages`, were not scored.
 
@@ -210,11 +210,11 @@ class Together(Scores):
         return Together([first.with_bank(bank, temperature), *tail])
 
     def pictures(self):
-        """Returns the pictures of all parts."""
+        """Returns all pictures."""
         return {k: v for part in self.parts for k, v in part.pictures().items()}
 
     def points(self, most=FEW_POINTS):
-        """Returns the points of all parts, in one space."""
+        """Returns all points, in one space."""
         return joined([part.points(most) for part in self.parts])
 
 
@@ -227,7 +227,7 @@ def spread_evenly(count, most):
 def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
     """Raises ValueError if two runs scored different images or captions.
 
-    Compares the attributes `names` of the `CaptionedImages` of both runs.
+    Compares the attributes `names` of their `CaptionedImages`.
     """
     for name in names:
         lists = (list(getattr(each, name)) for each in (records, other_records))
@@ -438,7 +438,7 @@ class Task:
         return f"{self.data.encoders} -> {network.embedding_dim}"
 
     def scores(self, network, examples):
-        """Returns the `Scores` of all evaluators as one object."""
+        """Returns the scores of the evaluators as one `Scores`."""
         scores = [e.scores(network, examples) for e in self.evaluators]
         return scores[0] if len(scores) == 1 else Together(scores)
 

@@ -220,7 +220,7 @@ def weights_by_name(network):
 
 
 def _paths(layer):
-    """Maps the id of each weight to its tuple of names, which Keras 2 lacks."""
+    """Maps the id of a weight to its tuple of names, which Keras 2 lacks."""
     paths = {}
     inner = [*vars(layer).values(), *getattr(layer, "layers", ())]
     for each in inner:

@@ -160,10 +160,10 @@ def _mean_of_phrases(distances, columns, captions, records):
 
 
 def captions_of_phrases(phrases, records):
-    """Returns the caption of each phrase, int64 `[num_phrases]`.
+    """Returns the caption row for each phrase, int64 `[num_phrases]`.
 
     Matches the captions of `phrases` and `records` by image and letters. Both
-    must have the same photos in the same order.
+    must have equal photos in equal order.
     """
     check_same_examples(records, phrases.images, ("image_ids",))
     photos = np.arange(records.num_images)
@@ -190,10 +190,10 @@ class LocalizationScores(Scores):
     """The similarities of phrases and the regions of their photo.
 
     Args:
-        similarities: float32 `[num_phrases, width]`, for each phrase the
-            regions of its photo, padded with 0.
+        similarities: float32 `[num_phrases, width]`, padded with 0. A row has
+            the regions of the phrase's photo.
         phrases: `PhraseRegions` of the split, in pixels of the photos.
-        proposals: list of boxes `[k, 4]` for each photo.
+        proposals: list of boxes `[k, 4]`, one array per photo.
         learned_similarity: whether the network learned to compare.
         sides: embeddings of the phrases and of some regions. {} for an exported
             model.
@@ -353,7 +353,7 @@ class RegionScorer:
         return LocalizationScores(*fields, nearest, rank)
 
     def nearest(self, examples, text_embeddings):
-        """Returns the maximum similarity of each photo's regions to each text.
+        """Returns the maximum similarity of a photo's regions to each text.
 
         Args:
             examples: `PhraseExamples`.

@@ -47,9 +47,9 @@ class OwnPhotos:
         self.make_as(fitted["image_features_made_by"])
 
     def make_as(self, made_by):
-        """Sets how features are made, to match those of a trained model.
+        """Makes features like the features of a trained model.
 
-        Raises ValueError if such features need more than photos.
+        Raises ValueError if they need more than photos.
         """
         if "cnn" not in made_by:
             raise InputError(
@@ -160,7 +160,6 @@ class OwnPhotos:
             self._report(len(names) + len(self.left_out) - len(problems))
 
     def _report(self, num_images):
-        """Reports left-out images on standard error."""
         reasons = self.left_out.items()
         ordered = dict(sorted(reasons, key=lambda item: item[1] == ABSENT))
         for line in left_out_lines(ordered, (), num_images):

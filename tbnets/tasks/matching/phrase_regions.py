@@ -48,7 +48,7 @@ class PhraseQueries(NamedTuple):
 
     @property
     def phrases_of_photos(self):
-        """The rows of the phrases by photo, a list of int arrays."""
+        """The rows of phrases by photo, a list of int arrays."""
         return rows_by(self.images, len(self.regions.rows))
 
     def candidates(self, photo):

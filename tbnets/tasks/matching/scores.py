@@ -35,7 +35,7 @@ THUMBNAIL = 64
 
 
 def first_captions(records):
-    """Returns the first caption of each image, or "" without captions."""
+    """Returns the first caption for each image, or "" without captions."""
     groups = records.caption_rows()
     return [records.captions[rows[0]] if len(rows) else "" for rows in groups]
 

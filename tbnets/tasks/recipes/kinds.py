@@ -79,7 +79,7 @@ def plan(flag, data, unused=()):
 
 
 def missing(data):
-    """Returns the missing `Thing`s of a run, parts first.
+    """Returns the missing results of a run, parts first.
 
     All recipes are checked as far as possible before any result is made.
     """

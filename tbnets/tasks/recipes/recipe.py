@@ -109,7 +109,7 @@ class Thing:
 
     @functools.cached_property
     def digest(self):
-        """The first digits of a SHA-256 of all that determines the result."""
+        """The first digits of a SHA-256 of the recipe and its inputs."""
         recipe = self.recipe
         decides = {
             "form": FORM,
@@ -196,7 +196,7 @@ class Thing:
 
 
 def make_all(things):
-    """Makes checked results of recipes if all fit on the disk."""
+    """Makes checked results of recipes if they fit on the disk together."""
     if things:
         sizes = [thing.num_bytes - bytes_in(thing.folder) for thing in things]
         check_space(things[0].folder, sum(max(size, 0) for size in sizes))

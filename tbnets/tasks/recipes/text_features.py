@@ -52,7 +52,7 @@ def _split_names(data):
 
 
 def texts_by_split(data, names=()):
-    """Returns the texts of the named splits or of all splits, by name.
+    """Returns the texts of the named splits or of every split, by name.
 
     The first split is the training split, on which features are fitted. Splits
     are drawn if the captions file has none.
