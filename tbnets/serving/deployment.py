@@ -112,7 +112,7 @@ def _answer(request, signature):
         raise InputError(
             request.model_spec.signature_name,
             "run on its warm-up requests",
-            f"{protocol.refusal(error)}",
+            str(protocol.refusal(error)),
             "Leave this signature out with --signatures.",
         ) from error
 

@@ -196,7 +196,7 @@ def _check_reader(model, tokenizer):
             "vocabulary",
             "be a Vocabulary, a Tokenizer or a CaptionReader",
             f"vocabulary of type {type(tokenizer).__name__}",
-            f"{advice}",
+            advice,
         )
     reader = getattr(model, "text_encoder", None)
     reader = reader or getattr(model, "text_branch", None)
@@ -208,7 +208,7 @@ def _check_reader(model, tokenizer):
             "vocabulary",
             "have as many words as the network's text encoder",
             f"{tokenizer.vocabulary.size} words instead of {size}",
-            f"{advice}",
+            advice,
         )
 
 

@@ -57,10 +57,7 @@ def attempt(function, elements, otherwise):
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), *elements))
     # The default value is the last row, so the batch is never empty.
     rows, results = _single(
-        _tried(
-            rows,
-            lambda row, *values: (row, function(*values)),
-        )
+        _tried(rows, lambda row, *values: (row, function(*values)))
         .concatenate(tf.data.Dataset.from_tensors((count, otherwise)))
         .batch(count + 1)
     )
@@ -363,7 +360,7 @@ def _encoded(argument, values):
                 name,
                 "be text",
                 f"{name}={value!r}, which UTF-8 cannot encode",
-                f"{advice}",
+                advice,
             ) from error
     return encoded
 

@@ -249,7 +249,7 @@ def check_ops(name, graph_def):
             name,
             "be a graph with only computing ops of TensorFlow and TF Text "
             "2.12.1",
-            f"{unknown}",
+            unknown,
             "Replace the layers that use these ops.",
         )
 

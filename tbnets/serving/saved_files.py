@@ -217,5 +217,5 @@ def _damaged(path, problem):
         "path",
         "be a complete SavedModel",
         f"path='{path}', {problem}",
-        f"{_CURE}",
+        _CURE,
     )

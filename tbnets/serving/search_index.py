@@ -384,22 +384,18 @@ class ApproximateIndex(SearchIndex):
                 "Leave the flag out.",
             )
         queries, k = self.checked(queries, k)
-        count = min(k, len(self))
-        num_candidates = min(CANDIDATES * count, len(self))
+        num_candidates = min(CANDIDATES * k, len(self))
         _, candidates = self._cells.search(queries, num_candidates)
-        rows = np.empty([len(queries), count], np.int64)
+        rows = np.empty([len(queries), k], np.int64)
         values = np.empty(rows.shape, np.float32)
         for place, (query, near) in enumerate(zip(queries, candidates)):
             near = np.sort(near[near >= 0])
-            if len(near) < count:
+            if len(near) < k:
                 [rows[place]], [values[place]] = super().search([query], k)
                 continue
             products = self.take(near) @ query
-            order = np.argsort(-products, kind="stable")[:count]
-            rows[place], values[place] = (
-                near[order],
-                products[order],
-            )
+            order = np.argsort(-products, kind="stable")[:k]
+            rows[place], values[place] = near[order], products[order]
         return rows, values
 
 

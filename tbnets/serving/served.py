@@ -134,7 +134,7 @@ class Served:
             raise InputError(
                 "inputs",
                 f"be the inputs of {signature}, {sorted(specs)}",
-                f"{sorted(inputs)}",
+                sorted(inputs),
                 "Pass each input by its name.",
             )
         for name, value in inputs.items():

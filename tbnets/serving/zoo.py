@@ -144,7 +144,7 @@ def check_name(name: str, argument: str = "name") -> None:
             argument,
             "be a zoo model",
             f"{argument}={name!r}",
-            f"{_known()}",
+            _known(),
         )
 
 

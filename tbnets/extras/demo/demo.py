@@ -117,8 +117,11 @@ class Photos:
     def embed(self):
         """Embeds new photos of the folder; other threads may keep searching."""
         photo_index.embed_photos(
-            *(self._model, self.folder, self._paths),
-            *(self._others, self._index),
+            self._model,
+            self.folder,
+            self._paths,
+            self._others,
+            self._index,
         )
         self._embedded = self.embedded()
 
@@ -376,7 +379,7 @@ def _texts(request, name):
         raise InputError(
             name,
             f"be given 1 to {MOST_TEXTS} times",
-            f"{len(texts)}",
+            len(texts),
             "Type some words, or fewer lines.",
         )
     longest = max(map(len, texts))
@@ -384,7 +387,7 @@ def _texts(request, name):
         raise InputError(
             name,
             f"have at most {MOST_LETTERS} characters",
-            f"{longest}",
+            longest,
             "Use fewer words.",
         )
     return texts
