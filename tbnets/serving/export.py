@@ -54,7 +54,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         add: function of the source's `Served`. It returns a dict, name ->
             `tf.function` with an input signature that returns a dict of
             tensors, and may call the `Served`'s `signatures`. Added signatures
-            replace old ones.
+            replace signatures of the same name.
         extra: as in `write_saved_model`.
         metadata: further metadata, a dict of JSON values.
         trust: whether the source's graph may have any ops.

@@ -168,8 +168,8 @@ class IndexWriter:
             rows: `[n, dim]` finite numbers.
 
         Raises:
-            ValueError: an id is put twice or is not a line of text, or a number
-                is not finite. No row is put.
+            ValueError: an id is repeated or not a line of text, or a number is
+                not finite. No row is put.
         """
         ids = _listed(ids)
         check_ids(ids, self._seen, f"the rows put into {self.path}")

@@ -113,8 +113,7 @@ class PhotoReader:
 
     Attributes:
         max_pixels: maximum number of pixels in a photo.
-        is_traced: whether the reader is part of a graph and can no longer
-            change.
+        is_traced: whether the reader is already part of a graph.
     """
 
     def __init__(self, read):

@@ -61,7 +61,7 @@ def with_halves(function, halves):
     """Returns an equivalent concrete function that reads float16 weights.
 
     Args:
-        function: concrete function whose arguments are tensors.
+        function: concrete function of tensors.
         halves: result of `copy_halved`.
 
     Raises:
@@ -265,7 +265,7 @@ def foreign_ops(graphs):
 
 
 def _ops_called(graph):
-    """Returns the ops of a `MetaGraphDef`, without those of its saver."""
+    """Returns the ops of a `MetaGraphDef`, except the ops of its saver."""
     functions = graph.graph_def.library.function
     saver = graph.saver_def
     names = (saver.save_tensor_name, saver.restore_op_name)

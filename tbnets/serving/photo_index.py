@@ -205,14 +205,8 @@ def embed_photos(
 ):
     """Embeds some photos of a folder, as `embed_folder`.
 
-    Args:
-        model: a `Served` that takes photos.
-        folder: folder of photos.
-        paths: files to embed: name -> `pathlib.Path` or `os.DirEntry`.
-        other_files: further files to report.
-        index: `Index` with cached photos, or None.
-        batch_size: as in `embed_folder`.
-        fault_of_name: as in `embed_folder`.
+    `paths` has the files to embed: name -> `pathlib.Path` or `os.DirEntry`.
+    `other_files` are only reported. `index` is the cache, or None.
     """
     index = index or Index()
     # Stamps are taken before reading: a file that changes in between is read

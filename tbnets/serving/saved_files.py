@@ -74,7 +74,7 @@ def load_graph(path, trust=False):
 
     Returns:
         (path, root, metadata): the folder, the object that TensorFlow loads,
-        and the result of `read_metadata`.
+        and the metadata.
 
     Raises:
         FileNotFoundError: there is no SavedModel.

@@ -108,13 +108,9 @@ def _in_order(query_words, words):
 
 
 def format_answers(title, similarities, answers, hits=None):
-    """Returns the table of one query.
+    """Returns the table of one query, whose first line is `title`.
 
-    Args:
-        title: the first line.
-        similarities: floats, best first.
-        answers: strings.
-        hits: bools for a column of hits, or None.
+    `hits` are bools for a column of hits, or None.
     """
     head, marks = "", [""] * len(answers)
     if hits is not None:
@@ -220,7 +216,7 @@ def answers_record(kind, names, rows, similarities):
     Args:
         kind: key of a result, "image" or "caption".
         names: names of the candidates.
-        rows: ints, best first.
+        rows: rows of the results, best first.
         similarities: floats.
     """
     return [

@@ -400,11 +400,11 @@ class ApproximateIndex(SearchIndex):
 
 
 def open_approximate(path):
-    """Opens an index with its cells.
+    """Opens an index with its cells, as an `ApproximateIndex`.
 
     Raises:
         FileNotFoundError, ValueError: as in `open_index`; or the cells are
-            missing, damaged or from other rows.
+            missing or damaged.
         ImportError: FAISS is not installed.
     """
     faiss = import_extra("faiss", "faiss")

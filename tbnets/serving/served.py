@@ -238,7 +238,7 @@ class Served:
         return answers["embeddings"], reasons
 
     def similarity(self, first: Inputs, second: Inputs) -> np.ndarray:
-        """Compares each item of one side with each item of the second side.
+        """Returns the similarities of all pairs of items from two sides.
 
         Args:
             first: `n` images as in `embed_images`; for phrase localization,
@@ -261,7 +261,7 @@ class Served:
             raise
 
     def compare(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Compares each embedding of one side with each of the second side.
+        """Returns the similarities of all pairs of embeddings of two sides.
 
         Args:
             first: float array `[n, embedding_dim]`, the first side in

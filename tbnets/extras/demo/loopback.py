@@ -96,7 +96,7 @@ class LocalApp:
         return response(environ, start_response)
 
     def _check(self, request):
-        """Raises an error for a request that the own page would not send."""
+        """Raises an error for requests that this server's page never sends."""
         if not is_own_name(request.host, self._host):
             raise Forbidden("Use the address of this server.")
         site = request.headers.get("Sec-Fetch-Site", "none")

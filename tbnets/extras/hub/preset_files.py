@@ -62,7 +62,7 @@ def find_preset(name, known):
         known: Keras Hub's names -> dict with a `kaggle_handle`.
 
     Raises:
-        FileNotFoundError: the name is a path, but not of a folder.
+        FileNotFoundError: a folder of this name does not exist.
         ValueError: there is no such name.
     """
     if pathlib.Path(name).is_dir():
@@ -175,8 +175,7 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
 def files_of_others(source, name):
     """Returns the files of a `transformers` or `timm` preset: name -> path.
 
-    These are all visible files in a folder except READMEs, or the network's
-    files of a handle.
+    All files of a folder count, except READMEs and hidden files.
     """
     if "://" not in source:
         paths = sorted(pathlib.Path(source).iterdir())

@@ -185,8 +185,8 @@ def open_preset(name, side=None, image_size=None, weights=True):
         ImportError: Keras Hub is not installed.
         FileNotFoundError: the name is a folder without a preset.
         ConnectionError: the preset cannot be downloaded.
-        ValueError: there is no such preset; or it is damaged, names foreign
-            classes, or lacks the side.
+        ValueError: the preset is unknown or damaged, names foreign classes, or
+            lacks the side.
     """
     hub, name = keras_hub(), name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, hub.models.Backbone.presets)
@@ -374,8 +374,8 @@ def build_hub_cnn(name, random=False, image_size=None):
         image_size: side of the photos in pixels; None for the preset's own.
 
     Raises:
-        ValueError: the preset has no image network or does not support the
-            size; or as in `open_preset`.
+        ValueError: the preset has no image network for this size; or as in
+            `open_preset`.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)

@@ -312,7 +312,7 @@ class _OfPair(tf.Module):
 
 
 class _Alone(tf.Module):
-    """Maps captions to start, ids and end, for models of only texts.
+    """Maps captions to start, ids and end, for presets of only texts.
 
     TensorFlow Serving lacks the ops with which Keras Hub packs texts.
     """

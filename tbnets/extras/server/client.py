@@ -400,8 +400,8 @@ class Signature:
     Inputs are split into batches if the rows are independent.
 
     Args:
-        ask: function of the inputs (name -> array) and the outputs (name ->
-            spec) that returns name -> array.
+        ask: function of name -> array and name -> output spec that returns name
+            -> array.
         definition: `SignatureDef` of the signature.
         batch_size: maximum number of rows in a request.
     """
@@ -444,10 +444,10 @@ def _none(spec):
 
 
 def parts_of(rows, most, most_bytes=MOST_BYTES):
-    """Yields batches of an array's rows.
+    """Yields batches of an array's rows, in which strings are bytes.
 
     Args:
-        rows: array; strings are bytes.
+        rows: the array.
         most: maximum number of rows in a batch.
         most_bytes: maximum size of a batch with more than one row.
     """

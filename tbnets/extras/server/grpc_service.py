@@ -28,7 +28,7 @@ client."""
 
 
 class GrpcServer:
-    """Serves models on a port, from its construction on.
+    """Serves models on a port; the constructor starts the server.
 
     Args:
         served: `Models`.

@@ -1,4 +1,4 @@
-"""Loads and calls the models of a server.
+"""Loads and calls the models of a server for trials.
 
 ::
 
@@ -7,8 +7,6 @@
     with models.using("flickr8k") as version:
         version.predict("embed_text", {"captions": ["a dog"]})
     models.close()
-
-This server is for trials. Use TensorFlow Serving in production.
 """
 
 import contextlib
@@ -71,8 +69,8 @@ def read_parameters(path):
     """Reads a `Batching` from a file for `--batching_parameters_file`.
 
     Args:
-        path: text with entries such as `max_batch_size { value: 32 }`, and
-            `allowed_batch_sizes: 8` for each size.
+        path: text such as `max_batch_size { value: 32 }`, with an entry of
+            `allowed_batch_sizes` for each size.
 
     Raises:
         ValueError: an entry is invalid.
@@ -192,7 +190,7 @@ class Version:
         signature_defs: name -> `SignatureDef`.
 
     Raises:
-        ValueError: as in `load_saved_model`; or a warm-up request fails.
+        ValueError: the model or a warm-up request fails.
     """
 
     def __init__(self, number, path, trust=False, slots=None, batching=None):
