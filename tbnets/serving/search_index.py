@@ -420,8 +420,7 @@ def open_approximate(path):
     body = memoryview(content)[_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != content[:_DIGEST_BYTES]:
         file.report(
-            "expected the SHA-256 in its first bytes; found a different "
-            f"SHA-256. {_CURE}"
+            f"expected the SHA-256 in its first bytes; found another. {_CURE}"
         )
     cells = faiss.deserialize_index(np.frombuffer(body, np.uint8))
     if (cells.ntotal, cells.d) != (len(index), index.dim):
