@@ -193,9 +193,7 @@ def write_deployment(version, name):
     version = pathlib.Path(version)
     metadata = saved_files.read_metadata(version)
     described = metadata["signatures"]
-    unbatched = [
-        n for n, signature in described.items() if not is_batchable(signature)
-    ]
+    unbatched = [n for n, s in described.items() if not is_batchable(s)]
     files = ["models.config"]
     flags = [f"--model_config_file=/models/{name}/models.config"]
     if not unbatched:

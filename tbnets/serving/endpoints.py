@@ -334,7 +334,7 @@ def _find(shards, signatures, queries, k):
     # At least one block: an empty TensorArray has no shape to concatenate.
     blocks = tf.maximum(-(-tf.shape(queries)[0] // size), 1)
 
-    def body(block, arrays):
+    def run(block, arrays):
         part = queries[block * size : (block + 1) * size]
         best = search_index.top_k(part, shards, k, **options)
         return block + 1, [a.write(block, x) for a, x in zip(arrays, best)]
@@ -346,10 +346,7 @@ def _find(shards, signatures, queries, k):
         for dtype in (tf.int32, tf.float32)
     ]
     _, arrays = tf.while_loop(
-        lambda block, _: block < blocks,
-        body,
-        (0, arrays),
-        parallel_iterations=1,
+        lambda block, _: block < blocks, run, (0, arrays), parallel_iterations=1
     )
     count = tf.minimum(k, total)
     return [

@@ -128,9 +128,7 @@ def search(
 
 
 def _sentences(queries):
-    texts = [
-        query.numpy() if tf.is_tensor(query) else query for query in queries
-    ]
+    texts = [q.numpy() if tf.is_tensor(q) else q for q in queries]
     return [
         text.decode(errors="replace") if isinstance(text, bytes) else text
         for text in texts

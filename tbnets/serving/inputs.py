@@ -254,9 +254,7 @@ def guarded(function):
 
     @tf.function(input_signature=specs, autograph=False)
     def call(*inputs):
-        return inner(
-            *[_enter(value, spec) for value, spec in zip(inputs, specs)]
-        )
+        return inner(*[_enter(x, spec) for x, spec in zip(inputs, specs)])
 
     return call.get_concrete_function()
 

@@ -187,10 +187,10 @@ def embed_folder(
         FileNotFoundError: no file in the folder has the name of a photo.
         ValueError: no file is a photo, or an embedding is not finite.
     """
-    paths, other_files = sort_files(folder)
+    paths, left_out = sort_files(folder)
     index = Index(place, model, folder)
     return embed_photos(
-        model, folder, paths, other_files, index, batch_size, fault_of_name
+        model, folder, paths, left_out, index, batch_size, fault_of_name
     )
 
 
@@ -198,7 +198,7 @@ def embed_photos(
     model,
     folder,
     paths,
-    other_files=(),
+    left_out=(),
     index=None,
     batch_size=None,
     fault_of_name=lambda name: "",
@@ -206,7 +206,7 @@ def embed_photos(
     """Embeds some photos of a folder, as `embed_folder`.
 
     `paths` has the files to embed: name -> `pathlib.Path` or `os.DirEntry`.
-    `other_files` are only reported. `index` is the cache, or None.
+    `left_out` are only reported. `index` is the cache, or None.
     """
     index = index or Index()
     # Stamps are taken before reading: a file that changes in between is read
@@ -238,9 +238,7 @@ def embed_photos(
     entries = {name: index.entries[name] for name in paths}
     faults = {n: e.reason or fault_of_name(n) for n, e in entries.items()}
     broken = {pathlib.Path(paths[n]): why for n, why in faults.items() if why}
-    for line in left_out_lines(
-        broken, other_files, len(paths) + len(other_files)
-    ):
+    for line in left_out_lines(broken, left_out, len(paths) + len(left_out)):
         _note(line)
     if len(broken) == len(paths):
         raise InputError(

@@ -110,10 +110,8 @@ class Served:
     @property
     def embedding_dim(self) -> int | None:
         """The number of values in an embedding; None without embeddings."""
-        outputs = [f.structured_outputs for f in self.signatures.values()]
-        sizes = [
-            x["embeddings"].shape[-1] for x in outputs if "embeddings" in x
-        ]
+        specs = [f.structured_outputs for f in self.signatures.values()]
+        sizes = [x["embeddings"].shape[-1] for x in specs if "embeddings" in x]
         return next((size for size in sizes if size is not None), None)
 
     def call(self, signature: str, **inputs: Any) -> dict[str, np.ndarray]:
@@ -285,13 +283,10 @@ class Served:
             check_finite("second", second)
         if products is not None:
             return products
-        row_name, column_name = self._sides().values()
+        row, column = self._sides().values()
 
         def compare(rows, columns):
-            pairs = {
-                row_name: tf.constant(rows),
-                column_name: tf.constant(columns),
-            }
+            pairs = {row: tf.constant(rows), column: tf.constant(columns)}
             return self._ask("compare", pairs)["similarities"]
 
         return compare_all(compare, first, second, PAIRS_AT_ONCE)

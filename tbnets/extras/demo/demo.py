@@ -83,8 +83,7 @@ class Photos:
         if not self._paths:
             raise MissingFileError(
                 f"`folder` must contain photos. Received: folder={folder}, "
-                "which only links to photos outside it. Pass the folder of the "
-                "photos."
+                "which only links to photos outside it. Pass their folder."
             )
         self._names = dict(zip(_keys(self._paths), self._paths))
         self._given = collections.OrderedDict()
@@ -130,11 +129,9 @@ class Photos:
         if self._embedded:
             return self._embedded
         known = self._known().items()
-        vectors = {key: e.embedding for key, e in known if not e.reason}
-        rows = np.float32([*vectors.values()])
-        return list(vectors), rows.reshape(
-            len(vectors), self._model.embedding_dim
-        )
+        good = {key: e.embedding for key, e in known if not e.reason}
+        rows = np.float32([*good.values()])
+        return list(good), rows.reshape(len(good), self._model.embedding_dim)
 
     def give(self, content):
         """Stores an uploaded photo, drops the oldest, and returns its key.

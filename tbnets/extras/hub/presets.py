@@ -156,10 +156,8 @@ class Preset:
         parts = {"backbone": self.backbone}
         if "image" in self.sides:
             parts["image_converter"] = self.image_converter
-        serialize = keras.saving.serialize_keras_object
-        return {
-            k: preset_files.bare(serialize(part)) for k, part in parts.items()
-        }
+        dump = keras.saving.serialize_keras_object
+        return {k: preset_files.bare(dump(part)) for k, part in parts.items()}
 
     def description(self):
         """Returns the class and a digest for manifests, without paths."""

@@ -381,15 +381,13 @@ def text_network(backbone, pooling=OWN):
         return keras.Model({"token_ids": ids}, output)
     inputs, output = backbone.input, backbone.output
     inputs = {k: inputs[k] for k in inputs if not k.startswith("decoder_")}
-    other_inputs = sorted(
-        name for name in inputs if _plain(name) not in _INPUTS
-    )
-    if other_inputs:
+    unknown = sorted(name for name in inputs if _plain(name) not in _INPUTS)
+    if unknown:
         raise InputError(
             "preset",
             "read only the ids of texts",
             f"a preset of {type(backbone).__name__}, which also reads "
-            f"{', '.join(other_inputs)}",
+            f"{', '.join(unknown)}",
             "Choose another preset.",
         )
     if isinstance(output, dict):

@@ -161,9 +161,7 @@ class RestChannel:
         metadata = metadata["signature_def"]["signature_def"]
         return {
             name: json_format.ParseDict(
-                d,
-                meta_graph_pb2.SignatureDef(),
-                ignore_unknown_fields=True,
+                d, meta_graph_pb2.SignatureDef(), ignore_unknown_fields=True
             )
             for name, d in metadata.items()
         }

@@ -117,9 +117,7 @@ def write_outputs(outputs, by_rows):
     Raises:
         RequestError: the outputs are by rows and have different lengths.
     """
-    values = {
-        name: nested_lists(name, array) for name, array in outputs.items()
-    }
+    values = {name: nested_lists(name, x) for name, x in outputs.items()}
     only = len(values) == 1 and next(iter(values))
     if not by_rows:
         answer = {"outputs": values[only] if only else values}

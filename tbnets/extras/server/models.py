@@ -200,10 +200,9 @@ class Version:
         path, signatures = self.served.path, self.served.signatures
         self.signature_defs = dict(read_graphs(path)[0].signature_def)
         self._batched = {
-            name: Batched(function, batching)
-            for name, function in signatures.items()
-            if batching
-            and export.is_batchable(export.describe_signature(function))
+            name: Batched(f, batching)
+            for name, f in signatures.items()
+            if batching and export.is_batchable(export.describe_signature(f))
         }
         for request in read_requests(path):
             self._warm_up(request)
