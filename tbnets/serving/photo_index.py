@@ -157,8 +157,8 @@ SUFFIX = ".photos1"
 PHOTOS_PER_FILE = 256
 """Number of photos embedded between two writes. A killed process loses them."""
 HELD_BYTES = 2**28
-"""Maximum size in bytes of the encoded photos in memory. A decoded image is
-encoded as PNG, which is large."""
+"""Maximum size in bytes of the encoded photos in memory. Photos other than JPEG
+files are encoded as PNG, which is large."""
 AT_ONCE = 2
 """Number of batches in parallel, so that all cores are busy."""
 
@@ -206,7 +206,7 @@ def embed_photos(
     """Embeds some photos of a folder, as `embed_folder`.
 
     `paths` has the files to embed: name -> `pathlib.Path` or `os.DirEntry`.
-    `left_out` are only reported. `index` is the cache, or None.
+    `left_out` has further files to report. `index` is the cache, or None.
     """
     index = index or Index()
     # Stamps are taken before reading: a file that changes in between is read
