@@ -13,7 +13,6 @@ import keras
 
 from tbnets.errors import InputError
 from tbnets.features import cnn_weights
-from tbnets.features.cnn_weights import read_tensors
 
 SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
 """Network -> factors of the channels and blocks in EfficientNet-B0."""
@@ -169,7 +168,7 @@ def load_lite_weights(network, path):
     if h5py.is_hdf5(path):
         cnn_weights.load_weights(network, path)
     else:
-        stored = _as_keras(network, read_tensors(path))
+        stored = _as_keras(network, cnn_weights.read_tensors(path))
         cnn_weights.assign(network, stored, path)
 
 

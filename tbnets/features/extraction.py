@@ -6,7 +6,6 @@ of an uninterrupted run.
 """
 
 import collections
-import concurrent.futures
 import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,6 @@ import tensorflow as tf
 
 from tbnets.data import images
 from tbnets.data.batches import untuned
-from tbnets.data.images import faults, read_file
 from tbnets.errors import InputError
 from tbnets.features.proposals import import_opencv
 from tbnets.startup import no_accelerator, usable_cores
@@ -58,7 +56,7 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     paths = tf.constant(paths, tf.string)
 
     def read(position, path):
-        return position, decode(read_file(path))
+        return position, decode(images.read_file(path))
 
     def one_shard(shard, shard_paths):
         dataset = tf.data.Dataset.from_tensor_slices(shard_paths).enumerate()
@@ -155,7 +153,7 @@ def failed_photos(shard, done):
     `done` has the positions of the photos with features.
     """
     failed = [photo for i, photo in enumerate(shard) if i not in done]
-    reasons = faults([path for _, path in failed])
+    reasons = images.faults([path for _, path in failed])
     changed = "was no photo when it was read"  # It may have been added since.
     pairs = zip(failed, reasons)
     return [(*photo, reason or changed) for photo, reason in pairs]
@@ -276,7 +274,7 @@ def propose_photos(
     num_threads = cv2.getNumThreads()
     cv2.setNumThreads(1)  # OpenCV then uses only the calling thread.
     try:
-        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        with ThreadPoolExecutor(workers) as pool:
             for shard in shards:
                 proposed, failed = [], []
                 for result in pool.map(work, shard):

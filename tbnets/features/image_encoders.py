@@ -9,11 +9,7 @@ import tensorflow as tf
 from tbnets.checks import Array, Path, short_repr
 from tbnets.errors import InputError
 from tbnets.features import cnn
-from tbnets.features.cnn import call_with_any_batch
-from tbnets.layers.branch import (
-    batch_normalization,
-    share_statistics,
-)
+from tbnets.layers.branch import batch_normalization, share_statistics
 from tbnets.layers.configured import ConfiguredLayer, checked_units
 
 
@@ -83,7 +79,7 @@ class SmallConvNet(ConfiguredLayer):
                 outputs = tf.nn.relu(outputs)
             return tf.reshape(outputs, [-1, self.output_dim])
 
-        return call_with_any_batch(encode, inputs)
+        return cnn.call_with_any_batch(encode, inputs)
 
 
 class PooledEncoder(ConfiguredLayer):
@@ -104,7 +100,7 @@ class PooledEncoder(ConfiguredLayer):
         def encode(pixels):
             return self.network(self.preprocess(pixels), training=learn)
 
-        return call_with_any_batch(encode, inputs)
+        return cnn.call_with_any_batch(encode, inputs)
 
 
 @keras.saving.register_keras_serializable(package="tbnets")

@@ -13,7 +13,6 @@ import tensorflow as tf
 from tbnets.checks import Array, checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.layers import configured
-from tbnets.layers.configured import ConfiguredLayer
 from tbnets.losses import replicas
 
 _APART = 1 << 30
@@ -21,7 +20,7 @@ _APART = 1 << 30
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class SeededDropout(ConfiguredLayer):
+class SeededDropout(configured.ConfiguredLayer):
     """Applies dropout with masks that continue after a checkpoint is restored.
 
     The mask depends on `seed` and on the number of masks drawn so far, a

@@ -9,11 +9,10 @@ import tensorflow as tf
 from tbnets.checks import Array, checked_number
 from tbnets.layers import configured
 from tbnets.layers.branch import SeededDropout
-from tbnets.layers.configured import FittedLayer
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
-class CanonicalProjection(FittedLayer):
+class CanonicalProjection(configured.FittedLayer):
     """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`.
 
     ::
