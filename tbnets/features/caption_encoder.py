@@ -25,7 +25,7 @@ from tbnets.text.vocabulary import (
 from tbnets.text.word_vectors import WordVectors
 
 FORMAT = "tbnets-caption-encoder-1"
-_SPECIAL = 2  # The ids of padding and unknown words.
+FIRST_WORD = 2  # The id of the first word, after padding and unknown.
 
 
 class CaptionEncoder:
@@ -130,7 +130,7 @@ class CaptionEncoder:
         Raises KeyError, TypeError or ValueError for an invalid entry.
         """
         checked = Vocabulary((PADDING_WORD, UNKNOWN_WORD, *header["words"]))
-        self.words_ = checked.words[_SPECIAL:]
+        self.words_ = checked.words[FIRST_WORD:]
         self.notes_ = dict(header["notes"])
         for name in self.shapes():
             setattr(self, name, arrays[name])
@@ -158,11 +158,11 @@ def word_counts(vocabulary, captions):
     """
     sparse = import_extra("text", "scipy.sparse")
     ids = Tokenizer(vocabulary).ragged(tf.constant(captions, tf.string))
-    columns = ids.values.numpy() - _SPECIAL
+    columns = ids.values.numpy() - FIRST_WORD
     rows = ids.value_rowids().numpy()[columns >= 0]
     columns = columns[columns >= 0]
     ones = np.ones(len(columns), np.float32)
-    shape = (len(captions), vocabulary.size - _SPECIAL)
+    shape = (len(captions), vocabulary.size - FIRST_WORD)
     # `tocsr` sums repeated entries.
     return sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
 

@@ -14,10 +14,8 @@ import tensorflow as tf
 from tbnets.checks import Array, Strings, short_repr
 from tbnets.errors import check_kind
 from tbnets.features import hub
-from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.caption_encoder import FIRST_WORD, CaptionEncoder
 from tbnets.layers.configured import FittedLayer
-
-FIRST_WORD = 2
 
 
 class _EncoderLayer(FittedLayer):
@@ -228,13 +226,13 @@ def fitted_layer(encoder):
         preset = encoder.opened.preset
         layer_class = hub.package().HubTextEncoder
         return layer_class.of(preset, dtype="float32", trainable=False)
-    kinds = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}
-    sizes = [encoder.dim]
+    size = encoder.vocabulary.size
     if encoder.kind == "fisher":
-        sizes = [encoder.vectors_.shape[1], encoder.num_components]
-        sizes.append(len(encoder.pca_axes_))
-    make = kinds.get(encoder.kind, FisherVectors)
-    layer = make(encoder.vocabulary.size, *sizes)
+        word_dim, pca_dim = encoder.vectors_.shape[1], len(encoder.pca_axes_)
+        layer = FisherVectors(size, word_dim, encoder.num_components, pca_dim)
+    else:
+        kind = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}[encoder.kind]
+        layer = kind(size, encoder.dim)
     layer.build((None, None))
     layer.take(encoder)
     return layer
