@@ -184,9 +184,7 @@ def extract_regions(
     reason_of = {key: f", where it {x}" for key, x in proposals.failed.items()}
     failures = []
     shards = remaining_shards(photos, writer, shard_images)
-    proposed = [
-        [photo for photo in x if photo[0] not in unproposed] for x in shards
-    ]
+    proposed = [[p for p in x if p[0] not in unproposed] for x in shards]
     decoded = decoded_by_shard(proposed, images.decode_photo, 1)
     for all_photos, (shard, batches) in zip(shards, decoded):
         regions_of = {}

@@ -133,37 +133,31 @@ def _forward(projected, weights, trees):
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
     leaf = _gates(projected + bias, 0)
-    num_above = trees.ends[0] - tf.shape(projected)[0]
-    cells, hidden = (
-        tf.pad(part, [[0, num_above], [0, 0]]) for part in leaf[3:]
-    )
+    phrases = trees.ends[0] - tf.shape(projected)[0]
+    cells, hidden = (tf.pad(part, [[0, phrases], [0, 0]]) for part in leaf[3:])
     bounds = _bounds(trees)
     count = tf.shape(trees.levels)[0]
 
     def step(level, hidden, cells, saved):
         at = _Level(bounds, level, trees)
-        other_states = tf.gather(hidden, at.other_children)
-        noun_states = tf.gather(hidden, at.noun_children)
-        sums = (
-            tf.matmul(other_states, other_forget),
-            tf.matmul(noun_states, noun_forget),
-        )
+        h_other = tf.gather(hidden, at.other_children)
+        h_noun = tf.gather(hidden, at.noun_children)
+        sums = tf.matmul(h_other, other_forget), tf.matmul(h_noun, noun_forget)
         forget = tf.sigmoid(tf.concat(sums, axis=0) + b_f)  # Eq. 3 and 4.
         forgotten = tf.math.unsorted_segment_sum(
             forget * tf.gather(cells, at.children), at.parents, at.num_nodes
         )
         other_sums = tf.math.unsorted_segment_sum(  # Eq. 2.
-            other_states, at.other_parents, at.num_others
+            h_other, at.other_parents, at.num_others
         )
         noun_sums = tf.math.unsorted_segment_sum(
-            noun_states, at.noun_parents, at.num_nodes - at.before_noun
+            h_noun, at.noun_parents, at.num_nodes - at.before_noun
         )
         sums = at.joined(
             tf.matmul(other_sums, other_gates), tf.matmul(noun_sums, noun_gates)
         )
         i, o, u, c, h = _gates(sums + bias, forgotten)
-        values = (i, o, u, forget, noun_sums, other_sums)
-        values += (noun_states, other_states)
+        values = (i, o, u, forget, noun_sums, other_sums, h_noun, h_other)
         saved = _written(saved, level, values)
         rows = tf.range(at.start, at.stop)[:, tf.newaxis]
         hidden = tf.tensor_scatter_nd_update(hidden, rows, h)
@@ -183,12 +177,10 @@ def _to_children(at, transposed, gradients):
 
     `gradients` and `transposed` are in the order of `WEIGHTS`.
     """
-    at_nouns, at_others, to_nouns, to_others = map(
-        tf.matmul, gradients, transposed
-    )
-    to_others += tf.gather(at_others, at.other_parents)
-    to_nouns += tf.gather(at_nouns, at.noun_parents)
-    return tf.concat([to_others, to_nouns], axis=0)
+    at_nouns, at_others, d_noun, d_other = map(tf.matmul, gradients, transposed)
+    d_other += tf.gather(at_others, at.other_parents)
+    d_noun += tf.gather(at_nouns, at.noun_parents)
+    return tf.concat([d_other, d_noun], axis=0)
 
 
 def _backward(upstream, weights, saved, trees):

@@ -139,9 +139,7 @@ class BytePairs(tf.Module):
         length = tf.strings.length(words)
         width = tf.reduce_max(tf.concat([length, [2]], axis=0))
         codes = tf.io.decode_raw(words, tf.uint8, fixed_length=width)
-        pair_of_ids = tf.gather(self._letters, tf.cast(codes, tf.int32))
-        positions, length = tf.range(width), length[:, tf.newaxis]
-        ids = tf.where(
-            positions == length - 1, pair_of_ids[..., 1], pair_of_ids[..., 0]
-        )
-        return tf.where(positions < length, ids, self._padding)
+        letters = tf.gather(self._letters, tf.cast(codes, tf.int32))
+        columns, length = tf.range(width), length[:, tf.newaxis]
+        ids = tf.where(columns == length - 1, letters[..., 1], letters[..., 0])
+        return tf.where(columns < length, ids, self._padding)

@@ -55,7 +55,7 @@ def whole_trees(rows, vocabulary_size):
     # Clipped for the gather. Parents out of range fail a check below.
     clipped = tf.clip_by_value(parent, 0, tf.maximum(width - 1, 0))
     parent_level = tf.gather(level, clipped, batch_dims=1)
-    following = tf.concat([level[:, 1:], tf.zeros_like(level[:, :1])], axis=1)
+    after = tf.concat([level[:, 1:], tf.zeros_like(level[:, :1])], axis=1)
     is_padding = tf.reduce_all(rows == 0, axis=2)
     offsets = tf.range(tf.shape(rows)[0])[:, None] * width
     children = tf.math.unsorted_segment_sum(
@@ -66,9 +66,7 @@ def whole_trees(rows, vocabulary_size):
         is_node == (places < counts),
         is_node | is_padding,
         # Levels increase without gaps.
-        tf.where(
-            has_parent, (following == level) | (following == level + 1), True
-        ),
+        tf.where(has_parent, (after == level) | (after == level + 1), True),
         (word > 0) == is_word,
         (word >= 0) & (word < vocabulary_size),
         tf.where(

@@ -246,8 +246,7 @@ def _header(stream, file):
     """Returns (number of words or None, dim); stops before the vectors."""
     start = stream.read(len(_BYTE_ORDER_MARK))
     if kind := _PACKED.get(start[:2]):
-        problem = f"found a {kind} file. Decompress it."
-        file.report(f"expected word vectors; {problem}")
+        file.report(f"expected word vectors; found {kind}. Decompress it.")
     begin = stream.seek(len(start) * (start == _BYTE_ORDER_MARK))
     line = stream.readline(MOST_LINE_BYTES)
     if not line.strip():

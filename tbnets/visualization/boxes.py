@@ -73,8 +73,7 @@ def _installed():
 def _has(opened, letters):
     absent = bytes(opened.getmask(_NOWHERE))
     return all(
-        letter.isspace() or bytes(opened.getmask(letter)) != absent
-        for letter in letters
+        x.isspace() or bytes(opened.getmask(x)) != absent for x in letters
     )
 
 

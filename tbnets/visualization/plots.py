@@ -151,11 +151,10 @@ def draw_map(points, title):
     places = places.round().astype(int)
     kinds = np.array(points.columns["kind"])
     images = np.flatnonzero(kinds == IMAGE)
-    at_image = {
-        points.columns["image"][row]: tuple(places[row]) for row in images
-    }
+    image_ids = points.columns["image"]
+    photo_places = {image_ids[row]: tuple(places[row]) for row in images}
     for row in np.flatnonzero(kinds == CAPTION):
-        photo_place = at_image.get(points.columns["image"][row])
+        photo_place = photo_places.get(image_ids[row])
         if photo_place:
             draw.line([photo_place, tuple(places[row])], LINE)
     for row in np.flatnonzero(kinds != IMAGE):
