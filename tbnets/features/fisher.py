@@ -92,8 +92,10 @@ class HybridMixture:
 
         Args:
             points: `[n, dim]` finite numbers, n >= `num_components`.
-            progress: function called with the mean log-likelihood in each
-                iteration.
+            progress: called with the mean log-likelihood in each iteration.
+
+        Raises:
+            ValueError: If there are too few points, or not all are finite.
         """
         points = np.asarray(points, np.float64)
         too_few = points.ndim != 2 or len(points) < self.num_components
