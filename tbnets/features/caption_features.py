@@ -75,7 +75,7 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
         captions: strings; equal captions are encoded once.
         encoder: a fitted `CaptionEncoder`.
         writer: a `FeatureWriter`.
-        progress: function called with the number of new texts.
+        progress: called with the number of new texts.
     """
     texts = {caption_key(caption): caption for caption in captions}
     todo = [key for key in texts if key not in writer.done]

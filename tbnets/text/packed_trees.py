@@ -37,8 +37,8 @@ def whole_trees(rows, vocabulary_size):
     """Returns which rows are valid trees in the format of `tree_array`.
 
     Words come first, and their ids are in the vocabulary. Phrases follow level
-    by level, and each has a child. A parent's level is higher. The root is the
-    last node, followed by padding with 0.
+    by level, and each has a child on a lower level. The root is the last node,
+    followed by padding with 0.
 
     Args:
         rows: int32 `[n, nodes, 6]`.

@@ -215,8 +215,8 @@ def unescaped(token) -> str:
 def right_branching(words) -> Tree:
     """Returns the right-branching tree of one or more words.
 
-    Each word is the sibling of a phrase with all later words, up to the 60th
-    word. No node is a noun phrase.
+    Each of the first 60 words is the sibling of a phrase with all later words.
+    No node is a noun phrase.
     """
     nodes, parent = [], -1
     for place, word in enumerate(words):

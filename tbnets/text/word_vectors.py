@@ -53,11 +53,11 @@ def coverage_line(report):
 
 
 def centred(vectors, scale):
-    """Centres and scales `WordVectors` to a standard deviation > 0.
+    """Centres `WordVectors` and scales them to a standard deviation.
 
     Pretrained vectors are long and share a large mean. All captions then have
-    nearly equal mean vectors, and a network did not learn to separate them.
-    Keras initialises tables with a deviation of 0.03.
+    nearly equal mean vectors, which a network hardly learns to separate. Keras
+    initialises tables with a deviation of 0.03.
 
     Source: Mu and Viswanath 2018, "All-but-the-top", first remove the mean.
     """
@@ -159,7 +159,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """Returns int64 rows, -1 for a word without a vector."""
+        """Returns the rows of words, int64; -1 if a word has no vector."""
         places = {word: row for row, word in enumerate(self.words)}
         return np.array([places.get(word, -1) for word in words], np.int64)
 
