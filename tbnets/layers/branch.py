@@ -23,15 +23,16 @@ _APART = 1 << 30
 class SeededDropout(configured.ConfiguredLayer):
     """Applies dropout with masks that continue after a checkpoint is restored.
 
-    The mask depends on `seed` and on the number of masks drawn so far, a
-    non-trainable weight. XLA draws other masks than a graph without XLA. Each
-    replica draws its own masks.
+    The mask depends on `seed` and on a counter of masks, which is a
+    non-trainable weight. Keras' own dropout draws from a generator whose state
+    not all Keras versions save. XLA draws other masks than a graph without XLA.
+    Each replica draws its own masks.
 
     Args:
         rate: fraction of units set to 0, in [0, 1). The remaining units are
             scaled by `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
         seed: integer. Layers of a branch need different seeds. The model calls
-            `draw_apart` if both branches use a seed.
+            `draw_apart` if both branches have the seed.
 
     Example:
         drop = tbnets.SeededDropout(0.5, seed=1)
@@ -46,7 +47,7 @@ class SeededDropout(configured.ConfiguredLayer):
         self.stream = seed
 
     def draw_apart(self) -> None:
-        """Makes the masks differ from those that another layer draws."""
+        """Makes the masks differ from a layer with an equal seed."""
         self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:
@@ -73,7 +74,10 @@ class SeededDropout(configured.ConfiguredLayer):
 
 
 def batch_normalization(name, dtype=None):
-    """Returns a batch normalisation layer, synchronised across replicas."""
+    """Returns a batch normalisation layer, synchronised across replicas.
+
+    Its momentum is 0.9.
+    """
     return keras.layers.BatchNormalization(
         momentum=0.9, name=name, dtype=dtype, synchronized=_has_replicas()
     )

@@ -11,7 +11,7 @@ from tbnets.errors import InputError
 
 
 def parameters_of(kind, method, base):
-    """Returns a method's parameters, with those that base classes define.
+    """Returns a method's parameters, including parameters of base classes.
 
     Args:
         kind: a class.
@@ -38,7 +38,7 @@ def repr_of(instance, base, **extra):
     from their defaults, and `extra`.
 
     Args:
-        instance: object that keeps its arguments as attributes.
+        instance: object with its arguments as attributes.
         base: the last base class to include.
         **extra: additional values by name.
     """
