@@ -29,8 +29,6 @@ class Choice(NamedTuple):
 
           argmax_c  sum_j softmax(s / temperature)_j IoU(c, j)
 
-      where every box overlaps itself by 1;
-
     - `mean_box`: candidates rank by their similarity, but the returned box is a
       mean of the boxes that overlap the candidate by an IoU of 0.5 or more,
       weighted by softmax(s / temperature).
@@ -45,11 +43,10 @@ class Choice(NamedTuple):
             distances for combined models (`LocalizationScores.combine`).
         area_exponent: at least 0; 0 ignores areas.
 
-    Source: expected overlap is a minimum Bayes risk decision, as in Kumar and
-    Byrne 2004 for translations, for the loss 1 - IoU; means of boxes are the
-    box voting of Gidaris and Komodakis 2015, weighted by softmax. Departure:
-    Wang et al. 2018 and Niu et al. 2017 use the most similar candidate and
-    ignore areas.
+    Source: expected overlap is a minimum Bayes risk decision (Kumar and Byrne
+    2004) for the loss 1 - IoU; means of boxes are the box voting of Gidaris and
+    Komodakis 2015, weighted by softmax. Departure: Wang et al. 2018 and Niu et
+    al. 2017 use the most similar candidate.
     """
 
     name: str = MOST_SIMILAR
@@ -76,7 +73,7 @@ def checked_choice(
             "choice",
             f"be {' or '.join(known)} if the box must be a candidate",
             f"choice={choice}",
-            "Choose one of these.",
+            "Change `choice`.",
         )
     return Choice(
         choice,

@@ -35,8 +35,8 @@ RECALLS = 10
 def average_precision(scores, hits, num_positives) -> float:
     """Averages the maximum precision at each of 11 recalls.
 
-    Detections are sorted by score. The precision at a recall is the maximum
-    over all cutoffs with at least this recall, or 0 without such a cutoff.
+    The precision at a recall is the maximum over all cutoffs with at least this
+    recall, or 0 without such a cutoff.
 
     Args:
         scores: float `[n]`, larger is better. If scores are equal, misses come
@@ -139,8 +139,7 @@ def evaluate_localization(
         truth: `[num_phrases, 4]`, the phrases' boxes.
         phrase_to_image: int `[num_phrases]`, row of the image.
         types: name -> bool `[num_phrases]`; adds the metrics of a type's
-            phrases under `phrase_to_region/<name>/`. A phrase may have several
-            types.
+            phrases under `phrase_to_region/<name>/`.
         texts: int `[num_phrases]` from 0, equal for equal phrases
             (`PhraseRegions.phrase_to_text`); adds
             `phrase_to_region/mean_average_precision` from
@@ -162,8 +161,8 @@ def evaluate_localization(
 
     Source: Wang et al. 2018, Sec. 4 (recall, upper bound); Wang et al. 2016,
     Sec. 3.3 (mean average precision). Both cite the evaluation code of Plummer
-    et al. 2015, which also suppresses at 0.5 before it computes recall.
-    Departures: ties; boxes are continuous, without a pixel added to each side.
+    et al. 2015, which suppresses before it computes recall. Departures: ties;
+    boxes are continuous, without a pixel added to each side.
     """
     localized = localize(scores, proposals, truth, phrase_to_image)
     return summarize(localized, types=types, texts=texts, recall_at=recall_at)
@@ -199,7 +198,7 @@ def unique_phrase_precision(localized: Localized, texts) -> float:
     A unique phrase is a class. Its detections are the proposals of its photos
     after suppression. The first match of a phrase is a hit, and all other
     detections are misses. A phrase that occurs twice for a photo counts as two
-    positives. `texts` is as in `evaluate_localization`.
+    positives.
 
     Source: Wang et al. 2016, Sec. 3.3 and Table 3, last column; the details
     (suppression at 0.5, 11 recalls, one hit per phrase) as in the evaluation

@@ -37,9 +37,9 @@ def evaluate_protocol(
 ) -> dict:
     """Evaluates embeddings by a standard protocol of the field.
 
-    A fold is a block of image rows with the captions of these images. Metrics
-    are averaged over the folds; `num_queries` is summed. The other arguments
-    are as in `evaluate_retrieval`.
+    A fold is a block of image rows with their captions. Metrics are averaged
+    over the folds; `num_queries` is summed. The other arguments are as in
+    `evaluate_retrieval`.
 
     Raises:
         ValueError: If the protocol is unknown or requires another number of
@@ -116,17 +116,17 @@ def evaluate_retrieval(
     """Computes how well embeddings retrieve captions and images.
 
     The directions are `image_to_text`, `text_to_image` and `text_to_text`. Each
-    has the keys `<direction>/recall_at_<k>` (fraction in [0, 1] of queries
-    whose best positive is among the first k), `/median_rank`, `/mean_rank`,
-    `/num_queries` and `/tie_rate`. Two keys summarise the first two directions:
-    `mean_recall` is the mean of their recalls, and `recall_sum` their sum in
-    per cent, at most 600 for three k.
+    has the keys `<direction>/recall_at_<k>` (fraction of queries whose best
+    positive is among the first k), `/median_rank`, `/mean_rank`, `/num_queries`
+    and `/tie_rate`. Two keys summarise the first two directions: `mean_recall`
+    is the mean of their recalls, and `recall_sum` their sum in per cent, at
+    most 600 for three k.
 
     The rank of a query is 1 plus the number of negatives that score at least as
     high as its best positive, so ties count against the model. `tie_rate` is
     the fraction of queries with such a tie. The median is `floor(median(ranks -
-    1)) + 1`, as in the literature; it differs from the plain median for an even
-    number of queries. A direction without queries has only `num_queries` 0.
+    1)) + 1`, as in the literature. A direction without queries has only
+    `num_queries` 0.
 
     Pass either `caption_to_image` or `positives`. With `positives`,
     `text_to_text` is not evaluated, and the directions have two more keys. For
@@ -143,11 +143,10 @@ def evaluate_retrieval(
         print(metrics["image_to_text/recall_at_1"], metrics["recall_sum"])
 
     Args:
-        image_embeddings: `[num_images, dim]`, L2-normalised. Scores are inner
-            products; rows are not normalised again.
+        image_embeddings: `[num_images, dim]`, L2-normalised.
         text_embeddings: `[num_captions, dim]`, L2-normalised.
-        caption_to_image: int `[num_captions]`, row of the caption's image, in
-            any order; an image without captions is a candidate but not a query.
+        caption_to_image: int `[num_captions]`, row of the caption's image; an
+            image without captions is a candidate but not a query.
         recall_at: the cutoffs k.
         memory_limit_mb: MiB for tiles and their temporaries, in addition to
             float32 embeddings. The result does not depend on it.
@@ -157,8 +156,8 @@ def evaluate_retrieval(
 
     Raises:
         ValueError: If a dtype or shape is wrong, a row number is out of range,
-            an embedding is not finite, or not exactly one of `caption_to_image`
-            and `positives` is given.
+            an embedding is not finite, or `caption_to_image` and `positives`
+            are both given or both missing.
 
     Source: Wang et al. 2018, Sec. 5 (recall at k, both directions; captions
     against captions as in Sec. 5.2). Departures: ties, any number of captions
@@ -170,8 +169,8 @@ def evaluate_retrieval(
     if (caption_to_image is None) == (positives is None):
         received = "neither" if positives is None else "both"
         raise InputError(
-            "Exactly one of `caption_to_image` and `positives` must be given. "
-            f"Received: {received}. Pass one of them."
+            "Either `caption_to_image` or `positives` must be given. "
+            f"Received: {received}. Pass one argument."
         )
     if positives is None:
         ranks = retrieval_ranks(

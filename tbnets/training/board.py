@@ -9,8 +9,8 @@ TensorBoard sorts groups of charts by name and opens the first two:
     5_time          seconds
     6_best          in the run `best`: the metric of the best epoch
 
-The settings are written to the run `best`, because TensorBoard's table of
-settings (HParams) shows every scalar of their run.
+The settings are in the run `best`, because TensorBoard's table of settings
+shows every scalar of their run.
 """
 
 import functools

@@ -1,8 +1,8 @@
 """Saves and restores checkpoints: single files that resume a run exactly.
 
-A checkpoint is an `.npz` with the variables of the model and the optimizer,
-arrays of the run's task, and a JSON text with the rest of the run's state.
-Reading does not use pickle, so an untrusted checkpoint cannot execute code.
+A checkpoint is an `.npz` with variables, arrays of the run's task, and a JSON
+text with the rest of the state. Reading does not use pickle, so an untrusted
+checkpoint cannot execute code.
 """
 
 import dataclasses
@@ -89,9 +89,6 @@ def save_checkpoint(path, model, optimizer, state):
         model: a built Keras model.
         optimizer: its built optimizer, or None.
         state: a `RunState`.
-
-    Raises:
-        OSError: If a write fails; an older file at `path` is kept.
     """
     arrays, names, values = {}, {}, vars(state).copy()
     for kind, variables in _variables(model, optimizer).items():
@@ -157,7 +154,7 @@ def read_checkpoint(path, only=None):
     except ERRORS as error:
         raise InputError(
             f"{path} must be a complete tbnets checkpoint ({FORMAT}). "
-            f"Received: {path.stat().st_size} bytes ({error}). Replace it by "
+            f"Received: {path.stat().st_size} bytes ({error}). Replace it with "
             "the run's other checkpoint, best.npz or last.npz."
         ) from error
 

@@ -272,9 +272,8 @@ def create_optimizer_variables(optimizer, network):
 def current_learning_rate(optimizer):
     """Returns the learning rate of `optimizer`, a float32 scalar.
 
-    With a schedule it is the rate of the next step. Keras 2 optimizers return
-    the rate of the last step; tensorflow-addons optimizers do not, because they
-    expose the schedule.
+    With a schedule it is the rate of the next step, but Keras 2 optimizers
+    return the rate of the last step.
     """
     rate = optimizer.learning_rate
     if callable(rate) and not isinstance(rate, tf.Variable):

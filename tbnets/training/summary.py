@@ -59,10 +59,10 @@ def embedding_health(embeddings):
 def diagnose(history, margin, reduction):
     """Returns a warning if training has collapsed, else None.
 
-    A network that scores pairs is checked only for equal scores, because its
-    embeddings are not compared directly. A loss at the margin is not sufficient
-    evidence of a collapse: the mean of the hinges above 0 has this value too
-    while only the hardest negatives are as close as the positives.
+    A network that scores pairs is checked only for equal scores. A loss at the
+    margin is not sufficient evidence of a collapse: the mean of the hinges
+    above 0 has this value too while only the hardest negatives are as close as
+    the positives.
 
     Args:
         history: a dict of scalars per epoch, from the first epoch.
