@@ -48,13 +48,14 @@ class EmbeddingScores:
     Args:
         queries: `[num_queries, dim]`, L2-normalised.
         candidates: `[num_candidates, dim]`, L2-normalised.
+        names: names of both arguments in errors.
     """
 
-    def __init__(self, queries, candidates):
-        named = {"queries": queries, "candidates": candidates}
+    def __init__(self, queries, candidates, names=("queries", "candidates")):
+        arrays = dict(zip(names, (queries, candidates)))
         self._sides = [
             checks.finite_side(name, rows, np.arange(len(rows)))
-            for name, rows in zip(named, checks.checked_embeddings(**named))
+            for name, rows in zip(names, checks.checked_embeddings(**arrays))
         ]
 
     @property

@@ -254,13 +254,8 @@ def _exact_ranks(images, texts, memory_limit_mb):
 
 def _precise_ranks(images, texts, positives):
     """Returns the `Ranks` and mean precisions of both directions."""
-    named = {"image_embeddings": images, "text_embeddings": texts}
-    rows = checks.checked_embeddings(**named)
-    sides = [
-        checks.finite_side(name, each, np.arange(len(each)))
-        for name, each in zip(named, rows)
-    ]
-    scores = ranking.EmbeddingScores(*(side.embeddings for side in sides))
+    names = "image_embeddings", "text_embeddings"
+    scores = ranking.EmbeddingScores(images, texts, names)
     pairs = ranking.pairs_of("positives", positives, scores.shape, least=1)
     directions = {
         "image_to_text": (scores, pairs),

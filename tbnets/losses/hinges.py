@@ -228,8 +228,7 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
     sums, how = {}, (num_negatives, margin, distance, gradient == "sparse")
     for terms in groups:
         group = [views[term] for term in terms]
-        sums_of_group = _sums_of_matrix(group, *how)
-        sums.update(zip(terms, sums_of_group))
+        sums.update(zip(terms, _sums_of_matrix(group, *how)))
     return sums
 
 
