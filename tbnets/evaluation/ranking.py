@@ -73,10 +73,12 @@ class EmbeddingScores:
     def __getitem__(self, rows):
         """Returns the scores of some queries, int `[n]`: float32 `[n, m]`."""
         queries, candidates = self._sides
-        some = Side(queries.embeddings[rows], queries.norms[rows], rows)
+        query_side = Side(queries.embeddings[rows], queries.norms[rows], rows)
         strip, starts = slice(0, len(rows)), range(0, self.shape[1], MAX_BLOCK)
         blocks = [slice(start, start + MAX_BLOCK) for start in starts]
-        parts = [strip_scores(some, candidates, strip, part) for part in blocks]
+        parts = [
+            strip_scores(query_side, candidates, strip, part) for part in blocks
+        ]
         return np.concatenate(parts, axis=1)
 
 
@@ -246,10 +248,10 @@ def _levels(tile, candidates, queries, unit):
     levels = np.full(len(candidates), -np.inf)
     blocks = row_blocks(len(candidates), len(queries))
     bar = progress_bar(len(blocks), "scoring the bank", "tile", iterable=blocks)
-    for rows, some in bar:
-        logits = finite_scores(tile(candidates[rows], queries[some])) / unit
-        most = logits.max(axis=1)
-        total = np.log(np.exp(logits - most[:, None]).sum(axis=1)) + most
+    for rows, columns in bar:
+        logits = finite_scores(tile(candidates[rows], queries[columns])) / unit
+        maxima = logits.max(axis=1)
+        total = np.log(np.exp(logits - maxima[:, None]).sum(axis=1)) + maxima
         levels[rows] = np.logaddexp(levels[rows], total)
     return (unit * (levels - np.log(len(queries)))).astype(np.float32)
 

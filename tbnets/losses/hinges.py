@@ -225,10 +225,10 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
             and to_text.candidates is to_image.anchors
         ):
             groups = [_CROSS, *([t] for t in views if t not in _CROSS)]
-    sums, how = {}, (num_negatives, margin, distance, gradient == "sparse")
+    sums, options = {}, (num_negatives, margin, distance, gradient == "sparse")
     for terms in groups:
         group = [views[term] for term in terms]
-        sums.update(zip(terms, _sums_of_matrix(group, *how)))
+        sums.update(zip(terms, _sums_of_matrix(group, *options)))
     return sums
 
 

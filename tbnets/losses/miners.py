@@ -20,7 +20,7 @@ from tbnets.errors import InputError, InputTypeError
 
 UNIT_TOLERANCE = 0.01
 """Maximum deviation of a vector's length from 1, for half precision."""
-_looked = set()
+_checked_arguments = set()
 """Arguments whose vector lengths were checked; empty before the check."""
 MASKS_OF_IDS = (
     "Build it with `tbnets.positive_masks(image_ids, caption_image_ids)`."
@@ -96,8 +96,8 @@ def embeddings_of_loss(**named):
             f"{last}.shape={arrays[last].shape}",
             "Pass embeddings of a shared space.",
         )
-    if tf.executing_eagerly() and not _looked:
-        _looked.update(arrays)
+    if tf.executing_eagerly() and not _checked_arguments:
+        _checked_arguments.update(arrays)
         _warn_of_lengths(arrays)
     return [tf.cast(rows, tf.float32) for rows in arrays.values()]
 

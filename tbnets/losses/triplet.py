@@ -113,8 +113,8 @@ class TripletLoss(RankingLoss):
 
     def _sums(self, views):
         """Returns `[hinge sum, triplets, active triplets]` for each view."""
-        how = self.margin, distances.DISTANCES[self.distance]
-        return hinges.sums(views, self.kept_negatives, *how, self.gradient)
+        options = self.margin, distances.DISTANCES[self.distance]
+        return hinges.sums(views, self.kept_negatives, *options, self.gradient)
 
     def _reduce(self, sums):
         """Reduces `[sum, kept, active]` to the loss and the active fraction."""

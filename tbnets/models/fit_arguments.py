@@ -77,7 +77,7 @@ class CheckedModel(keras.Model):
 # order and with the same values as in Keras. The logs of every replica describe
 # the whole batch, so the logs of the first replica are used.
 
-TAKEN = (
+SUPPORTED = (
     *("x", "epochs", "initial_epoch", "steps_per_epoch", "callbacks"),
     *("verbose", "shuffle"),
     *("validation_data", "validation_steps", "validation_freq"),
@@ -136,11 +136,11 @@ def fit_replicas(self, **arguments):
 def _check(model, arguments):
     """Raises if an argument or the model does not support replicas."""
     passed = {name for name, value in arguments.items() if value is not None}
-    unsupported = sorted(passed - {*TAKEN})
+    unsupported = sorted(passed - {*SUPPORTED})
     if unsupported:
         raise InputError(
             "The arguments of `fit` on several replicas must be among "
-            f"{', '.join(TAKEN)}. Received: {', '.join(unsupported)}. Use "
+            f"{', '.join(SUPPORTED)}. Received: {', '.join(unsupported)}. Use "
             "tbnets.EpochBatches and tbnets.RetrievalMetrics."
         )
     backup = keras.callbacks.BackupAndRestore
@@ -210,11 +210,11 @@ def _validation(model, arguments):
     data, steps, _ = _shared(model, arguments, *names)
     if model.test_function is None:
         model.test_function = _step_function(model, "test")
-    run, often = model.test_function, arguments.get("validation_freq") or 1
+    run, frequency = model.test_function, arguments.get("validation_freq") or 1
 
     def measure(epoch, callbacks):
-        is_each = isinstance(often, int)
-        if (epoch + 1) % often if is_each else epoch + 1 not in often:
+        is_each = isinstance(frequency, int)
+        if (epoch + 1) % frequency if is_each else epoch + 1 not in frequency:
             return {}
         model.reset_metrics()
         callbacks.on_test_begin()
@@ -406,10 +406,10 @@ def check_arrays(name, arrays, num_words=None):
         return
     counts = {}
     for key, array in arrays.items():
-        called = f"{name}[{key!r}]"
+        argument = f"{name}[{key!r}]"
         if isinstance(array, list | tuple):
             raise InputTypeError(
-                called,
+                argument,
                 "be an array",
                 f"a {type(array).__name__}",
                 "Use numpy.asarray, and convert captions with "
@@ -418,11 +418,11 @@ def check_arrays(name, arrays, num_words=None):
         if isinstance(array, tf.Tensor):
             array = array.numpy()
         if isinstance(array, np.ndarray):
-            counts[called] = len(array) if array.ndim else 0
-            _refuse_text(called, array)
-            check_finite(called, array)
+            counts[argument] = len(array) if array.ndim else 0
+            _refuse_text(argument, array)
+            check_finite(argument, array)
             if key == "captions" and num_words and array.ndim == 2:
-                _check_words(called, array, num_words)
+                _check_words(argument, array, num_words)
     if counts and (len(set(counts.values())) > 1 or not min(counts.values())):
         sizes = ", ".join(f"{key} has {count}" for key, count in counts.items())
         raise InputError(
@@ -433,12 +433,12 @@ def check_arrays(name, arrays, num_words=None):
         )
 
 
-def _refuse_text(called, array):
+def _refuse_text(argument, array):
     """Raises if an array does not hold numbers."""
     kind = getattr(array.dtype, "kind", "")
     if array.dtype == tf.string or (kind and kind in "OSU"):
         raise InputTypeError(
-            called,
+            argument,
             "hold numbers",
             "text",
             "Convert captions with `tbnets.Tokenizer(vocabulary)`, photos with "
@@ -479,12 +479,12 @@ def checked_inputs(name, inputs, encoder, shape):
     return inputs
 
 
-def _check_words(called, words, num_words):
+def _check_words(argument, words, num_words):
     """Raises if values are not word ids in the network's vocabulary."""
     dtype = tf.as_dtype(words.dtype)
     if not dtype.is_integer:
         raise InputTypeError(
-            called,
+            argument,
             "be word ids, which are integers",
             dtype.name,
             "Cast them to int32.",
@@ -495,7 +495,7 @@ def _check_words(called, words, num_words):
     least, most = words.min(initial=0), words.max(initial=0)
     if least < 0 or most >= num_words:
         raise InputError(
-            called,
+            argument,
             f"be word ids from 0 to {num_words - 1}",
             f"{least} to {most}",
             "Use the network's vocabulary.",

@@ -221,19 +221,23 @@ class HMLSTM(EmbeddingNetwork):
         Source: Niu et al. 2017, Eq. 9-10; the losses at the root have weight 1.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS + PAIRS)
-        seen = self._embed_seen(batch, training)
+        embedded_images = self._embed_photos_and_regions(batch, training)
         embedded_texts = self.embed_nodes(
             batch["captions"], batch["phrase_nodes"], training
         )
-        images, regions, sentences, phrases = gather(*seen, *embedded_texts)
+        images, regions, sentences, phrases = gather(
+            *embedded_images, *embedded_texts
+        )
         of_pairs = gather(*(batch[name] for name in _PAIR_FIELDS))
         region_images, region_of, is_contrast, weights = of_pairs
         masks = positive_masks(*gather(*ids_of(batch)))
         loss, idle = self.ranking_loss, self.idle_terms()
         at_root = loss.with_masks(images, sentences, masks, idle)
-        seen = tf.concat([regions, images], axis=0)
+        all_regions = tf.concat([regions, images], axis=0)
         is_contrast = tf.transpose(is_contrast)
-        pairs = pair_views(seen, phrases, region_of, is_contrast, weights)
+        pairs = pair_views(
+            all_regions, phrases, region_of, is_contrast, weights
+        )
         of_pairs = loss.of_views(pairs)
         output = _joined(at_root, self.phrase_weight, of_pairs, _OF_PAIRS)
         if self.region_mean_weight:
@@ -243,7 +247,7 @@ class HMLSTM(EmbeddingNetwork):
             output = _joined(output, weight, of_mean, _OF_MEAN)
         return output
 
-    def _embed_seen(self, batch, training):
+    def _embed_photos_and_regions(self, batch, training):
         """Returns the embeddings of photos and regions, one call per branch."""
         images, regions = batch["images"], batch["regions"]
         count = tf.shape(images)[0]

@@ -63,7 +63,7 @@ def read_task(text):
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
         kind, index = task["type"], int(task["index"])
-        strange = cluster.keys() - {*TYPES, "evaluator"}
+        unknown_types = cluster.keys() - {*TYPES, "evaluator"}
         addresses = {
             f"{job} {i}": address
             for job in TYPES
@@ -72,8 +72,8 @@ def read_task(text):
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         received = f"{text!r} ({type(error).__name__}: {error})"
         raise _wrong(received) from error
-    if strange:
-        raise _wrong(f"a cluster with {', '.join(sorted(strange))}")
+    if unknown_types:
+        raise _wrong(f"a cluster with {', '.join(sorted(unknown_types))}")
     for address in addresses.values():
         if not re.fullmatch(r"\S+:\d+", str(address)):
             raise _wrong(f"the address {address!r}")
@@ -218,13 +218,15 @@ class Workers:
     def _gone(self, message):
         """Returns the workers that do not respond, or that the error names."""
         peers = {k: v for k, v in self._addresses.items() if k != self.name}
-        gone = [f"{k} ({v})" for k, v in peers.items() if not _answers(v)]
+        unreachable = [
+            f"{k} ({v})" for k, v in peers.items() if not _answers(v)
+        ]
         named = re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message)
         named = dict.fromkeys(" ".join(pair) for pair in named).keys()
         if "CoordinationService" in message:  # The chief runs it.
             named = [next(iter(self._addresses))]
         named = [name for name in named if name != self.name]
-        return ", ".join(gone or named or ["another worker"])
+        return ", ".join(unreachable or named or ["another worker"])
 
 
 def _answers(address):

@@ -227,14 +227,14 @@ def _examples(arrays):
 
 def _rows_of(image_ids, caption_image_ids):
     """Returns the first row of each image, and each caption's image."""
-    known, first = np.unique(image_ids, return_index=True)
-    owners = np.searchsorted(known, caption_image_ids)
-    strange = np.setdiff1d(caption_image_ids, known)
-    if strange.size:
+    ids, first = np.unique(image_ids, return_index=True)
+    owners = np.searchsorted(ids, caption_image_ids)
+    unknown_ids = np.setdiff1d(caption_image_ids, ids)
+    if unknown_ids.size:
         raise InputError(
             "data",
             "hold an image for each caption",
-            f"caption_image_ids={strange[0]}, which `image_ids` lacks",
+            f"caption_image_ids={unknown_ids[0]}, which `image_ids` lacks",
             "Use equal ids for a caption's image and the image.",
         )
     return first, owners

@@ -85,7 +85,8 @@ def diagnose(history, margin, reduction):
     has_plateau = margin is not None and reduction != "sum"
     if not has_plateau or len(recent) < PLATEAU_EPOCHS:
         return None
-    if not all(_lies_at(row, margin) for row in recent) or _tells(history):
+    at_margin = all(_is_at_margin(row, margin) for row in recent)
+    if not at_margin or _beats_chance(history):
         return None
     return (
         f"the loss remains at the margin ({margin:g}) and the dev split is "
@@ -94,7 +95,7 @@ def diagnose(history, margin, reduction):
     )
 
 
-def _lies_at(logs, margin):
+def _is_at_margin(logs, margin):
     """Returns whether all triplets are wrong, by the margin on average."""
     terms = ("image_to_text", "text_to_image")
     losses = [logs.get(f"train/{term}_loss") for term in terms]
@@ -104,7 +105,7 @@ def _lies_at(logs, margin):
     return all(abs(x - margin) < PLATEAU_TOLERANCE * margin for x in losses)
 
 
-def _tells(history):
+def _beats_chance(history):
     """Returns whether a recent epoch beats chance, or the first (phrases)."""
     recent = history[-PLATEAU_EPOCHS:]
     images = history[0].get("dev/image_to_text/num_queries")
