@@ -89,9 +89,9 @@ def diagnose(history, margin, reduction):
     if not at_margin or _beats_chance(history):
         return None
     return (
-        f"the loss remains at the margin ({margin:g}) and the dev split is "
-        "ranked by chance. Try a lower --learning_rate, or start with "
-        "--negatives=all"
+        f"the loss remains at the margin plateau ({margin:g}) and the dev "
+        "split is ranked by chance. Try a lower --learning_rate, or start "
+        "with --negatives=all"
     )
 
 
