@@ -58,7 +58,7 @@ def iou(boxes, others) -> np.ndarray:
         others: `[m, 4]`.
 
     Returns:
-        float64 `[n, m]` in [0, 1]; 0 for a union without area.
+        float64 `[n, m]` in [0, 1].
 
     Example:
         >>> iou([[0, 0, 2, 2]], [[1, 0, 3, 2]])  # 2 / (4 + 4 - 2)

@@ -219,7 +219,7 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
             bank's.
         num_images: number of the split's images.
         num_texts: number of the split's texts.
-        temperature: T, above 0, in standard deviations of the split's scores.
+        temperature: T, above 0.
     """
     checked_number("temperature", temperature, 0, above=True)
     images, texts = map(np.arange, scores[:2])
@@ -401,10 +401,10 @@ def block_size(dim, memory_limit_mb):
 def count_better(sides, queries, memory_limit_mb):
     """Counts, for every query, candidates that beat or tie its positive.
 
-    The counts are added to `better` and `tied` of the `Queries`. If both sides
-    are one object, a pair of rows is scored only once. Each thread scores and
-    counts its own blocks with a single-threaded matrix product, so the scores
-    remain in the core's cache.
+    The counts are added to the `Queries`. If both sides are one object, a pair
+    of rows is scored only once. Each thread scores and counts its own blocks
+    with a single-threaded matrix product, so the scores remain in the core's
+    cache.
 
     Args:
         sides: two `Side`s, each the candidates of the other.

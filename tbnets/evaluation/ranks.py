@@ -29,11 +29,7 @@ class Ranks(NamedTuple):
 
 
 def best_ranks(scores, matches):
-    """Ranks the best match in each row of an array.
-
-    Args:
-        scores: float32 `[num_queries, num_candidates]`, finite.
-        matches: bool `[num_queries, num_candidates]`.
+    """Ranks the best match in each row of scores `[queries, candidates]`.
 
     Returns:
         (ranks, tied): int64 and bool `[num_queries]` as in `Ranks`; a row

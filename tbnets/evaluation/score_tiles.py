@@ -83,12 +83,8 @@ def evaluate_scores(scores, caption_to_image) -> dict:
 def score_ranks(scores, caption_to_image) -> dict:
     """Ranks the best positive of every query, as `retrieval.retrieval_ranks`.
 
-    The positives are scored first. Then each tile is counted in both directions
-    and discarded.
-
-    Args:
-        scores: `PairScores` of images and captions.
-        caption_to_image: int `[num_captions]`, row of the caption's image.
+    The positives of the `PairScores` are scored first. Then each tile is
+    counted in both directions and discarded.
     """
     counts = scores.num_images, scores.num_texts
     groups = checked_rows("caption_to_image", caption_to_image, *counts)
@@ -123,13 +119,9 @@ def row_blocks(num_images, num_texts):
 
 
 def compare_all(compare, first, second, pairs_at_once):
-    """Compares all rows of two sides, a limited number of pairs at once.
+    """Compares all rows of two sides, `pairs_at_once` pairs at a time.
 
-    Args:
-        compare: function (`[a, dim]`, `[b, dim]`) -> float32 `[a, b]`.
-        first: float32 `[n, dim]`.
-        second: float32 `[m, dim]`.
-        pairs_at_once: maximum of a x b.
+    `compare` is a function (`[a, dim]`, `[b, dim]`) -> float32 `[a, b]`.
     """
     table = np.empty((len(first), len(second)), np.float32)
     for column in range(0, len(second), pairs_at_once):

@@ -37,7 +37,7 @@ class PairSlopes:
 
         Args:
             pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor.
-            values: float32 `[n]`, gradient with respect to the similarities.
+            values: float32 `[n]`, their gradients.
             turned: Whether the anchors are columns instead of rows.
         """
         anchors, candidates = self._sides[0], self._sides[-1]
@@ -214,8 +214,7 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
         gradient: "dense" or "sparse", as in `triplet.TripletLoss`.
 
     Returns:
-        Dict from term to float32 `[3]`: the sum of hinges, the number of
-        triplets and the number of triplets above 0.
+        Dict from term to float32 `[sum, triplets, triplets above 0]`.
     """
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):

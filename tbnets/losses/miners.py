@@ -62,13 +62,9 @@ def check_as_many(name, ids, rows_name, rows):
 
 
 def embeddings_of_loss(**named):
-    """Returns embeddings of a common space as float32, in the given order.
+    """Returns embeddings `[n, dim]` of a common space as float32, in order.
 
     The first eager call warns about rows that do not have length 1 or 0.
-
-    Raises:
-        TypeError: If embeddings are not numbers.
-        ValueError: If embeddings are not `[n, dim]` or their dims differ.
     """
     arrays = {key: tf.convert_to_tensor(rows) for key, rows in named.items()}
     first, last = next(iter(named)), next(reversed(named))

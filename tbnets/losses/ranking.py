@@ -162,7 +162,7 @@ class RankingLoss:
             image_embeddings: Float `[num_images, embedding_dim]`.
             text_embeddings: Float `[num_captions, embedding_dim]`.
             masks: The `PositiveMasks` of the batch.
-            idle: Terms to skip and when, as in `of_views`.
+            idle: As in `of_views`.
         """
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings

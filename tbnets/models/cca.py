@@ -66,8 +66,8 @@ def cholesky_factor(covariance, regularization, name):
 def solve_cca(left, right, between, dim):
     """Computes the directions in which two views correlate most.
 
-    The singular vectors of `L_x^-1 C_xy L_y^-T` are the directions of the
-    whitened features, and its singular values are the correlations.
+    They are the singular vectors of `L_x^-1 C_xy L_y^-T`; its singular values
+    are the correlations.
 
     Args:
         left: float64 `[n, n]`, `cholesky_factor` of the images.
@@ -77,8 +77,7 @@ def solve_cca(left, right, between, dim):
 
     Returns:
         (image_directions float64 `[n, dim]`, text_directions `[m, dim]`,
-        correlations `[dim]`, descending). A direction is 0 if its correlation
-        is 0.
+        correlations `[dim]`, descending).
 
     Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, who add a constant to
     the diagonal that is not relative to the features' scale.
@@ -155,12 +154,9 @@ class PairSums:
         self.products = {(i, j): _zeros(sizes[i], sizes[j]) for i, j in kinds}
 
     def add(self, images, texts, pairs):
-        """Adds a batch.
+        """Adds float32 images `[n, num_images]` and texts `[m, num_texts]`.
 
-        Args:
-            images: float32 `[n, num_images]`.
-            texts: float32 `[m, num_texts]`.
-            pairs: float32 `[n, m]`, 1 if image and text match, else 0.
+        `pairs` is float32 `[n, m]`, 1 if image and text match, else 0.
         """
         rows, sides, is_first = [], (images, texts), self.count == 0
         uses = tf.reduce_sum(pairs, 1), tf.reduce_sum(pairs, 0)
@@ -315,12 +311,7 @@ class CCA(EmbeddingNetwork):
         return []
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides.
-
-        Raises:
-            ValueError: If a side has fewer features than the shared space, or
-                an encoder has trainable weights.
-        """
+        """Builds both sides; raises if CCA does not support a layer."""
         super().build(input_shape)
         for side, branch in zip(("image", "text"), self._branches):
             encoder = getattr(self, f"{side}_encoder")

@@ -94,9 +94,8 @@ def fit_replicas(self, **arguments):
         self: the `TwoBranchModel`.
         **arguments: arguments of `keras.Model.fit` by name. `x` and
             `validation_data` are a `DistributedDataset` of shares, or a
-            `tf.data.Dataset` of whole batches, which is split evenly. An
-            endless data set continues in the next epoch; a finite data set
-            restarts.
+            `tf.data.Dataset` of whole batches. An endless data set continues in
+            the next epoch; a finite data set restarts.
     """
     model = self
     _check(model, arguments)
@@ -384,16 +383,9 @@ def refuse_unheeded(arguments):
 def check_arrays(name, arrays, num_words=None):
     """Raises if arrays in memory are not valid network inputs.
 
-    Args:
-        name: common name of the arrays.
-        arrays: dict of arrays; other types are not checked.
-        num_words: number of word ids of the network; None if captions are not
-            word ids.
-
-    Raises:
-        TypeError: If an array holds text, or is not an array.
-        ValueError: If an array has no rows, a different number of rows, NaN,
-            infinity or unknown word ids.
+    Arrays must hold equally many rows of finite numbers. `name` is the common
+    name of the arrays, and `num_words` the number of word ids, or None if
+    captions are not word ids.
     """
     if isinstance(arrays, Examples):
         raise InputTypeError(
@@ -449,12 +441,13 @@ def _refuse_text(argument, array):
 def checked_inputs(name, inputs, encoder, shape):
     """Returns the inputs of a side; raises if the side cannot read them.
 
+    A symbolic tensor is checked only by dtype and shape.
+
     Args:
         name: "images" or "captions".
-        inputs: array, tensor or list. A symbolic tensor is checked only by
-            dtype and shape.
+        inputs: array, tensor or list.
         encoder: layer that reads the inputs; None for a branch.
-        shape: shape that the network was built for; None before it is built.
+        shape: shape that the network was built for, or None.
     """
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)

@@ -136,11 +136,6 @@ class SimilarityNetwork(TwoBranchModel):
 
         The head processes `n * m` rows at once: compute large matrices in
         tiles.
-
-        Args:
-            image_embeddings: float32 `[n, embedding_dim]`.
-            text_embeddings: float32 `[m, embedding_dim]`.
-            training: whether dropout is on.
         """
         products = image_embeddings[:, None, :] * text_embeddings[None, :, :]
         shape = tf.shape(products)
@@ -236,9 +231,6 @@ class SimilarityNetwork(TwoBranchModel):
             columns: int32 `[n, k]`.
             images: `[n * k, embedding_dim]`, the pairs' images, row by row.
             texts: `[n * k, embedding_dim]`, the pairs' texts.
-
-        Returns:
-            int32 `[n, 1]`.
         """
         sides = ([tf.stop_gradient(rows)] for rows in (images, texts))
         [logits] = self.judge_shared(*sides, training=False)

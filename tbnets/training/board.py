@@ -203,10 +203,8 @@ class Board:
     def add_settings(self, settings, epoch, about=""):
         """Writes the settings of a run.
 
-        Args:
-            settings: the run's settings.
-            epoch: number of finished epochs, above 0 if the run is resumed.
-            about: Markdown to put before the table.
+        `epoch` is the number of finished epochs, and `about` is Markdown to put
+        before the table.
         """
         text = "\n\n".join(filter(None, [about, settings.as_table()]))
         with self._run.as_default():
@@ -246,12 +244,9 @@ class Board:
 
     @_unless_lost
     def add_pictures(self, pictures, epoch, about):
-        """Writes pictures.
+        """Writes a dict of pictures, name -> uint8 `[height, width, 3]`.
 
-        Args:
-            pictures: dict, name -> uint8 `[height, width, 3]`.
-            epoch: the epoch at which they were drawn.
-            about: description, a single sentence.
+        `about` is their description.
         """
         with self._run.as_default():
             for name, pixels in pictures.items():

@@ -106,13 +106,7 @@ def save_checkpoint(path, model, optimizer, state):
 
 
 class Checkpoint(NamedTuple):
-    """The contents of a checkpoint.
-
-    Args:
-        arrays: key -> array.
-        names: key -> name of the variable.
-        state: the `RunState`.
-    """
+    """A checkpoint's arrays and their names by key, and the `RunState`."""
 
     arrays: dict
     names: dict
@@ -120,11 +114,7 @@ class Checkpoint(NamedTuple):
 
 
 def read_progress(path):
-    """Reads only the header of a checkpoint: settings, epoch, history.
-
-    Returns the `RunState`, without fitted or held arrays. The errors are as in
-    `read_checkpoint`.
-    """
+    """Returns a checkpoint's `RunState` without reading the arrays."""
     return read_checkpoint(path, "header").state
 
 
@@ -192,9 +182,6 @@ def restore_checkpoint(path, model, optimizer=None):
         path: file that `save_checkpoint` wrote.
         model: a built model with an equal architecture.
         optimizer: its built optimizer; None for inference.
-
-    Raises:
-        ValueError: If a variable does not fit.
     """
     checkpoint = read_checkpoint(path)
     put_into(checkpoint, path, model, optimizer)
@@ -204,8 +191,7 @@ def restore_checkpoint(path, model, optimizer=None):
 def put_into(checkpoint, path, model, optimizer=None):
     """Assigns the values of a `Checkpoint` to a model and its optimizer.
 
-    The arguments and errors are as in `restore_checkpoint`; `path` is only used
-    in errors.
+    `path` is the name of the file in errors.
     """
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)

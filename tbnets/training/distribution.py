@@ -175,10 +175,8 @@ class Workers:
     def check_same(self, argument, value, advice):
         """Raises if a value differs between this worker and the chief.
 
-        Args:
-            argument: name of the value.
-            value: dict that JSON can represent.
-            advice: last sentence of the error message.
+        `argument` is the name of the value, and JSON must be able to represent
+        it.
         """
         other, value = self.of_chief(value), json.loads(json.dumps(value))
         if other == value:
@@ -194,13 +192,10 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self):
-        """Raises an error that names the lost worker if the block fails.
+        """Raises ConnectionError with the worker's name if a worker is lost.
 
         TensorFlow aborts operations that wait for a lost worker: immediately if
         its process ended, within a minute if its machine is unreachable.
-
-        Raises:
-            ConnectionError: If a worker is lost.
         """
         try:
             yield
@@ -247,9 +242,6 @@ def open_workers(distribute="none", num_replicas=0):
         distribute: a name in `KINDS`.
         num_replicas: number of devices of `mirrored`; 0 for every GPU. Without
             a GPU, the number of logical CPU devices, for tests.
-
-    Raises:
-        ValueError: If there are fewer devices, or `TF_CONFIG` is invalid.
     """
     check_choice("--distribute", distribute, KINDS)
     if num_replicas and distribute != "mirrored":

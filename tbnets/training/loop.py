@@ -27,8 +27,7 @@ def make_reproducible():
 
     Deterministic kernels are not enough, because a sum of three or more
     gradients (`AddN`) depends on the order in which its inputs are computed. A
-    single thread between operations fixes this order; each operation still uses
-    all cores.
+    single thread between operations fixes this order.
     """
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -44,7 +43,7 @@ class Session:
         network: the built and compiled model.
         state: the `RunState`, updated after each epoch.
         dev: examples that choose the best epoch; None after training.
-        batches: batches of the training split; None after training.
+        batches: training batches; None after training.
         lock: lock of the folder; None after training.
         workers: the `Workers`, including this process.
     """
