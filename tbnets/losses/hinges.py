@@ -37,7 +37,7 @@ class PairSlopes:
 
         Args:
             pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor.
-            values: float32 `[n]`, their gradients.
+            values: float32 `[n]`, gradient with respect to the similarities.
             turned: Whether the anchors are columns instead of rows.
         """
         anchors, candidates = self._sides[0], self._sides[-1]
