@@ -82,7 +82,7 @@ def non_maximum_suppression(
 
     Args:
         boxes: `[n, 4]`.
-        scores: `[n]`, larger is better; the earlier of two equal boxes is
+        scores: `[n]`, larger is better. If scores are equal, the earlier box is
             better.
         iou_threshold: a number in [0, 1]; boxes that overlap a kept box by a
             larger IoU are dropped.

@@ -306,7 +306,7 @@ def prepare_arguments(arguments, text_encoder, strategy, first_callbacks=()):
 
     `EpochBatches` are replaced by their dataset, or by a dataset of shares for
     several replicas. Callbacks that add logs or stop training are moved before
-    the callbacks that read logs; the callbacks `own` become the first.
+    the callbacks that read logs, after `first_callbacks`.
     """
     _refuse_targets(arguments)
     callbacks, first_callbacks = arguments.get("callbacks"), [*first_callbacks]
