@@ -68,7 +68,7 @@ class Agreement(NamedTuple):
 
 
 def compare(parsed, annotated) -> Agreement:
-    """Counts the found, missed and extra phrases of all captions."""
+    """Counts found, missed and extra phrases."""
     found = missed = extra = 0
     for predicted, true in zip(parsed, annotated, strict=True):
         found += len(predicted & true)

@@ -1,4 +1,4 @@
-r"""Compares losses and weights of replicas with those of one device.
+r"""Compares losses and weights of replicas and of one device.
 
 For example, 50 steps with two and three replicas in one process, and with two
 and four processes:
@@ -91,7 +91,7 @@ def run(options, words, file, folder, environment):
 
 
 class Recorder(keras.callbacks.Callback):
-    """Records the loss and time of each step; stops after `steps` steps."""
+    """Records loss and time per step; stops after `steps` steps."""
 
     def __init__(self, steps):
         super().__init__()

@@ -39,7 +39,7 @@ def check_outputs(options):
         if use := uses.get(str(real)):
             raise InputError(
                 f"--{name}",
-                "differ from the photos and the other outputs",
+                "differ from all photos and outputs",
                 f"--{name}={getattr(options, name)}, which is {use}",
                 "Choose another path.",
             )
@@ -112,7 +112,7 @@ JSON = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AskingFlags:
-    """Flags: the model that answers the queries."""
+    """Flags: the model that runs the queries."""
 
     model: str = flag("flickr8k_photos", ANY_MODEL)
     trust: bool = flag(

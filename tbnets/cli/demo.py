@@ -12,7 +12,7 @@ own, to see matching captions, similar photos and the boxes of phrases such as
 Without a folder, the command draws 250 scenes, uses the scenes models of the
 zoo, and deletes the scenes at the end.
 
-The embeddings are cached in photos.tbnets, like those of tools/query.py. Use
+The embeddings are cached in photos.tbnets, as by tools/query.py. Use
 other networks, or your own captions (a text file with one per line, or a table
 of image and caption):
 

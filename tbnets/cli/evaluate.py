@@ -41,12 +41,12 @@ Measure embeddings by any model, of a data set with ids or without one:
 
 images.npy is [num_images, dim] and captions.npy is [num_captions, dim]. Inner
 products are the scores, so add --normalize if rows do not have length 1.
-caption_to_image.npy, or a text file, holds the image row of each caption,
-counted from 0.
+caption_to_image.npy, or a text file, holds each caption's image row, counted
+from 0.
 
 The command prints recall at 1, 5 and 10 and the median and mean rank, in both
-directions and from captions to captions (docs/evaluation.md). For phrases, it
-prints recalls of regions (docs/evaluation.md).
+directions and from captions to captions. For phrases, it prints recalls of
+regions. docs/evaluation.md explains the metrics.
 """
 
 import dataclasses
@@ -174,12 +174,12 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
     image_embeddings: str = flag("", "Array [num_images, dim] (.npy).")
     text_embeddings: str = flag("", "Array [num_captions, dim] (.npy).")
     caption_to_image: str = flag(
-        "", "Row of the image of each caption (.npy of integers, or text)."
+        "", "Each caption's image row (.npy of integers, or text)."
     )
     positive_pairs: str = flag(
         "",
-        "Matching pairs, in place of --caption_to_image: rows of image and "
-        "caption of each match, [n, 2] (.npy). Adds R-Precision and mAP@R "
+        "Matching pairs, in place of --caption_to_image: image row and "
+        "caption row per match, [n, 2] (.npy). Adds R-Precision and mAP@R "
         "(ECCV Caption).",
     )
     normalize: bool = flag(
@@ -256,7 +256,7 @@ def chosen_way(options):
                 f"--{name}",
                 f"be used with {ways}",
                 f"--{name}={getattr(options, name)} with --{way}",
-                f"Leave out --{name}, or change the other flag.",
+                f"Leave out --{name} or --{way}.",
             )
     return way
 
@@ -271,12 +271,12 @@ def check_evaluate_flags(options):
                 "--phrases",
                 "be set for a single run",
                 f"--phrases={options.phrases} with --{name}={written(value)}",
-                "Leave one of them out.",
+                "Leave out one flag.",
             )
     if len(options.combine_weight) not in (1, len(options.combine_with)):
         raise InputError(
             "--combine_weight",
-            "be one number, or one for each run of --combine_with",
+            "be one number, or one number per run of --combine_with",
             f"{written(options.combine_weight)} for "
             f"{written(options.combine_with)}",
             "Change one of the two flags.",
@@ -477,7 +477,7 @@ def _metrics_of_arrays(options, sides):
             "--positive_pairs",
             "be set without --caption_to_image",
             "both",
-            "Leave one of them out.",
+            "Leave out one flag.",
         )
     if options.protocol != "full":
         must = "--protocol=full, which does not split the rows into folds"

@@ -117,7 +117,7 @@ def read_words(options):
 
 
 def places_of_pictures(options, photos):
-    """Returns the path of each photo's picture; "" for no picture.
+    """Returns the paths of the photos' pictures; "" for no picture.
 
     A new `--output` is a folder if it has no suffix or ends with a slash.
     """

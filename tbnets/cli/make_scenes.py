@@ -60,7 +60,7 @@ class Options:
         "strong noise).",
     )
     contact_sheet: str = flag(
-        "", "Picture (.png) of twelve scenes of all splits with captions."
+        "", "Picture (.png) of twelve scenes with their captions."
     )
     draw_boxes: bool = flag(False, "Draw the objects' boxes in this picture.")
 

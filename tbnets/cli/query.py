@@ -105,7 +105,7 @@ class Options(AskingFlags):
         "--cache; empty for none.",
     )
     html: str = flag(
-        "", "Page (.html) with the best images of each query and links."
+        "", "Page (.html) with links and the best images for each query."
     )
     cache: str = flag(
         "",

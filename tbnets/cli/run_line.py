@@ -22,7 +22,7 @@ from tbnets.tasks.trained import OF_NETWORK, open_trained
 
 
 class Resolved(NamedTuple):
-    """The settings of a run and the source of each value.
+    """The settings of a run and where their values are from.
 
     Args:
         settings: the `Settings`.
@@ -128,7 +128,7 @@ def _of_trained(line, trained):
                 f"{written(values[name])}",
                 f"--{name}={written(line.values[name])} with "
                 f"--from={trained.name}",
-                "Leave one of them out.",
+                "Leave out one flag.",
             )
     return {name: values[name] for name in values.keys() - set_names}
 
@@ -178,7 +178,7 @@ def check_read(line, settings: Settings):
                     f"be {fixed[name]} for --task={settings.run.task} and "
                     f"--model={settings.run.model}",
                     f"--{name}={line.values[name]}",
-                    "Change one of these flags.",
+                    "Change one flag.",
                 )
             elif name in unused:
                 unread[name] = unused[name]
@@ -187,7 +187,7 @@ def check_read(line, settings: Settings):
             f"--{name}",
             "have an effect in this run",
             f"--{name}={line.values[name]}, which is used {unread[name]}",
-            f"Change the other flags, or leave --{name} out.",
+            f"Leave --{name} out, or change the flags that exclude it.",
         )
     return ", ".join(
         f"--{name} (used {reader})" for name, reader in unread.items()

@@ -20,7 +20,7 @@ keeps the old one. Batching applies to requests that embed. Ctrl-C stops the
 server after the current requests.
 
 The server is one Python process without encryption or passwords. For
-production, use TensorFlow Serving, which serves the same folders
+production, use TensorFlow Serving, which serves these folders too
 (docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]". Turn gRPC
 off with --port=0.
 """

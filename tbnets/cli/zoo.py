@@ -2,7 +2,7 @@ r"""List the models that come with tbnets, or export one for a server.
 
   python tools/zoo.py
 
-This command prints the task, language, size and recalls of each model. Other
+This command prints the task, language, size and recalls per model. Other
 commands take the name as --model=NAME.
 
   python tools/zoo.py --export=flickr8k_photos served

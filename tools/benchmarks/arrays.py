@@ -26,7 +26,7 @@ def embeddings(num_images, captions_per_image, dim, noise=NOISE):
     """Makes unit embeddings, by `NAMES`; a caption is its image plus noise.
 
     Returns:
-        Dict of arrays; `owners` is the image row of each caption.
+        Dict of arrays; `owners` has each caption's image row.
     """
     owners = np.repeat(np.arange(num_images), captions_per_image)
     images = unit_rows(num_images, dim)
@@ -64,7 +64,7 @@ def matches(arrays):
 
 
 def labels(arrays):
-    """Returns the labels of all images, then of all captions."""
+    """Returns the labels of the images, then of the captions."""
     return np.concatenate([arrays["image_ids"], arrays["owners"]])
 
 
@@ -78,9 +78,9 @@ def recall_sum(owners, captions, photos):
     """Returns recall at 1, 5 and 10 in per cent, summed over both directions.
 
     Args:
-        owners: `[captions]`, image row of each caption.
-        captions: `[images, 10]`, best captions of each image.
-        photos: `[captions, 10]`, best images of each caption.
+        owners: `[captions]`, each caption's image row.
+        captions: `[images, 10]`, each image's best captions.
+        photos: `[captions, 10]`, each caption's best images.
     """
     right = (
         owners[captions] == np.arange(len(captions))[:, None],

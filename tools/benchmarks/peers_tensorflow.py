@@ -136,7 +136,7 @@ def step_matmuls(arrays):
 
 
 def tree_matmuls(arrays):
-    """Lower bound for trees: the products of each level."""
+    """Lower bound for trees: the products per level."""
     units = len(arrays["gates"])
     products = tree_lstm.products(pack_trees(arrays["rows"]), units)
     return graph(products, *_some(arrays, "words", "kernel"))

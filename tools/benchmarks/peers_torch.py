@@ -27,7 +27,7 @@ def within_matmuls(arrays):
 
 
 def hardest(arrays):
-    """Hinges of the hardest negative of each positive pair, cosine, summed."""
+    """Hinges of the hardest negative per positive pair, cosine, summed."""
     owners, match = _owners_and_matches(arrays)
     return _learning(
         arrays, lambda images, texts: _hinges(images, texts, owners, match)
@@ -200,7 +200,7 @@ def _mined(distance, reducer):
 
 
 def all_metric(arrays):
-    """TripletMarginLoss of all triplets, two views, both directions."""
+    """TripletMarginLoss, all triplets, two views, both directions."""
     from pytorch_metric_learning import distances, losses
 
     distance = distances.LpDistance(normalize_embeddings=False)

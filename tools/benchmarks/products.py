@@ -25,7 +25,7 @@ def weights(dims, seed):
 
 
 def forward(rows, kernels):
-    """Returns the rows and the output of each layer."""
+    """Returns the rows and the layers' outputs."""
     values = [rows]
     for kernel in kernels:
         values.append(tf.matmul(values[-1], kernel))

@@ -79,7 +79,7 @@ class Cost(NamedTuple):
 
 
 def cost(job, workers, reduces=0, gathers=0):
-    """Computes the costs of a step for one of the workers."""
+    """Computes the costs of a step for one worker."""
     first, second = job.hidden * job.hidden, job.hidden * job.dim
     captions = 2 * job.images
     rows = job.images + captions

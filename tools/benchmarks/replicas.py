@@ -32,7 +32,7 @@ class Job(NamedTuple):
         hidden: size of the features and of the hidden layer.
         dim: size of the embeddings.
         repeats: timed runs per part.
-        parts: (name in `PARTS`, argument) of each part.
+        parts: (name in `PARTS`, argument) per part.
     """
 
     images: int
@@ -103,14 +103,14 @@ def alone(job, workers, share, images):
 
 
 def step(job, workers, share, _):
-    """A step of all replicas."""
+    """A step with all replicas."""
     with workers.scope():
         network = _network(job)
     return _of_all(workers, network.train_step, _batch(job, share))
 
 
 def whole_step(job, workers, share, _):
-    """A step in which each replica computes the loss of all anchors."""
+    """A step in which each replica computes the loss for all anchors."""
     functions = ranking.summed, hinges.own_anchors
     ranking.summed = hinges.own_anchors = lambda value: value
     graph, inputs = step(job, workers, share, None)

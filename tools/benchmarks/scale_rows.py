@@ -19,7 +19,7 @@ WORDS = (
 
 
 def product(inputs):
-    """Lower bound: the product of both matrices by NumPy."""
+    """Lower bound: the matrix product by NumPy."""
     images, texts = inputs["images"], inputs["texts"]
     scores = np.empty((len(images), len(texts)), np.float32)
     return lambda: np.matmul(images, texts.T, scores)
@@ -80,7 +80,7 @@ def loss_floor(inputs):
 
 
 def loss(inputs):
-    """`TripletLoss` and the gradients of all embeddings."""
+    """`TripletLoss` and the embeddings' gradients."""
     from benchmarks.products import graph, learning
     from tbnets.losses.triplet import TripletLoss
 
@@ -110,7 +110,7 @@ def _photos(inputs):
 
 
 def scored(inputs):
-    """Products of all queries with a tile, repeated for the number of rows."""
+    """The queries' products with a tile, repeated for the number of rows."""
     size, dim = int(inputs["size"]), int(inputs["dim"])
     queries = arrays.unit_rows(QUERIES, dim, seed=1)
     rows = arrays.unit_rows(AT_ONCE, dim)[:size]

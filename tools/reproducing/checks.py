@@ -91,7 +91,7 @@ def _not_published(measured):
 
 
 def _published_rows(measured):
-    """Yields the numbers of each row, as printed and with one decimal."""
+    """Yields each row's numbers, as printed and with one decimal."""
     for table in measured.published:
         for row in table["rows"]:
             values = {n for cell in row["published"] for n in numbers(cell)}

@@ -29,7 +29,7 @@ def record(folders, name, cpu, target):
     """Writes the results of runs that differ only in their seed.
 
     If the row has flags of tools/evaluate.py, the runs are evaluated with them.
-    The file keeps the other recorded seeds.
+    Recorded seeds of previous runs are kept.
 
     Args:
         folders: folders of the runs.

@@ -80,7 +80,7 @@ def numbers(cell):
 
 
 def is_result(cell):
-    """Returns whether a cell begins with a number like 1.5."""
+    """Returns whether a cell starts with a number like 1.5."""
     return bool(re.match(r"\**\d+\.\d", cell))
 
 

@@ -1,7 +1,7 @@
 """Makes the pages of the MkDocs site that are not in docs/.
 
 `pip install -e ".[docs]" && mkdocs build` writes the site. This hook adds
-README.md as the home page, the other pages of `OUTSIDE`, and pages of the
+README.md as the home page, all pages of `OUTSIDE`, and pages of the
 public names, the configurations and the notebooks. It converts links of the
 repository to links of the site.
 """
@@ -89,7 +89,7 @@ def page_of(name):
 
 
 def api_pages():
-    """Returns path -> text of each public name's page, and of their list."""
+    """Returns path -> text for the pages of public names and their list."""
     lines = ["# API reference", ""]
     lines += ["After `import tbnets`, each name is `tbnets.NAME`.", ""]
     pages = {}
