@@ -175,12 +175,9 @@ def build_hm_lstm(settings: Settings, fitted):
     """Returns a built `HMLSTM`, initialised from the seed."""
     layers = _two_branches(settings, fitted)
     if settings.correspondences.region_branch == "own":
-        layers |= {
-            "region_branch": _build_branch(settings, "region_branch"),
-            "region_encoder": FeatureTransform(
-                settings.features.image_transform
-            ),
-        }
+        layers["region_branch"] = _build_branch(settings, "region_branch")
+        transform = FeatureTransform(settings.features.image_transform)
+        layers["region_encoder"] = transform
     return _built(HMLSTM(**layers), settings, fitted)
 
 
@@ -294,9 +291,12 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
 
 
 def compile_embedding_network(
-    network, settings: Settings, steps_per_epoch, mining=None, **options
+    network, settings: Settings, steps_per_epoch, mining=None
 ):
-    """Compiles an `EmbeddingNetwork` and passes `options` to `compile`."""
+    """Compiles an `EmbeddingNetwork` or an `HMLSTM` with loss and optimizer."""
+    regions, options = settings.correspondences, {}
+    if regions:
+        options["region_mean_weight"] = regions.region_mean_weight
     fine_tuned = first_hard_epoch(settings)
     network.compile(
         _build_optimizer(settings, steps_per_epoch),
@@ -307,17 +307,6 @@ def compile_embedding_network(
         mining=mining,
         jit_compile=settings.training.jit_compile,
         **options,
-    )
-
-
-def compile_hm_lstm(network, settings: Settings, steps_per_epoch, mining):
-    """Compiles an `HMLSTM` with its losses and optimizer."""
-    compile_embedding_network(
-        network,
-        settings,
-        steps_per_epoch,
-        mining,
-        region_mean_weight=settings.correspondences.region_mean_weight,
     )
 
 
@@ -348,7 +337,7 @@ BUILDERS = {
     ),
     "hm_lstm": Builder(
         build_hm_lstm,
-        compile_hm_lstm,
+        compile_embedding_network,
         (*_BY_STEPS, "loss", "regions", "correspondences"),
         fixed=(("text_encoder", "h_lstm"),),
         tasks=("matching",),

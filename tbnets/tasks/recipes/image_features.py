@@ -182,8 +182,7 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
     made_by = {**proposer.description(), **(share or {})}
     writer = FeatureWriter(folder, made_by, 0, kind="regions")
     how |= {"proposer": proposer, "workers": workers or usable_cores()}
-    propose = extraction.propose_photos
-    work_through(photos, writer, "proposing", propose, **how)
+    work_through(photos, writer, "proposing", extraction.propose_photos, **how)
 
 
 def proposer_of_flags(values):

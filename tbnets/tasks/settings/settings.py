@@ -158,8 +158,7 @@ class Settings:
 
     def groups(self) -> dict:
         """Returns the groups that the run uses, by name."""
-        groups = {name: vars(self)[name] for name in GROUPS}
-        return {name: group for name, group in groups.items() if group}
+        return {k: vars(self)[k] for k in GROUPS if vars(self)[k]}
 
     def check(self) -> None:
         """Raises ValueError for the first number outside its limits."""
