@@ -135,22 +135,22 @@ def in_float64():
 
     changed = {"float32": tf.float64, "where": where, "zeros": zeros}
     changed["constant"] = constant
-    if not _within:
-        _kept.update({name: getattr(tf, name) for name in changed})
-    originals = dict(_kept)
+    if not _open_blocks:
+        _originals.update({name: getattr(tf, name) for name in changed})
+    originals = dict(_originals)
     for name, value in changed.items():
         setattr(tf, name, value)
-    _within.append(True)
+    _open_blocks.append(True)
     try:
         yield
     finally:  # Threads trace replicas in turn; the last one restores `tf`.
-        _within.pop()
-        if not _within:
+        _open_blocks.pop()
+        if not _open_blocks:
             for name, value in originals.items():
                 setattr(tf, name, value)
 
 
-_within, _kept = [], {}
+_open_blocks, _originals = [], {}
 
 
 def prepare_double():

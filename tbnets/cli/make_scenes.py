@@ -65,7 +65,7 @@ class Options:
     draw_boxes: bool = flag(False, "Draw the objects' boxes in this picture.")
 
 
-def choose_shown(scenes):
+def choose_scenes(scenes):
     """Returns up to `NUM_SHOWN` scenes, equally many from each split."""
     groups = [[s for s in scenes if s["split"] == name] for name in SPLITS]
     filled, chosen = [group for group in groups if group], []
@@ -79,7 +79,7 @@ def draw_contact_sheet(options):
     """Draws twelve scenes above their captions."""
     folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     with open(folder / RECORDS, encoding="utf-8") as lines:
-        scenes = choose_shown(list(map(json.loads, lines)))
+        scenes = choose_scenes(list(map(json.loads, lines)))
     num_rows = -(-len(scenes) // SHEET_COLUMNS)
     size = (SHEET_COLUMNS * CELL_WIDTH, num_rows * CELL_HEIGHT)
     sheet = Image.new("RGB", size, "white")

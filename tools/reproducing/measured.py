@@ -89,7 +89,7 @@ def read(folder=FOLDER):
         for name, row in CheckedFile(folder / "rows.json").json().items()
     }
     kept = {
-        path.stem: _kept(path.stem, CheckedFile(path).json())
+        path.stem: _row_of(path.stem, CheckedFile(path).json())
         for path in sorted(folder.glob("*.json"))
         if path.stem not in ("published", "rows")
     }
@@ -102,7 +102,7 @@ def read(folder=FOLDER):
     return Measured(kept, made, parts, published)
 
 
-def _kept(name, report):
+def _row_of(name, report):
     seeds = report["seeds"]
     runs = tuple(
         {

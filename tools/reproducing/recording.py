@@ -22,7 +22,7 @@ from tbnets.tasks.settings.settings import ALL
 _OF_A_RUN = {"run_dir", "seed", "data_root"}
 _LEARNED_FROM = {"word_vectors"}
 """Flags that name a file on which the network depends."""
-_KEPT = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
+_REPORTED = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
 
 
 def record(folders, name, cpu, target):
@@ -151,7 +151,7 @@ def _read(folder):
     return {
         "row": row,
         "seed": settings.run.seed,
-        "report": {key: report[key] for key in _KEPT},
+        "report": {key: report[key] for key in _REPORTED},
         "date": ended_on.isoformat(),
     }
 
