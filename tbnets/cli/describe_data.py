@@ -22,6 +22,7 @@ docs/data_formats.md shows the formats.
 
 import dataclasses
 import functools
+import itertools
 import json
 import os
 
@@ -194,14 +195,10 @@ def describe_features(
 def format_counts(splits: dict[str, dict]) -> str:
     """Returns a table of the splits' counts."""
     rows = [["", *splits]]
-    for name in dict.fromkeys(
-        key for counts in splits.values() for key in counts
-    ):
+    for name in dict.fromkeys(itertools.chain(*splits.values())):
         values = [counts.get(name) for counts in splits.values()]
         title = _TITLES.get(name, name.replace("_", " "))
-        spread = next(
-            (value for value in values if isinstance(value, dict)), None
-        )
+        spread = next((x for x in values if isinstance(x, dict)), None)
         if spread:
             title += f", {'/'.join(spread)}"
         rows.append([title, *map(_cell, values)])
@@ -322,9 +319,7 @@ def main(options):
             name: read_phrases(options.phrases, split, problems)
             for name, split in (splits or {"all": None}).items()
         }
-    splits = splits or {
-        name: phrase_split.images for name, phrase_split in phrases.items()
-    }
+    splits = splits or {name: x.images for name, x in phrases.items()}
     counts = {}
     for name, images in splits.items():
         known = phrases.get(name), vocabulary
@@ -333,10 +328,7 @@ def main(options):
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
     print_report(counts, problems)
     if options.json:
-        report = {
-            "splits": counts,
-            "problems": [vars(problem) for problem in problems],
-        }
+        report = {"splits": counts, "problems": list(map(vars, problems))}
         with open(options.json, "w", encoding="utf-8") as stream:
             json.dump(report, stream, indent=2, ensure_ascii=False)
     return 1 if problems else 0

@@ -106,6 +106,7 @@ _PAIRS = {
     "regions": "phrases",
 }
 """Flag -> flag without which it has no effect."""
+MAP_CAPTIONS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -303,21 +304,14 @@ def check_evaluate_flags(options):
         plots.import_tsne()
 
 
-__all__ = ["Options", "help_sections", "main"]
-MAP_CAPTIONS = 5
-
-
 def evaluate_split(options):
     """Measures a split; draws --map."""
-    from tbnets.cli import zero_shot
-    from tbnets.tasks import runs
-
     title = measured = options.run_dir or zero_shot.title(options)
     if options.run_dir:
-        split_scores = run_scores(options, runs, options.run_dir)
+        split_scores = run_scores(options, options.run_dir)
     else:
         split_scores = [
-            zero_shot.scores(options, split) for split in splits_of(options)
+            zero_shot.scores(options, x) for x in splits_of(options)
         ]
     points = map_points(options, split_scores[0])
     scores = levelled(options, split_scores)
@@ -325,7 +319,7 @@ def evaluate_split(options):
     if len(weights) == 1:
         weights = weights * len(options.combine_with)
     for run_dir, weight in zip(options.combine_with, weights):
-        other_scores = levelled(options, run_scores(options, runs, run_dir))
+        other_scores = levelled(options, run_scores(options, run_dir))
         scores = scores.combine(other_scores, weight)
         title += f" and {weight:g} of {run_dir}"
     if options.save_embeddings:
@@ -366,8 +360,10 @@ def levelled(options, scores):
     return first.with_bank(*bank, options.bank_temperature) if bank else first
 
 
-def run_scores(options, runs, run_dir):
+def run_scores(options, run_dir):
     """Returns a run's scores on the splits of `splits_of`."""
+    from tbnets.tasks import runs
+
     splits = splits_of(options)
     session = runs.open_run(
         run_dir,

@@ -229,9 +229,11 @@ def _line(verb, *flags):
 @contextlib.contextmanager
 def _served(folders):
     """Serves models; yields the addresses for gRPC and REST."""
-    with socket.create_server((HOST, 0)) as socket_a:
-        with socket.create_server((HOST, 0)) as socket_b:
-            port, rest_port = (x.getsockname()[1] for x in (socket_a, socket_b))
+    with (
+        socket.create_server((HOST, 0)) as a,
+        socket.create_server((HOST, 0)) as b,
+    ):
+        port, rest_port = (x.getsockname()[1] for x in (a, b))
     line = _line(
         *("serve", f"--model={','.join(map(str, folders))}", f"--port={port}"),
         *(f"--rest_api_port={rest_port}", "--enable_batching"),
@@ -254,9 +256,8 @@ def _compare_with_server(local, folder, server):
                 key: tf.constant(to_array(key, array), array.dtype)
                 for key, array in request.inputs.items()
             }
-            worst = difference(
-                local.signatures, served.signatures, name, inputs
-            )
+            pair = local.signatures, served.signatures
+            worst = difference(*pair, name, inputs)
             differences[name] = max(worst, differences.get(name, 0))
     worst = max(differences.values())
     print(

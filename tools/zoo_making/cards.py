@@ -136,49 +136,41 @@ def _recalls(cutoffs):
 def columns(metrics: dict) -> list[tuple]:
     """Returns the columns of a table: (title, metric, format function)."""
     if tables.are_of_retrieval(metrics):
-        metrics_shown = [
+        entries = [
             *_recalls(tables.recall_cutoffs(metrics)),
             ("MedR", "median_rank", "{:g}".format),
         ]
-        table_columns = []
+        both_ways = []
         for direction in tables.DIRECTIONS[:2]:
             label = direction.replace("_", " ") + " "
-            for title, name, write in metrics_shown:
-                table_columns.append(
-                    (label + title, f"{direction}/{name}", write)
-                )
+            for title, name, write in entries:
+                both_ways.append((label + title, f"{direction}/{name}", write))
                 label = ""
-        return [*table_columns, ("recall sum", "recall_sum", rounded)]
+        return [*both_ways, ("recall sum", "recall_sum", rounded)]
     if tables.are_of_regions(metrics):
-        metrics_shown = [
+        entries = [
             *_recalls((1, 5, 10)),
             ("bound", "upper_bound", per_cent),
             ("mAP", "mean_average_precision", per_cent),
             ("phrases", "num_queries", "{:.0f}".format),
         ]
-        return [
-            (t, f"{tables.REGIONS}/{n}", write) for t, n, write in metrics_shown
-        ]
+        return [(t, f"{tables.REGIONS}/{n}", write) for t, n, write in entries]
     return [(name, name, "{:.4g}".format) for name in metrics]
 
 
-def markdown_table(rows, extra_columns):
+def markdown_table(rows, extra):
     """Returns a Markdown table of the metrics of models.
 
     Args:
         rows: list of (name, metrics, *cells), with equal names of metrics.
-        extra_columns: titles of the cells -> their alignment.
+        extra: titles of the cells -> their alignment.
     """
-    metric_columns = columns(rows[0][1])
-    titles = [
-        "model",
-        *(title for title, _, _ in metric_columns),
-        *extra_columns,
-    ]
-    rule = ["---", *["---:"] * len(metric_columns), *extra_columns.values()]
+    entries = columns(rows[0][1])
+    titles = ["model", *(title for title, _, _ in entries), *extra]
+    rule = ["---", *["---:"] * len(entries), *extra.values()]
     lines = [f"| {' | '.join(titles)} |", f"|{'|'.join(rule)}|"]
     for name, metrics, *cells in rows:
-        numbers = [write(metrics[key]) for _, key, write in metric_columns]
+        numbers = [write(metrics[key]) for _, key, write in entries]
         lines.append(f"| {' | '.join([name, *numbers, *cells])} |")
     return "\n".join(lines)
 

@@ -64,10 +64,8 @@ def phrase_scores(session, model, split, phrases, regions):
     )
     of_model = _localization(data, model)
     table = np.zeros_like(of_model.similarities)
-    for rows, similarities in zip(
-        of_run.asked.phrases_of_photos, of_run.similarities
-    ):
-        table[rows, : similarities.shape[1]] = similarities
+    for rows, tile in zip(of_run.asked.phrases_of_photos, of_run.similarities):
+        table[rows, : tile.shape[1]] = tile
     return dataclasses.replace(of_model, similarities=table), of_model
 
 
