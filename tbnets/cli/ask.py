@@ -45,6 +45,7 @@ from tbnets.cli.asking import (
     alone,
     check_text,
     checked,
+    whole_images,
     write_answers_json,
 )
 from tbnets.data.images import read_content
@@ -188,8 +189,7 @@ def ask_photo_embeddings(options, model):
 def score(options, texts):
     """Compares sentences with photos; returns a JSON record."""
     advice = "Use localize to find the boxes of phrases."
-    whole = "be a network for whole images", advice
-    model = options.open({"embed_image": whole, "embed_text": whole})
+    model = options.open(whole_images(advice))
     if not (texts and options.images):
         raise _missing_input(options, "sentences and --images")
     query_options = query.Options(

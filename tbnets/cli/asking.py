@@ -137,6 +137,12 @@ class AskingFlags:
         return checked(model, self.model, requirements)
 
 
+def whole_images(advice):
+    """Returns the requirements of search, for `AskingFlags.open`."""
+    requirement = "be a network for whole images", advice
+    return {"embed_image": requirement, "embed_text": requirement}
+
+
 def checked(model, name, requirements):
     """Returns a model after checking its endpoints and that it takes words.
 
@@ -145,13 +151,13 @@ def checked(model, name, requirements):
         name: name of the model, for messages.
         requirements: as in `AskingFlags.open`.
     """
-    for endpoint, (kind, advice) in requirements.items():
+    for endpoint, (requirement, advice) in requirements.items():
         if not model.has(endpoint):
             raise InputError(
                 "--model",
-                f"{kind}",
+                requirement,
                 f"--model={name}, which has {sorted(model.signatures)}",
-                f"{advice}",
+                advice,
             )
     if not model.takes_captions:
         raise InputError(

@@ -111,10 +111,8 @@ class CaptionFlags:
             **sources: fields of `Sources`.
         """
         form, path = self.where
-        all_sources = Sources(
-            "", captions=path, captions_format=form, **sources
-        )
-        return Data(all_sources, of_phrases=bool(all_sources.phrases))
+        merged = Sources("", captions=path, captions_format=form, **sources)
+        return Data(merged, of_phrases=bool(merged.phrases))
 
     def names(self):
         """Returns the splits to process."""

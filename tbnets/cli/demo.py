@@ -34,7 +34,7 @@ import tempfile
 from typing import Annotated
 
 from tbnets import files
-from tbnets.cli.asking import ANY_MODEL, AskingFlags
+from tbnets.cli.asking import ANY_MODEL, AskingFlags, whole_images
 from tbnets.cli.localize import NEEDED
 from tbnets.cli.query import read_queries
 from tbnets.data import captions as caption_files
@@ -49,7 +49,6 @@ from tbnets.tasks.settings.flag import Limits, flag
 
 NUM_SCENES = 250
 ADVICE = "Leave --model out, or name a model like flickr8k_photos."
-WHOLE = ("be a network for whole images", ADVICE)
 _PHOTOS = ("flickr8k_photos", "entities_localization", "a man, a dog, the ball")
 _SCENES = ("scenes_embedding", "scenes_localization", "a red circle, a star")
 
@@ -125,7 +124,7 @@ def show(options, folder, captions, cache):
     name = options.model if options.model is not None else usual[0]
     boxes = options.localizer if options.localizer is not None else usual[1]
     model_options = dataclasses.replace(options, model=name)
-    model = model_options.open({"embed_image": WHOLE, "embed_text": WHOLE})
+    model = model_options.open(whole_images(ADVICE))
     if not model.takes_photos:
         raise InputError(
             "--model",

@@ -174,7 +174,7 @@ def warn_of_unknown(phrases, notes):
             )
 
 
-def print_found(phrases, notes, phrase_regions):
+def print_boxes(phrases, notes, phrase_regions):
     """Prints a table of boxes for each phrase."""
     for title, regions in zip(search.titles_of(phrases, notes), phrase_regions):
         print(title)
@@ -206,14 +206,12 @@ def localize_photo(options, model, phrases, notes, photo, picture):
     content = read_content(photo)
     choice = chosen(options) or own_choice(model)
     phrase_regions = model.find(phrases, content, options.top, **choice)
-    print_found(phrases, notes, phrase_regions)
+    print_boxes(phrases, notes, phrase_regions)
     if picture:
         write_picture(picture, read_photo(content), phrases, phrase_regions)
     record = {"photo": files.readable(photo), "model": options.model, **choice}
-    return {
-        **record,
-        "phrases": search.regions_record(phrases, notes, phrase_regions),
-    }
+    record["phrases"] = search.regions_record(phrases, notes, phrase_regions)
+    return record
 
 
 def localize_all(options, model, phrases, photos, pictures):

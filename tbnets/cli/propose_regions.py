@@ -86,14 +86,14 @@ def report_recall(options, photos, store):
         covered += [enough[:, :limit].any(axis=1).sum() for limit in limits]
         matches += [enough[:, :limit].sum() for limit in limits]
     print(
-        f"\nboxes of {options.recall} found (IoU at least "
-        f"{options.recall_iou}), of {total} in {len(photos)} photos"
+        f"\nrecall of the {total} boxes of {options.recall} in {len(photos)} "
+        f"photos at IoU >= {options.recall_iou}, and proposals per box"
     )
     for limit, count, pairs in zip(limits, covered, matches):
         share = "no boxes"
         if total:
             share = per_cent(count / total)
-            share = f"{share:>5} %, each by {pairs / total:.2f}"
+            share = f"{share:>5} %  {pairs / total:.2f}"
         print(f"  first {limit:5d} boxes  {share}")
 
 
@@ -135,11 +135,8 @@ def main(options):
     """Proposes boxes, measures their recall and draws some of them."""
     check_ending("picture", options.picture, ".png")
     photos, share = options.find_share()
-    settings = {
-        "workers": options.workers,
-        "shard_images": options.shard_images,
-    }
-    make_proposals(photos, options, options.output, share=share, **settings)
+    speed = {"workers": options.workers, "shard_images": options.shard_images}
+    make_proposals(photos, options, options.output, share=share, **speed)
     store = open_store(options.output)
     print(
         f"store     {options.output}: {store.counts.sum()} boxes by "

@@ -60,6 +60,7 @@ from tbnets.cli.asking import (
     alone,
     check_outputs,
     check_text,
+    whole_images,
     write_answers_json,
     write_answers_page,
     write_montage,
@@ -196,11 +197,10 @@ def answer_image(options, model):
         model.compare(query, embeddings), options.top
     )
     title = f"{options.image} among {len(captions)} captions"
-    answers = [captions[row] for row in order[0]]
-    print(search.format_answers(title, similarities[0], answers))
-    records = search.answers_record(
-        "caption", captions, order[0], similarities[0]
-    )
+    rows, values = order[0], similarities[0]
+    answers = [captions[row] for row in rows]
+    print(search.format_answers(title, values, answers))
+    records = search.answers_record("caption", captions, rows, values)
     return {"model": options.model, "image": options.image, "answers": records}
 
 
@@ -344,8 +344,7 @@ def main(options):
         options = dataclasses.replace(options, queries=queries)
     check_query_flags(options, is_typed)
     advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
-    whole = "be a network for whole images", advice
-    model = options.open({"embed_image": whole, "embed_text": whole})
+    model = options.open(whole_images(advice))
     if index is not None:
         index.check_embedded_by(about(model))
     gallery = None if index is None else (index.ids, index)

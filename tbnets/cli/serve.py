@@ -107,7 +107,7 @@ def folders_of(models):
             raise InputError(
                 "--model",
                 "name each model once, without / and :",
-                f"{name}",
+                name,
                 f"Write NAME={place}.",
             )
         folders[name] = path
