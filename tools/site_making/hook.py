@@ -35,7 +35,7 @@ GIVEN = (
     *("losses.logistic.PairSample", "text.packed_trees.PackedTrees"),
     "checks",
 )
-"""Types that public names return or take, which are not public names."""
+"""Types of arguments and results that are not public names."""
 TYPES = ("Array", "Integers", "Batch", "Tensors", "Boxes", "Path", "Strings")
 TYPES += ("Photo", "Photos")
 NAME = re.compile(rf"(?<!\[)`tbnets\.({'|'.join(tbnets.__all__)})`")
