@@ -50,7 +50,7 @@ def test_every_number_of_the_pages_stands_in_a_file_or_is_marked():
         ("README.md", "23.3, 15.0", "23.4, 15.0"),
         ("docs/results.md", "22.7 45.4 57.4", "22.7 45.4 57.5"),
         ("docs/ablation.md", "| 252.8 |", "| 253.8 |"),
-        ("docs/weak_localization.md", "31.1 (31.1", "31.2 (31.1"),
+        ("docs/localization_results.md", "31.1 (31.1", "31.2 (31.1"),
         ("docs/reproduction_tables.md", "33.5 61.7 73.6", "33.5 61.7 73.7"),
     ],
 )
@@ -349,7 +349,7 @@ def test_flags_that_say_nothing_are_refused(flag, value):
 
 
 def test_a_generated_part_that_is_missing_is_told(results, pages):
-    path = pages / "docs" / "reproduction_rows.md"
+    path = pages / "docs" / "reproduction_tables.md"
     text = path.read_text("utf-8").replace("<!-- all rows -->", "")
     path.write_text(text, "utf-8")
     with pytest.raises(InputError, match="all rows"):
