@@ -226,7 +226,7 @@ def _history(metrics):
         text += f" Words after the {metrics['max_tokens']}th are not read."
     if metrics.get("max_pixels"):
         pixels = metrics["max_pixels"] / 1e6
-        text += f" Photos of more than {pixels:g} million pixels are refused."
+        text += f" Photos of more than {pixels:g} million pixels are rejected."
     return textwrap.fill(text, 79)
 
 
