@@ -87,7 +87,7 @@ TRAIN = [
     ("--resume", "--resume"),
     ("--resume --run_dir={root}/photos", "--resume"),
     ("--resume --run_dir={root}/run --margin=1", "--resume"),
-    ("--resume --run_dir={root}/broken", "last.npz must be a whole tbnets"),
+    ("--resume --run_dir={root}/broken", "last.npz must be a complete tbnets"),
     # Captions.
     ("--captions=", "--captions"),
     ("--captions=absent", "`--captions` must name"),
@@ -147,7 +147,7 @@ EVALUATE = [
     ("", "--run_dir"),
     ("--run_dir={root}/photos", "--run_dir"),
     ("--run_dir={root}/young", "--run_dir"),
-    ("--run_dir={root}/broken", "best.npz must be a whole tbnets"),
+    ("--run_dir={root}/broken", "best.npz must be a complete tbnets"),
     (RUN + "--split=tset", "`--split` must"),
     (RUN + "--checkpoint=first", "--checkpoint=first"),
     (RUN + "--data_root=x", "`--captions` must"),

@@ -60,7 +60,7 @@ def test_values_and_gradients_are_those_of_the_loop(name, negatives):
 
 @pytest.fixture
 def unwarned(monkeypatch):
-    monkeypatch.setattr(miners, "_looked", set())
+    monkeypatch.setattr(miners, "_checked_arguments", set())
 
 
 def test_rows_are_looked_at_once(unwarned, recwarn):

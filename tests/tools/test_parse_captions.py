@@ -37,7 +37,7 @@ def test_captions_become_trees_and_are_known_again(captions, tmp_path):
     assert len(tree.phrases()) == 2  # A dog; the grass.
     again = verbs.run("parse_captions", *given)
     assert "parsed    0 captions" in again.stdout
-    assert "2 were known" in again.stdout
+    assert "2 were cached" in again.stdout
     assert output.read_text() == written
     cached = (tmp_path / "new" / "trees.jsonl.cache").read_text().splitlines()
     assert {json.loads(line)["parser"] for line in cached} == {"embedded"}

@@ -213,7 +213,7 @@ def test_a_damaged_file_is_named(tmp_path, damage):
     content = bytearray(path.read_bytes())
     DAMAGES[damage](content)
     path.write_bytes(content)
-    with pytest.raises(UserError, match="best.npz must be a whole"):
+    with pytest.raises(UserError, match="best.npz must be a complete"):
         checkpoints.read_checkpoint(path)
 
 

@@ -165,7 +165,7 @@ def test_errors_are_shown_and_the_next_question_is_answered(page, tmp_path):
     page.choose("#file", tmp_path / "own.png")
     page.wait(f"{at('error')}.textContent.includes('is of another kind')")
     page.open(page.run("location.origin") + "/?photo=../outside.png")
-    page.wait(f"{at('error')}.textContent.includes('must be one that is')")
+    page.wait(f"{at('error')}.textContent.includes('must be a photo of')")
     assert page.run("document.getElementById('photos').hidden")
     page.run(f"{at('sentence')}.focus()")
     page.type("red")
