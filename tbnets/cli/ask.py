@@ -121,9 +121,8 @@ def status(options, texts):
     print(f"{options.model} at {options.server}")
     for state in states:
         error = state.get("status", {}).get("error_message", "")
-        print(
-            f"  version {state['version']}  {state['state']}  {error}".rstrip()
-        )
+        line = f"  version {state['version']}  {state['state']}  {error}"
+        print(line.rstrip())
     signatures = {}
     for name, signature in sorted(model.signatures.items()):
         sides = {
@@ -131,9 +130,7 @@ def status(options, texts):
             "outputs": _shapes(signature.structured_outputs),
         }
         signatures[name] = sides
-        columns = (
-            ", ".join(map(" ".join, side.items())) for side in sides.values()
-        )
+        columns = (", ".join(map(" ".join, x.items())) for x in sides.values())
         print(f"  {name}: {' -> '.join(columns)}")
     record = {"model": options.model, "server": options.server}
     return {**record, "versions": states, "signatures": signatures}

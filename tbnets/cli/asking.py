@@ -77,13 +77,10 @@ def write_montage(options, ids, order, similarities):
 def write_answers_page(options, notes, ids, order, similarities):
     """Writes the results as an HTML page to --html."""
     sections = []
-    captions = [note for _, note in notes] + ["photos like it"] * len(
-        options.like
-    )
+    texts = [note for _, note in notes]
+    texts += ["photos like it"] * len(options.like)
     queries = [*options.queries, *options.like]
-    for query, note, rows, values in zip(
-        queries, captions, order, similarities
-    ):
+    for query, note, rows, values in zip(queries, texts, order, similarities):
         names = [ids[row] for row in rows]
         sections.append(page.Section(query, note, names, values))
     about = f"The best of {len(ids):,} photos in {options.images}, found by "

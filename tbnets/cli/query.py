@@ -300,10 +300,8 @@ def check_query_flags(options, is_typed=False):
     for name, ending in (("montage", ".png"), ("html", ".html")):
         path = getattr(options, name)
         if path and (by_image or not options.images):
-            requirement = "sentences and --images, the folder of the photos"
-            raise must_come_with(
-                options, name, requirement, "Add --images=FOLDER."
-            )
+            needs = "sentences and --images, the folder of the photos"
+            raise must_come_with(options, name, needs, "Add --images=FOLDER.")
         check_place(name, path, ending)
     if not by_image:
         check_outputs(options)

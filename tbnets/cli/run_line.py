@@ -56,10 +56,8 @@ def resolve(line, before=None):
         sources.update(dict.fromkeys(values, source))
 
     if before is not None:
-        resumed = {*ALL.keys() - line.given, "started_in"}
-        take(
-            {name: before[name] for name in resumed}, "the run that is resumed"
-        )
+        names = {*ALL.keys() - line.given, "started_in"}
+        take({name: before[name] for name in names}, "the run that is resumed")
     record = complete(record)
     sources |= dict.fromkeys(line.given & ALL.keys(), "a flag file")
     sources |= dict.fromkeys(line.typed & ALL.keys(), "the command line")
@@ -69,10 +67,10 @@ def resolve(line, before=None):
         take({"data_root": root}, f"the environment's {DATA_ROOT_VARIABLE}")
         named = {"data_root"}
     if record["started_in"]:  # Typed paths are relative to the current folder.
-        local_paths = named | {
+        paths = named | {
             name for name in line.typed if _lies_here(name, record)
         }
-        record |= {name: os.path.abspath(record[name]) for name in local_paths}
+        record |= {name: os.path.abspath(record[name]) for name in paths}
     if before is None:
         if record["from"]:
             trained = open_trained(record["from"])
