@@ -247,7 +247,7 @@ def answer(options, model, gallery=None):
 
 
 def answer_typed(options, model, gallery=None):
-    """Runs sentences from the terminal until Ctrl-D."""
+    """Runs typed sentences until Ctrl-D."""
     check_gallery(options, model)
     gallery = gallery or embed_images(options, model)
     with contextlib.suppress(ImportError):

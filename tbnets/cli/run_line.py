@@ -132,7 +132,6 @@ def _of_trained(line, trained):
 
 
 def _usual_values(record, settings: Settings):
-    """Returns values that follow from other flags."""
     values = {"captions_format": usual_format(record["captions"])}
     if hub.is_hub(record["image_encoder"]):
         values["image_size"] = 0
