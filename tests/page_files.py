@@ -1,4 +1,4 @@
-"""The files that the Python blocks of the pages read, and what they name."""
+"""Writes the files that the Python blocks of pages read."""
 
 import importlib.util
 import pathlib
@@ -44,7 +44,7 @@ BOXES = np.array([[8 * i, 4, 8 * i + 30, 34] for i in range(8)], "float32")
 
 
 def write_all():
-    """Writes them below the current folder."""
+    """Writes the files below the current folder."""
     ensure_scenes(SCENES, SceneSettings(12, 2, NUM_TEST))
     for place, name in enumerate(PHOTOS):
         write_photo(name, colour=20 * place)
@@ -96,7 +96,7 @@ def write_store(name, dim):
 
 
 def write_vectors(name):
-    """Writes vectors of all words of the scenes."""
+    """Writes random vectors for all words of the scenes."""
     captions = tbnets.read_captions(
         "karpathy", f"{SCENES}/dataset.json", "train+test"
     )
@@ -128,7 +128,7 @@ def saved(settings):
 
 
 def write_run_of_texts(name):
-    """Writes a run on Fisher vectors, and its model that takes sentences."""
+    """Writes a run on Fisher vectors and exports its model."""
     folder = tiny.write_precomputed(pathlib.Path("tiny"))
     texts = {
         split: (folder / f"{split}_caps.txt").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The notebooks run as they stand, cell after cell."""
+"""Runs the cells of each notebook in order."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ NOTEBOOKS = ROOT / "docs" / "notebooks"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Returns the folder that all run in: they draw the same scenes."""
+    """Returns the working folder that the notebooks share."""
     return tmp_path_factory.mktemp("notebooks")
 
 

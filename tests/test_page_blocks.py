@@ -1,4 +1,4 @@
-"""The Python blocks of each page run, in order, in one namespace a page."""
+"""Runs the Python blocks of each page in order, in one namespace per page."""
 
 import functools
 import os
@@ -30,20 +30,20 @@ LIBRARY = "docs/library.md"
 REGIONS, ZOO = "docs/regions.md", "model_zoo/README.md"
 FRESH = "# In a fresh process."
 REPLACED = {
-    # A server has to answer; that port may be taken.
+    # The port of the page may be in use.
     (SERVER, "localhost:8500"): lambda request: (
         f"localhost:{request.getfixturevalue('grpc_port')}"
     ),
-    # The features are as many without learned weights and of a small photo;
-    # those of VGG are a download.
+    # Random weights and a small photo give features of equal size, without
+    # the download of VGG.
     (REGIONS, '"imagenet", image_size=448'): "None, image_size=64",
     (REGIONS, 'build_cnn("VGG16", "imagenet")'): "vgg_like()",
-    # 2500 scenes take half a minute, and /tmp is everybody's.
+    # 2500 scenes take half a minute, and /tmp is shared.
     ("docs/scenes.md", '"/tmp/scenes"'): '"few"',
     ("docs/scenes.md", "num_train=2000"): "2, 1, 1",
-    # It answers as the larger one does, and other pages load it.
+    # Other pages load this model, too.
     ("docs/zoo.md", '"entities_localization"'): '"scenes_localization"',
-    # The name of one that has what is asked.
+    # The name of a model with the method.
     (
         ZOO,
         'load("NAME")\nmodel.search',
@@ -53,7 +53,7 @@ REPLACED = {
         'load("NAME")\nmodel.find',
     ): 'load("scenes_localization")\nmodel.find',
 }
-"""Page and what of it does not run on a bare machine -> what is run instead."""
+"""(page, code that needs more than the package) -> replacement."""
 NEEDS = {
     SERVER: "tensorflow_serving",
     "docs/localization.md": "cv2",
@@ -61,7 +61,7 @@ NEEDS = {
     "docs/zoo.md": "cv2",
     ZOO: "cv2",
 }
-"""Page -> the package of an extra without which it is skipped."""
+"""Page -> the package that it requires; without it the test is skipped."""
 
 
 def unit_rows(*shape):
@@ -121,12 +121,12 @@ GIVEN = {
     "docs/serving.md": network,
     "docs/trees.md": trees,
 }
-"""Page -> what it takes for granted: a function that returns its names."""
+"""Page -> function that returns the names that its blocks use."""
 
 
 @pytest.fixture(scope="module")
 def grpc_port():
-    """Returns the port of a server of the zoo's model."""
+    """Returns the port of a server with a zoo model."""
     from tbnets.extras.server.grpc_service import GrpcServer
 
     name = "flickr8k_photos"
@@ -139,7 +139,7 @@ def grpc_port():
 
 
 def programs(page, request=None):
-    """Returns the blocks of a page as they are run."""
+    """Returns the blocks of a page with their replacements."""
     blocks = "\0".join(BLOCKS[page])
     for (where, old), new in REPLACED.items():
         if where == page:
@@ -171,7 +171,7 @@ def run(request, tmp_path_factory, module_eagerly):
         patch.setattr(
             tf.saved_model, "load", lambda path: load(os.path.realpath(path))
         )
-        # A page puts another function there.
+        # A page replaces this function.
         patch.setattr(fisher, "gradient_terms", fisher.gradient_terms)
         page_files.write_all()
         yield run
@@ -202,7 +202,7 @@ def test_the_loss_of_the_page_trains_any_network(run):
     network = keras.Sequential([keras.layers.UnitNormalization()])
     network.compile(loss=run("docs/losses.md")["of_labels"])
     labels = np.array([0, 0, 1, 1])
-    # Rows of a label are alike, of the two labels opposite: nothing to mend.
+    # Rows with equal labels are equal, and the two labels are opposite.
     rows = np.array([[1.0], [1], [-1], [-1]], "float32")
     assert network.evaluate(rows, labels, verbose=0) == 0
     assert network.evaluate(rows[[0, 2, 1, 3]], labels, verbose=0) > 0

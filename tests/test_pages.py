@@ -1,4 +1,4 @@
-"""What the pages, and the code, point to is there."""
+"""Checks the links, names and code references of pages."""
 
 import ast
 import importlib
@@ -22,14 +22,14 @@ NAME = re.compile(r"`(?:tbnets\.)?(\w+(?:\.\w+)+)(?:\([^`]*)?`")
 
 
 def anchors(page):
-    """The names by which the sections of a page are pointed to."""
+    """Returns the anchors of the sections of a page."""
     titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.M)
     plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
     return {title.replace(" ", "-") for title in plain}
 
 
-def is_there(name):
-    """Whether `package.module.Name.member` can be imported from tbnets."""
+def exists(name):
+    """Returns whether tbnets has `package.module.Name.member`."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -43,18 +43,18 @@ def is_there(name):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_points_to_is_there(page):
+def test_links_and_names_of_a_page_exist(page):
     text = page.read_text("utf-8")
-    for place in re.findall(r"\]\(([^)\s]+)\)", text):
-        path, _, anchor = place.partition("#")
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
         if not path.startswith("http"):
             target = page.parent / path if path else page
-            assert target.exists(), place
-            assert not anchor or anchor in anchors(target), place
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
     for name in set(NAME.findall(text)):
         parts = name.split(".")
         if parts[0] in PACKAGES and parts[-1] not in FILES:
-            assert is_there(name), name
+            assert exists(name), name
     for block in BLOCK.findall(text):
         for node in ast.walk(ast.parse(block)):
             if isinstance(node, ast.Attribute):
@@ -62,7 +62,7 @@ def test_what_a_page_points_to_is_there(page):
                     assert node.attr in tbnets.__all__
 
 
-def test_pages_that_the_code_names_are_there():
+def test_pages_that_the_code_names_exist():
     named = set()
     for folder in ("tbnets", "tools", "configs", "tests"):
         for path in (ROOT / folder).rglob("*"):

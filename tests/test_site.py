@@ -1,6 +1,6 @@
-"""Each public name, page and configuration has its place in the site.
+"""Checks that the site has each public name, page and configuration.
 
-`mkdocs build` checks links and anchors; CI runs it.
+`mkdocs build`, which CI runs, checks links and anchors.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ NAVIGATION = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
 PAGES = hook.made_pages()
 
 
-def test_every_public_name_has_a_page_in_a_group():
+def test_every_public_name_has_a_page():
     listed = [name for names in hook.api_groups().values() for name in names]
     assert set(tbnets.__all__) <= set(listed)
     assert len(listed) == len(set(listed))
@@ -28,10 +28,10 @@ def test_every_public_name_has_a_page_in_a_group():
 def test_every_page_is_in_the_navigation_once():
     listed = re.findall(r"[\w/]+\.md", NAVIGATION)
     docs = (path.name for path in (ROOT / "docs").glob("*.md"))
-    by_itself = {hook.ZOO, *hook.CARDS}
+    generated_navigation = {hook.ZOO, *hook.CARDS}
     made = (name for name in PAGES if name.endswith(".md"))
     made = (name for name in made if not name.startswith("api/"))
-    assert sorted(listed) == sorted({*docs, *made} - by_itself)
+    assert sorted(listed) == sorted({*docs, *made} - generated_navigation)
 
 
 @pytest.mark.parametrize(
