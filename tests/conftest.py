@@ -49,7 +49,6 @@ FIRST = (
     "serving/test_export.py",
     "tasks/test_tree_run.py",
     "tasks/test_similarity_run.py",
-    "tasks/localization/test_hard_negatives.py",
     "test_wheel.py",
     "features/test_photo_features.py",
     "models/test_similarity_network.py",

@@ -13,10 +13,10 @@ from tbnets.training.optimizers import create_optimizer_variables
 from tests import tiny, tiny_phrases, tiny_scenes
 from tests.eager import without_tracing
 
-STOPPED_AFTER = 2
 FLAGS = {
-    ("matching", "embedding"): {},
+    ("matching", "embedding"): {"epochs": 3},
     ("matching", "similarity"): {
+        "epochs": 3,
         "head_units": "6,3",
         "dropout": 0.2,
         "head_dropout": 0.1,
@@ -41,17 +41,20 @@ FLAGS = {
         "images": "images",
         "pairs_per_batch": 20,
         "learning_rate": 0.02,
+        "structure_epochs": 1,
+        "hard_negative_epochs": 2,
         "epochs": 6,
     },
     ("localization", "similarity"): {
         "head_units": "16",
         "dropout": 0,
-        "pairs_per_batch": 6,
+        "pairs_per_batch": 20,
         "learning_rate": 0.02,
         "regions_per_phrase": 0,
         "candidates_per_image": 8,
         "num_candidates": 2,
-        "epochs": 6,
+        "hard_negative_epochs": 2,
+        "epochs": 4,
     },
     ("localization", "cca"): {
         "text_encoder": "features",
@@ -64,7 +67,7 @@ TREES = {
     "text_encoder": "h_lstm",
     "trees": "trees.jsonl",
     "rnn_units": 5,
-    "epochs": 6,
+    "epochs": 4,
 }
 """Flags with which a run of captions reads them along trees."""
 
@@ -135,7 +138,7 @@ class Run:
     """A finished run that tests share; do not change it.
 
     `session` has the weights of the best epoch; `held` has the values of the
-    task at the end; `stopped` is a copy of the folder after two epochs.
+    task at the end; `stopped` is a copy of the folder before the last epoch.
     """
 
     def __init__(self, settings):
@@ -144,7 +147,8 @@ class Run:
         self.stopped = self.run_dir.with_name("stopped")
         self.session, self.examples = prepared(settings)
         self.described = summary.describe_run(self.session, self.examples)
-        copied = tiny.copied_after(STOPPED_AFTER, self.run_dir, self.stopped)
+        last = settings.epochs - 1
+        copied = tiny.copied_after(last, self.run_dir, self.stopped)
         with without_tracing(), copied:
             loop.fit(self.session, self.examples)
             self.history = list(self.session.state.history)

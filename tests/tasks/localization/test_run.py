@@ -8,12 +8,14 @@ import pytest
 import tensorflow as tf
 from zoo_making.served import served_scores
 
+from tbnets.data.localization import hard_negatives
 from tbnets.data.store import opening
 from tbnets.evaluation import boxes
+from tbnets.tasks import runs
 from tbnets.tasks.localization import scores as sentence_scores
 from tbnets.tasks.localization.scores import LocalizationScores
 from tbnets.tasks.matching.scores import RetrievalScores
-from tests import lifecycle, tiny
+from tests import lifecycle, reference, tiny
 from tests.refusals import refused
 from tests.tiny_runs import prepared
 
@@ -26,6 +28,34 @@ def run(request, tiny_run):
 test_it_learns = lifecycle.learns
 test_it_resumes = lifecycle.resumes_bit_for_bit
 test_it_opens = lifecycle.opens_with_the_same_results
+
+
+def test_hard_negatives_are_those_of_the_network_that_was_there(run):
+    session = runs.open_run(run.stopped, "last")
+    scores = session.task.scores(session.network, run.examples).similarities
+    wanted = reference.hard_negatives(scores, run.examples.roles.roles, 50)
+    data = session.task.data
+    recorded = data.held["hard_negatives"]
+    assert recorded.dtype == np.int16 and (recorded >= 0).any()
+    data.batches(run.examples)
+    # Epochs before the last two go without; these use the recorded table.
+    last = run.settings.epochs - 1
+    data.start_epoch(session.network, run.examples, last - 2)
+    assert data.sampler.hard_negatives is None
+    data.start_epoch(session.network, run.examples, last)
+    assert data.sampler.hard_negatives is recorded
+    assert data.held["hard_negatives_recorded"] == last - 1
+    # A run that is given more epochs records them anew.
+    data.settings = data.settings.replace(epochs=run.settings.epochs + 1)
+    data.batches(run.examples)
+    data.start_epoch(session.network, run.examples, last)
+    assert data.held["hard_negatives_recorded"] == last
+    table = data.held["hard_negatives"]
+    assert [row[row >= 0].tolist() for row in table] == wanted
+    for wrong in (np.zeros((3, 2), np.int16), np.full((60, 2), 99, np.int16)):
+        with refused("--phrases"):
+            held = {**run.held, "hard_negatives": wrong}
+            hard_negatives.recorded(held, last - 1, run.examples, None)
 
 
 def test_it_reports_kinds_of_phrases_and_what_can_be_found(run):
