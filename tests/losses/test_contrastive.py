@@ -82,20 +82,3 @@ def test_weights_scale_where_a_few_are_picked(kept):
         totals.append((np.array(by_anchor), loss.of_views(found).total))
     np.testing.assert_allclose(totals[1][0], weights * totals[0][0], rtol=1e-5)
     np.testing.assert_allclose(totals[1][1], totals[1][0].sum(), rtol=1e-5)
-
-
-def test_graph_has_one_trace_and_xla_agrees():
-    loss = TripletLoss(**PRESETS["niu2017"])
-    specs = [
-        tf.TensorSpec((None, *one.shape[1:]), one.dtype)
-        for one in batch("some")
-    ]
-    specs[3] = tf.TensorSpec((None, None), tf.bool)
-    run = with_gradients(loss)
-    graph = tf.function(run, input_signature=specs)
-    xla = tf.function(graph, input_signature=specs, jit_compile=True)
-    for name in BATCHES:
-        # XLA compiles for each size anew.
-        for found in [graph, xla] if name in ("some", "nothing") else [graph]:
-            check(found, batch(name), PRESETS["niu2017"]["margin"])
-    assert graph.experimental_get_tracing_count() == 1

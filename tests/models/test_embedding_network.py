@@ -107,7 +107,7 @@ def test_scaled_losses_take_the_same_step(limit):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
-def test_a_batch_by_itself_takes_the_step_of_fit():
+def test_a_batch_by_itself_takes_the_step_of_fit(eagerly):
     batch, found = arrays_of(make_batch(captions=(1,) * 5)), []
     for by_itself in (False, True):
         network = make(dropout=0.0)
@@ -138,8 +138,7 @@ def test_a_step_that_overflows_is_skipped_and_no_norm(eagerly):
 
 
 def test_batches_of_any_size_share_one_trace_and_are_learned():
-    gru = RecurrentEncoder(9, "gru", embedding_dim=5, units=6)
-    network = make(0, gru, dropout=0.0, batch_normalization="none")
+    network = make(dropout=0.0, batch_normalization="none")
     traces = []
     step = network.train_step
 
@@ -215,16 +214,16 @@ def losses_and_gradients(network):
     return run
 
 
-@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+@pytest.mark.parametrize("mode", ["eager", "xla"])
 def test_a_term_that_is_off_is_not_computed(mode):
     terms = ACROSS | dict.fromkeys(WITHIN, 0.1)
-    if mode != "eager":  # One of each kind is less to compile.
+    if mode == "xla":  # One term of each kind is less to compile.
         del terms["image_to_text"], terms["image_to_image"]
     steps = {"structure_steps": 1, "structure_end": 3}
     broken = branches_and_loss(Poisoned(**ALL, term_weights=terms), **steps)
     run = losses_and_gradients(broken)
-    if mode != "eager":
-        run = tf.function(run, jit_compile=mode == "xla")
+    if mode == "xla":
+        run = tf.function(run, jit_compile=True)
     alone = {term: 1 for term in ACROSS if term in terms}
     batch = make_batch()
     alone = branches_and_loss(TripletLoss(**ALL, term_weights=alone))

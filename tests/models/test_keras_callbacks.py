@@ -46,8 +46,8 @@ def fit(network, *callbacks, epochs=3, x=None, validation_data=None):
     ).history
 
 
-def test_callbacks_of_keras_see_val_loss(tmp_path):
-    network, callbacks = make_network(), keras.callbacks
+def test_callbacks_of_keras_see_val_loss(network, tmp_path):
+    callbacks = keras.callbacks
     path = tmp_path / "best.keras"
     save = callbacks.ModelCheckpoint(str(path), save_best_only=True)
     never = {"monitor": "val_loss", "min_delta": 1e9}

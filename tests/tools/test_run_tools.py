@@ -3,7 +3,6 @@
 One tiny run is trained for all tests; each tool reads what it left.
 """
 
-import contextlib
 import functools
 import importlib.util
 import json
@@ -51,7 +50,8 @@ def run_dir(data, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "run"
     # At so high a rate the dev split's best comes long before the end.
     line = flags(data, run_dir, epochs=8, learning_rate=0.3, export=True)
-    text = fresh.run("tools/train.py", *line, check=True).stdout
+    train = fresh.run("tools/train.py", *line, check=True, eagerly=True)
+    text = train.stdout
     assert f"SavedModel       {run_dir / 'saved_model' / '1'}" in text
     report = metrics_of(run_dir)
     assert report["best_epoch"] < report["epochs"] == 8
@@ -186,6 +186,7 @@ def test_ctrl_c_says_how_to_go_on(data, tmp_path):
     process = fresh.start(
         "tools/train.py",
         *flags(data, run_dir, epochs=500, seed=3),
+        eagerly=True,
         outputs=(str(tmp_path / "out"), str(tmp_path / "err")),
     )
     while not (run_dir / "checkpoints" / "last.npz").exists():
@@ -216,28 +217,14 @@ def float32_again():
     keras.mixed_precision.set_global_policy("float32")
 
 
-@pytest.mark.usefixtures("float32_again")
-@pytest.mark.parametrize(
-    "flag", ["--precision=mixed_bfloat16", "--jit_compile"]
-)
-def test_another_arithmetic_trains_resumes_and_evaluates(data, tmp_path, flag):
-    is_eager = flag != "--jit_compile"
-    # XLA compiles for each size, and each layer; a train step as it usually is
-    # has a test of its own in tests/test_conformance.py.
-    same_batches = {"images_per_batch": 6}
-    if not is_eager:
-        few = {"image_units": 4, "text_units": 4, "loss": "infonce"}
-        same_batches |= few
-    path = tmp_path / "metrics.json"
-    # XLA compiles what goes on, which begins as any other run does.
-    with eager.without_tracing():
-        line = flags(data, tmp_path / "run", **same_batches, epochs=1)
-        tool("train", *line, flag)
-    with eager.without_tracing() if is_eager else contextlib.nullcontext():
-        line = flags(data, tmp_path / "run", **same_batches, epochs=2)
-        text = tool("train", *line, flag, "--resume")
-        tool("evaluate", f"--run_dir={tmp_path / 'run'}", f"--json={path}")
+@pytest.mark.usefixtures("float32_again", "eagerly")
+def test_bfloat16_trains_resumes_and_evaluates(data, tmp_path):
+    path, precision = tmp_path / "metrics.json", "--precision=mixed_bfloat16"
+    tool("train", *flags(data, tmp_path / "run", epochs=1), precision)
+    line = flags(data, tmp_path / "run", epochs=2)
+    text = tool("train", *line, precision, "--resume")
     assert "continued after epoch 1" in text
+    tool("evaluate", f"--run_dir={tmp_path / 'run'}", f"--json={path}")
     assert metrics_of(tmp_path / "run")["epochs"] == 2
     reported = metrics_of(tmp_path / "run")["test"]
     for name, value in json.loads(path.read_text()).items():

@@ -139,7 +139,7 @@ def test_another_failure_stays_what_it_is(tmp_path):
     assert "0.jpg" not in str(caught.value)
 
 
-def test_a_broken_photo_stops_training_by_its_name(tmp_path):
+def test_a_broken_photo_stops_training_by_its_name(tmp_path, eagerly):
     folder = tiny.write_precomputed(tmp_path / "data")
     for split, size in tiny.SPLITS.items():
         names = [f"{split}{i}.jpg" for i in range(size)]

@@ -15,18 +15,13 @@ from tbnets.training import checkpoints, loop, optimizers
 from tbnets.training.optimizers import FusedAdam, FusedSGD
 from tests import tiny
 from tests.eager import without_tracing
+from tests.tiny_runs import prepared
+from tests.tiny_runs import trained as train
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
-
-
-def train(settings, resume=False):
-    run = runs.start(settings, resume)
-    session, examples = runs.prepare(settings, run)
-    loop.fit(session, examples)
-    return session
 
 
 def stored(run_dir, name="last"):
@@ -59,7 +54,7 @@ def finished(folder, tmp_path_factory):
     """
     runs_dir = tmp_path_factory.mktemp("runs")
     run, killed = runs_dir / "run", runs_dir / "killed"
-    changes = {**DROPOUT, "text_to_text_weight": 0.1, "export": True}
+    changes = {**DROPOUT, "export": True}
     with tiny.copied_after(2, run, killed):
         session = train(tiny.settings(folder, run, **changes))
     with without_tracing():
@@ -84,7 +79,6 @@ def test_resumed_run_equals_the_straight_one_in_a_graph(finished):
         {
             "optimizer": "adamw",
             "loss": "infonce",
-            "text_encoder": "lstm",
             "equal_texts_match": True,
         },
     ],
@@ -106,6 +100,12 @@ def test_resumed_run_equals_the_straight_one(
         train(tiny.settings(folder, tmp_path / "straight", **changes))
     train(tiny.settings(folder, tmp_path / "two", **changes), resume=True)
     assert_same_run(tmp_path / "straight", tmp_path / "two")
+
+
+def test_a_run_compiles_its_steps_by_xla_on_request(folder, tmp_path):
+    settings = tiny.settings(folder, tmp_path / "run", jit_compile=True)
+    session, _ = prepared(settings)
+    assert session.network.jit_compile
 
 
 def test_run_folder_holds_what_the_documents_name(finished):
