@@ -172,10 +172,6 @@ def of_pixels():
     return network(lambda: SmallConvNet((2, 3)), lambda: recurrent("lstm"))
 
 
-def of_gru():
-    return network(None, lambda: recurrent("gru", pooling="mean"))
-
-
 def of_two_kinds():
     return hm_lstm(Branch((5, 4), dropout=0.3, seed=3))
 
@@ -184,11 +180,9 @@ MODELS = {
     name: Part(make, {"images": FEATURES, "captions": captions} | more)
     for name, make, captions, more in (
         ("cca", cca, TEXTS, {}),
-        ("similarity_features", similarity, TEXTS, {}),
         ("similarity_mean", lambda: similarity(mean_of_words), TOKEN_IDS, {}),
         ("features_features", lambda: network(transform), TEXTS, {}),
         ("features_mean", lambda: network(None, mean_of_words), TOKEN_IDS, {}),
-        ("features_gru", of_gru, TOKEN_IDS, {}),
         ("pixels_lstm", of_pixels, TOKEN_IDS, {"images": PIXELS}),
         ("hm_lstm", of_two_kinds, TREE_ROWS, {"regions": FEATURES[:, :5]}),
         ("hm_lstm_of_one_kind", hm_lstm, TREE_ROWS, {"regions": FEATURES[:2]}),

@@ -1,10 +1,9 @@
-"""The verb that tells of the models that come along, and writes one."""
+"""Tests of the verb that lists the models of the zoo and exports one."""
 
 import pytest
 
 import tbnets
-from tbnets.serving import deployment
-from tbnets.serving.served import load_saved_model
+from tbnets.cli import export
 from tests.refusals import refused
 from tests.verbs import ask, call
 
@@ -13,21 +12,13 @@ def test_without_flags_the_table_is_printed():
     assert ask("zoo") == (f"{tbnets.zoo.describe()}\n", "", "")
 
 
-def test_a_model_is_exported_with_what_a_server_starts_with(tmp_path):
-    pytest.importorskip("tensorflow_serving.apis")
-    name = "scenes_hm_lstm"
-    folder = tmp_path / "served" / name
-    for version in (1, 2):
-        path = folder / str(version)
-        out, err, failure = ask("zoo", f"--export={name}", tmp_path / "served")
-        assert str(path) in out and (err, failure) == ("", "")
-    assert (folder / "models.config").is_file()
-    requests = deployment.read_requests(path)
-    names = {request.model_spec.signature_name for request in requests}
-    assert names == {*load_saved_model(path).signatures}
-    [own] = load_saved_model(path).embed_text(["(NP red ball)"])
-    [wanted] = tbnets.zoo.load(name).embed_text(["(NP red ball)"])
-    assert own.tolist() == wanted.tolist()
+def test_a_model_is_exported_for_a_server(tmp_path, monkeypatch):
+    exports = []
+    monkeypatch.setattr(export, "main", exports.append)
+    call("zoo", "--export=scenes_hm_lstm", tmp_path)
+    folder = str(tmp_path / "scenes_hm_lstm")
+    options = {"model": "scenes_hm_lstm", "output": folder, "serving": True}
+    assert exports == [export.Options(**options)]
 
 
 @pytest.mark.parametrize(

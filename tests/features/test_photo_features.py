@@ -95,20 +95,20 @@ def test_reopened_features_are_the_same(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def squares():
-    """Returns a network of photos of 8 pixels, and one of 9, side by side."""
+def decoders():
+    """Returns functions that decode a photo to 8 and 9 pixels: eager, graph."""
     parts = [PhotoFeatures(tiny_cnn()), PhotoFeatures(tiny_cnn(), crops="ten")]
-    return SeveralNetworks(parts)
+    decode = SeveralNetworks(parts).decode
+    return decode, tf.function(decode, [tf.TensorSpec([], tf.string)])
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
 @pytest.mark.parametrize("size", [(100, 70), (200, 130), (300, 290)])
-def test_squares_are_those_of_one_after_the_other(squares, format, size):
+def test_squares_are_those_of_one_after_the_other(decoders, format, size):
     # Of 130 pixels a side, JPEG is decoded at a half for 8, whole for 9.
     content = photo(format=format, size=size)
-    graph = tf.function(squares.decode, [tf.TensorSpec([], tf.string)])
-    for found in squares.decode(content), graph(content):
-        for square, side in zip(found, (8, 9), strict=True):
+    for decode in decoders:
+        for square, side in zip(decode(content), (8, 9), strict=True):
             np.testing.assert_array_equal(square, decode_image(content, side))
 
 

@@ -171,7 +171,7 @@ def test_roi_pool_is_the_loop(size, compiled_no_xla):
 
 
 @pytest.mark.parametrize("kind", ["warp", "roi_pool"])
-@pytest.mark.parametrize("layer", ["fc1", "fc2", "last"])
+@pytest.mark.parametrize("layer", ["fc1", "last"])
 def test_region_of_the_whole_photo_is_the_plain_forward_pass(kind, layer):
     cnn = vgg_like()
     photo = random_photo(SIDE, SIDE)
@@ -353,10 +353,16 @@ def two_depths():
 # Averages of boxes.
 
 
-def test_roi_average_is_the_loop(compiled):
-    average = compiled(roi_average)
+@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+def test_roi_average_is_the_loop(mode):
+    average, specs = roi_average, [[None, None, 2], [None, 4]]
+    if mode != "eager":
+        average = tf.function(
+            roi_average, [*map(tf.TensorSpec, specs)], jit_compile=mode == "xla"
+        )
     random = np.random.default_rng(0)
-    for height, width in ((5, 7), (1, 6), (1, 1)):
+    sizes = (5, 7), (1, 6), (1, 1)
+    for height, width in sizes[:1] if mode == "xla" else sizes:
         feature_map = random.normal(size=(height, width, 2))
         corners = random.uniform(0, 1, (6, 2, 2)) * [width, height]
         corners.sort(axis=1)

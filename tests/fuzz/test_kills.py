@@ -251,13 +251,8 @@ def _kill(folder, line, word, number, seconds):
     [
         (
             "training",  # Is killed, goes on, is killed again.
-            [
-                ("run/settings.json", 1),
-                ("checkpoints/last.npz", 2),
-                ("saved_model/1", 1),
-            ],
+            [("checkpoints/last.npz", 2), ("saved_model/1", 1)],
         ),
-        ("making a zoo's model", [("exchange", 1)]),
         ("indexing of photos", [("rename ", 1)]),
     ],
 )

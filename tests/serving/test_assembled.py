@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tbnets
-from tbnets.cli import zoo as zoo_verb
+from tbnets.cli import export
 from tbnets.data.images import read_content
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
@@ -131,10 +131,9 @@ def test_the_whole_answers_as_the_part_to_features(made, first):
 
 
 def test_the_verb_writes_the_whole(made, first, part, tmp_path):
-    pytest.importorskip("tensorflow_serving.apis")
-    place = [str(tmp_path / "served")]
-    zoo_verb.main(zoo_verb.Options(export="tiny", folder=place))
-    path = tmp_path / "served/tiny/1"
+    path = tmp_path / "served"
+    export.main(export.Options(model="tiny", output=str(path)))
+    path /= "1"
     photos = photos_of(made)
     np.testing.assert_array_equal(
         load_saved_model(path).embed_images(photos),

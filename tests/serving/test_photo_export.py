@@ -27,6 +27,8 @@ from tests.serving.test_export import run_client
 from tests.tiny_runs import prepared, save
 
 COUNTS = {"train": 6, "dev": 3, "test": 3}
+STORES = ("store", "large", "store", "store")
+"""Feature stores side by side, neither sorted nor symmetric."""
 
 
 @pytest.fixture(scope="module")
@@ -111,18 +113,22 @@ def exported_twice(folder, tmp_path_factory):
         The opened session and both models.
     """
     place = tmp_path_factory.mktemp("twice")
-    store = shutil.copytree(folder / "store", place / "store")
+    stores = [
+        shutil.copytree(folder / name, place / name, dirs_exist_ok=True)
+        for name in STORES
+    ]
     settings = settings_for(
         folder,
         place / "run",
-        image_features=store,
-        image_transform="signed_sqrt,ternary",
+        image_features=",".join(map(str, stores)),
+        image_transform="signed_sqrt",
         cnn_weights="",
     )
     session = begun(settings)
     save(session, "best")
     served = load_saved_model(runs.export(session))
-    shutil.rmtree(store)  # What it knows of the photos is in the run.
+    for store in {*stores}:  # The run describes how features are made.
+        shutil.rmtree(store)
     opened = runs.open_run(
         place / "run",
         adjust=lambda found: found.replace(cnn_weights="cnn.weights.h5"),
@@ -130,30 +136,9 @@ def exported_twice(folder, tmp_path_factory):
     return opened, served, load_saved_model(runs.export(opened))
 
 
-def test_a_photo_embeds_as_its_stored_features(folder, exported_twice):
+def test_a_photo_embeds_as_its_features_side_by_side(folder, exported_twice):
     session, _, model = exported_twice
-    check_photos(folder, session, model)
-
-
-def test_a_photo_embeds_as_its_features_side_by_side(folder, tmp_path):
-    stores = "store,large,store,store"  # Others backwards, and if sorted.
-    settings = settings_for(
-        folder,
-        tmp_path / "run",
-        image_features=stores,
-        image_transform="signed_sqrt",
-    )
-    session = begun(settings)
-    check_photos(
-        folder, session, load_saved_model(runs.export(session)), stores
-    )
-
-
-def check_photos(folder, session, model, stores="store"):
-    """Asks a session's model of photos as of the features of stores."""
-    features = open_features(
-        *(str(folder / name) for name in stores.split(","))
-    )
+    features = open_features(*(str(folder / name) for name in STORES))
     rows = features.take(features.rows(["test0.jpg", "train5.jpg"]))
     expected = session.network.embed_images(rows)
     contents = [

@@ -16,13 +16,14 @@ from tbnets.serving import zoo
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
 from tests import verbs
+from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 from tests.serving import test_photo_index
 
 SMALL = (
     *("--embedding_dim=4", "--hidden_dim=5", "--repeats=1", "--workers=2"),
     *("--num_images=2", "--num_photos=2", "--num_captions=3"),
-    "--cnn=SqueezeNet",
+    f"--cnn={tiny_cnn.NAME}",
 )
 ROWS = {
     "loss": ["matmuls forward + backward", "matmuls forward", "miner + loss"],
@@ -58,7 +59,7 @@ ROWS = {
 class Searched(test_photo_index.MeanColour):
     """What a model of the zoo has that a search asks."""
 
-    made_by = {"cnn": "SqueezeNet", "image_size": 64, "layers": ["last"]}
+    made_by = {"cnn": tiny_cnn.NAME, "image_size": 16, "layers": ["last"]}
     metadata = {"metadata": {"image_features_made_by": made_by}}
     takes_photos = True
     signatures = {
@@ -109,7 +110,8 @@ def test_benchmark_prints_its_rows(
     monkeypatch.setattr(fisher_vectors, "WORD_DIM", 4)
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(photo(i))
-    text = run(name, *SMALL, f"--images={tmp_path}")
+    with tiny_cnn.known():
+        text = run(name, *SMALL, f"--images={tmp_path}")
     for row in ROWS[name]:
         numbers = rf"^ *{re.escape(row)} +\d+\.\d+( s)? +\d+\.\d+"
         assert len(re.findall(numbers, text, re.M)) >= 1, text

@@ -125,13 +125,12 @@ def test_description(folder, tmp_path):
     photo_files.assert_all_left_out(found)
 
 
-def test_training_names_them(folder, tmp_path):
+def test_training_names_them(folder, tmp_path, eagerly):
     photos = tmp_path / "photos"
     shutil.copytree(folder / "photos", photos, symlinks=True)
     flags = [
         *(f"--images={photos}", f"--captions={folder / 'captions.csv'}"),
         *("--dev_split=train", "--image_encoder=small", "--image_size=16"),
-        # A step that is soon traced: files are read by its graph.
         *("--text_encoder=mean", "--loss=infonce", "--image_units=4"),
         *("--text_units=4", f"--run_dir={tmp_path / 'run'}"),
     ]
