@@ -212,20 +212,6 @@ def test_a_bank_levels_the_first_and_leaves_the_others():
     assert found.parts[1:] == [other]
 
 
-CARD = """# Products
-
-Multiplies.
-
-## Data and terms
-
-Made up.
-
-## Not for
-
-Sums.
-"""
-
-
 @pytest.fixture
 def run_dir(tmp_path):
     session = train(settings(tmp_path / "run", "--epochs=1"))
@@ -246,15 +232,3 @@ def test_its_model_is_searched_by_the_query_tool(run_dir, tmp_path):
     order = np.argsort(-np.cos((products - 6) / 9))
     found = [line.split()[-1] for line in text.splitlines()[2:]]
     assert found == [str(number) for number in order], text
-
-
-def test_the_zoo_has_a_card_and_a_table_of_it(run_dir, tmp_path):
-    card, zoo = tmp_path / "card.md", f"--zoo={tmp_path / 'zoo'}"
-    card.write_text(CARD)
-    line = (zoo, "--name=products", f"--run_dir={run_dir}", f"--card={card}")
-    # Weights as float16 cost some of the score.
-    made = verbs.ask("make_zoo", *line, "--most_lost=9", "--table")
-    assert not made[2]
-    for page in ("products/README.md", "README.md"):
-        text = (tmp_path / "zoo" / page).read_text()
-        assert "| model | score |" in text and "recall" not in text

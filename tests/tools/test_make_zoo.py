@@ -84,15 +84,6 @@ def test_a_run_becomes_a_model(made, run_dir):
     assert metrics["command"].endswith("model_zoo/tiny/tiny.flags")
 
 
-def test_the_card_has_what_was_written_and_what_was_measured(made):
-    card = (made[0] / "tiny" / "README.md").read_text()
-    assert card.startswith(CARD.strip())
-    assert 'tbnets.zoo.load("tiny")' in card
-    assert "12 captions, 6 images" in card
-    page = (made[0] / "README.md").read_text()
-    assert "[tiny](tiny/README.md)" in page and "Words for numbers." in page
-
-
 def test_nothing_tells_of_the_machine(made, run_dir):
     for file in zoo.model_files(made[0] / "tiny").values():
         content = file.read_bytes()

@@ -85,11 +85,3 @@ def test_the_branches_are_measured_as_a_whole(made, monkeypatch):
     report = json.loads((made / "run/metrics.json").read_text())
     lost = report["test"]["recall_sum"] - metrics["test"]["recall_sum"]
     assert abs(lost) < 5
-
-
-def test_the_card_says_what_is_put_before_them(made):
-    card = (made / "zoo/tiny/README.md").read_text()
-    assert f"photos, {tiny_cnn.NAME}, come by" in card
-    assert "tbnets zoo --export=tiny FOLDER" in card
-    assert 'images, texts = ["one.jpg", "two.png"]' in card
-    assert "the folder `1` is a" not in card

@@ -63,24 +63,6 @@ def test_captions_at_growing_sizes(tmp_path):
     assert "left out" not in out
 
 
-@pytest.mark.parametrize("name", ["peers", "scale"])
-def test_an_unknown_table_is_refused(name):
-    ended = verbs.run("benchmark", f"--benchmark={name}", "--part=no")
-    assert ended.returncode == 1 and "`--part`" in ended.stderr
-
-
-def test_what_is_said_of_a_row():
-    ours = {"ms": 10.0, "best": 8.0, "value": 2.0}
-    row = {"ms": 20.0, "best": 16.0, "value": 2.00001}
-    assert peers._says(row, ours, True) == "same value"
-    # 5 of 10 ms, at best 4 of 8, and 3 instead of 2.
-    said = peers._says(row | {"ms": 5.0, "best": 4.0}, ours, True)
-    assert said == "same value, AHEAD: 0.50 of tbnets, best 0.50"
-    other = peers._says(row | {"value": 3.0}, ours, True)
-    assert other == "OTHER VALUE, 5.0e-01"
-    assert peers._says(row, ours, False) == "other definition"
-
-
 def test_a_size_that_would_take_too_long_is_left_out():
     rows = [{"size": 10, "floor": 1.0, "seconds": 2.0}]
     # Four times the size, 16 times the time: 32 s.
@@ -110,12 +92,6 @@ def test_a_row_that_takes_too_long_is_stopped(tmp_path):
     with processes.started(row, path, patience=0.01) as [process]:
         assert process.told == {"failed": "more than 0.01 s"}
         assert process.run() is None
-
-
-def test_memory_that_runs_out_is_told():
-    for error in ("bad_alloc", "OOM when allocating"):
-        assert "10 GiB" in processes._why(error, "exit code 1")
-    assert processes._why("KeyError: 'images'", "exit code 1") == "exit code 1"
 
 
 def test_recall_sum_of_ranks_known():

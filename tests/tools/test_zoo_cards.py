@@ -33,15 +33,6 @@ METRICS = REPORT | {
 }
 
 
-def test_metrics_of_no_known_task_are_shown_as_they_are():
-    rows = [("a", {"score": -0.25, "count": 12.0}, "2 MB")]
-    assert cards.markdown_table(rows, {"size": "---:"}).splitlines() == [
-        "| model | score | count | size |",
-        "|---|---:|---:|---:|",
-        "| a | -0.25 | 12 | 2 MB |",
-    ]
-
-
 def test_the_recall_sum_of_localization_is_that_of_its_recalls():
     # 25 + 50 + 75.
     recalls = zip((1, 5, 10), (0.25, 0.5, 0.75))
