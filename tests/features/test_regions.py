@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.data.images import decode_photo
 from tbnets.errors import InputError
 from tbnets.features import regions
 from tbnets.features.cnn import Cnn
@@ -20,7 +19,6 @@ from tbnets.features.regions import (
     make_region_extractor,
 )
 from tests import reference, refusals
-from tests.features.test_photo_features import photo as encoded_photo
 from tests.features.tiny_cnn import SIDE as TINY_SIDE
 from tests.features.tiny_cnn import tiny_cnn
 
@@ -473,27 +471,6 @@ def test_a_larger_box_is_cut_off_at_the_photo():
         random_photo(20, 30), [[-5, 3, 40, 60], [0, 3, 30, 20]]
     )
     np.testing.assert_array_equal(beyond[:4], cut[:4])
-
-
-def test_exported_features_are_those_of_the_extraction(tmp_path):
-    extract = AveragedFeatures(two_depths(), ["last", "early"])
-    content = encoded_photo(3)
-    boxes = np.array([[2, 1, 20, 25], [0, 0, 5, 5]], np.float32)
-    module = tf.Module()
-    module.network = extract.network
-    module.features = tf.function(
-        lambda photo, boxes: extract.of_decoded(*extract.decode(photo), boxes),
-        input_signature=[
-            tf.TensorSpec([], tf.string),
-            tf.TensorSpec([None, 4], tf.float32),
-        ],
-    )
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    served = loaded.features(content, boxes)
-    offline = extract(decode_photo(content), boxes)
-    assert offline.shape == (2, 15)
-    np.testing.assert_allclose(served, offline, rtol=1e-5, atol=1e-6)
 
 
 def test_what_gives_no_map_is_refused():

@@ -36,9 +36,7 @@ def steps(network, batches):
         network.train_step(batch)
 
 
-@pytest.mark.parametrize(
-    "optimizer", [keras.optimizers.Adam, tbnets.FusedAdam, tbnets.FusedSGD]
-)
+@pytest.mark.parametrize("optimizer", [keras.optimizers.Adam, tbnets.FusedAdam])
 def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path, optimizer):
     straight, stopped = compiled(optimizer), compiled(optimizer)
     steps(straight, BATCHES)

@@ -187,18 +187,15 @@ def test_without_a_wrong_caption_nothing_is_learned(
         np.testing.assert_array_equal(one, other.numpy())
 
 
-@pytest.mark.parametrize("pair_loss", PAIR_LOSSES)
-def test_keras_file_trains_on_with_the_same_draws(tmp_path, eagerly, pair_loss):
+def test_keras_file_trains_on_with_the_same_draws(tmp_path, eagerly):
     network, batch = make(dropout=0.2), make_batch()
-    network.compile(
-        "adam", num_candidates=2, sampling_seed=9, pair_loss=pair_loss
-    )
+    options = {"num_candidates": 2, "sampling_seed": 9, "pair_loss": "softmax"}
+    network.compile("adam", **options)
     dataset = tf.data.Dataset.from_tensors(batch).repeat(3)
     network.fit(dataset, verbose=0, shuffle=False)
     network.save(tmp_path / "network.keras")
     again = load_model(tmp_path / "network.keras")
-    assert (again.num_candidates, again.sampling_seed) == (2, 9)
-    assert again.pair_loss == pair_loss
+    assert options == {name: getattr(again, name) for name in options}
     for one in (network, again):
         one.fit(dataset, verbose=0, shuffle=False)
     for one, other in zip(network.weights, again.weights):

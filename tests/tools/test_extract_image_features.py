@@ -1,8 +1,5 @@
 """Tests of the extraction's command line."""
 
-import signal
-import time
-
 import numpy as np
 import pytest
 
@@ -10,7 +7,7 @@ from tbnets.data.store.joining import take_share
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.tasks.recipes import image_features
-from tests import fresh, verbs
+from tests import verbs
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 
@@ -79,24 +76,6 @@ def test_all_layers_of_captioned_photos(folder):
     assert store.dim == 2944 and store.manifest.dtype == "float16"
 
 
-def test_killed_by_the_system_goes_on_to_the_same_bytes(folder):
-    for i in range(12):
-        (folder / "photos" / f"{i}.jpg").write_bytes(photo(i))
-    small = ("--shard_images=2", "--batch_size=2")
-    line = command(folder, *small, network=SQUEEZENET)
-    killed = fresh.start(f"tools/{VERB}.py", *line)
-    while not (folder / "store" / "00002.npy").exists():
-        assert killed.is_alive()
-        time.sleep(0.01)
-    killed.kill()
-    killed.join()
-    assert killed.exitcode == -signal.SIGKILL
-    run(folder, *small, network=SQUEEZENET)
-    straight = f"--output={folder / 'straight'}"
-    run(folder, *small, straight, network=SQUEEZENET)
-    assert content(folder / "straight") == content(folder / "store")
-
-
 @pytest.fixture
 def built_once(monkeypatch):
     """Builds each network once: which one it is, is not what is tried."""
@@ -135,9 +114,7 @@ def test_shares_are_joined_to_the_bytes_of_one_run(folder, built_once):
     assert "share.of: 3 in" in run(folder, *small, *there, code=1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "dim"), [("warp", 6), ("roi_pool", 6), ("roi_average", 11)]
-)
+@pytest.mark.parametrize(("kind", "dim"), [("warp", 6), ("roi_average", 11)])
 def test_features_of_regions(folder, kind, dim):
     writer = FeatureWriter(
         folder / "boxes", {"method": "by hand"}, 0, kind="regions"

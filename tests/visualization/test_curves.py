@@ -69,8 +69,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 @pytest.mark.parametrize(
-    "values",
-    [[0.4], [NAN] * 2, [INF] * 2, [0.5, NAN], [0.5, -INF], [-3.4e38, 3.4e38]],
+    "values", [[0.4], [NAN] * 2, [0.5, -INF], [-3.4e38, 3.4e38]]
 )
 def test_any_numbers_become_a_picture(tmp_path, values):
     history = [{**ROW, "train/total_loss": value} for value in values]

@@ -78,7 +78,7 @@ def listed(view, num_negatives, names):
 @pytest.mark.parametrize("num_negatives", [1, 4, 100])
 @pytest.mark.parametrize("name", SHAPES)
 def test_triplets_are_those_of_algorithm_1(name, num_negatives):
-    for seed in range(3):
+    for seed in range(2):
         rows = [tf.constant(one) for one in batch(name, seed)[:3]]
         chains, is_negative = batch(name, seed)[3:]
         found, used = views(*rows, chains, is_negative, num_negatives)
