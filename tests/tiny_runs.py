@@ -27,7 +27,7 @@ FLAGS = {
         "cca_dim": 4,
     },
     ("matching", "hm_lstm"): {
-        "epochs": 3,
+        "epochs": 2,
         "correspondence_epochs": 1,
         "equal_texts_match": True,
     },

@@ -30,7 +30,7 @@ def folder(tiny_run):
 
 @pytest.fixture(scope="module")
 def run(tiny_run):
-    return tiny_run(epochs=3)
+    return tiny_run()
 
 
 test_it_opens = lifecycle.opens_with_the_same_results

@@ -31,11 +31,11 @@ test_it_opens = lifecycle.opens_with_the_same_results
 def test_it_learns_and_reports(run):
     rows = run.history
     for name in ("image_to_text", "text_to_image"):
-        first, *_, last = (row[f"train/{name}_loss"] for row in rows)
-        assert last < 0.9 * first
+        first, last = (row[f"train/{name}_loss"] for row in rows)
+        assert last < 0.95 * first
     # Pairs weigh nothing before they are known.
     weighs = [row["train/phrase_to_region_loss"] > 0 for row in rows]
-    assert weighs == [False, True, True]
+    assert weighs == [False, True]
     report = run.report["test"]
     assert 0 < report["correspondence_chance"] < 1
     assert 0 <= report["correspondence_accuracy"] <= 1
@@ -108,7 +108,7 @@ def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
     lifecycle.resumes_bit_for_bit(run)
     history = runs.open_run(run.stopped, "last").state.history
     measured = ["dev/correspondence_accuracy" in row for row in history]
-    assert measured == [True, True, False]
+    assert measured == [True, False]
 
 
 def test_regions_and_phrases_rank_each_other(run):
