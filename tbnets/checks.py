@@ -1,4 +1,4 @@
-"""Annotation types, argument checks, equality of texts and formatting."""
+"""Annotation types, argument checks, equality of texts, and formatting."""
 
 import decimal
 import math
@@ -44,7 +44,8 @@ def checked_number(
     """Returns a finite number in [least, most], or raises ValueError.
 
     `above` and `below` exclude the minimum and the maximum. `whole` requires an
-    integer and returns an int. The message names `name` as the argument.
+    integer and returns an int. `name` is the name of the argument in the
+    message.
     """
     try:
         number = math.nan if isinstance(value, (str, bool)) else float(value)
@@ -78,11 +79,11 @@ def checked_array(name, values):
 
 
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
-    """Returns values as an array, or raises ValueError if they do not fit.
+    """Returns values as an array. Raises ValueError if their shape is wrong.
 
-    `shape` has None for any size, or is None for any shape. `what` names the
-    values in the message, such as "embeddings", and `advice` is its last
-    sentence.
+    A None in `shape` matches any size, and `shape=None` any shape. `what` names
+    the values in the message, such as "embeddings", and `advice` is the last
+    sentence of the message.
     """
     try:
         array = np.asarray(values, dtype)
@@ -117,8 +118,8 @@ def refuse_single(name, values):
 def checked_rows(name, values, num_rows, count=None):
     """Returns row numbers `[n]` as int64.
 
-    Raises ValueError unless they are integers in [0, num_rows) and n is
-    `count`, if this is not None.
+    Raises ValueError if a value is not an integer in [0, num_rows), or if
+    `count` is not None and differs from n.
     """
     values = checked_array(name, values)
     if values.shape == (0,):
@@ -190,14 +191,14 @@ def checked_dict(name, values, keys):
 
 # Equality of texts, photos and objects.
 #
-# Two texts are equal if their `text_key`s are equal, so case and spaces do not
-# matter. Two transcriptions of one caption may differ in spaces, hyphens and
-# commas, but their `letters` are equal. Two photos are equal if their ids are
-# equal. Two boxes in a photo show one object if their overlap (IoU) is at least
-# `SAME_THING`.
+# Two texts count as equal if they have the same `text_key`, so case and spaces
+# do not matter. Two transcriptions of a caption may differ in spaces, hyphens
+# and commas, but have the same `letters`. Two photos count as equal if they
+# have the same id. Two boxes in a photo show the same object if their overlap
+# (IoU) is at least `SAME_THING`.
 
 SAME_THING = 0.5
-"""Minimum overlap (IoU) of two boxes of one object. All papers: 0.5."""
+"""Minimum IoU of two boxes that show the same object. All papers use 0.5."""
 _BYTE_ORDER_MARK = "\ufeff"
 _NO_LETTERS = re.compile(r"[\W_]+")
 
@@ -210,7 +211,7 @@ def spelling(text):
 def text_key(text):
     """Returns the case-folded text with single spaces between its words.
 
-    Texts with equal keys count as equal. Punctuation matters.
+    Texts with the same key count as equal. Punctuation matters.
     """
     return spelling(text).casefold()
 
@@ -221,7 +222,7 @@ def letters(text):
 
 
 def numbered(keys):
-    """Numbers distinct keys from 0 by first occurrence. Returns int64 `[n]`."""
+    """Numbers distinct keys in order of occurrence. Returns int64 `[n]`."""
     numbers = {}
     ids = [numbers.setdefault(key, len(numbers)) for key in keys]
     return np.array(ids, np.int64)
@@ -234,20 +235,20 @@ def first_twice(keys):
 
 
 def text_ids(texts):
-    """Returns int64 `[n]` from 0, equal for texts with equal `text_key`s."""
+    """Returns int64 `[n]`, the same id for texts with the same `text_key`."""
     return numbered(map(text_key, texts))
 
 
 def rows_of(some, ids):
-    """Returns the rows of the ids `some` in the list `ids`, int64 `[n]`."""
+    """Returns the position of each id of `some` in `ids`, int64 `[n]`."""
     rows = {key: row for row, key in enumerate(ids)}
     return np.array([rows[key] for key in some], np.int64)
 
 
 def rows_by(values, count=0):
-    """Returns, for each value from 0, the ascending rows of `[n]` with it.
+    """Returns the ascending rows of each value 0, 1, ... in `values`, `[n]`.
 
-    `count` is the minimum number of returned lists.
+    `count` is the minimum number of returned arrays.
     """
     sizes = np.bincount(values, minlength=count)
     order = np.argsort(values, kind="stable")
@@ -255,7 +256,7 @@ def rows_by(values, count=0):
 
 
 def place_among_equals(values):
-    """Returns the number of equal values before each value of `[n]`."""
+    """Counts the earlier occurrences of each value. Returns int64 `[n]`."""
     order = np.argsort(values, kind="stable")
     sorted_values = values[order]
     starts = np.searchsorted(sorted_values, sorted_values)
@@ -277,9 +278,9 @@ def short_repr(
     """Returns a `__repr__` that shows attributes.
 
     Args:
-        *names: attributes, or methods without arguments. Attributes that are
-            not set yet are skipped.
-        **sizes: functions that compute a value from the object.
+        *names: names of attributes, or of methods without arguments. Attributes
+            that are not set yet are skipped.
+        **sizes: functions that compute more values from the object.
 
     Example:
         __repr__ = short_repr("path", "dim", rows=len)
@@ -325,7 +326,7 @@ def short_text(value: Any) -> str:
 
 
 def _shown_array(array):
-    """Returns dtype and shape of an array, or the value of a scalar."""
+    """Returns the dtype and shape of an array, or the value of a scalar."""
     is_known = getattr(array.shape, "rank", 0) is not None
     sizes = ", ".join(map(str, array.shape)) if is_known else "?"
     if not sizes and hasattr(array, "numpy"):
@@ -336,7 +337,7 @@ def _shown_array(array):
 
 
 def _shown_items(items):
-    """Returns a few items, or the number of many items."""
+    """Returns the items as text, or only their number if there are many."""
     if len(items) > MOST_ITEMS:
         return f"{len(items)} items"
     if isinstance(items, dict):
@@ -350,9 +351,9 @@ def _shown_items(items):
 
 # Rounding of measured numbers.
 #
-# Halves are rounded away from zero, as in the tables of the papers, such as
-# 43.15 to 43.2 and 75.25 to 75.3. Python's format gives 43.1, because the float
-# is slightly below 43.15, and 75.2, because it rounds to the even digit.
+# Halves are rounded away from zero, as in the papers' tables: 43.15 gives 43.2,
+# and 75.25 gives 75.3. Python's format gives 43.1, because the float is
+# slightly below 43.15, and 75.2, because it rounds to the even digit.
 
 _NOISE_DIGITS = 9  # Later digits of a float are noise.
 _CONTEXT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP)

@@ -9,26 +9,27 @@ import importlib
 
 
 class UserError(Exception):
-    """An error that the user can fix. The message has the change to make."""
+    """An error that the user can fix. The message explains how."""
 
 
 class ArgumentError(UserError):
     """An argument, a flag or the content of a file is wrong.
 
     Args:
-        argument: name of the argument; or the whole message, as the only value.
-        expected: requirement with a verb, such as `be above 0`.
+        argument: name of the argument; or the whole message, if it is the only
+            value.
+        expected: requirement that begins with a verb, such as `be above 0`.
         received: received value, usually as `argument=value`.
         advice: sentence on what to change.
     """
 
-    # With this `__init__`, a `tf.function` re-raises the exception as its own
-    # class and adds the line of the call to the message.
+    # With this `__init__`, a `tf.function` re-raises an exception of the same
+    # class, with the line of the call in the message.
     __init__ = Exception.__init__
 
     @property
     def args(self):
-        """The message in a tuple, from which Keras re-raises the error."""
+        """The message in a tuple, which Keras uses to re-raise the error."""
         return (str(self),)
 
     @args.setter
@@ -37,7 +38,7 @@ class ArgumentError(UserError):
 
     @property
     def fields(self):
-        """(argument, expected, received, advice), or () for a message."""
+        """(argument, expected, received, advice), or () for only a message."""
         fields = UserError.args.__get__(self)
         return fields if len(fields) > 2 else ()
 
@@ -79,7 +80,7 @@ class FileError(UserError, OSError):
 
 
 class MissingPackageError(UserError, ModuleNotFoundError):
-    """A package is not installed. The message has the command to install it."""
+    """A package is not installed. The message has the install command."""
 
 
 class UnreachableError(UserError, ConnectionError):
@@ -102,7 +103,7 @@ def import_extra(extra, module):
 
 
 def check_choice(name, value, known, advice="Choose one of these."):
-    """Raises ValueError for an unknown value, listing the known values."""
+    """Raises ValueError that lists the known values if a value is unknown."""
     if value not in known:
         raise InputError(
             name, f"be one of {', '.join(known)}", f"{name}={value!r}", advice
@@ -110,7 +111,7 @@ def check_choice(name, value, known, advice="Choose one of these."):
 
 
 def check_kind(name, value, kinds, advice):
-    """Raises TypeError if a value is not of a class, or a tuple of classes."""
+    """Raises TypeError unless a value is an instance of `kinds`."""
     if isinstance(value, kinds):
         return
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)

@@ -1,7 +1,7 @@
 """Reads and checks files, and writes files and folders atomically.
 
 A file is first written to a locked `.NAME.<12 hex digits>.partial` file in the
-folder of its target. The next write into the folder removes unlocked `.partial`
+target's folder. The next write into the folder removes unlocked `.partial`
 files that killed processes left.
 """
 
@@ -42,7 +42,7 @@ except ImportError:  # Windows has no fcntl.
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A problem in a file, at a 1-based line or without a line."""
+    """A problem in a file. `line` counts from 1, or is None if unknown."""
 
     path: str
     line: int | None
@@ -55,7 +55,7 @@ class Problem:
 
 
 class ProblemError(InputError):
-    """A `Problem`, raised because the reader collects no problems."""
+    """Raised at a `Problem` if the reader does not collect problems."""
 
     def __init__(self, problem):
         super().__init__(str(problem))
@@ -63,12 +63,13 @@ class ProblemError(InputError):
 
 
 class CheckedFile:
-    """A file to read, whose problems are collected or raised.
+    """A file to read. Its problems are either collected or raised.
 
     Args:
         path: path of the file.
-        problems: list that collects problems while the good rows are read. None
-            raises `ProblemError`, a ValueError, at the first problem.
+        problems: list to which problems are added while the valid rows are
+            read. With None, the first problem raises `ProblemError`, a
+            ValueError.
     """
 
     def __init__(self, path, problems=None):
@@ -78,9 +79,9 @@ class CheckedFile:
         self.problems = problems
 
     def report(self, message, place=None):
-        """Collects a problem, or raises it if no list collects problems.
+        """Adds a problem to `problems`, or raises it if there is no list.
 
-        `place` is a 1-based line, or the name of an entry such as `images[3]`.
+        `place` is a line number from 1, or an entry's name such as `images[3]`.
         """
         if isinstance(place, str):
             place, message = None, f"{place}: {message}"
@@ -90,12 +91,12 @@ class CheckedFile:
         self.problems.append(problem)
 
     def refuse(self, expected, received, place=None, advice=""):
-        """Reports an expected value, in words, and the received value."""
+        """Reports a value that does not fit the description `expected`."""
         text = f"expected {expected}; found {shown(received)}. {advice}"
         self.report(text.rstrip(), place)
 
     def suspect(self, message, line):
-        """Reports a possible problem, or warns if no list collects problems."""
+        """Reports a possible problem, or warns if there is no list."""
         if self.problems is None:
             warnings.warn(str(Problem(self.path, line, message)), stacklevel=2)
         else:
@@ -138,7 +139,7 @@ class CheckedFile:
             return row.decode("utf-8", errors="replace")
 
     def json(self):
-        """Returns the parsed file, or None after collecting a problem."""
+        """Returns the parsed file, or None if a problem was collected."""
         content = self._read_text()
         try:
             return parse_json(content)
@@ -154,8 +155,8 @@ class CheckedFile:
     def json_rows(self, keys, strings=False):
         """Yields (line, object) for a JSON lines file. Reports invalid rows.
 
-        Every object must have the `keys`, with strings if `strings` is
-        set.
+        Every object must have the `keys`. If `strings` is true, their values
+        must be strings.
         """
         rows, ends_well = self.lines()
         *most, last = map(repr, keys)
@@ -181,7 +182,7 @@ class CheckedFile:
                 self.refuse(expected, row, line)
 
     def caption(self, value, place):
-        """Returns a stripped caption. Reports other values and returns None."""
+        """Returns a stripped caption, or None after reporting a bad value."""
         if not isinstance(value, str):
             return self.refuse("a caption (a string)", value, place)
         try:
@@ -192,9 +193,9 @@ class CheckedFile:
         return value.strip()
 
     def file_name(self, value, place=None):
-        """Returns a valid file name. Reports other values and returns None.
+        """Returns a valid file name, or None after reporting a bad value.
 
-        A valid name is relative and does not leave the images folder.
+        A valid name is a relative path inside the images folder.
         """
         reason = _why_not_a_file_name(value)
         if not reason:
@@ -207,8 +208,8 @@ def parse_json(text):
     """Parses a JSON text, given as str or as UTF-8 bytes.
 
     Raises:
-        ValueError: the text is not JSON, or an object repeats a key, for which
-            Python's parser would use the last value.
+        ValueError: the text is not JSON, or an object repeats a key. Python's
+            parser would use the last value.
     """
     if isinstance(text, bytes):
         text = text.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
@@ -229,9 +230,10 @@ def _as_object(pairs):
 
 
 def is_kind(value, kind):
-    """Returns whether a JSON value has a type such as `dict[str, float]`.
+    """Returns whether a JSON value has the type `kind`.
 
-    An int is a count and must not be negative. A float may be an int.
+    `kind` is a type such as `dict[str, float]`. Integers are counts and must
+    not be negative. An integer is also accepted as a float.
     """
     whole, inner = typing.get_origin(kind), typing.get_args(kind)
     if whole is types.UnionType:
@@ -253,7 +255,7 @@ def shown(value):
 
 
 def listed(names, most=5):
-    """Returns the first names and the number of further names."""
+    """Returns the first names and the number of other names."""
     n = len(names) - most
     return ", ".join(names[:most]) + (f" and {n} more" if n > 0 else "")
 
@@ -355,7 +357,7 @@ def is_partial(name):
 
 def remove_abandoned(folder):
     """Removes unfinished files that killed processes left in a folder."""
-    with contextlib.suppress(OSError):  # A remaining file only costs space.
+    with contextlib.suppress(OSError):  # A file that remains only uses space.
         for name in filter(is_partial, os.listdir(folder)):
             _remove_if_abandoned(pathlib.Path(folder, name))
 
@@ -396,13 +398,13 @@ def _partial(path, make):
 def write_atomically(path, write):
     """Writes a file so that it has either its old or its new content.
 
-    The new content is written to a temporary file in the folder, flushed to the
+    The new content is written to a temporary file in the folder, flushed to
     disk and renamed. Devices such as /dev/null are written directly. The folder
     must exist.
 
     Args:
         path: file to write.
-        write: function of an open binary file.
+        write: function that is called with the open binary file.
 
     Raises:
         OSError: `path` cannot be written and is unchanged.
@@ -463,7 +465,7 @@ def folder_beside(folder, chosen=None):
     """Returns the folder for results computed from a user's folder.
 
     Results for `photos` are written to `photos.tbnets` in the parent folder, or
-    to `chosen`. Does not create the folder.
+    to `chosen` if it is set. Does not create the folder.
     """
     if chosen:
         return pathlib.Path(chosen)

@@ -4,9 +4,9 @@
 
     Branch(units, seed=seed_of(settings.run.seed, "image_branch", len(units)))
 
-`seed_of` returns the first seed of a part of the network. Its layers count up
-from this seed, so that no two layers share a dropout mask. `generator_of`
-returns generators for the host.
+`seed_of` returns the first seed for a part of the network. The part's layers
+use consecutive seeds, so that no two layers share a dropout mask.
+`generator_of` returns generators for the host.
 """
 
 import zlib
@@ -22,16 +22,16 @@ STREAMS = {
     "head": 4,
     "region_branch": 5,
 }
-"""Maps each part to the position of its block of seeds, from 1. A changed
+"""Maps each part to the position of its block of seeds, from 1. Changing a
 position changes the random numbers of every run."""
 HOST_STREAMS = ("missing_vectors", "new_dims", "epoch", "pairs")
-"""Streams on the host. A new name changes the random numbers of every run."""
+"""Streams on the host. Renaming a stream changes its random numbers."""
 PER_STREAM = 100
 PER_RUN = 1000
 
 
 def seed_of(run_seed, stream, num_layers=1):
-    """Returns the first of `PER_STREAM` seeds that belong to a part and a run.
+    """Returns the first of the `PER_STREAM` seeds for a part and a run.
 
     Args:
         run_seed: seed of the run, not negative.
@@ -54,8 +54,8 @@ def seed_of(run_seed, stream, num_layers=1):
 def generator_of(run_seed, stream, *places):
     """Returns a `numpy.random.Generator` for a stream on the host.
 
-    Equal arguments give equal numbers. Different arguments give independent
-    numbers.
+    The same arguments give the same numbers. Different arguments give
+    independent numbers.
 
     Args:
         run_seed: seed of the run, not negative.
@@ -64,8 +64,8 @@ def generator_of(run_seed, stream, *places):
     """
     advice = "Add a new stream to `HOST_STREAMS`."
     check_choice("stream", stream, HOST_STREAMS, advice)
-    # NumPy pads a list of seeds with zeros, so [7] and [7, 0] would give equal
-    # numbers. A spawn key is not padded.
+    # NumPy pads a list of seeds with zeros, so [7] and [7, 0] would give the
+    # same numbers. A spawn key is not padded.
     key = zlib.crc32(stream.encode()), *places
     return np.random.default_rng(
         np.random.SeedSequence(run_seed, spawn_key=key)

@@ -35,7 +35,7 @@ def usable_cores():
 
 
 def no_accelerator():
-    """Returns whether TensorFlow has only CPUs. Initialises its devices."""
+    """Initialises TensorFlow's devices and returns whether all are CPUs."""
     import tensorflow as tf  # Slow to import.
 
     devices = tf.config.list_physical_devices()
@@ -126,10 +126,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 def keep_freed_memory():
     """Makes the C library reuse big blocks instead of returning them.
 
-    By default, glibc maps and unmaps the memory of every big tensor, and fresh
-    pages take a third of a training step on features. After this call, the
-    process keeps up to 2 GiB of freed memory. Has no effect without glibc, or
-    if the environment sets a `MALLOC_` variable.
+    By default, glibc maps and unmaps the memory of every big tensor, and the
+    new pages take a third of the time of a training step on features. After
+    this call, the process keeps up to 2 GiB of freed memory. Has no effect
+    without glibc, or if the environment sets a `MALLOC_` variable.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)
     if chosen or platform.libc_ver()[0] != "glibc":
@@ -147,12 +147,12 @@ _KERNELS = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def choose_kernels(processor="/proc/cpuinfo"):
-    """Makes TensorFlow use oneDNN's kernels. Must run before its import.
+    """Makes TensorFlow use oneDNN's kernels. Call it before the import.
 
     By default, TensorFlow uses these kernels only on processors with
-    instructions for neural networks. With only AVX2 and FMA they also speed up
-    a training step, by a fifth or more, but change the last bits of results.
-    Has no effect on other processors or if the environment sets
+    instructions for neural networks. On processors with only AVX2 and FMA, they
+    also speed up a training step by a fifth or more, but change the last bits
+    of the results. Has no effect on other processors or if the environment sets
     TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
     """
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
@@ -220,7 +220,7 @@ def raise_if_interrupted():
 
 @contextlib.contextmanager
 def interrupts():
-    """Raises KeyboardInterrupt instead of an error that replaced it.
+    """Raises KeyboardInterrupt if an interrupt caused another error.
 
     TensorFlow raises a TypeError if it is interrupted while it creates a
     tensor.
@@ -237,7 +237,7 @@ _TOOL = re.compile(r"(?:python )?tools/(\w+)\.py")
 
 
 def spoken(text):
-    """Returns a text with the commands of this kind of installation.
+    """Returns a text whose commands work in this kind of installation.
 
     In an installed package, `python tools/query.py` becomes `tbnets query`.
     """
@@ -256,7 +256,7 @@ def _is_installed():
 
 
 def run(work):
-    """Runs a function () -> exit code, prints short user errors and exits.
+    """Runs `work()`, prints its error if any, and exits with its exit code.
 
     The exit code is 1 for an error that the user can fix (`is_for_the_user`),
     which is printed without a traceback. Any other exception is printed with

@@ -1,1 +1,1 @@
-"""Files on disk -> records with ids -> batches."""
+"""Reads files into records with ids, and draws batches from the records."""

@@ -1,8 +1,8 @@
 """Draws and reads the mini-batches of a network.
 
 A batch has distinct images with several captions each, so that the within-text
-term has positives (Wang et al. 2018, Algorithm 1). It depends only on (seed,
-epoch, number), so that a resumed run sees identical batches.
+term has positives (Wang et al. 2018, Algorithm 1). It depends only on the seed,
+the epoch and its number, so that a resumed run sees identical batches.
 """
 
 import dataclasses
@@ -33,9 +33,9 @@ from tbnets.seeds import generator_of
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Disables the autotuning of a `tf.data` pipeline.
 
-    Its thread may sleep while the reader waits for the end of the dataset,
-    which can double the time of an epoch. All buffer sizes and parallel calls
-    are fixed here.
+    The autotuning thread may sleep while the reader waits for the end of the
+    dataset, which can double the time of an epoch. All buffer sizes and
+    parallel calls are fixed here.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -43,7 +43,7 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 SAMPLED_PHOTOS = 1000
-"""Maximum number of photos whose regions determine feature statistics."""
+"""Maximum number of photos from whose regions statistics are computed."""
 
 
 def sampled(count):
@@ -57,7 +57,7 @@ class Rows(Protocol):
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The shape of one row; None for sizes that vary between batches."""
+        """The shape of a row, with None for sizes that vary between batches."""
 
     @property
     def dtype(self) -> tf.DType:
@@ -75,8 +75,8 @@ class Examples:
         records: image ids, captions and `caption_to_image`.
         images: `Rows` of the images of `records`.
         texts: `Rows` of the captions of `records`.
-        text_ids: int64 `[num_captions]`, equal for captions with equal text;
-            None if equal texts are not positives.
+        text_ids: int64 `[num_captions]`, the same for captions with the same
+            text; None if captions match only their own image.
 
     Example:
         examples = tbnets.Examples.from_arrays(
@@ -93,7 +93,7 @@ class Examples:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of images and of captions: name -> int."""
+        """The numbers of images and captions, by name."""
         records = self.records
         return {"images": records.num_images, "captions": records.num_captions}
 
@@ -110,7 +110,7 @@ class Examples:
         Args:
             images: `[num_images, ...]`, features or pixels.
             captions: `[num_captions, ...]`, word ids or features.
-            caption_to_image: int `[num_captions]`, row of the caption's image.
+            caption_to_image: int `[num_captions]`, row of each caption's image.
         """
         images = ArrayRows(_checked_numbers("images", images))
         texts = ArrayRows(_checked_numbers("captions", captions))
@@ -211,8 +211,8 @@ def batch_bounds(count, per_batch):
     """Returns the (start, stop) of every batch in an epoch with `count` items.
 
     The last batch may be smaller. A last batch of one item is merged with the
-    batch before it: one item has no negatives, and batch normalisation would
-    use it as the mean.
+    batch before it, because one item has no negatives, and batch normalisation
+    would use it as the mean.
     """
     starts = list(range(0, count, per_batch))
     if 1 < per_batch < count and count % per_batch == 1:
@@ -250,7 +250,8 @@ class Batches:
     Attributes:
         epoch: integer >= 0; set it, then iterate over `dataset`.
         dataset: `tf.data.Dataset` of the batches of `epoch`.
-        smallest: number of photos in the smallest batch; None for features.
+        smallest: number of photos in the smallest batch; None if images are
+            features.
         image_size: side of the decoded photos in pixels.
     """
 
@@ -304,14 +305,14 @@ class Batches:
 
 
 class EpochBatches(Batches):
-    """The batches of successive epochs: images with captions.
+    """Batches of images with captions, for successive epochs.
 
     Args:
         examples: an `Examples`.
         images_per_batch: number of images per batch. Wang 2018: 500; Wang 2016:
             1500. A last batch of one image is merged with the batch before it.
-        captions_per_image: number of captions drawn per image. Papers: 2; 1
-            gives pairs without neighbours.
+        captions_per_image: number of captions drawn per image. Papers: 2. A
+            value of 1 gives pairs without neighbours.
         seed: integer >= 0.
         image_size: side of the decoded photos in pixels, if `examples.images`
             are file names.
@@ -375,7 +376,7 @@ class EpochBatches(Batches):
         number: int,
         share: Share = WHOLE,
     ) -> dict[str, np.ndarray]:
-        """Reads a share of a batch; photos are not decoded."""
+        """Reads a share of a batch without decoding photos."""
         examples = self.examples
         owners = examples.records.caption_to_image[caption_rows]
         return self._of_texts(caption_rows, owners, share) | {

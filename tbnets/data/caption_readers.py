@@ -1,8 +1,8 @@
 """Readers of caption files.
 
-A reader takes (`CheckedFile`, split) and returns one `ImageRecord` per image,
-in the order of the file. Only readers of folders use `split`;
-`captions.read_captions` selects it from files with all splits.
+A reader takes a `CheckedFile` and a split, and returns one `ImageRecord` per
+image, in the order of the file. If a file has several splits, the reader
+returns all of them, and `captions.read_captions` selects one.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ _READ = {*_NEEDED, "split"}
 def read_table(file, _):
     """Reads a CSV, TSV or JSONL table with `image,caption[,split]`.
 
-    Rows with equal image and split become one record. A table without a split
-    column is the split "all".
+    Rows with the same image and split become one record. A table without a
+    split column has the split "all".
     """
     extension = os.path.splitext(file.path)[1].lower()
     if extension not in _TABLES:
@@ -66,7 +66,7 @@ def read_table(file, _):
 
 
 def _is_spelled(file, line, name, spelled):
-    """Reports a second spelling of an image's path; returns False for it."""
+    """Returns whether a path is spelled as before, and reports it if not."""
     before = spelled.setdefault(posixpath.normpath(name), name)
     if name != before:
         advice = "Both names refer to one file. Use one name in all rows."
@@ -166,7 +166,7 @@ class ImageRecord(NamedTuple):
 
 
 def _entries(file, parent, key, place=""):
-    """Yields (place, entry) for each object in a list in parsed JSON."""
+    """Yields (place, entry) for each object in the list `key` of `parent`."""
     if parent is None:  # The problem was reported before.
         return
     entries = parent.get(key) if isinstance(parent, dict) else None
@@ -193,7 +193,7 @@ def _captions(file, texts):
 def read_karpathy(file, _):
     """Reads all splits of Karpathy's `dataset_*.json`.
 
-    The image id is `filename`; MSCOCO's entries also have its folder,
+    The image id is `filename`; MSCOCO's entries also have the file's folder,
     `filepath`.
     """
     records = {}
@@ -214,7 +214,7 @@ def read_karpathy(file, _):
 
 
 def read_coco(file, _):
-    """Reads an MSCOCO `captions_*.json`, which is a single split."""
+    """Reads an MSCOCO `captions_*.json`, which has a single split."""
     records, content = {}, file.json()
     for place, image in _entries(file, content, "images"):
         key = _coco_id(file, image, "id", place)
@@ -242,7 +242,7 @@ def _coco_id(file, entry, name, place):
 
 
 def read_flickr30k_json(file, _):
-    """Reads `{name: [caption, ..., image path]}`, a single split."""
+    """Reads `{name: [caption, ..., image path]}`, which has a single split."""
     content, records = file.json(), []
     if content is not None and not isinstance(content, dict):
         file.refuse("an object of images", content)
@@ -260,7 +260,7 @@ def read_flickr30k_json(file, _):
 
 
 def flickr_splits(path):
-    """Returns the splits of a token file, from the lists in its folder."""
+    """Returns the splits that the lists in a token file's folder define."""
     require_file(path)
     return split_names.ordered_splits(_split_lists(path)) or (WHOLE_FILE,)
 
@@ -269,8 +269,8 @@ def read_flickr(file, split):
     """Reads `<image>#<number><TAB><caption>` lines and one split list.
 
     The lists are `*.<split>Images.txt` or `<split>.txt` next to the token file.
-    Their ids may lack the extension. Without lists, the file is the split
-    "all".
+    The ids in a list may lack the extension. If there are no lists, the file
+    has the split "all".
     """
     captions, lists = _token_captions(file), _split_lists(file.path)
     part, names = WHOLE_FILE, captions
@@ -371,8 +371,8 @@ def read_precomputed(folder, split):
 
     `<split>_ims.npy` has one row per image, and block i of `<split>_caps.txt`
     has the captions of image i. If the array has one row per caption, rows with
-    equal ids are one image; without `<split>_ids.txt`, consecutive rows with
-    equal bits are one image, and the image id is the number of its first row.
+    the same id are one image. Without `<split>_ids.txt`, consecutive identical
+    rows are one image, and the image id is the number of the first row.
     """
     path = folder.path
     name = split_names.choose_split(split, precomputed_splits(path), path)

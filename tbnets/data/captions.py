@@ -39,9 +39,9 @@ from tbnets.files import CheckedFile, ProblemError, shown
 def same_captions(marked, searched, photos):
     """Matches each caption of `marked` to a caption of `searched`.
 
-    Within a photo, captions with equal letters match first, then the remaining
-    captions in order of decreasing similarity. Each caption is matched at most
-    once.
+    Within a photo, captions with the same letters are matched first, then the
+    other captions in order of decreasing similarity. Each caption is matched at
+    most once.
 
     Args:
         marked: `CaptionedImages` whose captions are looked up.
@@ -49,8 +49,8 @@ def same_captions(marked, searched, photos):
         photos: int `[marked.num_images]`, the photos' rows in `searched`.
 
     Returns:
-        (rows, is_exact) per caption of `marked`: int64, the row in `searched`
-        or -1; bool, whether the letters are equal.
+        (rows, is_exact), with a value per caption of `marked`: the row in
+        `searched` or -1, int64; and whether the letters are the same, bool.
     """
     rows = np.full(marked.num_captions, -1, np.int64)
     is_exact = np.zeros(marked.num_captions, bool)
@@ -82,7 +82,7 @@ EMPTY = "[EMPTY]"
 def caption_key(caption):
     """Returns the id of a caption in a store of text features.
 
-    It is the caption with single spaces, or `[EMPTY]` without words.
+    It is the caption with single spaces, or `[EMPTY]` if there are no words.
     """
     return spelling(caption) or EMPTY
 
@@ -93,8 +93,8 @@ class CaptionedImages:
 
     Args:
         image_ids: num_images unique strings, as in the source.
-        captions: num_captions strings; may be "".
-        caption_to_image: int64 `[num_captions]`, row of the image.
+        captions: num_captions strings, which may be "".
+        caption_to_image: int64 `[num_captions]`, row of each caption's image.
         split: name of the split, as requested.
         path: the file or folder that was read.
         file_names: num_images file names relative to an images folder; () if
@@ -103,8 +103,8 @@ class CaptionedImages:
             between splits.
 
     Raises:
-        ValueError: the lengths do not fit, an id is repeated, or a caption has
-            no image.
+        ValueError: the lengths do not match, an id is repeated, or a caption
+            has no image.
 
     Example:
         records = tbnets.CaptionedImages(
@@ -170,7 +170,7 @@ class CaptionedImages:
         return np.bincount(self.caption_to_image, minlength=self.num_images)
 
     def caption_rows(self) -> list[np.ndarray]:
-        """Returns the caption rows per image, a list of int64 arrays."""
+        """Returns the rows of each image's captions, a list of int64 arrays."""
         return rows_by(self.caption_to_image, self.num_images)
 
     @property
@@ -226,12 +226,13 @@ READERS = {
     "table": caption_readers.read_table,
     "flickr30k_json": caption_readers.read_flickr30k_json,
 }
-"""Format -> reader: (`CheckedFile`, split) -> list of `ImageRecord`."""
+"""Maps a format to its reader, which takes a `CheckedFile` and a split and
+returns a list of `ImageRecord`s."""
 _SPLITS = {
     "flickr": caption_readers.flickr_splits,
     "precomputed": caption_readers.precomputed_splits,
 }
-"""Format -> function of the path that returns the splits."""
+"""Maps a format to a function that returns the splits of a path."""
 _JSON_FORMATS = ("karpathy", "coco", "flickr30k_json")
 _TABLES = (".csv", ".tsv", ".jsonl")
 _NUM_CHARACTERS = 65536
@@ -292,8 +293,8 @@ def read_captions(
 def list_splits(format: str, path) -> tuple[str, ...]:
     """Returns the splits of a caption file, folder or `{split}` path.
 
-    The order is as in `ordered_splits`. A file without splits has the split
-    "all".
+    They are in the order of `ordered_splits`. A file without splits has the
+    split "all".
     """
     check_choice("format", format, READERS)
     path = os.fspath(path)
@@ -317,7 +318,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
 
 
 def _records(format, file, split):
-    """Reads the records; caches a file without problems."""
+    """Reads the records. Caches them if the file has no problems."""
     if format not in _SPLITS and os.path.isfile(file.path):
         state = os.stat(file.path)
         stamp = state.st_size, state.st_mtime_ns

@@ -32,9 +32,9 @@ class AnnotatedBoxes(NamedTuple):
     """The annotated boxes of one photo; `width` and `height` are in pixels.
 
     Args:
-        boxes: coreference chain -> list of boxes.
-        without: chain -> reason why it has no box: `scene` (it is the whole
-            photo) or `nobndbox` (it is not visible).
+        boxes: maps a coreference chain to a list of boxes.
+        without: maps a chain without a box to the reason: `scene` (it is the
+            whole photo) or `nobndbox` (it is not visible).
     """
 
     file_name: str
@@ -47,9 +47,9 @@ class AnnotatedBoxes(NamedTuple):
 def read_annotations(path, problems=None) -> AnnotatedBoxes:
     """Reads the boxes of one photo from an XML file.
 
-    `problems` is a list that receives the problems of single objects, which are
-    left out; None raises at the first problem. Raises ProblemError if the file
-    is not an Entities annotation.
+    `problems` is a list that receives the problems of objects, which are then
+    left out. With None, the first problem is raised. Raises ProblemError if the
+    file is not an Entities annotation.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -83,10 +83,10 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
     """Reads the unique boxes of a photo, float64 `[n, 4]`.
 
     Args:
-        folder: `Annotations` of Flickr30K Entities.
+        folder: the folder `Annotations` of Flickr30K Entities.
         image_id: the photo's id or file name: `36979` or `36979.jpg`.
-        photo_size: width and height in pixels to which boxes are scaled, or
-            None.
+        photo_size: width and height in pixels to which boxes are scaled; None
+            to keep the annotated size.
     """
     name = CheckedFile(folder).file_name(image_id)
     stem = name.rsplit(".", 1)[0]
@@ -102,8 +102,8 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
 def read_entities(path, images, problems) -> list[ImagePhrases]:
     """Reads a folder with `Sentences` and `Annotations`.
 
-    `images` maps image ids to file names, or is None for all images by name.
-    `problems` is as in `phrases.read_phrases`.
+    `images` maps image ids to file names, or is None for all images, sorted by
+    name. `problems` is as in `phrases.read_phrases`.
     """
     root = pathlib.Path(path)
     for folder in FOLDERS:

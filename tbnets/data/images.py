@@ -23,7 +23,7 @@ from tbnets.startup import usable_cores
 
 ROOM = 8
 """A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if the result is at least
-this many times larger than requested."""
+this many times larger than the requested size."""
 _SCALES = (1, 2, 4, 8)
 KINDS = "JPEG, PNG, WebP, GIF, BMP or TIFF"
 """Supported formats, for messages."""
@@ -32,7 +32,7 @@ KINDS = "JPEG, PNG, WebP, GIF, BMP or TIFF"
 class BrokenImageError(InputError):
     """A file is not a photo, or does not exist.
 
-    `reason` is a clause to follow "which".
+    `reason` is a verb phrase such as "is empty".
     """
 
     def __init__(self, path, reason):
@@ -57,16 +57,15 @@ def decode_photo(image_bytes, side=None):
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        side: number of pixels to which the photo is resized afterwards; None to
-            decode at full size. A JPEG is decoded at the smallest scale of 1/2,
-            1/4 and 1/8 at which its shorter side is at least `ROOM` times
-            `side`.
+        side: side in pixels to which the photo will be resized; None to decode
+            it at full size. A JPEG is decoded at the smallest scale of 1/2, 1/4
+            and 1/8 at which its shorter side is at least `ROOM` times `side`.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
 
     Raises:
-        tf.errors.InvalidArgumentError: the photo is not complete or too large.
+        tf.errors.InvalidArgumentError: the photo is incomplete or too large.
     """
     image_bytes, sides = photo_kinds.small_enough(image_bytes)
     # This op also reads PNG.
@@ -93,9 +92,9 @@ def decode_image(image_bytes, image_size):
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        image_size: side of the square in pixels; or a function from uint8
-            `[height, width, 3]` to float32 `[side, side, 3]` with an attribute
-            `side`.
+        image_size: side of the square in pixels; or a function with an
+            attribute `side` that maps uint8 `[height, width, 3]` to float32
+            `[side, side, 3]`.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
@@ -119,9 +118,9 @@ def decode_images(
     """Decodes a batch of photos and resizes them to squares.
 
     Args:
-        image_bytes: string `[num_images]`, JPEG or PNG files; or a list of
-            photos as for `read_content`, or an array of pixels. `num_images`
-            may be 0.
+        image_bytes: string `[num_images]`, the contents of JPEG or PNG files; a
+            list of photos as for `read_content`; or an array of pixels.
+            `num_images` may be 0.
         image_size: side of the square in pixels. Aspect ratios are not kept.
 
     Returns:
@@ -162,11 +161,13 @@ def read_content(photo) -> bytes:
 
     Args:
         photo: a path, the content of a file (`bytes`), a `PIL.Image.Image`, or
-            pixels as for `photo_kinds.picture_of`; or a tensor of these.
+            pixels as for `photo_kinds.picture_of`; or a tensor of bytes or
+            pixels.
 
     Raises:
         BrokenImageError: the file does not exist or cannot be read.
-        ValueError, TypeError: `photo` has another type or is not pixels.
+        ValueError, TypeError: `photo` has another type, or is an array that
+            does not contain pixels.
     """
     photo = photo.numpy() if tf.is_tensor(photo) else photo
     is_pixels = isinstance(photo, np.ndarray)
@@ -199,8 +200,8 @@ def _read_bytes(path):
 def read_file(path):
     """Reads a photo's file, string `[]`, in the graph of an input pipeline.
 
-    Converts the content like `read_content`. The graph calls Python for other
-    formats than JPEG and PNG, so it cannot be exported.
+    Converts the content like `read_content`. For formats other than JPEG and
+    PNG, the graph calls Python, so it cannot be exported.
     """
     content = tf.io.read_file(path)
 
@@ -215,7 +216,7 @@ def read_file(path):
 
 
 def read_photo(photo) -> np.ndarray:
-    """Reads a photo as uint8 `[height, width, 3]`, upright, RGB.
+    """Reads a photo as upright RGB pixels, uint8 `[height, width, 3]`.
 
     Accepts the inputs of `read_content`. Raises BrokenImageError if the file is
     not a photo.
@@ -238,7 +239,7 @@ def read_photo_sizes(paths) -> np.ndarray:
 
 
 def fault_of(photo):
-    """Returns why `read_photo` rejects a photo; None for a valid photo."""
+    """Returns why `read_photo` rejects a photo, or None if it is valid."""
     try:
         read_photo(photo)
     except BrokenImageError as error:
@@ -247,7 +248,7 @@ def fault_of(photo):
 
 
 def _judged(photo, decode):
-    """Applies `decode` to a photo's content; raises BrokenImageError."""
+    """Applies `decode` to a photo. Raises BrokenImageError if it fails."""
     content = read_content(photo)
     try:
         return decode(content).numpy()
@@ -271,6 +272,6 @@ def _reason(content, error):
 
 
 def faults(paths):
-    """Yields `fault_of` for each path, checking several in parallel."""
+    """Yields `fault_of` for each path, checking several paths in parallel."""
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         yield from pool.map(fault_of, paths)

@@ -70,7 +70,7 @@ class SplitData:
 
     @functools.cached_property
     def said(self):
-        """The texts as `CaptionedImages`: the captions or the phrases."""
+        """The captions or phrases of the split, as `CaptionedImages`."""
         if self._data.of_phrases:
             return self.phrases.as_captions()
         return self.records
@@ -135,19 +135,19 @@ class SplitData:
 
     @functools.cached_property
     def marked(self):
-        """The `PhraseRegions` in pixels of the annotation."""
+        """The `PhraseRegions`, with boxes in pixels of the annotated images."""
         return read_phrases(self._data.sources.file("phrases"), self.records)
 
     @functools.cached_property
     def phrases(self):
-        """The `PhraseRegions` in pixels of the photos."""
+        """The `PhraseRegions`, with boxes in pixels of the photos on disk."""
         store, _ = self.regions
         rows = store.rows(self.marked.images.image_ids)
         return self.marked.in_photos(store.sizes[rows])
 
     @property
     def photo_folder(self):
-        """The folder of the photos; None if it lacks the first photo."""
+        """The folder of the photos, or None if it lacks the first photo."""
         sources, records = self._data.sources, self.records
         if not sources.images or not records.num_images:
             return None
@@ -168,8 +168,8 @@ class Data:
             leaves out files that are not photos, and `own.load(records)`
             returns `FeatureRows`.
         of_phrases: whether the texts are phrases instead of captions.
-        plan: function (flag, data) -> result of `things`; None if the flags
-            name only files.
+        plan: function `plan(flag, data)` that returns the result of `things`;
+            None if the flags name only files.
         photos_of: splits whose photos the recipes use; () for all.
 
     Attributes:
@@ -195,7 +195,7 @@ class Data:
 
     @functools.cached_property
     def sources(self):
-        """The `Sources`, with the paths of the rendered data set if any."""
+        """The `Sources`, with the files of rendered scenes if requested."""
         return self.given.rendered()
 
     def split(self, name):
@@ -247,13 +247,13 @@ class Data:
         return split
 
     def things(self, flag):
-        """Returns recipe -> `tasks.recipes.recipe.Thing` for a flag."""
+        """Maps each recipe of a flag to its `tasks.recipes.recipe.Thing`."""
         if flag not in self._things:
             self._things[flag] = self._plan(flag, self)
         return self._things[flag]
 
     def make(self, flag):
-        """Runs the recipes of a flag whose results are missing."""
+        """Runs a flag's recipes whose results are missing."""
         for thing in self.things(flag).values():
             thing.make_if_missing()
         for arguments in self._to_agree.pop(flag, ()):
@@ -299,19 +299,19 @@ class Data:
         return paths
 
     def parts(self, name, splits):
-        """Opens one part of several splits; returns split -> part."""
+        """Opens one part of several splits. Returns a dict by split."""
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
         """Raises ValueError if features were extracted with other settings.
 
-        Features that a recipe makes later are checked then.
+        Features that a recipe has yet to make are checked once they exist.
 
         Args:
             flag: flag that names the features.
             splits: names of the splits to check, if they have features.
             made_by: the `Features.made_by` to compare with.
-            where: path of the features or the checkpoint with `made_by`.
+            where: path of the features or checkpoint that have this `made_by`.
             but: keys of `made_by` that may differ.
         """
 
@@ -342,10 +342,9 @@ class Data:
 
     @functools.cached_property
     def photos(self):
-        """The existing photos as a list of (id, path, name, bytes).
+        """The existing photos as a list of (id, path, name, size in bytes).
 
-        `photos_of` limits the splits. All photos of the run's splits must
-        exist.
+        `photos_of` limits the splits. All photos of these splits must exist.
         """
         flags, sources = self.given, self.sources
         splits = (flags.train_split, flags.dev_split, flags.test_split)
@@ -360,7 +359,7 @@ class Data:
         return photos_there(photos, folder)
 
     def overlaps(self, names):
-        """Describes which of the splits share images; "" if none do."""
+        """Describes which splits share images. Returns "" if no splits do."""
         return "; ".join(
             f"{len(shared)} images in {a} and in {b}, first {shown(shared[0])}"
             for a, b, shared in common_images(self.parts("records", names))
@@ -370,7 +369,7 @@ class Data:
         """Opens and checks the `Features` of a split; caches them.
 
         Raises ValueError or FileNotFoundError if features are missing, damaged
-        or not finite, or differ in extraction or width from other splits.
+        or not finite, or if their settings or width differ from other splits.
         """
         self.make(flag)
         paths = self._paths_there(flag, split)

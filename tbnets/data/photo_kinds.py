@@ -1,7 +1,7 @@
 """Checks the format of photos, and converts other formats to PNG.
 
-An exported network decodes only JPEG and PNG. Other files, Pillow images and
-pixel arrays are encoded as PNG on the host, with equal pixels.
+An exported network decodes only JPEG and PNG. Files of other formats, Pillow
+images and pixel arrays are encoded as PNG on the host.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _MOST_ENTRIES = 1 << 10
 def require(value, condition, expectation, received):
     """Returns `value` after asserting a bool `[]` condition in the graph.
 
-    If it is false, the error has `expectation` and the tensor `received`.
+    If it is false, the error contains `expectation` and the tensor `received`.
     """
     check = tf.raw_ops.Assert(condition=condition, data=[expectation, received])
     with tf.control_dependencies([] if check is None else [check]):
@@ -45,13 +45,13 @@ def require(value, condition, expectation, received):
 
 
 def is_jpeg(image_bytes):
-    """Returns whether each content of a file starts like a JPEG."""
+    """Returns whether the content of each file starts like a JPEG."""
     start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
     return tf.equal(start, _JPEG_START)
 
 
 def is_known(image_bytes):
-    """Returns whether each content of a file starts like a JPEG or PNG."""
+    """Returns whether the content of each file starts like a JPEG or PNG."""
     start = tf.strings.substr(image_bytes, 0, len(_PNG_START))
     return is_jpeg(image_bytes) | tf.equal(start, _PNG_START)
 
@@ -84,7 +84,7 @@ def read_upright_sides(image_bytes):
 
 
 def small_enough(image_bytes, max_pixels=None):
-    """Returns a photo's content and sides, with the checks of `read_sides`."""
+    """Returns a photo's content and sides after the checks of `read_sides`."""
     sides = read_sides(image_bytes, max_pixels)
     with tf.control_dependencies([sides]):
         return tf.identity(image_bytes), sides
@@ -139,7 +139,7 @@ def _read_orientation(tiff):
     little = data[0] == 0x49  # "II" is little-endian, "MM" big-endian.
 
     def number(places):
-        """Reads a 16-bit number at each offset; 0 beyond the end."""
+        """Reads a 16-bit number at each offset, or 0 beyond the end."""
         first = tf.gather(data, tf.clip_by_value(places, 0, end))
         second = tf.gather(data, tf.clip_by_value(places + 1, 0, end))
         return tf.where(little, first + 256 * second, second + 256 * first)
@@ -155,9 +155,10 @@ def _read_orientation(tiff):
 
 
 def upright(pixels, value):
-    """Rotates pixels `[height, width, channels]` by an orientation in 1..8.
+    """Turns pixels `[height, width, channels]` upright.
 
-    Orientations 5 to 8 swap height and width.
+    `value` is the EXIF orientation in 1..8. Orientations 5 to 8 swap height and
+    width.
     """
 
     def turn(number):
@@ -178,7 +179,7 @@ _STARTS = {
     "HEIF": rb"....ftyp(?:he|mif1|msf1)",
     "PDF": rb"%PDF",
 }
-"""Format -> regular expression for the first bytes of a file."""
+"""Maps a format to a regular expression for a file's first bytes."""
 _CURES = {
     "AVIF": 'convert it, or pip install "pillow>=11.3"',
     "HEIF": "convert it, or pip install pillow-heif",
@@ -195,7 +196,7 @@ def as_decodable(content: bytes) -> bytes:
 
 
 def convert(content):
-    """Converts other formats to PNG; returns (PNG, reason) like `png_of`."""
+    """Converts other formats to PNG. Returns (PNG, reason) like `png_of`."""
     starts = _STARTS.items()
     kinds = [k for k, start in starts if re.match(start, content, re.DOTALL)]
     if not kinds:
@@ -243,8 +244,8 @@ def png_of(picture) -> tuple[bytes, str]:
     """Encodes a `PIL.Image.Image` as PNG, rotated upright by its EXIF data.
 
     Alpha is dropped and the upper 8 of 16 bits are kept, as in decoding.
-    Returns (content, reason): the PNG and "", or b"" and the reason as a clause
-    to follow "which".
+    Returns (content, reason): the PNG and "", or b"" and the reason for failure
+    as a verb phrase.
     """
     width, height = picture.size
     most = MAX_PIXELS

@@ -1,4 +1,4 @@
-"""Finds photos: in a folder, by the ids of captions, or by a list."""
+"""Finds photos in a folder, by the ids of captions, or by a list."""
 
 import contextlib
 import dataclasses
@@ -43,14 +43,14 @@ def is_listed(path, folder):
 
 
 def sort_files(folder):
-    """Separates the photos below a folder from further files.
+    """Separates the photos below a folder from other files.
 
     Hidden files are left out, unless they have a photo's suffix. Raises
     FileNotFoundError if there is no photo.
 
     Returns:
-        (photos, others): dict, relative path with slashes -> `os.DirEntry`,
-        sorted; and list of `os.DirEntry`.
+        (photos, others): a sorted dict that maps relative paths with slashes to
+        `os.DirEntry`s, and a list of `os.DirEntry`s.
     """
     photos, other_files = {}, []
     for name, entry in _walk(folder):
@@ -87,10 +87,10 @@ def _walk(folder, before=""):
 
 
 def left_out_lines(broken, other_files, count):
-    """Returns lines that list the files that are not photos, and why.
+    """Returns lines that list the files that are not photos, with reasons.
 
-    `broken` maps paths to faults, clauses to follow "which". `other_files` are
-    paths without a photo's suffix. `count` includes the photos.
+    `broken` maps paths to verb phrases such as "is empty". `other_files` are
+    paths without a photo's suffix. `count` also includes the photos.
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
     if omitted := lines[MOST_NAMED:]:
@@ -111,8 +111,8 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
     Args:
         folder: folder of the photos.
         captions_format: key of `captions.READERS`.
-        captions_path: captions that name the images; "" for all photos below
-            the folder, with their relative paths as ids.
+        captions_path: caption file that names the images; "" for all photos
+            below the folder, with their relative paths as ids.
         splits: names of caption splits; None for all.
     """
     folder = pathlib.Path(folder)
@@ -130,7 +130,7 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
 def photos_there(photos, folder):
     """Keeps the (id, `pathlib.Path`) pairs of regular files.
 
-    Returns a list of (id, path, path relative to `folder`, bytes).
+    Returns a list of (id, path, path relative to `folder`, size in bytes).
     """
     there = []
     for key, path in photos:
@@ -145,7 +145,7 @@ def photos_there(photos, folder):
 def find_photo(folder, image_id):
     """Returns the path of an image's photo inside a folder, or None.
 
-    The id must not lead out of the folder, but a link may.
+    The id must not point outside the folder, but a link may.
     """
     root = pathlib.Path(os.path.abspath(folder))
     for suffix in ("", *PHOTO_SUFFIXES):
@@ -225,7 +225,7 @@ def listed_rows(image_ids, path) -> np.ndarray:
 def read_listed(format, path, lists, split):
     """Reads the images that a list names, from all splits of the captions.
 
-    `lists` is the path of the lists with `{split}`. "val", "dev" and
+    `lists` is the path of the lists, with `{split}`. "val", "dev" and
     "validation" are equivalent splits.
     """
     if SPLIT_FIELD not in os.fspath(lists):

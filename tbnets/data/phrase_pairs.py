@@ -27,7 +27,7 @@ class NounPhrases(NamedTuple):
         captions: int64 `[num_phrases]`, row of the caption.
         nodes: int64 `[num_phrases]`, index of the node in its tree.
         spans: int64 `[num_phrases, 2]`, first word and end in the tree.
-        texts: int64 `[num_phrases]`, equal for equal words.
+        texts: int64 `[num_phrases]`, the same for phrases with the same words.
         starts: int64 `[num_captions + 1]`, each caption's first phrase.
     """
 
@@ -38,15 +38,16 @@ class NounPhrases(NamedTuple):
     starts: np.ndarray
 
     def rows_of(self, captions):
-        """Returns the phrase rows of caption rows `[n]`, in order."""
+        """Returns the rows of the phrases in caption rows `[n]`, in order."""
         return ranges(self.starts[captions], self.starts[captions + 1])[1]
 
     def in_batch(self, captions, lengths):
-        """Locates the phrases of caption rows `[m]` in a batch of the captions.
+        """Locates the phrases of a batch of captions, given as rows `[m]`.
 
         `lengths` has the number of nodes per caption. Returns (rows, places,
         nodes), int64 `[p]` each: the phrase rows, the index of the caption in
-        `captions`, and the node, numbered through all trees of the batch.
+        `captions`, and the index of the node among the nodes of all trees in
+        the batch.
         """
         places, rows = ranges(self.starts[captions], self.starts[captions + 1])
         firsts = np.cumsum(lengths) - lengths
@@ -56,8 +57,8 @@ class NounPhrases(NamedTuple):
 def noun_phrases(trees) -> NounPhrases:
     """Finds the noun phrases in `text.packed_trees.TreeRows`.
 
-    A node that spans its whole caption is not a phrase. Among nodes with equal
-    spans, the highest is the phrase.
+    A node that spans its whole caption is not a phrase. Among nodes with the
+    same span, the highest is the phrase.
 
     Source: Niu et al. 2017, Sec. 3.3. Departures: none; the paper does not
     define noun phrases at the root.
@@ -81,17 +82,16 @@ def noun_phrases(trees) -> NounPhrases:
         phrase_captions,
         rows - first[phrase_captions],
         spans[rows],
-        # Phrases are equal if their word ids are equal.
+        # Phrases have the same text if their word ids are the same.
         numbered(words[a:b].tobytes() for a, b in zip(starts, ends)),
         np.searchsorted(phrase_captions, np.arange(len(lengths) + 1)),
     )
 
 
 def ranges(starts, ends):
-    """Concatenates the integer ranges from starts to ends, exclusive.
+    """Concatenates integer ranges. The ends are exclusive.
 
-    Returns (places, numbers): for every number, the index of its range, and the
-    number.
+    Returns (places, numbers): the index of each number's range, and the number.
     """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
@@ -100,20 +100,20 @@ def ranges(starts, ends):
 
 
 CHOICE, CONFIDENCE = "choice", "confidence"
-"""Keys of the assignments: int16 `[num_phrases]`, the candidate region that
-each phrase names, and float32 `[num_phrases]`, their similarity."""
+"""Keys of the assignments: the candidate region assigned to each phrase, int16
+`[num_phrases]`, and its similarity to the phrase, float32 `[num_phrases]`."""
 CONTRASTS = ("others", "batch")
 
 
 class PhotoRegions:
-    """The candidate regions of photos: regions, then the whole photo.
+    """The candidate regions of photos: first regions, then the whole photo.
 
     Args:
         store: `data.store.shards.FeatureStore` of regions.
         rows: int `[num_images]`, the photos' rows in the store.
         limit: maximum number of regions per photo. Niu et al. 2017: 19.
-        most_overlap: regions with a higher IoU with an earlier region are
-            skipped; 1 skips none.
+        most_overlap: regions whose IoU with an earlier region is higher are
+            skipped; 1 skips no regions.
     """
 
     def __init__(self, store, rows, limit, most_overlap=1.0):
@@ -166,26 +166,26 @@ class PhotoRegions:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class PairExamples(Examples):
-    """A split with the `NounPhrases` of its captions and `PhotoRegions`."""
+    """A split with its `PhotoRegions` and the `NounPhrases` of its captions."""
 
     phrases: NounPhrases
     regions: PhotoRegions
 
     @functools.cached_property
     def phrase_images(self):
-        """The photo rows of the phrases, int64 `[num_phrases]`."""
+        """The row of each phrase's photo, int64 `[num_phrases]`."""
         return self.records.caption_to_image[self.phrases.captions]
 
     @property
     def counts(self):
-        """The number of images, captions, phrases and regions."""
+        """The numbers of images, captions, phrases and regions, by name."""
         return super().counts | {
             "phrases": len(self.phrases.captions),
             "regions": int(self.regions.counts.sum()),
         }
 
     def samples(self, layer):
-        """Yields features of regions for `region_encoder`, else of photos."""
+        """Yields region features for `region_encoder`, else photo features."""
         if layer != "region_encoder":
             return super().samples(layer)
         return (
@@ -196,7 +196,7 @@ class PairExamples(Examples):
 
 
 MOST_PAIRS = 512
-"""Maximum number of pairs in a batch. If there are more, some are drawn."""
+"""Maximum number of pairs in a batch. If there are more, a subset is drawn."""
 
 
 class PairOptions(NamedTuple):
@@ -217,13 +217,14 @@ class PairBatches(EpochBatches):
     """The batches of successive epochs for `models.hm_lstm`.
 
     Before the first assignments, each phrase is paired with a random candidate
-    of its photo, with weight 0. Phrases with equal words are not contrasted,
-    nor are regions that overlap by `SAME_THING` or have equal words assigned.
+    of its photo, with weight 0. A phrase is not contrasted with regions that
+    overlap its own region by `SAME_THING` or are assigned to a phrase with the
+    same words.
 
     Args:
         examples: `PairExamples`.
         assignments: function that returns a dict of `CHOICE` and `CONFIDENCE`,
-            or {}.
+            or {} before the first assignments.
         options: `PairOptions`.
         **sampling: arguments of `EpochBatches`.
 
@@ -309,7 +310,7 @@ class PairBatches(EpochBatches):
         return photos, numbers, np.where(is_photo, len(listed) + owners, rows)
 
     def _contrasts(self, photos, numbers, region_of, rows, image_rows):
-        """Returns bool `[regions and photos, pairs]`, which are contrasted."""
+        """Returns whether to contrast, bool `[regions and photos, pairs]`."""
         photos = np.append(photos, np.arange(len(image_rows)))
         numbers = np.append(numbers, self.examples.regions.counts[image_rows])
         texts = self.examples.phrases.texts[rows]

@@ -32,9 +32,10 @@ class MarkedPhrase(NamedTuple):
 
     Args:
         text: words of the phrase, joined by single spaces.
-        first: number of its first word in the caption, from 0.
-        end: number of the word after its last word.
-        chain: the digits as written, or "0" if the object is not visible.
+        first: index of its first word in the caption.
+        end: index of the word after its last word.
+        chain: digits of the chain as written, or "0" if the object is not
+            visible.
         types: names such as "people".
     """
 
@@ -48,7 +49,7 @@ class MarkedPhrase(NamedTuple):
 class MarkedCaption(NamedTuple):
     """A caption without its tags, and its phrases from left to right.
 
-    `number` is its number in its file, from 0.
+    `number` is the caption's index in its file.
     """
 
     number: int
@@ -64,8 +65,8 @@ class ImagePhrases(NamedTuple):
         file_name: file name of the photo, relative to an images folder.
         size: (width, height) of the annotated image; (0, 0) if unknown.
         captions: list of `MarkedCaption`.
-        boxes: chain -> list of (x_min, y_min, x_max, y_max).
-        left_out: reason -> number of phrases without a box.
+        boxes: maps a chain to a list of (x_min, y_min, x_max, y_max).
+        left_out: maps a reason to the number of phrases without a box.
     """
 
     image_id: str
@@ -113,8 +114,9 @@ def parse_caption(line, number=0) -> MarkedCaption:
 def read_sentences(path, problems=None) -> list[MarkedCaption]:
     """Reads the captions of one photo from a text file.
 
-    `problems` is a list that receives the problems of lines, which are left out
-    without renumbering other lines; None raises at the first.
+    `problems` is a list that receives the problems of lines, which are then
+    left out without renumbering other lines. With None, the first problem is
+    raised.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -142,8 +144,8 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
 
     Optional keys are `caption` (the sentence; by default the phrase), `type` (a
     name or a list of names), `chain` (the object that the phrase names),
-    `width` and `height`. A chain has the box around all boxes of its rows.
-    Without `chain`, phrases with equal boxes name one object.
+    `width` and `height`. A chain's box surrounds all boxes of its rows. Phrases
+    without `chain` name the same object if they have the same box.
     """
     file = CheckedFile(path, problems)
     images_by_path = {}
@@ -167,7 +169,7 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
 
 
 def _nothing(size):
-    """Returns an image without rows, with a dict of captions for now."""
+    """Returns an empty `ImagePhrases`, whose captions are a dict for now."""
     return ImagePhrases("", "", size, {}, {}, collections.Counter())
 
 
@@ -221,14 +223,14 @@ def _types(file, line, value):
 
 
 def _chain(file, line, value):
-    """Returns the name of a chain, "" for none, or None if invalid."""
+    """Returns a chain's name, "" if there is no chain, or None if invalid."""
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value).strip()
     return file.refuse("a name or a number as 'chain'", value, line)
 
 
 def _size(file, line, row):
-    """Returns (width, height), (0, 0) without a size, or None if invalid."""
+    """Returns (width, height), (0, 0) if not given, or None if invalid."""
     size = row.get("width", 0), row.get("height", 0)
     whole = all(type(side) is int and side < MOST_PIXELS for side in size)
     has_size = "width" in row or "height" in row

@@ -32,21 +32,22 @@ class PhraseRegions:
     Args:
         images: `CaptionedImages`, including captions without phrases.
         image_sizes: int `[num_images, 2]`, width and height of the annotated
-            images; 0, 0 for the size of the photo on disk.
+            images; 0, 0 if it is the size of the photo on disk.
         phrases: num_phrases strings, words joined by single spaces.
         phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`. Both
             numbers count from 0 and include phrases without a box.
         phrase_to_caption: int `[num_phrases]`, row of the caption.
         spans: int `[num_phrases, 2]`, first word and end in `caption.split()`.
         types: num_phrases tuples of names such as "people".
-        chains: num_phrases names of coreference chains. Phrases of one image
-            with equal chains name one object.
+        chains: num_phrases names of coreference chains. Phrases with the same
+            chain in an image name the same object.
         boxes: float64 `[num_phrases, 4]`, x_min, y_min, x_max, y_max in pixels,
             around all objects that the phrase names.
-        left_out: reason -> int `[num_images]`, number of phrases without a box.
+        left_out: maps a reason to int `[num_images]`, the numbers of phrases
+            without a box.
 
     Raises:
-        ValueError: the lengths do not fit, an id is repeated, or a box has no
+        ValueError: the lengths do not match, an id is repeated, or a box has no
             area or is not inside its image.
 
     Example:
@@ -102,22 +103,22 @@ class PhraseRegions:
 
     @functools.cached_property
     def phrase_to_image(self) -> np.ndarray:
-        """The image rows of the phrases, int64 `[num_phrases]`."""
+        """The row of each phrase's image, int64 `[num_phrases]`."""
         return _frozen(self.images.caption_to_image[self.phrase_to_caption])
 
     @functools.cached_property
     def phrase_to_chain(self) -> np.ndarray:
-        """The numbers of the phrases' objects, int64 `[num_phrases]`."""
+        """The index of each phrase's object, int64 `[num_phrases]`."""
         keys = zip(self.phrase_to_image.tolist(), self.chains)
         return _frozen(numbered(keys))
 
     @functools.cached_property
     def phrase_to_text(self) -> np.ndarray:
-        """The numbers of the phrases' texts, ignoring case, `[num_phrases]`."""
+        """The index of each phrase's text, ignoring case, `[num_phrases]`."""
         return _frozen(text_ids(self.phrases))
 
     def type_masks(self) -> dict[str, np.ndarray]:
-        """Returns type -> mask of the phrases with it, bool `[num_phrases]`."""
+        """Maps each type to the mask of its phrases, bool `[num_phrases]`."""
         return {
             name: np.array([name in names for names in self.types], bool)
             for name in sorted({name for names in self.types for name in names})
@@ -169,7 +170,7 @@ class PhraseRegions:
         )
 
     def _by_phrase(self, sizes):
-        """Returns width, height, width, height per phrase."""
+        """Returns width, height, width, height for each phrase."""
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
 
     def _check_inside(self):
@@ -211,8 +212,8 @@ def read_phrases(
 
     Args:
         path: a folder with `Sentences` and `Annotations`, or a `.jsonl` file.
-        images: the images to read, in order; None for all, by name. Their
-            captions are ignored, because `path` has its own captions.
+        images: the images to read, in order; None for all, sorted by name.
+            Their captions are ignored, because `path` has its own captions.
         problems: None to raise at the first problem; or a list, which receives
             a `Problem` for each problem while valid data are read.
 

@@ -37,7 +37,7 @@ _UNSET = {
     "regions": ("features of regions", _REGIONS),
     "trees": ("a file of trees", _TREES),
 }
-"""Flag -> (expected value, advice), for messages about an unset flag."""
+"""Maps a flag to (expected value, advice), for messages if it is not set."""
 MADE = "made"
 """Name of the folder for the results of recipes."""
 
@@ -51,8 +51,8 @@ def is_recipe(item):
 class Sources:
     """The values of the data flags.
 
-    Relative paths are below `data_root`. A relative `data_root` is below
-    `started_in`, the folder where the run was started.
+    Relative paths are resolved against `data_root`, and a relative `data_root`
+    against `started_in`, the folder where the run was started.
     """
 
     data_root: str = "data"
@@ -74,9 +74,9 @@ class Sources:
     word_vectors: str = ""
 
     def rendered(self):
-        """Returns sources with the files of the rendered data set, if any.
+        """Returns the sources, with the files of rendered scenes if requested.
 
-        Renders the data set if it does not exist.
+        Renders the scenes if they do not exist.
         """
         if not self.scenes:
             return self
@@ -96,7 +96,7 @@ class Sources:
         )
 
     def from_start(self, path):
-        """Returns a path relative to `started_in`."""
+        """Resolves a path against `started_in`."""
         return pathlib.Path(self.started_in) / path
 
     @property

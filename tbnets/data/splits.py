@@ -1,9 +1,9 @@
 """Names of splits, and splits drawn at random by image id.
 
 If captions have no splits, an image's id is hashed to a number in [0, 1).
-Images below a first cut are the test split, below a second cut dev, above it
-train. The order of the file does not matter, and an image keeps its split when
-images are added later.
+Images with a number below a first cut are the test split, images below a second
+cut are dev, and all other images are train. The order of the file does not
+matter, and an image keeps its split when images are added later.
 """
 
 import dataclasses
@@ -76,9 +76,9 @@ WHOLE_FILE = "all"
 SAME_SPLIT = ("val", "dev", "validation")
 SPLIT_ORDER = ("train", "restval", *SAME_SPLIT, "test")
 SHARE = 0.1
-"""Fraction of the images for dev and for test."""
+"""Fraction of the images that are drawn for each of dev and test."""
 ENOUGH = 10
-"""Minimum number of images in dev and in test, up to 20 % of the images."""
+"""Minimum number of images in dev and in test, but at most 20 % of all."""
 FEWEST = 5
 """Minimum number of images to draw splits from: 3 train, 1 dev and 1 test."""
 DRAWN = ("train", "dev", "test")
@@ -123,7 +123,7 @@ def choose_split(split, names, path):
 
 
 def ordered_splits(names):
-    """Returns the unique names, ordered train, restval, val, test, others."""
+    """Returns unique names in the order train, restval, val, test, others."""
     names = set(names)
     first = [name for name in SPLIT_ORDER if name in names]
     return (*first, *sorted(names.difference(first)))
@@ -144,7 +144,7 @@ def fill_split(pattern, split):
     """Replaces `{split}` in a path by an existing split.
 
     Equivalent names are tried too, so that "val" finds `dev_ims.npy`. Raises
-    NoSuchSplit.
+    NoSuchSplit if no file fits.
     """
     pattern = os.fspath(pattern)
     if SPLIT_FIELD not in pattern:
@@ -160,12 +160,12 @@ def place_of(image_id):
 
 
 def draw_cuts(image_ids, path):
-    """Draws two cuts for images without splits: test below the first, then dev.
+    """Draws the two cuts that divide images into test, dev and train.
 
-    Dev and test each get a random 10 % of the images: at least the smaller of
-    `ENOUGH` images and 20 %, and at most 20 %. With more than about 150 images,
-    these bounds hardly ever apply. Raises ValueError if there are fewer than
-    `FEWEST` images. `path` names the captions in the message.
+    Dev and test each get about 10 % of the images at random, but at least the
+    smaller of `ENOUGH` images and 20 %, and at most 20 %. With more than about
+    150 images, these bounds hardly ever apply. Raises ValueError if there are
+    fewer than `FEWEST` images. `path` names the captions in the message.
     """
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:
@@ -189,7 +189,7 @@ def draw_cuts(image_ids, path):
 
 
 def split_of(image_id, cuts):
-    """Returns `train`, `dev` or `test`."""
+    """Returns the split of an image: `train`, `dev` or `test`."""
     place = place_of(image_id)
     if place < cuts[0]:
         return "test"
@@ -197,12 +197,12 @@ def split_of(image_id, cuts):
 
 
 def can_be_drawn(split):
-    """Returns whether all names, joined by `+`, are drawn splits."""
+    """Returns whether all names in `split`, joined by `+`, can be drawn."""
     return all(name in _NAMES for name in split.split("+"))
 
 
 def drawn_split(records, split, cuts):
-    """Returns the images of a drawn split of `records`, in their order."""
+    """Returns the images of `records` in a drawn split, keeping their order."""
     drawn_names = {_NAMES[name] for name in split.split("+")}
     splits = [split_of(image_id, cuts) for image_id in records.image_ids]
     rows = [row for row, name in enumerate(splits) if name in drawn_names]

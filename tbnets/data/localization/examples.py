@@ -34,7 +34,7 @@ class ProposalRoles(NamedTuple):
         first_rows: int64 `[num_phrases]`. Column c of `roles` is proposal row
             `first_rows + c`.
         best: int64 `[num_phrases]`, column of the proposal with the largest
-            overlap, the first of tied proposals; -1 without any overlap.
+            overlap, the first of tied proposals; -1 if no proposal overlaps.
         best_iou: float32 `[num_phrases]`, the IoU of `best`, or 0.
     """
 
@@ -46,7 +46,7 @@ class ProposalRoles(NamedTuple):
     def positives(self):
         """Returns all positives as (starts, rows), int64.
 
-        Phrase p has the proposal rows `rows[starts[p] : starts[p + 1]]`.
+        The positives of phrase p are `rows[starts[p] : starts[p + 1]]`.
         """
         phrases, columns = np.nonzero(self.roles == POSITIVE)
         starts = np.searchsorted(phrases, np.arange(len(self.roles) + 1))
@@ -55,9 +55,9 @@ class ProposalRoles(NamedTuple):
     def with_common_negatives(self, groups):
         """Keeps only negatives that all phrases of a group share.
 
-        Further negatives become neither, because phrases with equal text cannot
-        be distinguished. `groups` is int `[num_phrases]`, equal for phrases of
-        one photo with equal text.
+        Other negatives become neither, because phrases with the same text
+        cannot be distinguished. `groups`, int `[num_phrases]`, is the same for
+        phrases with the same text in a photo.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE
@@ -94,8 +94,8 @@ def proposal_roles(
         best_iou: in [0, 1]; 0 accepts any overlap.
 
     Source: Wang et al. 2018, Sec. 4.1 and 4.2 ("more than 0.7"; Algorithm 1
-    writes "at least"). Departure: the best proposal replaces the true box, the
-    single positive of the paper.
+    writes "at least"). Departure: the best proposal replaces the true box,
+    which is the paper's single positive.
     """
     check_choice("positives", positives, POSITIVES)
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
@@ -134,9 +134,9 @@ class PhraseExamples:
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
         features: a `data.store.shards.FeatureStore` of regions.
         image_rows: int `[num_images]`, the photos' rows in the store.
-        text_ids: int64 `[num_phrases]`, equal for equal phrases, which keep
-            only common negatives in a photo; None if equal phrases of different
-            objects do not match.
+        text_ids: int64 `[num_phrases]`, the same for phrases with the same
+            text, which then keep only their common negatives in a photo; None
+            if phrases match only their own object.
         role_options: keyword arguments of `proposal_roles`.
     """
 
@@ -159,7 +159,7 @@ class PhraseExamples:
 
     @property
     def counts(self):
-        """The sizes of the split: name -> int."""
+        """The numbers of photos, regions, objects and phrases, by name."""
         return {
             "photos": self.phrases.images.num_images,
             "regions": int(self.num_regions.sum()),
@@ -174,12 +174,12 @@ class PhraseExamples:
 
     @functools.cached_property
     def proposals(self) -> list:
-        """The boxes per photo, `[k, 4]` in pixels."""
+        """The boxes of each photo's regions, `[k, 4]` in pixels."""
         return [self.features.boxes(row)[0] for row in self.image_rows]
 
     @functools.cached_property
     def first_regions(self) -> np.ndarray:
-        """The photos' first region rows in the store, `[num_images]`."""
+        """The row of each photo's first region, `[num_images]`."""
         return self.features.first_regions[self.image_rows]
 
     @functools.cached_property

@@ -3,8 +3,8 @@
     table = hard_negatives(similarities, roles.roles, 50)
     table[p][table[p] >= 0]  # columns of phrase p, the hardest first
 
-A run finds them once, before its last epochs, and saves them in its
-checkpoints.
+A run finds the hard negatives once, before its final epochs, and saves them in
+its checkpoints.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 4096
 
 
 def hard_negatives(similarities, roles, limit=PER_PHRASE):
-    """Finds the negatives per phrase that rank before a positive.
+    """Finds, for each phrase, the negatives that rank before a positive.
 
     A negative is hard if it is more similar to the phrase than the least
     similar positive. The most similar hard negatives are kept. A phrase without
@@ -67,13 +67,14 @@ def _hardest(similarities, roles, limit):
 
 
 def recorded(state, first, examples, score):
-    """Returns a run's state with the hard negatives, found if missing.
+    """Returns a run's state with hard negatives; finds them if missing.
 
     Args:
-        state: name -> value.
+        state: dict of the run's state.
         first: the first epoch that uses the hard negatives.
         examples: `PhraseExamples` of the training split.
-        score: function (examples, progress) -> object with `similarities`.
+        score: function `score(examples, progress)` that returns an object with
+            `similarities`.
     """
     roles, count = examples.roles.roles, len(examples.image_rows)
     if state.get(RECORDED) != first:

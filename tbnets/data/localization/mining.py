@@ -1,14 +1,14 @@
 """Mines the candidates of Algorithm 1 and computes the losses.
 
 In phrase localization an "image" is a region and a "caption" a phrase. The
-negatives of a phrase are other regions of its photo. A batch has three further
-keys: `drawn_for` int32 `[n]`, the row of the caption that each image was drawn
-for; `candidates` `[c, feature_dim]`; and `is_negative` bool `[m, c]`, which
-candidates are negatives of a caption.
+negatives of a phrase are other regions of its photo. A batch has three
+additional keys: `drawn_for` int32 `[n]`, the row of the caption that each image
+was drawn for; `candidates` `[c, feature_dim]`; and `is_negative` bool `[m, c]`,
+which candidates are negatives of a caption.
 
 To find the hardest candidates, all candidates are embedded as at inference. The
-hardest are then embedded with the images as in training, so that batch
-normalisation includes both.
+hardest candidates are then embedded together with the images, as in training,
+so that batch normalisation includes both.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ KEYS = ("drawn_for", "candidates", "is_negative")
 
 
 def embed_as_served(network, candidates):
-    """Returns embeddings `[c, embedding_dim]` as at inference."""
+    """Embeds candidates as at inference. Returns `[c, embedding_dim]`."""
     return tf.stop_gradient(network.embed_images(candidates, training=False))
 
 
@@ -154,8 +154,8 @@ class CandidateMining:
     """Mines the negatives of captions among separate candidates.
 
     Pass it as `mining` to `compile` for networks of regions and phrases. A
-    batch must also have `drawn_for`, `candidates` and `is_negative`, see
-    `data.localization.mining`.
+    batch must also have `drawn_for`, `candidates` and `is_negative` (see
+    `data.localization.mining`).
 
     Example:
         network.compile(
@@ -166,12 +166,12 @@ class CandidateMining:
     """
 
     def get_config(self) -> dict[str, Any]:
-        """Returns {}: there are no arguments."""
+        """Returns {}, because there are no arguments."""
         return {}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates an equal object."""
+        """Creates the object from its config."""
         return cls(**config)
 
     def ranking_output(

@@ -1,7 +1,7 @@
 """Draws the mini-batches of phrase localization.
 
-A batch has pairs of a phrase and a region that it names, further phrases of
-these objects, and the candidates for negatives.
+A batch has pairs of a phrase and a region that it names, other phrases that
+name these objects, and the candidates for negatives.
 """
 
 from typing import NamedTuple
@@ -20,9 +20,9 @@ from tbnets.seeds import generator_of
 class PhraseBatches(Batches):
     """The batches of successive epochs of phrase localization.
 
-    `images` are the drawn regions, `captions` the phrases, and ids the objects
-    that the phrases name (`phrase_to_chain`). `data.localization.mining`
-    describes the further keys.
+    In a batch, `images` are the drawn regions, `captions` are the phrases, and
+    ids are the objects that the phrases name (`phrase_to_chain`).
+    `data.localization.mining` describes the other keys.
     """
 
     def __init__(self, examples, sampler):
@@ -113,18 +113,18 @@ class PhraseSampler:
     Args:
         examples: `PhraseExamples`.
         sampling: `Sampling`.
-        seed: integer of the run.
+        seed: seed of the run.
 
     Attributes:
-        hard_negatives: None, or int `[num_phrases, n]` from `hard_negatives`.
-            They replace the negatives from a phrase's photo.
+        hard_negatives: None, or int `[num_phrases, n]` from `hard_negatives`,
+            which replaces the negatives from a phrase's photo.
         num_batches: number of batches in every epoch.
         num_drawable: number of phrases with a positive.
         num_positives: number of positives in total.
 
     Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a phrase
-    is added for an object only if its words differ from the object's phrases in
-    the batch.
+    is added for an object only if no phrase of the object in the batch has the
+    same words.
     """
 
     def __init__(self, examples, sampling, seed):
@@ -238,8 +238,8 @@ class PhraseSampler:
         """Returns `candidates` and `is_negative` from the whole batch.
 
         A region of another photo is not a negative if a phrase of the batch
-        with equal words names its object. The hard negatives follow the drawn
-        regions.
+        with the same words names its object. The hard negatives follow the
+        drawn regions.
         """
         images = self._images[phrases]
         here, there = images[:, None], images[drawn_for]
@@ -256,7 +256,7 @@ class PhraseSampler:
         return candidates, np.concatenate([is_negative, is_hard], axis=1)
 
     def _is_called(self, phrases):
-        """Returns whether phrase i's words name j's object, bool `[p, p]`."""
+        """Returns whether phrase i's words name phrase j's object, `[p, p]`."""
         _, texts = np.unique(self._text_ids[phrases], return_inverse=True)
         _, things = np.unique(self._chains[phrases], return_inverse=True)
         is_named = np.zeros((texts.max() + 1, things.max() + 1), bool)

@@ -11,8 +11,8 @@ The files have public formats of image-text matching::
     manifest.json           settings, counts and the hash of dataset.json
     README.txt              a longer description of these files
 
-Equal settings and Pillow versions give equal bytes. More training scenes do not
-change existing scenes.
+The same settings and the same version of Pillow give identical bytes. Adding
+training scenes does not change existing scenes.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ README = pathlib.Path(__file__).with_name("README.txt")
 
 
 def karpathy_entry(described, image_row, first_sentence):
-    """Returns a scene as an image of Karpathy's json, a dict.
+    """Returns a scene as an entry of `images` in Karpathy's json, a dict.
 
     `image_row` ("imgid") counts over all splits; `first_sentence` is the
     "sentid" of its first caption.
@@ -142,7 +142,7 @@ def scene_record(described):
     }
 
 
-# Increment it if equal settings give other bytes.
+# Increment it if the same settings give different bytes.
 VERSION = 1
 JPEG_QUALITY = 92
 MANIFEST = "manifest.json"
@@ -159,7 +159,7 @@ class DescribedScene:
         image: uint8 `[image_size, image_size, 3]`.
         boxes: int64 `[num_objects, 4]`, half-open, in pixels.
         captions: list of `grammar.SceneCaption`.
-        groups: object rows of a plural phrase -> its chain.
+        groups: maps the object rows of a plural phrase to its chain.
     """
 
     scene_id: int
@@ -174,7 +174,7 @@ class DescribedScene:
 def draw_scenes(split, settings):
     """Yields the `DescribedScene`s of a split.
 
-    Two scenes, of one split or of different splits, never have equal objects.
+    No two scenes have the same objects, even in different splits.
     """
     split_row = layout.SPLITS.index(split)
     seen = set()
@@ -197,12 +197,13 @@ def ensure_scenes(folder, settings, progress=None):
     """Draws scenes and writes them to a new folder, unless they exist.
 
     The folder is complete when it appears. If several processes write it
-    concurrently, all use the files of the first.
+    concurrently, all use the files of the process that finishes first.
 
     Args:
         folder: path of the folder, which may exist if it is empty.
         settings: `SceneSettings`.
-        progress: None, or a function of the number of new scenes.
+        progress: None, or a function that is called with the number of new
+            scenes.
 
     Returns:
         Dict with the manifest's entries, "folder" (str) and "reused" (bool).

@@ -3,7 +3,7 @@
 A caption is built top down from phrases (`phrases.Speaker`), so that its tree,
 its links to objects and its claims are exact. Each rule returns a tree in Penn
 Treebank style, or raises `NothingToSay` if it has no true caption for the
-scene.
+scene. The docstring of a rule is an example caption.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class SceneCaption:
 
     @property
     def words(self):
-        """The words as written, with a capital and usually a full stop."""
+        """The words, with a capital letter and usually a full stop."""
         return [leaf.text for leaf in self.tree.leaves()]
 
     @property
@@ -50,19 +50,19 @@ class SceneCaption:
 
     @property
     def remark(self):
-        """The rule and the objects of its claims."""
+        """The rule and the objects of each claim, to compare captions."""
         return self.rule, [claim["objects"] for claim in self.claims]
 
 
 def describe_scene(scene, boxes, rng):
     """Generates 4 to 6 different captions of a scene.
 
-    At least three captions relate or list two objects, mostly with colours.
-    `boxes` is int `[num_objects, 4]`, half-open, in pixels.
+    At least three captions relate or list objects, mostly with colours. `boxes`
+    is int `[num_objects, 4]`, half-open, in pixels.
 
     Returns:
-        A list of `SceneCaption`, and a dict from the object rows of a plural
-        phrase to its coreference chain.
+        A list of `SceneCaption`, and a dict that maps the object rows of a
+        plural phrase to its coreference chain.
     """
     speaker = Speaker(scene, boxes, rng)
     num_captions = pick_weighted(rng, NUM_CAPTIONS)

@@ -1,8 +1,8 @@
 """Draws the layout of a scene: its objects, their places and relations.
 
-Equal random generators give equal scenes. Captions claim only relations that
-`find_relation` returns. Boxes are `[x_min, y_min, x_max, y_max]` in pixels,
-origin 0, half-open: a box has the pixel columns `x_min .. x_max - 1`.
+A random generator with the same state draws the same scene. Captions claim only
+relations that `find_relation` returns. Boxes are `[x_min, y_min, x_max, y_max]`
+in pixels, origin 0, half-open: the last pixel column of a box is `x_max - 1`.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ _RANGES = {
 
 @dataclasses.dataclass(frozen=True)
 class SceneSettings:
-    """The settings of a set of scenes. Equal settings give equal bytes.
+    """Settings of rendered scenes. The same settings give identical files.
 
     Args:
         num_train, num_dev, num_test: number of scenes in the splits "train",
@@ -150,7 +150,7 @@ def pick(rng, options):
 
 
 def pick_weighted(rng, weights):
-    """Draws a key of `weights`, with its value as relative probability."""
+    """Draws a key of `weights`, which maps keys to relative probabilities."""
     point = rng.random() * sum(weights.values())
     for option, weight in weights.items():
         point -= weight
@@ -160,7 +160,7 @@ def pick_weighted(rng, weights):
 
 
 def objects_key(objects):
-    """Returns a string for the objects of a scene, without their places."""
+    """Returns a string that identifies objects, ignoring their places."""
     kind = "{0.shape},{0.colour},{0.size},{0.texture}".format
     return ";".join(sorted(map(kind, objects)))
 
@@ -176,10 +176,10 @@ def scene_split(objects):
 
 
 def draw_objects(rng):
-    """Draws 2 to 4 objects with different (shape, colour).
+    """Draws 2 to 4 objects with different pairs of shape and colour.
 
-    About a third of the scenes repeat a shape or a colour, so that networks
-    must learn which object has which colour.
+    In about a third of the scenes, objects share a shape or a colour, so that
+    networks must learn which object has which colour.
     """
     num_objects = pick_weighted(rng, {2: 0.5, 3: 0.4, 4: 0.1})
     objects = []
@@ -230,8 +230,8 @@ def draw_scene(rng, image_size, objects):
 def find_relation(box, other_box):
     """Returns the relation of a box to another box.
 
-    Returns "left", "right", "above", "below", "inside" or "around"; None if the
-    relation is too diagonal.
+    Returns "left", "right", "above", "below", "inside" or "around", or None if
+    the direction is too diagonal.
     """
     if _holds(other_box, box):
         return "inside"
@@ -251,7 +251,7 @@ def find_relation(box, other_box):
 
 
 def find_gap(box, other_box):
-    """Returns the distance between two boxes in pixels; 0 if they meet."""
+    """Returns the distance between two boxes in pixels, 0 if they touch."""
     across = max(other_box[0] - box[2], box[0] - other_box[2], 0)
     down = max(other_box[1] - box[3], box[1] - other_box[3], 0)
     return math.hypot(across, down)
@@ -260,8 +260,8 @@ def find_gap(box, other_box):
 def find_position(box, image_size):
     """Returns the name of a box's position in a square image.
 
-    Returns "top left" and so on, "top", "bottom", "left", "right" or "centre";
-    None for positions between these.
+    Returns a corner such as "top left", or "top", "bottom", "left", "right" or
+    "centre". Returns None for positions between these.
     """
     x = (box[0] + box[2]) / 2 / image_size
     y = (box[1] + box[3]) / 2 / image_size
@@ -282,7 +282,7 @@ def _holds(outer, inner):
 
 
 def _pick_nested(rng, objects):
-    """Returns the rows of a ring and of the object inside it, or Nones."""
+    """Returns the rows of a ring and of an object inside, or (None, None)."""
     kinds = [(item.shape, item.size) for item in objects]
     rings = [row for row, kind in enumerate(kinds) if kind == ("ring", "large")]
     small = [row for row, (_, size) in enumerate(kinds) if size == "small"]
@@ -292,7 +292,7 @@ def _pick_nested(rng, objects):
 
 
 def _draw_places(rng, radii, nested, image_size):
-    """Draws a list of (x, y, radius); None if an object does not fit."""
+    """Draws (x, y, radius) per object. Returns None if one does not fit."""
     outer, inner = nested
     places = {}
     for row in sorted(range(len(radii)), key=lambda row: -radii[row]):

@@ -1,7 +1,7 @@
 """The phrases that describe a scene.
 
-Chains are numbered within a scene: 0 is a phrase that is not visible ("there",
-"each other"), 1.. are the objects in order, `BACKGROUND_CHAIN` is the
+Chains are numbered within a scene: 0 is for phrases that name no object
+("there", "each other"), 1.. are the objects in order, `BACKGROUND_CHAIN` is the
 background, and `FIRST_GROUP_CHAIN`.. are plural phrases.
 """
 
@@ -60,7 +60,7 @@ WORDS = {
         "around": {"around": 1.0},
     },
 }
-"""Attribute -> its value -> words with their weights."""
+"""Maps each attribute and value to words with their weights."""
 PLURALS = {"cross": "crosses", "box": "boxes", "rhombus": "rhombuses"}
 NUMBERS = {2: "two", 3: "three", 4: "four"}
 
@@ -88,7 +88,7 @@ class Node:
         return [leaf for child in self.children for leaf in child.leaves()]
 
     def bracketed(self):
-        """Returns the tree on one line: (NP (DT a) (NN ring))."""
+        """Returns the tree on one line, such as (NP (DT a) (NN ring))."""
         inside = self.text or " ".join(map(Node.bracketed, self.children))
         return f"({self.label} {inside})"
 
@@ -144,7 +144,7 @@ class Group(NamedTuple):
 
 
 class Speaker:
-    """Describes one scene truly, in varying words, and records each claim.
+    """Describes a scene correctly, in varying words, and records each claim.
 
     `boxes` is int `[num_objects, 4]`, half-open, in pixels. The `pick_...`
     methods raise `NothingToSay` if there is no choice.
@@ -174,7 +174,7 @@ class Speaker:
         return self._rng.random() < probability
 
     def choose(self, weights):
-        """Draws a key of `weights`, see `layout.pick_weighted`."""
+        """Draws a key of `weights` like `layout.pick_weighted`."""
         return layout.pick_weighted(self._rng, weights)
 
     def claim(self, kind, objects, **attributes):
@@ -189,7 +189,7 @@ class Speaker:
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
         """Returns the rows of two objects with a relation in `relations`.
 
-        `near` restricts the choice to neighbours.
+        `near` restricts the choice to objects that are near each other.
         """
         return self._pick(
             pair
@@ -198,7 +198,7 @@ class Speaker:
         )
 
     def pick_twice_related(self):
-        """Returns a row and two rows to which it has different relations."""
+        """Returns three rows. The first relates differently to the others."""
         to = self._relations
         return self._pick(
             (row, first, second)
@@ -207,11 +207,11 @@ class Speaker:
         )
 
     def pick_placed(self):
-        """Returns a row whose position in the image has a name."""
+        """Returns the row of an object whose position has a name."""
         return self._pick(r for r, name in enumerate(self._positions) if name)
 
     def pick_two(self, shared):
-        """Returns a `Group` of two objects with equal shape or colour."""
+        """Returns a `Group` of two objects with the same shape or colour."""
         return self._pick(
             group
             for group in self._find_groups()
@@ -219,7 +219,7 @@ class Speaker:
         )
 
     def pick_group_relation(self):
-        """Returns a `Group` and a row to which all members relate equally."""
+        """Returns a `Group` and a row to which all have the same relation."""
         choices = []
         for group in self._find_groups():
             for row in range(len(self.boxes)):
@@ -250,8 +250,8 @@ class Speaker:
     def noun_phrases(self, rows, shape=None, colour=None):
         """Returns a different noun phrase for each of the object rows.
 
-        `shape` and `colour` are the probabilities of naming them; None for the
-        defaults.
+        `shape` and `colour` are the probabilities of naming these attributes;
+        None for the defaults.
         """
         if shape is None:
             shape, colour = (0.97, 0.96) if self._telling else (0.9, 0.7)
@@ -278,7 +278,7 @@ class Speaker:
         return node("NP", *words, chain=row + 1)
 
     def plural(self, group):
-        """Returns "two red shapes", and creates the group's chain."""
+        """Returns a phrase like "two red shapes", with the group's chain."""
         members, attributes = group
         self.claim("count", members, **attributes)
         chain = FIRST_GROUP_CHAIN + len(self.groups)
@@ -298,8 +298,8 @@ class Speaker:
     def relation(self, rows, landmark):
         """Returns the relation of the objects in `rows[:-1]` to `rows[-1]`.
 
-        They must have equal relations. `landmark` is the tree of the last
-        object's noun phrase.
+        These objects must have the same relation. `landmark` is the tree of the
+        last object's noun phrase.
         """
         name = self._relations[rows[0], rows[-1]]
         ways = dict(WORDS["relation"][name])
@@ -319,7 +319,7 @@ class Speaker:
         return node("ADVP", word("RB", name), of_landmark)
 
     def nearness(self, rows, landmark):
-        """Returns a phrase of nearness to the landmark."""
+        """Returns "next to" or "beside" with the landmark."""
         for row in rows[:-1]:
             self.claim("relation", (row, rows[-1]), relation="beside")
         if self.chance(0.5) or landmark.chain == 0:
@@ -328,7 +328,7 @@ class Speaker:
         return node("PP", word("IN", "beside"), landmark)
 
     def position(self, row):
-        """Returns "in the top left corner" or similar for an object."""
+        """Returns a phrase like "in the top left corner" for an object."""
         name = self._positions[row]
         self.claim("position", (row,), position=name)
         where, *adjectives, noun = "at", *name.split()
@@ -345,7 +345,7 @@ class Speaker:
         return node("PP", word("IN", where), place)
 
     def on_background(self):
-        """Returns "on a grey background"."""
+        """Returns a phrase like "on a grey background"."""
         name = self.scene.background
         self.claim("background", (), colour=name)
         adjective = word("JJ", self.choose(WORDS["background"][name]))
@@ -356,7 +356,7 @@ class Speaker:
         return node("PP", preposition, phrase)
 
     def joined(self, phrases):
-        """Returns "a ring , a star and a box" as one noun phrase."""
+        """Joins noun phrases into one, like "a ring , a star and a box"."""
         *earlier, last = phrases
         parts = [part for item in earlier for part in (word(",", ","), item)]
         ending = [word("CC", "and"), last] if earlier else [last]
@@ -379,7 +379,7 @@ class Speaker:
         return tuple(sorted(rows, key=lambda row: self.boxes[row][0]))
 
     def _find_groups(self):
-        """Returns a `Group` per shape or colour that repeats."""
+        """Returns a `Group` for each shape or colour that objects share."""
         groups = []
         for name in ("shape", "colour"):
             values = [getattr(item, name) for item in self.scene.objects]

@@ -1,8 +1,8 @@
 """Draws scenes: shapes, textures, a background with clutter, pixel noise.
 
-Shapes are drawn four times too large and reduced, which gives smooth edges.
-Noise and gradients use integers and plain sums, so that all machines with one
-version of Pillow draw equal bytes.
+Shapes are drawn at four times their size and then reduced, which gives smooth
+edges. Noise and gradients use integers and plain sums, so that a version of
+Pillow draws identical images on all machines.
 """
 
 import math

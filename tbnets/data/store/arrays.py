@@ -20,7 +20,7 @@ from tbnets.files import CheckedFile, shown
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5
 ROUNDING = 1e-3
-"""Maximum relative difference between rows of one id."""
+"""Maximum relative difference between rows with the same id."""
 
 
 class Features:
@@ -34,7 +34,7 @@ class Features:
     """
 
     failed: dict[str, str] = {}
-    """id -> reason, for images whose extraction failed."""
+    """Maps the ids of images whose extraction failed to the reasons."""
 
     made_by: dict[str, Any] = {}
     """Settings of the extraction; {} if unknown."""
@@ -55,7 +55,7 @@ class Features:
 
     @property
     def parts(self) -> tuple["Features", ...]:
-        """The features on disk; several if they are concatenated by id."""
+        """The features of each source; several if they are concatenated."""
         return (self,)
 
     @property
@@ -130,7 +130,7 @@ class Features:
             yield rows, self._read(np.arange(rows.start, rows.stop))
 
     def row_name(self, row: int) -> str:
-        """Describes a row of `chunks` in messages."""
+        """Describes a row of `chunks` for messages."""
         return f"row {row} (id {shown(self.ids[row])})"
 
     def verify(self) -> None:
@@ -168,7 +168,7 @@ class FeatureArray(Features):
             yield rows, self._array[rows]
 
     def check_repeated_rows(self):
-        """Raises ValueError if rows of one id differ by more than rounding."""
+        """Raises ValueError if rows with the same id differ beyond rounding."""
         first = self.rows(self.ids)
         twice = np.flatnonzero(first != np.arange(len(self)))
         for part in slices(len(twice), 4 * self.dim):
@@ -235,9 +235,9 @@ def slices(num_rows, row_bytes):
 
 
 def first_equal_rows(features: Features) -> np.ndarray:
-    """Returns, for each row, the first row of its run of equal rows.
+    """Returns, for each row, the first row of its run of identical rows.
 
-    For instance [0, 0, 0, 3, 3] for two runs. Rows are compared bit for bit.
+    For example, two runs give [0, 0, 0, 3, 3]. Rows are compared bit by bit.
     """
     starts, last = [], None
     for _, array in features.chunks():
@@ -251,8 +251,8 @@ def first_equal_rows(features: Features) -> np.ndarray:
 def check_finite(features: Features, problems: list | None = None) -> int:
     """Returns the number of rows that are not finite as float32.
 
-    `problems` collects a `Problem` for each of these rows; None raises
-    ValueError at the first.
+    `problems` is a list that receives a `Problem` for each of these rows. With
+    None, the first raises ValueError.
     """
     count = 0
     for part in features.parts:

@@ -79,7 +79,7 @@ def tell_file(path, made_by):
 
 
 BESIDE = "files"
-"""Key of the additional files of a share: name -> sha256."""
+"""Key of the dict that maps a share's additional files to their SHA-256."""
 
 
 def join(shares, output):
@@ -140,7 +140,7 @@ def _refuse(path, why, advice):
 def _made_store(path):
     """Returns the extraction of a share that is a store.
 
-    Adds the hashes of other files in the folder, which must be equal in all
+    Adds the hashes of other files in the folder, which must be the same in all
     shares.
     """
     if not os.path.isdir(path):

@@ -1,4 +1,4 @@
-"""Locks of folders, which end with the process that holds them.
+"""Locks on folders. A lock ends with the process that holds it.
 
 The locks are advisory: only processes that request them respect them. Systems
 and file systems without locks grant every request.
@@ -18,7 +18,7 @@ WAIT_SECONDS = 0.5
 
 
 class FolderInUse(ExistingFileError):
-    """Another process holds the lock of a folder."""
+    """Another process holds the lock on a folder."""
 
     def __init__(self, folder, argument, holder):
         super().__init__(
@@ -31,11 +31,12 @@ class FolderInUse(ExistingFileError):
 
 
 class FolderLock:
-    """An exclusive lock of a folder for one process.
+    """An exclusive lock on a folder, held by one process.
 
     The lock ends with the process, or with the last reference to it. The file
-    `name` in the folder has the number of the process and is not removed.
-    `argument` is the name of the folder's argument, for messages.
+    `name` in the folder contains the process ID and is not removed.
+    `argument` is the name of the argument that specifies the folder, for error
+    messages.
     """
 
     _locks = weakref.WeakValueDictionary()
@@ -56,7 +57,7 @@ class FolderLock:
 
     @classmethod
     def take(cls, folder, name, argument, is_alone=False):
-        """Returns the lock of a folder, or this process's existing lock.
+        """Locks a folder, or returns this process's existing lock.
 
         `is_alone` also rejects a second lock in this process.
         """

@@ -7,8 +7,8 @@
           00000.boxes.npy  00000.counts.npy              and for regions
           00000.scores.npy  00000.sizes.npy              if they are known
 
-Keys are sorted and there are no times, so that equal extractions give equal
-bytes. docs/feature_stores.md shows an example.
+Keys are sorted and there are no times, so that repeating an extraction gives
+identical bytes. docs/feature_stores.md shows an example.
 """
 
 import dataclasses
@@ -30,17 +30,17 @@ MANIFEST = "manifest.json"
 KINDS = ("images", "regions")
 DTYPES = ("float32", "float16")
 BFLOAT16 = "bfloat16"
-"""An additional dtype for embeddings. Files have its bits as uint16."""
+"""An additional dtype for embeddings. Files store its bits as uint16."""
 _DTYPES = {"float32": "<f4", "float16": "<f2", BFLOAT16: BFLOAT16}
-"""Name of a dtype -> its NumPy name in memory."""
+"""Maps the name of a dtype to its NumPy name in memory."""
 PARTS = ("features", "boxes", "counts", "scores", "sizes")
 _PARTS = {
     ("images", True): (("features",), ()),
     ("regions", True): (("features", "boxes", "counts"), ("scores", "sizes")),
     ("regions", False): (("boxes", "counts", "scores"), ("sizes",)),
 }
-"""(kind, whether `dim` is above 0) -> the required arrays of a shard, and the
-arrays that either all shards or no shards have."""
+"""Maps (kind, whether `dim` is above 0) to the required arrays of a shard, and
+to the arrays that either all shards or no shards have."""
 _HASH_CHUNK = 2**20
 
 
@@ -59,7 +59,7 @@ class Shard:
 
     @property
     def files(self):
-        """The files: part -> file name."""
+        """The file name of each part, as a dict."""
         names = {part: file_of(self.name, part) for part in ("ids", *PARTS)}
         return {p: name for p, name in names.items() if name in self.sha256}
 
@@ -82,7 +82,7 @@ class Manifest:
         dtype: element of DTYPES, or BFLOAT16.
         complete: whether the extraction finished.
         shards: tuple of `Shard`.
-        failed: id -> reason.
+        failed: maps the ids of failed images to reasons.
     """
 
     kind: str
@@ -105,7 +105,7 @@ class Manifest:
         return _PARTS[self.kind, self.dim > 0]
 
     def array_kinds(self, images, rows):
-        """Returns part -> (shape, dtype) for a shard with these sizes."""
+        """Maps each part of a shard with these sizes to its (shape, dtype)."""
         return {
             "features": ((rows, self.dim), np.dtype(_DTYPES[self.dtype])),
             "boxes": ((rows, 4), np.dtype("<f4")),
@@ -211,7 +211,7 @@ def extraction_differences(a, b, name_a, name_b) -> list[str]:
     """Lists the differences between two JSON values that describe extractions.
 
     `name_a` and `name_b` name them. Returns lines such as "layers: fire9_concat
-    in A, conv1 in B"; [] if equal.
+    in A, conv1 in B", or [] if there are none.
     """
     return [
         f"{where}: {value_a} in {name_a}, {value_b} in {name_b}"

@@ -64,7 +64,8 @@ class RowFile:
     def fill(self, file, first, out):
         """Reads consecutive rows from `first` into an array in C order.
 
-        `file` is this file, opened to read bytes. Raises like `read`.
+        `file` is this file, opened to read bytes. Raises ValueError like
+        `read`.
         """
         stored = out
         if out.dtype != self.dtype:
@@ -85,7 +86,7 @@ def copy_rows(files, starts, rows, out):
     """Copies rows of an array that is stored in several files.
 
     Args:
-        files: list of `RowFile` with equal `dim`.
+        files: list of `RowFile` with the same shape of rows.
         starts: int `[len(files) + 1]`, each file's first row, then the number
             of rows.
         rows: int `[n]`, in any order.
@@ -124,7 +125,7 @@ _READERS = {
     (2, 0): (4, np.lib.format.read_array_header_2_0),
     (3, 0): (4, np.lib.format.read_array_header_2_0),
 }
-"""Version of the format -> (bytes of the header's length, header reader)."""
+"""Maps a format version to (bytes of the header's length, header reader)."""
 
 
 class Header(NamedTuple):
@@ -203,8 +204,9 @@ def write_npz(path, header, arrays):
 def read_npz(path, only=None):
     """Returns the (header, arrays) of a file from `write_npz`, without pickle.
 
-    `only` is the key of the only array to read; None reads all. Raises OSError
-    if the file cannot be opened, and ValueError if it is damaged.
+    `only` is the key of the only array to read, or None to read all arrays.
+    Raises OSError if the file cannot be opened, and ValueError if it is
+    damaged.
     """
     with open(path, "rb") as file:
         try:

@@ -1,7 +1,7 @@
 """Opens features from paths.
 
 `open_features` does not read features. `load_features` also checks that files
-are unchanged and numbers finite; use it before computing.
+are unchanged and numbers are finite. Use it before computing.
 """
 
 import os
@@ -20,7 +20,7 @@ from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError, check_kind
 
 SIDE_BY_SIDE = "side_by_side"
-"""Key in `made_by` of the list of the parts' `made_by`."""
+"""Key in `made_by` for the list of the parts' `made_by`."""
 
 
 class SideBySide(Features):

@@ -162,7 +162,7 @@ class FeatureStore(Features):
         return self._read(check_rows(rows, int(self.first_regions[-1])))
 
     def _of_image(self, row, *parts):
-        """Returns the rows of an image in several arrays; None if missing."""
+        """Reads an image's rows of several arrays; None for missing arrays."""
         row = int(check_rows(row, len(self)))
         place = int(np.searchsorted(self._image_starts, row, "right")) - 1
         files = self._row_files[place]
@@ -186,7 +186,7 @@ class FeatureStore(Features):
 
     @property
     def files(self) -> list:
-        """The manifest, and the files whose checksums it has."""
+        """The manifest, and the files whose checksums it contains."""
         names = [name for s in self.manifest.shards for name in s.sha256]
         return [os.path.join(self.path, n) for n in (MANIFEST, *names)]
 

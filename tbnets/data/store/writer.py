@@ -28,7 +28,7 @@ _OURS = re.compile(
 _ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
 """A line of Unicode text without a byte order mark."""
 _LEAST = {"counts": 0, "sizes": 1}
-"""Arrays of integers with a row per image -> their minimum."""
+"""Maps the integer arrays with one row per image to their minimum."""
 
 
 class FeatureWriter:
@@ -69,7 +69,7 @@ class FeatureWriter:
 
     @property
     def failed(self) -> dict:
-        """Id -> reason, for images whose extraction failed."""
+        """Maps the ids of images whose extraction failed to the reasons."""
         return dict(self._manifest.failed)
 
     @property
@@ -124,7 +124,7 @@ class FeatureWriter:
         self.done.update(ids)
 
     def finish(self):
-        """Marks the store complete, and removes files of killed processes."""
+        """Marks the store complete and removes what killed processes left."""
         self._check_alone()
         shards = self._manifest.shards
         named = {name for shard in shards for name in shard.sha256}
@@ -174,7 +174,7 @@ def _write_part(folder, name, part, content):
 
 
 def fault_of_name(name):
-    """Returns a clause on why a name cannot be an id; "" if it can."""
+    """Returns the reason why a name cannot be an id, or "" if it can."""
     if _ID.fullmatch(name):
         return ""
     return "has a name that is not a line of Unicode text: rename it"
@@ -229,7 +229,7 @@ def new_manifest(extraction, dim, dtype, kind):
 def make_folder(path, known=()):
     """Creates the folder of a store, which may exist if it is empty.
 
-    Raises ValueError if it has other files than `known`.
+    Raises ValueError if it has files other than `known`.
     """
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():
@@ -248,12 +248,12 @@ def make_folder(path, known=()):
 
 
 def checked_rows(manifest, ids, arrays):
-    """Returns the arrays for a shard with the dtypes of the store."""
+    """Returns the checked arrays of a shard, with the store's dtypes."""
     arrays = {
         part: np.asarray(x) for part, x in arrays.items() if x is not None
     }
     required, optional = manifest.parts
-    if manifest.shards:  # All shards have equal parts.
+    if manifest.shards:  # All shards have the same parts.
         required, optional = set(manifest.shards[-1].files) - {"ids"}, ()
     for part in sorted(set(required) ^ (set(arrays) - set(optional))):
         state = "given" if part in required else "None"
