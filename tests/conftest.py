@@ -142,7 +142,7 @@ def compiled(request):
     if request.param == "eager":
         return lambda function: function
     return lambda function: tf.function(
-        function, jit_compile=request.param == "xla"
+        function, jit_compile=request.param == "xla", autograph=False
     )
 
 

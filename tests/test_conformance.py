@@ -319,9 +319,8 @@ def compiled(function, mode, inputs):
     signature = map_arrays(
         lambda array: tf.TensorSpec(open_shape(array), array.dtype), inputs
     )
-    return tf.function(
-        function, input_signature=[signature], jit_compile=mode == "xla"
-    )
+    options = {"autograph": False, "jit_compile": mode == "xla"}
+    return tf.function(function, input_signature=[signature], **options)
 
 
 def public_classes(package):

@@ -355,9 +355,9 @@ def two_depths():
 def test_roi_average_is_the_loop(mode):
     average, specs = roi_average, [[None, None, 2], [None, 4]]
     if mode != "eager":
-        average = tf.function(
-            roi_average, [*map(tf.TensorSpec, specs)], jit_compile=mode == "xla"
-        )
+        options = {"autograph": False, "jit_compile": mode == "xla"}
+        signature = [*map(tf.TensorSpec, specs)]
+        average = tf.function(roi_average, signature, **options)
     random = np.random.default_rng(0)
     sizes = (5, 7), (1, 6), (1, 1)
     for height, width in sizes[:1] if mode == "xla" else sizes:

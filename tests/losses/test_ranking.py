@@ -72,8 +72,8 @@ def in_modes(name):
     rows = tf.TensorSpec([None, 6])
     mask = tf.TensorSpec([None, None], tf.bool)
     signature = [rows, rows, mask, mask, mask]
-    graph = tf.function(run, input_signature=signature)
-    xla = tf.function(run, input_signature=signature, jit_compile=True)
+    graph = tf.function(run, signature, autograph=False)
+    xla = tf.function(run, signature, autograph=False, jit_compile=True)
     return {"eager": run, "graph": graph, "xla": xla}
 
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.losses import miners
+from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.triplet import TripletLoss
 from tests import reference
 from tests.losses.batches import unit_rows
@@ -71,7 +72,7 @@ def test_rows_are_looked_at_once(unwarned, recwarn):
 
 
 def test_rows_of_another_length_are_warned_of_once(unwarned, recwarn):
-    rows, ids, loss = unit_rows(4, 1), [0, 1, 0, 1], TripletLoss()
+    rows, ids, loss = unit_rows(4, 1), [0, 1, 0, 1], InfoNCELoss()
     tf.function(lambda rows: loss(rows, ids).total)(tf.constant(3 * rows))
     assert not recwarn
     for _ in range(2):

@@ -106,7 +106,7 @@ def run(optimizer, variables, steps, in_graph=False, jit_compile=False):
         optimizer.apply_gradients(zip(arrays, variables))
 
     if in_graph:
-        step = tf.function(step, jit_compile=jit_compile)
+        step = tf.function(step, autograph=False, jit_compile=jit_compile)
     for i in steps:
         step(*gradients(i))
     return [v.numpy() for v in [*variables, *optimizer_variables(optimizer)]]
