@@ -1,4 +1,4 @@
-"""The public names: each comes from the module that is named here."""
+"""The public names, each with the module that defines it."""
 
 # A network and its parts.
 from .models.embedding_network import EmbeddingNetwork as EmbeddingNetwork

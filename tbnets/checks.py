@@ -44,8 +44,7 @@ def checked_number(
     """Returns a finite number in [least, most], or raises ValueError.
 
     `above` and `below` exclude the minimum and the maximum. `whole` requires an
-    integer and returns an int. `name` is the name of the argument in the
-    message.
+    integer and returns an int. `name` names the argument in the message.
     """
     try:
         number = math.nan if isinstance(value, (str, bool)) else float(value)
@@ -211,7 +210,7 @@ def spelling(text):
 def text_key(text):
     """Returns the case-folded text with single spaces between its words.
 
-    Texts with the same key count as equal. Punctuation matters.
+    Texts with identical keys count as equal. Punctuation matters.
     """
     return spelling(text).casefold()
 
@@ -222,7 +221,7 @@ def letters(text):
 
 
 def numbered(keys):
-    """Numbers distinct keys in order of occurrence. Returns int64 `[n]`."""
+    """Returns each key's number among the distinct keys, int64 `[n]`."""
     numbers = {}
     ids = [numbers.setdefault(key, len(numbers)) for key in keys]
     return np.array(ids, np.int64)
@@ -235,7 +234,7 @@ def first_twice(keys):
 
 
 def text_ids(texts):
-    """Returns int64 `[n]`, the same id for texts with the same `text_key`."""
+    """Returns int64 ids `[n]`, shared by texts with identical `text_key`s."""
     return numbered(map(text_key, texts))
 
 

@@ -16,8 +16,7 @@ class ArgumentError(UserError):
     """An argument, a flag or the content of a file is wrong.
 
     Args:
-        argument: name of the argument; or the whole message, if it is the only
-            value.
+        argument: name of the argument; or the message, if it is the only value.
         expected: requirement that begins with a verb, such as `be above 0`.
         received: received value, usually as `argument=value`.
         advice: sentence on what to change.
@@ -96,14 +95,14 @@ def import_extra(extra, module):
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingPackageError(
-            f"The extra `{extra}` must be installed. Received: no {module} "
+            f"The `{extra}` extra must be installed. Received: no {module} "
             f'({error}). Run: pip install "tbnets[{extra}]".',
             name=module.partition(".")[0],
         ) from error
 
 
 def check_choice(name, value, known, advice="Choose one of these."):
-    """Raises ValueError that lists the known values if a value is unknown."""
+    """Raises a ValueError that lists the known values if a value is unknown."""
     if value not in known:
         raise InputError(
             name, f"be one of {', '.join(known)}", f"{name}={value!r}", advice

@@ -55,7 +55,7 @@ class Problem:
 
 
 class ProblemError(InputError):
-    """Raised at a `Problem` if the reader does not collect problems."""
+    """Raised for a `Problem` if the reader does not collect problems."""
 
     def __init__(self, problem):
         super().__init__(str(problem))
@@ -371,7 +371,6 @@ def _remove_if_abandoned(path):
 
 
 def _remove(path):
-    """Removes a file or folder and ignores errors."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -445,7 +444,7 @@ def write_text(path, text):
 
 @contextlib.contextmanager
 def new_folder(path):
-    """Yields a temporary folder, which is renamed to `path` at the end.
+    """Yields a temporary folder. The end of the block renames it to `path`.
 
     If the block raises or is killed, `path` does not change. Its parent folder
     must exist. Raises OSError if `path` exists or cannot be written.

@@ -43,7 +43,7 @@ def seed_of(run_seed, stream, num_layers=1):
     if num_layers > PER_STREAM:
         raise InputError(
             stream,
-            f"have at most {PER_STREAM} layers, because further layers would "
+            f"have at most {PER_STREAM} layers, because more layers would "
             "use the random numbers of other parts",
             f"{num_layers} layers",
             "Use fewer layers.",
@@ -54,7 +54,7 @@ def seed_of(run_seed, stream, num_layers=1):
 def generator_of(run_seed, stream, *places):
     """Returns a `numpy.random.Generator` for a stream on the host.
 
-    The same arguments give the same numbers. Different arguments give
+    Identical arguments give identical numbers. Different arguments give
     independent numbers.
 
     Args:

@@ -1,4 +1,4 @@
-"""Starts a command: hides start-up messages, sets memory, prints errors."""
+"""Starts a command: hides start-up messages, sets memory and prints errors."""
 
 import contextlib
 import ctypes
@@ -147,7 +147,7 @@ _KERNELS = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def choose_kernels(processor="/proc/cpuinfo"):
-    """Makes TensorFlow use oneDNN's kernels. Call it before the import.
+    """Makes TensorFlow use oneDNN's kernels, if called before its import.
 
     By default, TensorFlow uses these kernels only on processors with
     instructions for neural networks. On processors with only AVX2 and FMA, they

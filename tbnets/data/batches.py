@@ -1,8 +1,9 @@
 """Draws and reads the mini-batches of a network.
 
 A batch has distinct images with several captions each, so that the within-text
-term has positives (Wang et al. 2018, Algorithm 1). It depends only on the seed,
-the epoch and its number, so that a resumed run sees identical batches.
+term has positives (Wang et al. 2018, Algorithm 1). A batch depends only on the
+seed, the epoch and the batch number, so that a resumed run sees identical
+batches.
 """
 
 import dataclasses
@@ -75,7 +76,7 @@ class Examples:
         records: image ids, captions and `caption_to_image`.
         images: `Rows` of the images of `records`.
         texts: `Rows` of the captions of `records`.
-        text_ids: int64 `[num_captions]`, the same for captions with the same
+        text_ids: int64 `[num_captions]`, ids shared by captions with identical
             text; None if captions match only their own image.
 
     Example:
@@ -190,7 +191,7 @@ class FileNames:
 
 
 def refuse_broken_images(images):
-    """Raises ValueError that names the first files that are not photos.
+    """Raises a ValueError that names the first files that are not photos.
 
     Decoding errors of `tf.data` lack the file name.
     """
@@ -267,7 +268,7 @@ class Batches:
     __repr__ = short_repr("num_batches", "epoch")
 
     def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
-        """Returns the batches of `epoch`, each divided into its `shares`."""
+        """Returns the batches of `epoch`, each divided into `shares`."""
 
         def draw():
             for rows in self._rows():
@@ -310,7 +311,7 @@ class EpochBatches(Batches):
     Args:
         examples: an `Examples`.
         images_per_batch: number of images per batch. Wang 2018: 500; Wang 2016:
-            1500. A last batch of one image is merged with the batch before it.
+            1500. A single last image joins the batch before it.
         captions_per_image: number of captions drawn per image. Papers: 2. A
             value of 1 gives pairs without neighbours.
         seed: integer >= 0.

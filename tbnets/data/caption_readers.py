@@ -1,8 +1,8 @@
 """Readers of caption files.
 
 A reader takes a `CheckedFile` and a split, and returns one `ImageRecord` per
-image, in the order of the file. If a file has several splits, the reader
-returns all of them, and `captions.read_captions` selects one.
+image, in the order of the file. A file's reader returns all splits, and
+`captions.read_captions` selects one.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _READ = {*_NEEDED, "split"}
 def read_table(file, _):
     """Reads a CSV, TSV or JSONL table with `image,caption[,split]`.
 
-    Rows with the same image and split become one record. A table without a
+    Rows that share their image and split become one record. A table without a
     split column has the split "all".
     """
     extension = os.path.splitext(file.path)[1].lower()
@@ -122,7 +122,7 @@ def _delimiter(header, usual):
 
 
 def _numbered(file, reader):
-    """Yields (first line, row) from a csv reader; reports bad rows."""
+    """Yields (line number, row) from a csv reader. Reports bad rows."""
     while True:
         first = reader.line_num + 1
         try:
@@ -193,8 +193,8 @@ def _captions(file, texts):
 def read_karpathy(file, _):
     """Reads all splits of Karpathy's `dataset_*.json`.
 
-    The image id is `filename`; MSCOCO's entries also have the file's folder,
-    `filepath`.
+    The image id is `filename`. MSCOCO's entries also have `filepath`, the
+    folder of the file.
     """
     records = {}
     for place, image in _entries(file, file.json(), "images"):
@@ -370,8 +370,8 @@ def read_precomputed(folder, split):
     """Reads one split of a folder of features with captions (VSE++).
 
     `<split>_ims.npy` has one row per image, and block i of `<split>_caps.txt`
-    has the captions of image i. If the array has one row per caption, rows with
-    the same id are one image. Without `<split>_ids.txt`, consecutive identical
+    has the captions of image i. If the array has one row per caption, rows that
+    share an id are one image. Without `<split>_ids.txt`, consecutive identical
     rows are one image, and the image id is the number of the first row.
     """
     path = folder.path

@@ -39,7 +39,7 @@ from tbnets.files import CheckedFile, ProblemError, shown
 def same_captions(marked, searched, photos):
     """Matches each caption of `marked` to a caption of `searched`.
 
-    Within a photo, captions with the same letters are matched first, then the
+    Within a photo, captions with identical letters are matched first, then the
     other captions in order of decreasing similarity. Each caption is matched at
     most once.
 
@@ -50,7 +50,7 @@ def same_captions(marked, searched, photos):
 
     Returns:
         (rows, is_exact), with a value per caption of `marked`: the row in
-        `searched` or -1, int64; and whether the letters are the same, bool.
+        `searched` or -1, int64; and whether the letters are identical, bool.
     """
     rows = np.full(marked.num_captions, -1, np.int64)
     is_exact = np.zeros(marked.num_captions, bool)
@@ -82,7 +82,7 @@ EMPTY = "[EMPTY]"
 def caption_key(caption):
     """Returns the id of a caption in a store of text features.
 
-    It is the caption with single spaces, or `[EMPTY]` if there are no words.
+    The id is the caption with single spaces, or `[EMPTY]` if it has no words.
     """
     return spelling(caption) or EMPTY
 
@@ -293,7 +293,7 @@ def read_captions(
 def list_splits(format: str, path) -> tuple[str, ...]:
     """Returns the splits of a caption file, folder or `{split}` path.
 
-    They are in the order of `ordered_splits`. A file without splits has the
+    The splits are sorted like `ordered_splits`. A file without splits has the
     split "all".
     """
     check_choice("format", format, READERS)

@@ -1,8 +1,8 @@
 """Reads Flickr30K Entities: `Annotations/<id>.xml` with `Sentences/<id>.txt`.
 
 Annotated boxes count pixels from 1 and include the last pixel. The returned
-boxes follow `tbnets.evaluation.boxes`. Documents with a DTD are rejected, so
-that no XML entity is expanded.
+boxes have the format of `tbnets.evaluation.boxes`. Documents with a DTD are
+rejected, so that no XML entity is expanded.
 """
 
 import collections
@@ -160,7 +160,7 @@ def _read_image(root, stem, key, name, problems):
 
 
 class _LineElement(ElementTree.Element):
-    """An XML element with the line of its start tag."""
+    """An XML element with the line number of its start tag."""
 
     line = None
 

@@ -198,7 +198,7 @@ def _read_bytes(path):
 
 
 def read_file(path):
-    """Reads a photo's file, string `[]`, in the graph of an input pipeline.
+    """Reads the photo at `path`, string `[]`, in an input pipeline's graph.
 
     Converts the content like `read_content`. For formats other than JPEG and
     PNG, the graph calls Python, so it cannot be exported.

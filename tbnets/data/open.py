@@ -120,13 +120,13 @@ class SplitData:
         store = self._data.open_features("regions", self.name)
         fault = ""
         if getattr(store, "kind", "") != "regions" or not store.dim:
-            fault = "no features of regions"
+            fault = "no region features"
         elif store.sizes is None:
-            fault = "no sizes of photos"
+            fault = "no photo sizes"
         if fault:
             raise InputError(
                 "--regions",
-                "name features of regions and sizes of photos",
+                "name a store with region features and photo sizes",
                 f"{store.path}, which has {fault}",
                 "Use a recipe, such as features/regions_grid.flags, or a "
                 "store from tools/extract_image_features.py --regions.",
@@ -299,7 +299,7 @@ class Data:
         return paths
 
     def parts(self, name, splits):
-        """Opens one part of several splits. Returns a dict by split."""
+        """Opens one part of several splits. Returns a dict keyed by split."""
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
@@ -334,7 +334,7 @@ class Data:
             if lines := extraction_differences(made_by, values, where, here):
                 raise InputError(
                     f"--{flag}",
-                    "name features that are extracted with equal settings",
+                    "name features that are extracted with identical settings",
                     f"--{flag}={here}, which differ from the features of "
                     f"{where}: {'; '.join(lines)}",
                     "Extract the features again.",
@@ -369,7 +369,7 @@ class Data:
         """Opens and checks the `Features` of a split; caches them.
 
         Raises ValueError or FileNotFoundError if features are missing, damaged
-        or not finite, or if their settings or width differ from other splits.
+        or not finite, or if their settings or width differ between splits.
         """
         self.make(flag)
         paths = self._paths_there(flag, split)
@@ -391,7 +391,7 @@ class Data:
                 f"--{flag}",
                 "have equal widths in all splits",
                 f"{dim} in {first}, {features.dim} in {split}",
-                "Extract the features with equal settings.",
+                "Extract the features with identical settings.",
             )
         self._features[paths] = features
         return features

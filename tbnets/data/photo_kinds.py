@@ -59,8 +59,8 @@ def is_known(image_bytes):
 def read_sides(image_bytes, max_pixels=None):
     """Reads the stored width and height of a photo, int64 `[2]`.
 
-    Raises tf.errors.InvalidArgumentError if `image_bytes`, string `[]`, is not
-    a photo or has more than `max_pixels` (by default `MAX_PIXELS`) pixels.
+    `image_bytes` is string `[]`. Raises tf.errors.InvalidArgumentError if it is
+    not a photo or has more than `max_pixels` pixels, by default `MAX_PIXELS`.
     """
     max_pixels = MAX_PIXELS if max_pixels is None else max_pixels
     sides = tf.cond(
@@ -132,7 +132,6 @@ def orientation(image_bytes):
 
 
 def _read_orientation(tiff):
-    """Reads the orientation from the first directory of a TIFF block."""
     data = tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int32)
     data = tf.concat([data, [0]], axis=0)
     end = tf.size(data) - 1

@@ -106,7 +106,7 @@ def left_out_lines(broken, other_files, count):
 def find_photos(folder, captions_format=None, captions_path="", splits=None):
     """Finds photos; returns a list of (id, `pathlib.Path`) with unique ids.
 
-    A photo that the captions name may be missing.
+    The list includes photos that the captions name but that do not exist.
 
     Args:
         folder: folder of the photos.

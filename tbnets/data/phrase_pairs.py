@@ -27,7 +27,8 @@ class NounPhrases(NamedTuple):
         captions: int64 `[num_phrases]`, row of the caption.
         nodes: int64 `[num_phrases]`, index of the node in its tree.
         spans: int64 `[num_phrases, 2]`, first word and end in the tree.
-        texts: int64 `[num_phrases]`, the same for phrases with the same words.
+        texts: int64 `[num_phrases]`, ids shared by phrases with identical
+            words.
         starts: int64 `[num_captions + 1]`, each caption's first phrase.
     """
 

@@ -145,7 +145,7 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     Optional keys are `caption` (the sentence; by default the phrase), `type` (a
     name or a list of names), `chain` (the object that the phrase names),
     `width` and `height`. A chain's box surrounds all boxes of its rows. Phrases
-    without `chain` name the same object if they have the same box.
+    without `chain` name one object if they share a box.
     """
     file = CheckedFile(path, problems)
     images_by_path = {}

@@ -39,8 +39,8 @@ class PhraseRegions:
         phrase_to_caption: int `[num_phrases]`, row of the caption.
         spans: int `[num_phrases, 2]`, first word and end in `caption.split()`.
         types: num_phrases tuples of names such as "people".
-        chains: num_phrases names of coreference chains. Phrases with the same
-            chain in an image name the same object.
+        chains: num_phrases names of coreference chains. Phrases of an image
+            that share a chain name one object.
         boxes: float64 `[num_phrases, 4]`, x_min, y_min, x_max, y_max in pixels,
             around all objects that the phrase names.
         left_out: maps a reason to int `[num_images]`, the numbers of phrases
@@ -170,7 +170,7 @@ class PhraseRegions:
         )
 
     def _by_phrase(self, sizes):
-        """Returns width, height, width, height for each phrase."""
+        """Returns `[width, height, width, height]` for each phrase."""
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
 
     def _check_inside(self):

@@ -137,7 +137,7 @@ class Sources:
         return value
 
     def file(self, flag):
-        """Returns the path of a flag; it must exist unless it has `{split}`."""
+        """Returns a flag's path. It must exist unless it contains `{split}`."""
         path = self.resolve(self.value(flag))
         if splits.SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)

@@ -163,9 +163,9 @@ def draw_cuts(image_ids, path):
     """Draws the two cuts that divide images into test, dev and train.
 
     Dev and test each get about 10 % of the images at random, but at least the
-    smaller of `ENOUGH` images and 20 %, and at most 20 %. With more than about
-    150 images, these bounds hardly ever apply. Raises ValueError if there are
-    fewer than `FEWEST` images. `path` names the captions in the message.
+    smaller of `ENOUGH` images and 20 %, and at most 20 %. Raises ValueError if
+    there are fewer than `FEWEST` images. `path` names the captions in the
+    message.
     """
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:

@@ -55,9 +55,9 @@ class ProposalRoles(NamedTuple):
     def with_common_negatives(self, groups):
         """Keeps only negatives that all phrases of a group share.
 
-        Other negatives become neither, because phrases with the same text
-        cannot be distinguished. `groups`, int `[num_phrases]`, is the same for
-        phrases with the same text in a photo.
+        Other negatives become neither, because phrases with identical text
+        cannot be distinguished. `groups`, int `[num_phrases]`, has the ids of
+        these groups.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE
@@ -134,7 +134,7 @@ class PhraseExamples:
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
         features: a `data.store.shards.FeatureStore` of regions.
         image_rows: int `[num_images]`, the photos' rows in the store.
-        text_ids: int64 `[num_phrases]`, the same for phrases with the same
+        text_ids: int64 `[num_phrases]`, ids shared by phrases with identical
             text, which then keep only their common negatives in a photo; None
             if phrases match only their own object.
         role_options: keyword arguments of `proposal_roles`.

@@ -52,9 +52,9 @@ def hardest_candidates(similarities, is_negative, num_negatives):
     Returns:
         (columns, valid) of shape `[anchors, min(K, candidates)]`.
 
-    Source: Wang et al. 2018, Algorithm 1, 3 (b). Departures: the hardest are
-    the closest, for any positive of the anchor; the hinges drop negatives
-    without a loss.
+    Source: Wang et al. 2018, Algorithm 1, 3 (b). Departures: the hardest
+    negatives are the closest, for any positive of the anchor; the hinges drop
+    negatives without a loss.
     """
     is_negative = tf.convert_to_tensor(is_negative)
     if num_negatives is None:
@@ -177,10 +177,7 @@ class CandidateMining:
     def ranking_output(
         self, network: Any, batch: Batch, training: bool
     ) -> LossOutput:
-        """Returns the `LossOutput` of an `EmbeddingNetwork`.
-
-        `batch` is a dict of tensors. `training` turns dropout on.
-        """
+        """Returns the `LossOutput` of an `EmbeddingNetwork` for a batch."""
         batch = checked_dict("batch", batch, KEYS)
         texts = network.embed_text(batch["captions"], training=training)
         as_served = network.embed_text(batch["captions"], training=False)

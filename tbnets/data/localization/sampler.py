@@ -238,7 +238,7 @@ class PhraseSampler:
         """Returns `candidates` and `is_negative` from the whole batch.
 
         A region of another photo is not a negative if a phrase of the batch
-        with the same words names its object. The hard negatives follow the
+        with identical words names its object. The hard negatives follow the
         drawn regions.
         """
         images = self._images[phrases]

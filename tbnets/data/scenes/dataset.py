@@ -11,8 +11,8 @@ The files have public formats of image-text matching::
     manifest.json           settings, counts and the hash of dataset.json
     README.txt              a longer description of these files
 
-The same settings and the same version of Pillow give identical bytes. Adding
-training scenes does not change existing scenes.
+Identical settings and Pillow versions give identical bytes. Adding training
+scenes does not change existing scenes.
 """
 
 import dataclasses
@@ -174,7 +174,7 @@ class DescribedScene:
 def draw_scenes(split, settings):
     """Yields the `DescribedScene`s of a split.
 
-    No two scenes have the same objects, even in different splits.
+    No two scenes have identical objects, even in different splits.
     """
     split_row = layout.SPLITS.index(split)
     seen = set()
@@ -250,7 +250,7 @@ def _checked_manifest(folder, settings):
     ]
     if differences:
         raise ExistingFileError(
-            "`folder` must have scenes of the requested settings. Received: "
+            "`folder` must have scenes with the requested settings. Received: "
             f"folder={str(folder)!r}, where {'; '.join(differences)}. Choose "
             "another folder, delete this folder, or request its settings."
         )

@@ -1,6 +1,6 @@
 """Draws the layout of a scene: its objects, their places and relations.
 
-A random generator with the same state draws the same scene. Captions claim only
+The state of the random generator determines the scene. Captions claim only
 relations that `find_relation` returns. Boxes are `[x_min, y_min, x_max, y_max]`
 in pixels, origin 0, half-open: the last pixel column of a box is `x_max - 1`.
 """
@@ -26,7 +26,7 @@ _RANGES = {
 
 @dataclasses.dataclass(frozen=True)
 class SceneSettings:
-    """Settings of rendered scenes. The same settings give identical files.
+    """Settings of rendered scenes. Identical settings give identical files.
 
     Args:
         num_train, num_dev, num_test: number of scenes in the splits "train",
@@ -60,7 +60,7 @@ class SceneSettings:
         return sum(self.counts().values())
 
     def counts(self):
-        """Returns split -> number of scenes."""
+        """Returns the number of scenes in each split, as a dict."""
         counts = self.num_train, self.num_dev, self.num_test
         return dict(zip(("train", "val", "test"), counts))
 

@@ -211,7 +211,7 @@ class Speaker:
         return self._pick(r for r, name in enumerate(self._positions) if name)
 
     def pick_two(self, shared):
-        """Returns a `Group` of two objects with the same shape or colour."""
+        """Returns a `Group` of two objects that share a shape or colour."""
         return self._pick(
             group
             for group in self._find_groups()
@@ -298,7 +298,7 @@ class Speaker:
     def relation(self, rows, landmark):
         """Returns the relation of the objects in `rows[:-1]` to `rows[-1]`.
 
-        These objects must have the same relation. `landmark` is the tree of the
+        These objects must share this relation. `landmark` is the tree of the
         last object's noun phrase.
         """
         name = self._relations[rows[0], rows[-1]]
@@ -379,7 +379,6 @@ class Speaker:
         return tuple(sorted(rows, key=lambda row: self.boxes[row][0]))
 
     def _find_groups(self):
-        """Returns a `Group` for each shape or colour that objects share."""
         groups = []
         for name in ("shape", "colour"):
             values = [getattr(item, name) for item in self.scene.objects]

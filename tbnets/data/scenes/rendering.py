@@ -1,8 +1,8 @@
 """Draws scenes: shapes, textures, a background with clutter, pixel noise.
 
 Shapes are drawn at four times their size and then reduced, which gives smooth
-edges. Noise and gradients use integers and plain sums, so that a version of
-Pillow draws identical images on all machines.
+edges. Noise and gradients use integers and plain sums, so that images are
+identical on all machines with one version of Pillow.
 """
 
 import math
@@ -18,14 +18,14 @@ OWNED = 0.25
 
 
 def render_scene(scene, rng, clutter=0.3):
-    """Draws a scene; `rng` draws the clutter and the noise.
+    """Renders a scene, with clutter and noise sampled from `rng`.
 
-    `clutter` is 0 (only the objects) to 1 (many lines and blobs, strong noise).
+    `clutter` is as in `layout.SceneSettings`.
 
     Returns:
         The image, uint8 `[image_size, image_size, 3]`; and the tightest
-        half-open boxes around pixels that are covered by at least `OWNED`,
-        int64 `[num_objects, 4]`.
+        half-open box around the pixels of which each object covers at least the
+        fraction `OWNED`, int64 `[num_objects, 4]`.
     """
     pixels = draw_background(scene)
     if clutter > 0:
@@ -117,7 +117,6 @@ def _textured(item, left, top, shape):
 
 
 def _pattern(item, x, y):
-    """Returns where the second colour is, bool `[height, width]`."""
     # Patterns grow with the object: a step of 3 pixels looks like noise on a
     # large object, and a step of 6 pixels hides a small object.
     step = max(2, round(item.radius / 4.5))

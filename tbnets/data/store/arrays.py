@@ -20,7 +20,7 @@ from tbnets.files import CheckedFile, shown
 CHUNK_BYTES = 16 * 2**20
 MOST_LISTED = 5
 ROUNDING = 1e-3
-"""Maximum relative difference between rows with the same id."""
+"""Maximum relative difference between rows that share an id."""
 
 
 class Features:
@@ -34,7 +34,7 @@ class Features:
     """
 
     failed: dict[str, str] = {}
-    """Maps the ids of images whose extraction failed to the reasons."""
+    """Maps the ids of images whose extraction failed to reasons."""
 
     made_by: dict[str, Any] = {}
     """Settings of the extraction; {} if unknown."""
@@ -78,7 +78,7 @@ class Features:
     def rows(self, image_ids: Sequence[str]) -> np.ndarray:
         """Returns the rows of n image ids, int64 `[n]`.
 
-        Raises ValueError that lists the first ids without features.
+        Raises a ValueError that lists the first ids without features.
         """
         missing = self.missing(image_ids)
         if missing:
@@ -104,7 +104,7 @@ class Features:
             return f"The file has no ids. Write one id per line to {place}."
         failed = [key for key in missing if key in self.failed]
         if not failed:
-            return "Extract the missing features, or use equal ids."
+            return "Extract the missing features, or use matching ids."
         return (
             f"The feature extraction of {len(failed)} failed, first "
             f"{failed[0]!r}: {self.failed[failed[0]]}. Repair these photos "
@@ -168,7 +168,7 @@ class FeatureArray(Features):
             yield rows, self._array[rows]
 
     def check_repeated_rows(self):
-        """Raises ValueError if rows with the same id differ beyond rounding."""
+        """Raises ValueError if rows that share an id differ beyond rounding."""
         first = self.rows(self.ids)
         twice = np.flatnonzero(first != np.arange(len(self)))
         for part in slices(len(twice), 4 * self.dim):
@@ -195,7 +195,7 @@ def open_array(path) -> FeatureArray:
 
     `X_ids.txt` next to `X_ims.npy` or `X.npy` has one id per line. Without it,
     the ids are the row numbers "0", "1", ... Raises ValueError if a file is
-    damaged or does not fit.
+    invalid.
 
     Example:
         >>> features = open_array("train_ims.npy")

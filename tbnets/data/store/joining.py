@@ -140,7 +140,7 @@ def _refuse(path, why, advice):
 def _made_store(path):
     """Returns the extraction of a share that is a store.
 
-    Adds the hashes of other files in the folder, which must be the same in all
+    Adds the hashes of other files in the folder, which must be identical in all
     shares.
     """
     if not os.path.isdir(path):
@@ -183,9 +183,9 @@ def _check_alike(shares, made_by):
         if lines:
             raise InputError(
                 "shares",
-                "come from equal settings and equal photos or texts",
+                "come from identical settings and identical photos or texts",
                 "; ".join(lines),
-                "Write the different share again at a new path, with equal "
+                "Write the different share again at a new path, with identical "
                 "flags and inputs. Remove files that do not belong to a share.",
             )
 
@@ -252,7 +252,6 @@ def _join_stores(shares, output, items, beside):
 
 
 def _copied(path, shard, folder, name):
-    """Copies a shard under a new name; returns the new `Shard`."""
     sums = {}
     for part, source in shard.files.items():
         target = manifest.file_of(name, part)

@@ -1,7 +1,7 @@
-"""Locks on folders. A lock ends with the process that holds it.
+"""Advisory locks on folders.
 
-The locks are advisory: only processes that request them respect them. Systems
-and file systems without locks grant every request.
+Only processes that request a lock respect it. Systems and file systems without
+locks grant every request.
 """
 
 import contextlib
@@ -34,9 +34,8 @@ class FolderLock:
     """An exclusive lock on a folder, held by one process.
 
     The lock ends with the process, or with the last reference to it. The file
-    `name` in the folder contains the process ID and is not removed.
-    `argument` is the name of the argument that specifies the folder, for error
-    messages.
+    `name` in the folder contains the process ID and is not removed. `argument`
+    is the argument's name in error messages.
     """
 
     _locks = weakref.WeakValueDictionary()
@@ -72,7 +71,8 @@ class FolderLock:
     def wait(cls, folder, name, tell):
         """Waits until no other process holds the lock, and takes it.
 
-        Before waiting, calls the function `tell` with the holder.
+        Before waiting, calls `tell` with a description of the process that
+        holds it.
         """
         try:
             return cls.take(folder, name, "folder")

@@ -46,7 +46,7 @@ _HASH_CHUNK = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """The files of a part of a store.
+    """The files of one shard, which is a part of a store.
 
     `rows` is the number of feature rows, or of boxes. `sha256` maps file names
     to checksums.
@@ -132,8 +132,8 @@ def write_manifest(folder, manifest):
 def read_manifest(folder) -> Manifest:
     """Reads and checks `manifest.json` of a feature store.
 
-    Raises FileNotFoundError if it is missing, and ValueError that names an
-    invalid entry.
+    Raises FileNotFoundError if it is missing, and a ValueError that names the
+    entry if one is invalid.
     """
     path = os.path.join(folder, MANIFEST)
     if not os.path.isfile(path):
@@ -220,7 +220,7 @@ def extraction_differences(a, b, name_a, name_b) -> list[str]:
 
 
 def check_same(path, stored, requested):
-    """Raises ValueError that lists how a store differs from an extraction.
+    """Raises a ValueError that lists how a store differs from an extraction.
 
     `stored` and `requested` are JSON values of the two extractions.
     """
@@ -228,7 +228,7 @@ def check_same(path, stored, requested):
     if lines:
         raise InputError(
             "path",
-            "be a new folder, or a store extracted with equal settings",
+            "be a new folder, or a store extracted with identical settings",
             f"path={path}, which differs: {'; '.join(lines)}",
             "Use the settings of the store, or another folder.",
         )

@@ -86,7 +86,7 @@ def copy_rows(files, starts, rows, out):
     """Copies rows of an array that is stored in several files.
 
     Args:
-        files: list of `RowFile` with the same shape of rows.
+        files: list of `RowFile` with rows of equal shape.
         starts: int `[len(files) + 1]`, each file's first row, then the number
             of rows.
         rows: int `[n]`, in any order.
@@ -144,7 +144,7 @@ class Header(NamedTuple):
 def parse_header(stream):
     """Reads the `Header` of an array at the start of an open file.
 
-    Raises ValueError that describes the content if the header is invalid.
+    Raises a ValueError that describes the content if the header is invalid.
     """
     is_archive = stream.read(len(_ZIP)) == _ZIP
     stream.seek(0)

@@ -46,7 +46,10 @@ class SideBySide(Features):
         if not common:
             looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
             raise InputError(
-                "parts", "be features with common ids", looks, "Use equal ids."
+                "parts",
+                "be features with common ids",
+                looks,
+                "Use matching ids.",
             )
         path = ", ".join(part.path for part in parts)
         super().__init__(common, sum(part.dim for part in parts), path)

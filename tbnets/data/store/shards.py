@@ -42,7 +42,7 @@ def open_store(path, incomplete=False) -> "FeatureStore":
 
 
 class FeatureStore(Features):
-    """Features of images in the shards of a folder; use `open_store`."""
+    """Features of images in a folder's shards, opened by `open_store`."""
 
     def __init__(self, path, manifest):
         path, ids, self._row_files = os.fspath(path), [], []
@@ -126,7 +126,7 @@ class FeatureStore(Features):
                 yield shifted, file.read(rows.start, rows.stop - rows.start)
 
     def row_name(self, row) -> str:
-        """Describes a row of `chunks` in messages."""
+        """Describes a row of `chunks` for messages."""
         if self.kind == "images":
             return super().row_name(row)
         image = int(np.searchsorted(self.first_regions, row, side="right")) - 1
@@ -172,7 +172,6 @@ class FeatureStore(Features):
         return tuple(f and f.read(start, count).astype("f4") for f in chosen)
 
     def _check_holds(self, expected):
-        """Raises ValueError if the store has another kind of content."""
         holds = "regions" if self.dim else "only boxes"
         if self.kind == "images":
             holds = "whole images"
@@ -191,7 +190,7 @@ class FeatureStore(Features):
         return [os.path.join(self.path, n) for n in (MANIFEST, *names)]
 
     def verify(self):
-        """Compares all files with their checksums; raises ValueError."""
+        """Raises ValueError if a file does not match its checksum."""
         for shard in self.manifest.shards:
             for name, expected in sorted(shard.sha256.items()):
                 path = os.path.join(self.path, name)

@@ -124,7 +124,7 @@ class FeatureWriter:
         self.done.update(ids)
 
     def finish(self):
-        """Marks the store complete and removes what killed processes left."""
+        """Marks the store as complete and removes leftovers of killed runs."""
         self._check_alone()
         shards = self._manifest.shards
         named = {name for shard in shards for name in shard.sha256}
