@@ -54,8 +54,7 @@ def quiet_tensorflow():
     printed only if the block raises, or if `TF_CPP_MIN_LOG_LEVEL` is 0, 1 or 2.
 
     Only one thread at a time runs the block, because concurrent imports of
-    TensorFlow and Keras fail. The garbage collector is off, since it takes a
-    seventh of the import time.
+    TensorFlow and Keras fail.
 
     Example:
         with startup.quiet_tensorflow():
@@ -64,6 +63,7 @@ def quiet_tensorflow():
     is_shown = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
     is_shown = is_shown or sys.stderr is None  # A program without a terminal.
     hidden = contextlib.nullcontext() if is_shown else _hidden()
+    # Garbage collection would take a seventh of the import time.
     with _importing, _uncollected(), hidden:
         yield
 
@@ -220,13 +220,10 @@ def raise_if_interrupted():
 
 @contextlib.contextmanager
 def interrupts():
-    """Raises KeyboardInterrupt if an interrupt caused another error.
-
-    TensorFlow raises a TypeError if it is interrupted while it creates a
-    tensor.
-    """
+    """Raises KeyboardInterrupt if an interrupt caused another error."""
     try:
         yield
+    # TensorFlow raises a TypeError if creating a tensor is interrupted.
     except Exception as error:
         if _interrupted.is_set():
             raise KeyboardInterrupt from error

@@ -35,8 +35,7 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Disables the autotuning of a `tf.data` pipeline.
 
     The autotuning thread may sleep while the reader waits for the end of the
-    dataset, which can double the time of an epoch. All buffer sizes and
-    parallel calls are fixed here.
+    dataset, which can double the time of an epoch.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -191,10 +190,8 @@ class FileNames:
 
 
 def refuse_broken_images(images):
-    """Raises a ValueError that names the first files that are not photos.
-
-    Decoding errors of `tf.data` lack the file name.
-    """
+    """Raises a ValueError that names the first files that are not photos."""
+    # Decoding errors of `tf.data` lack the file name.
     paths = getattr(images, "paths", ())
     reasons = zip(paths, faults(paths))
     broken = [f"'{path}', which {reason}" for path, reason in reasons if reason]
@@ -287,7 +284,6 @@ class Batches:
         return untuned(dataset.apply(counted).prefetch(2 * len(shares)))
 
     def _of_texts(self, rows, owners, share):
-        """Returns a share of a batch's texts and their ids."""
         part, ids = share.of(len(rows)), self.examples.text_ids
         batch = {
             "captions": share.read(self.examples.texts, rows),

@@ -174,7 +174,6 @@ def _nothing(size):
 
 
 def _read_row(file, line, row, images):
-    """Adds a row to `images`, or reports its problem."""
     image = row["image"]
     image = image.strip() if isinstance(image, str) else image
     name = file.file_name(image, line)

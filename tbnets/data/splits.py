@@ -50,9 +50,7 @@ WHOLE = Share()
 def distributed(strategy, batches):
     """Distributes the batches of an epoch to the replicas of a strategy.
 
-    `batches.smallest` is the number of photos in the smallest batch, or None if
-    images are features. Raises ValueError if a batch has fewer photos than
-    there are replicas.
+    Raises ValueError if a batch has fewer photos than there are replicas.
     """
     count = strategy.num_replicas_in_sync
     if batches.smallest is not None and batches.smallest < count:

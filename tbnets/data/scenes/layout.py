@@ -176,15 +176,13 @@ def scene_split(objects):
 
 
 def draw_objects(rng):
-    """Draws 2 to 4 objects with different pairs of shape and colour.
-
-    In about a third of the scenes, objects share a shape or a colour, so that
-    networks must learn which object has which colour.
-    """
+    """Draws 2 to 4 objects with different pairs of shape and colour."""
     num_objects = pick_weighted(rng, {2: 0.5, 3: 0.4, 4: 0.1})
     objects = []
     while len(objects) < num_objects:
         shape, colour = pick(rng, SHAPES), pick(rng, tuple(COLOURS))
+        # Often repeats a shape or a colour, so that networks must learn which
+        # object has which colour.
         if objects and rng.random() < 0.35:
             if rng.random() < 0.6:
                 shape = objects[-1].shape

@@ -100,11 +100,7 @@ def _turned(item, x, y, radius):
 
 
 def _textured(item, left, top, shape):
-    """Returns the object's colours over its patch, `[height, width, 3]`.
-
-    The second colour of a pattern is darker for light objects and lighter for
-    dark objects.
-    """
+    """Returns the object's colours over its patch, `[height, width, 3]`."""
     colour = np.array(COLOURS[item.colour], np.float64)
     pattern = np.zeros(shape, bool)
     if item.texture != "plain":
@@ -112,6 +108,7 @@ def _textured(item, left, top, shape):
         y = top + np.arange(shape[0])[:, None] - math.floor(item.y)
         pattern = _pattern(item, x, y)
     luminance = colour @ np.array([0.3, 0.59, 0.11])
+    # Light objects get a darker second colour, and dark objects a lighter one.
     second = 0.45 * colour if luminance > 120 else 0.5 * colour + 0.5 * 255
     return np.where(pattern[:, :, None], second, colour)
 

@@ -85,10 +85,8 @@ class FolderLock:
 
     @classmethod
     def forget(cls):
-        """Closes the lock descriptors that a forked child inherits.
-
-        Otherwise a child that outlives its parent would keep the locks.
-        """
+        """Closes the lock descriptors that a forked child inherits."""
+        # Otherwise a child that outlives its parent would keep the locks.
         for lock in list(cls._locks.values()):
             lock._close()
         cls._locks.clear()
