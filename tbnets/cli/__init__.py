@@ -1,8 +1,8 @@
 """The commands of tbnets: one module per verb, for the shell and for Python.
 
-A module has flags, `Options`, and `main(options)`, which returns the exit code
-or None. Its docstring is the help text. `tbnets VERB` and `python
-tools/VERB.py` are equivalent.
+Each module has `Options`, the flags, and `main(options)`, which returns the
+exit code or None. The module's docstring is the help text. `tbnets VERB` and
+`python tools/VERB.py` are equivalent.
 
 ::
 
@@ -40,7 +40,7 @@ VERBS = {
     "join_store": "merges the shares of several machines",
     "make_scenes": "draws a data set of scenes",
 }
-"""Verb -> its description, in the order in which users need them."""
+"""Maps each verb to its description, in the order in which users need them."""
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
 
 
@@ -97,7 +97,7 @@ def verb_of(word):
 
 
 def call(verb, words):
-    """Runs a verb; returns the exit code, or None.
+    """Runs a verb and returns its exit code, or None.
 
     Args:
         verb: key of `VERBS`, or a module with the interface above.

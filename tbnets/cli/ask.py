@@ -12,7 +12,7 @@ The first word is the kind of request:
 - status prints the versions, inputs and outputs of the model.
 - embed writes one row per sentence, phrase or photo to --output, a .npy file.
 - score compares the photos of --images with sentences.
-- search uses the index that tools/export.py --index put into the model.
+- search searches the index that tools/export.py --index put into the model.
 - localize finds the boxes of phrases; this machine proposes the boxes.
 
   python tools/ask.py status --server=grpc://localhost:8500 \
@@ -63,7 +63,7 @@ class Options:
     words: list[str] = flag(
         [],
         "The request: status, embed, score, search or localize; then the "
-        "sentences or phrases, for localize after the photos.",
+        "sentences or phrases. For localize, photos precede the phrases.",
         kind="words",
     )
     server: str = flag(
@@ -71,23 +71,23 @@ class Options:
     )
     model: str = flag(
         "",
-        "Name of the model on the server; default: flickr8k_photos, for "
-        "localize entities_localization.",
+        "Name of the model on the server. Default: flickr8k_photos, or "
+        "entities_localization for localize.",
     )
     model_version: Whole = flag(0, "Version of the model; 0: the newest.")
     folder: str = flag(
         "",
-        "Folder of the served SavedModel on this machine, which has its "
-        "vocabulary and box proposals. Default: the zoo model with the name "
-        "of --model.",
+        "Folder of the served SavedModel on this machine, with the vocabulary "
+        "and the settings of box proposals. Default: the zoo model with the "
+        "name of --model.",
     )
     images: list[str] = flag([], "Photos, and folders of photos.")
     top: Count | None = flag(
-        None, "Number of results per query; default: 5, for localize 1."
+        None, "Number of results per query. Default: 5, or 1 for localize."
     )
     output: str = flag(
         "",
-        "Output: for embed a .npy file, float32 [n, dim]; for localize a "
+        "Output: for embed, a .npy file, float32 [n, dim]; for localize, a "
         ".png file, or a folder for the pictures.",
     )
     json: str = flag("", JSON)
@@ -115,7 +115,7 @@ class Options:
 
 
 def status(options, texts):
-    """Prints the versions and signatures of a model; returns a JSON record."""
+    """Prints a model's versions and signatures; returns a JSON record."""
     model = options.connect()
     states = model.states()
     print(f"{options.model} at {options.server}")

@@ -47,7 +47,7 @@ def check_outputs(options):
 
 
 def write_montage(options, ids, order, similarities):
-    """Writes the contact sheet to --montage, by default beside the cache."""
+    """Writes the contact sheet to --montage, by default in the cache folder."""
     folder = files.folder_beside(options.images, options.cache)
     path = pathlib.Path(options.montage or folder / ANSWERS)
     queries = [*options.queries, *map(pathlib.Path, options.like)]
@@ -109,7 +109,7 @@ JSON = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AskingFlags:
-    """Flags: the model that runs the queries."""
+    """Flags for the model that runs the queries."""
 
     model: str = flag("flickr8k_photos", ANY_MODEL)
     trust: bool = flag(
@@ -122,7 +122,7 @@ class AskingFlags:
         """Loads --model, which must take words.
 
         Args:
-            requirements: dict, endpoint -> (requirement, advice) for the
+            requirements: dict from endpoint to (requirement, advice), for the
                 error message.
         """
         if "://" in self.model:
@@ -135,7 +135,7 @@ class AskingFlags:
 
 
 def whole_images(advice):
-    """Returns the requirements of search, for `AskingFlags.open`."""
+    """Returns the requirements for search, for `AskingFlags.open`."""
     requirement = "be a network for whole images", advice
     return {"embed_image": requirement, "embed_text": requirement}
 

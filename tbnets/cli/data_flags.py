@@ -41,24 +41,24 @@ class OfRun:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choosing:
-    """Flags: how the box of a phrase is chosen."""
+    """Flags that control how the box of a phrase is chosen."""
 
     choice: str = flag(
         CHOICES[0],
         "Box chosen for a phrase. most_similar: as in the papers; "
         "expected_overlap: the box that overlaps many similar boxes; "
         "mean_box: the mean of the boxes that overlap the most similar one "
-        "by half or more, not for HM-LSTM and crops.",
+        "by half or more, not available for HM-LSTM and crops.",
         choices=CHOICES,
     )
     choice_temperature: Annotated[float, Limits(0, above=True)] = flag(
         TEMPERATURE,
         "For --choice: the weights of the boxes are softmax(similarity / "
-        "temperature); with --combine_with, the similarity is minus the "
-        "summed distances.",
+        "temperature); with --combine_with, the similarity is the negative "
+        "sum of distances.",
     )
     choice_area_exponent: Annotated[float, Limits(0)] = flag(
-        0.0, "For --choice: exponent of the box area, which scales the weight."
+        0.0, "For --choice: exponent of the box area, a factor of the weight."
     )
 
 
@@ -72,7 +72,7 @@ def check_choosing(options):
 
 
 def chosen(options):
-    """Returns the flags of the choice, name -> value; {} by default."""
+    """Returns the flags of `Choosing`, {name: value}, or {} by default."""
     if "choice" not in changed(options):
         return {}
     return {name: getattr(options, name) for name in CHOOSING}
@@ -125,8 +125,8 @@ class Shared(CaptionFlags):
 
     shard: str = flag(
         "",
-        "I/N, with I from 1 to N: process only the I-th of N shares, for "
-        "tools/join_store.py.",
+        "I/N, with I from 1 to N: process only the I-th of N shares, which "
+        "tools/join_store.py merges.",
     )
 
     def next_line(self, line):
@@ -152,7 +152,7 @@ class PhotoFlags(Shared):
     )
 
     def find_share(self, **decides):
-        """Returns the photos and description of a share; prints other files.
+        """Returns the photos and description of a share; lists unusable files.
 
         Args:
             **decides: as in `take_share`.

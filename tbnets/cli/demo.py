@@ -9,12 +9,12 @@ own, to see matching captions, similar photos and the boxes of phrases such as
 
   python tools/demo.py
 
-Without a folder, the command draws 250 scenes, uses the scenes models of the
-zoo, and deletes the scenes at the end.
+Without a folder, the command draws 250 scenes, uses the zoo's models for
+scenes, and deletes the scenes at the end.
 
-The embeddings are cached in photos.tbnets, as by tools/query.py. Use
-other networks, or your own captions (a text file with one per line, or a table
-of image and caption):
+The embeddings are cached in photos.tbnets, as with tools/query.py. To use other
+networks, or your own captions (a text file with one caption per line, or a
+table of images and captions), run:
 
   python tools/demo.py --model=runs/own --localizer=runs/boxes \
       --captions=captions.txt photos
@@ -64,19 +64,20 @@ class Options(AskingFlags):
     )
     model: str | None = flag(
         None,
-        f"{ANY_MODEL} Default: flickr8k_photos; for scenes scenes_embedding.",
+        f"{ANY_MODEL} Default: flickr8k_photos, or scenes_embedding for "
+        "scenes.",
     )
     localizer: str | None = flag(
         None,
-        "Network of phrase localization, named like --model. Default: "
-        "entities_localization, for scenes scenes_localization. Empty: no "
+        "Network for phrase localization, specified like --model. Default: "
+        "entities_localization, or scenes_localization for scenes. Empty: no "
         "boxes.",
     )
     captions: str = flag(
         "",
-        "Captions to rank for a photo: a text file with one per line, or a "
-        "table of image and caption. Default: captions of everyday life, or "
-        "of the scenes.",
+        "Captions to rank for a photo: a text file with one caption per line, "
+        "or a table of images and captions. Default: captions of everyday "
+        "life, or the captions of the scenes.",
     )
     cache: str = flag(
         "",
@@ -88,14 +89,14 @@ class Options(AskingFlags):
     )
     host: str = flag(
         loopback.HOST,
-        "Address to listen on. With any but the default, other machines can "
-        "see and search the photos.",
+        "Address to listen on. With another address than the default, other "
+        "machines can see and search the photos.",
     )
 
 
 @contextlib.contextmanager
 def open_folder(options):
-    """Yields folder, captions and cache; draws scenes by default."""
+    """Yields the folder, captions and cache; draws scenes by default."""
     if len(options.folder) > 1:
         raise InputError(
             "tools/demo.py",
@@ -119,7 +120,7 @@ def open_folder(options):
 
 
 def show(options, folder, captions, cache):
-    """Loads the networks."""
+    """Loads the networks and returns a `Shown`."""
     usual = _PHOTOS if options.folder else _SCENES
     name = options.model if options.model is not None else usual[0]
     boxes = options.localizer if options.localizer is not None else usual[1]
@@ -156,7 +157,7 @@ def show(options, folder, captions, cache):
 
 
 def serve(options, shown):
-    """Serves the page until Ctrl-C; embeds the photos meanwhile."""
+    """Serves the page until Ctrl-C, and embeds the photos meanwhile."""
     if not loopback.is_local(options.host):
         print(
             f"WARNING: with --host={options.host}, every machine on the "

@@ -8,10 +8,10 @@ For example:
       --image_features='flickr8k/precomp/{split}_ims.npy'
 
 For each split, the command counts images, captions, words, empty and repeated
-captions, and words that the training split lacks. It then prints every problem
-with its file and line: unreadable rows, images in two splits, broken or missing
-image files, and missing or non-finite features. The exit code is 1 if there are
-problems.
+captions, and words that are not in the training split. It then prints every
+problem with its file and line: unreadable rows, images in two splits, broken or
+missing image files, and missing or non-finite features. The exit code is 1 if
+there are problems.
 
 Count phrases with and without boxes:
 
@@ -80,7 +80,7 @@ def describe_split(
 def describe_phrases(phrases: PhraseRegions) -> dict:
     """Returns the counts of one split's phrases, in the report's order.
 
-    A phrase with several types counts for each. A chain is an object that
+    A phrase with several types counts for each type. A chain is an object that
     phrases name.
     """
     count = phrases.num_phrases
@@ -137,7 +137,7 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
 
 
 def check_images(images: CaptionedImages, folder, problems: list):
-    """Decodes the images of a split; adds a problem for each failure."""
+    """Decodes the images of a split and adds a problem for each failure."""
     paths = [os.path.join(folder, name) for name in images.names]
     for key, path, reason in zip(images.image_ids, paths, faults(paths)):
         if reason:
@@ -151,7 +151,7 @@ def check_images(images: CaptionedImages, folder, problems: list):
 def describe_features(
     images: CaptionedImages, patterns: list[str], problems: list
 ) -> dict:
-    """Checks the features of a split's images; returns counts.
+    """Checks the features of a split's images and returns counts.
 
     Args:
         images: the split.
@@ -259,7 +259,7 @@ class Options(CaptionFlags):
 
 
 def read_splits(options, problems):
-    """Returns the splits by name, and the training split's words or None."""
+    """Returns the splits by name, and the training split's words, or None."""
     read_split = functools.partial(
         captions.read_captions, *options.where, problems=problems
     )
@@ -292,7 +292,7 @@ def print_report(splits, problems):
 
 
 def describe_one(options, images, phrases, vocabulary, problems):
-    """Returns the counts of a split that the flags select."""
+    """Returns the counts that the flags select for a split."""
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))

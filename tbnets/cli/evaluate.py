@@ -16,7 +16,7 @@ Combine runs by the weighted sum of their distances (Wang et al. 2018, Eq. 8):
   python tools/evaluate.py --run_dir=runs/embedding \
       --combine_with=runs/similarity --combine_weight=0.3
 
-Rank images and captions lower that are close to every query of a split:
+Lower the rank of images and captions that are close to every query of a split:
 
   python tools/evaluate.py --run_dir=runs/quickstart --query_bank=train
 
@@ -29,7 +29,7 @@ Measure a Keras Hub model (needs the extra: pip install "tbnets[hub]"):
   python tools/evaluate.py --hub=clip_vit_base_patch32 --images=photos \
       --captions=captions.csv --prompt="a photo of {}"
 
-Measure embeddings by any model, of a data set with ids or without one:
+Measure embeddings from any model, with or without a data set that has ids:
 
   python tools/evaluate.py --captions=flickr8k/dataset_flickr8k.json \
       --image_features=clip_images.npy --text_features=clip_texts.npy
@@ -94,7 +94,7 @@ WAYS = {
         "positive_pairs",
     ),
 }
-"""Flag that selects the measured embeddings -> flags for this way only."""
+"""Maps a flag that selects the measured embeddings to the flags it allows."""
 OF_TASKS = ("protocol", "text_to_text", *_OF_PHRASES)
 """Flags that only some tasks use."""
 _PAIRS = {
@@ -105,7 +105,7 @@ _PAIRS = {
     "phrases": "regions",
     "regions": "phrases",
 }
-"""Flag -> flag without which it has no effect."""
+"""Maps a flag to the flag without which it has no effect."""
 MAP_CAPTIONS = 5
 
 
@@ -115,8 +115,8 @@ class OfData(CaptionSettings):
 
     hub: str = flag(
         "",
-        "Preset of Keras Hub that embeds --images and --captions, instead of "
-        "a run: CLIP, MetaCLIP 2 or SigLIP, by name, handle or folder.",
+        "Keras Hub preset that embeds --images and --captions, instead of a "
+        "run: CLIP, MetaCLIP 2 or SigLIP, given by name, handle or folder.",
     )
     prompt: str = flag(
         "{}", "Text that --hub reads for a caption, such as 'a photo of {}'."
@@ -151,15 +151,15 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
     )
     combine_with: list[str] = flag(
         [],
-        "Folders of other runs on the run's data, whose distances are added "
-        "in this order. The distance of a similarity network is minus its "
-        "logit. With such a network, and from the second sum on, both "
-        "summands are first divided by their spread.",
+        "Folders of other runs on the same data, whose distances are added in "
+        "this order. The distance of a similarity network is its negative "
+        "logit. With such a network, and from the second sum on, both terms "
+        "are first divided by their standard deviation.",
     )
     combine_weight: Annotated[list[float], Limits(0, 1)] = flag(
         [0.3],
-        "Weight per run, or for all runs; the earlier runs get the remaining "
-        "weight. Wang 2018: 0.3.",
+        "Weight of each other run, or one weight for all of them; the earlier "
+        "runs get the remaining weight. Wang 2018: 0.3.",
     )
     query_bank: str = flag(
         "",
@@ -175,13 +175,13 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
     image_embeddings: str = flag("", "Array [num_images, dim] (.npy).")
     text_embeddings: str = flag("", "Array [num_captions, dim] (.npy).")
     caption_to_image: str = flag(
-        "", "Each caption's image row (.npy of integers, or text)."
+        "", "Row of each caption's image (.npy of integers, or text)."
     )
     positive_pairs: str = flag(
         "",
-        "Matching pairs, in place of --caption_to_image: image row and "
-        "caption row per match, [n, 2] (.npy). Adds R-Precision and mAP@R "
-        "(ECCV Caption).",
+        "Matching pairs, in place of --caption_to_image: the rows of the image "
+        "and the caption of each match, [n, 2] (.npy). Adds R-Precision and "
+        "mAP@R (ECCV Caption).",
     )
     normalize: bool = flag(
         False,
@@ -228,13 +228,13 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
 
 
 def ways_of(name):
-    """Returns the ways that use a flag, in words; "" if all do."""
+    """Returns the keys of `WAYS` that use a flag, in words, or "" if all do."""
     ways = [f"--{way}" for way in WAYS if name in (way, *WAYS[way])]
     return " or ".join(ways)
 
 
 def help_sections():
-    """Returns title -> flags, grouped by `ways_of`."""
+    """Returns a dict from title to flags, grouped by `ways_of`."""
     sections = {}
     for option in flags_of(Options):
         ways = ways_of(option.name)
@@ -247,7 +247,7 @@ def chosen_way(options):
     """Returns the key of `WAYS` that the flags select; by default the last.
 
     Raises:
-        ValueError: a flag is set that has no effect.
+        ValueError: a flag that is set has no effect.
     """
     set_flags = changed(options)
     way = next((way for way in WAYS if way in set_flags), [*WAYS][-1])
@@ -305,7 +305,7 @@ def check_evaluate_flags(options):
 
 
 def evaluate_split(options):
-    """Measures a split; draws --map."""
+    """Measures a split and draws --map."""
     title = measured = options.run_dir or zero_shot.title(options)
     if options.run_dir:
         split_scores = run_scores(options, options.run_dir)
@@ -390,7 +390,7 @@ def run_scores(options, run_dir):
 
 
 def map_points(options, scores):
-    """Returns the points of --map, or None without it."""
+    """Returns the points of --map, or None if --map is not set."""
     if not options.map:
         return None
     points = scores.points((options.map_images, MAP_CAPTIONS))

@@ -8,8 +8,8 @@ tools/extract_image_features.py as a model that takes photos:
       --cnn_weights=imagenet
 
 The command writes the next version to RUN/saved_model or --output. With
---half_precision, the model takes half the space. With --max_pixels, it rejects
-larger photos, which limits the memory of a server.
+--half_precision, the model takes half the disk space. With --max_pixels, it
+rejects larger photos, which limits the memory of a server.
 
 Export a network of photos and captions as a model that finds the boxes of
 phrases, for tools/localize.py:
@@ -30,7 +30,8 @@ in docker or Kubernetes (needs the extra: pip install "tbnets[serving]"). A
 server batches requests only if all signatures support it, as with
 --signatures=embed_text,embed_image.
 
-Put an index of tools/index.py into the model, which adds the signature search:
+Put an index made by tools/index.py into the model, which adds the `search`
+signature:
 
   python tools/export.py --model=flickr8k_photos --output=served/search \
       --index=photos.index
@@ -65,12 +66,13 @@ from tbnets.tasks.settings.flag import (
 class Options(OfRun, Choosing):
     """Flags: the network, and the form of its export."""
 
-    run_dir: str = flag("", "Folder of the run; alternative: --model.")
+    run_dir: str = flag("", "Folder of the run to export. Or set --model.")
     model: str = flag("", f"Exported model to change: {MODEL}.")
     output: str = flag(
         "",
-        "Folder of the model, which gets a new version; or of a version, "
-        "which must be a new number. Default for a run: RUN/saved_model.",
+        "Folder of the model, to which a new version is added, or folder of a "
+        "new version, named by its number. Default for a run: "
+        "RUN/saved_model.",
     )
     signatures: list[str] = flag(
         [], "For --model: signatures to keep; default: all."
@@ -78,7 +80,7 @@ class Options(OfRun, Choosing):
     index: str = flag(
         "",
         "For --model: folder of an index that `tbnets index` wrote with this "
-        "model; the signature search uses it.",
+        "model, for the signature `search`.",
     )
     serving: bool = flag(
         False,
@@ -93,14 +95,14 @@ class Options(OfRun, Choosing):
     cnn_weights: str = flag(
         "",
         "imagenet, or the weights file that computed the run's image "
-        "features: the model then takes photos. Empty: the value of the "
-        "run's flag.",
+        "features. The model then takes photos. Empty: the value of the run's "
+        "flag.",
     )
     regions: str = flag(
         "",
         "With --cnn_weights, for a run of photos and captions: region "
-        "features by roi_average, a store, or a recipe, which computes them "
-        "for the test split. The model then finds phrases in a photo.",
+        "features made by roi_average, as a store or a recipe, which computes "
+        "them for the test split. The model then finds phrases in a photo.",
     )
     half_precision: bool = flag(
         False, "Store the weights as float16; computations use float32."
@@ -134,7 +136,7 @@ def main(options):
 
 
 def check_source(options):
-    """Raises an error if the flags do not fit one source."""
+    """Raises an error unless the flags select exactly one source."""
     if bool(options.run_dir) == bool(options.model):
         received = "both" if options.model else "neither"
         raise InputError(
@@ -171,7 +173,7 @@ def place(options):
 
 
 def export_again(options, path, extra):
-    """Exports a SavedModel again; returns the folder."""
+    """Exports a SavedModel again and returns the folder."""
     keep, add = options.signatures, None
     if options.index:
         add = add_search(open_index(options.index))
@@ -187,7 +189,7 @@ def export_again(options, path, extra):
 
 
 def export_run(options, path, extra):
-    """Exports the network of a run; returns the folder."""
+    """Exports the network of a run and returns the folder."""
     session = runs.open_run(
         options.run_dir,
         options.checkpoint,

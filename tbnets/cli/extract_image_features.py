@@ -29,8 +29,7 @@ run it again: it resumes, and the output is byte-identical to that of an
 uninterrupted run. Photos that cannot be decoded are listed and left out.
 
 With --shard=1/4 to --shard=4/4, several machines extract one share each, and
-tools/join_store.py merges the shares into a store byte-identical to that of a
-single run.
+tools/join_store.py merges the shares.
 
 docs/image_features.md has more; docs/feature_stores.md describes the store.
 """

@@ -19,7 +19,7 @@ If the command is interrupted, run it again: it resumes.
 
 With --shard=1/4 to --shard=4/4, several machines encode one share each, and
 tools/join_store.py merges the shares. Each machine fits on the whole training
-split, so shares pay only for slow encoders such as hub:PRESET.
+split, so shares save time only with slow encoders such as hub:PRESET.
 
 docs/text_features.md has more.
 """

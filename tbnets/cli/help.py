@@ -13,8 +13,8 @@ def format_help(text, sections, width=None):
 
     Args:
         text: the description, which is not reformatted.
-        sections: title -> list of `Flag`s.
-        width: columns to wrap flags to; None for the terminal's width.
+        sections: dict from title to a list of `Flag`s.
+        width: number of columns, or None for the terminal's width.
     """
     if width is None:
         width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)

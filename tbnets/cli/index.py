@@ -5,9 +5,9 @@ For example, index a folder of photos:
   python tools/index.py photos --output=photos.index
   python tools/query.py --index=photos.index "a dog in the snow"
 
-Run the command again after photos changed: it embeds only new and changed
-photos, and removes deleted ones. Meanwhile, searches use the old index. The
-embeddings are cached in photos.tbnets, like those of tools/query.py.
+Run the command again after photos have changed: it embeds only new and changed
+photos, and removes deleted photos. Meanwhile, searches use the old index. The
+embeddings are cached in photos.tbnets, as with tools/query.py.
 
 Index features, for a network that was trained on them:
 
@@ -15,10 +15,10 @@ Index features, for a network that was trained on them:
       --output=flickr8k.index
 
 With --approximate, tools/query.py --approximate finds nearly all of the best
-rows in a fraction of the time, which pays from about 100,000 rows. With
---dtype=bfloat16, the index takes half the space, and similarities have a
-relative error of about 0.004. Only the network that made an index can search
-it. docs/search.md has more.
+rows in a fraction of the time, which is worthwhile from about 100,000 rows.
+With --dtype=bfloat16, the index takes half the disk space, and similarities
+have a relative error of about 0.004. An index can be searched only with the
+network that made it. docs/search.md has more.
 """
 
 import dataclasses
@@ -46,15 +46,15 @@ class Options(AskingFlags):
     )
     image_features: list[str] = flag(
         [],
-        "In place of photos: feature store, or features [n, dim] (.npy) with "
-        "their ids in X_ids.txt next to X_ims.npy; or several, as in "
-        "training.",
+        "In place of photos: a feature store, or features [n, dim] (.npy) with "
+        "their ids in X_ids.txt next to X_ims.npy. Several are concatenated, "
+        "as in training.",
     )
     output: str = flag(REQUIRED, "Folder of the index.")
     dtype: str | None = flag(
         None,
-        "Type of the stored embeddings; default: the type of the existing "
-        "index, float32 for a new one.",
+        "Type of the stored embeddings. Default: the type of the existing "
+        "index, or float32 for a new index.",
         choices=["float32", BFLOAT16],
     )
     approximate: bool = flag(

@@ -1,4 +1,4 @@
-r"""Merge the shares of an extraction, of proposals or of parsing.
+r"""Merge shares of extracted features, proposed boxes or parse trees.
 
 For example, run this on four machines, with I from 1 to 4:
 
@@ -9,8 +9,9 @@ Then run this on a machine with all four stores:
 
   python tools/join_store.py shares/lite0.* --output=features/lite0
 
-If all processors are of one kind, the merged store is byte-identical to that of
-a single run. The command also merges shares of tools/extract_text_features.py,
+If all processors are of the same kind, the merged store is byte-identical to
+that of a single run. The command also merges shares of
+tools/extract_text_features.py,
 tools/propose_regions.py and tools/parse_captions.py (files of trees, each with
 its .share.json). If a share is missing, repeated, incomplete, damaged or made
 with different flags, weights or inputs, the command writes no store.

@@ -2,8 +2,8 @@
 
 The workers connect through `TF_CONFIG`, on ports of the loopback interface, and
 share the cores evenly. Their output is passed on, prefixed with the worker's
-name except for worker 0, the chief. If one fails, all are stopped. A worker
-exits when the pipe from this process, its standard input, closes.
+name except for worker 0, the chief. If a worker fails, all are stopped. A
+worker exits when its standard input, a pipe from this process, closes.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ CONFIG = "TF_CONFIG"
 LOOK_SECONDS = 0.05
 STOP_SECONDS = 10.0
 END_SECONDS = 3.0
-"""Seconds for workers to stop after Ctrl-C, and after being terminated."""
+"""Seconds that workers have to stop after Ctrl-C and after termination."""
 
 
 class _Worker(NamedTuple):
@@ -145,7 +145,6 @@ def _are_running(workers):
 
 
 def _end(workers):
-    """Terminates all workers; waits for them and their output."""
     for process, _ in workers:
         process.terminate()  # No effect if it has ended.
     deadline = time.monotonic() + END_SECONDS

@@ -4,15 +4,15 @@ r"""Find the boxes that phrases name in photos.
 
 For each phrase, this command prints the best of the proposed boxes and its
 similarity. The similarity is the cosine (1 is identical). For a similarity
-network it is the log odds of a match (0 is even) or, after --pair_loss=softmax,
-a number that only compares boxes of one phrase. The default model,
-entities_localization of the zoo, is for photos; --model=scenes_localization is
-for rendered scenes.
+network, it is the log odds of a match (0 is even) or, after
+--pair_loss=softmax, a number that is comparable only between boxes of the same
+phrase. The default zoo model, entities_localization, is for photos;
+--model=scenes_localization is for rendered scenes.
 
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 
 The first word is a photo, and so is every word that ends like a photo's name,
-such as .jpg; all further words are phrases. This command draws the boxes of
+such as .jpg; all other words are phrases. This command draws the boxes of
 each photo as drawn/PHOTO.localized.png. With --output=found.png, it draws a
 single photo to that file.
 
@@ -20,8 +20,8 @@ single photo to that file.
       --json=found.json photo.jpg "a red ball"
 
 This command uses the newest SavedModel of a run of tools/train.py
---task=localization. The model must take photos: train, or export the run again,
-with --cnn_weights=imagenet.
+--task=localization. The model must take photos: train or export the run with
+--cnn_weights=imagenet.
 
 A box is x_min, y_min, x_max, y_max in pixels of the upright photo, with the
 origin in its upper left corner. Every phrase gets a box, even if the photo does
@@ -89,13 +89,13 @@ class Options(AskingFlags, Choosing):
     )
     output: str = flag(
         "",
-        "Output with drawn boxes: a .png file; or a folder, such as a name "
-        "without ending, for one PHOTO.localized.png per photo.",
+        "Output with drawn boxes: a .png file, or a folder for one "
+        "PHOTO.localized.png per photo. A name without an ending is a folder.",
     )
     json: str = flag(
         "",
         "JSON file for the results; - writes only JSON, to standard output. "
-        "For several photos, it has a list with one entry per photo.",
+        "For several photos, the JSON is a list with one entry per photo.",
     )
 
 
@@ -117,7 +117,7 @@ def read_words(options):
 
 
 def places_of_pictures(options, photos):
-    """Returns the paths of the photos' pictures; "" for no picture.
+    """Returns the path of each photo's picture, or "" for no picture.
 
     A new `--output` is a folder if it has no suffix or ends with a slash.
     """
@@ -149,7 +149,7 @@ def places_of_pictures(options, photos):
 
 
 def check_places(options, photos, pictures):
-    """Raises an error if an output is a photo or has no folder."""
+    """Raises an error if an output is a photo or its folder does not exist."""
     originals = set(map(os.path.realpath, photos))
     for name, paths in (("output", pictures), ("json", [options.json])):
         check_place(name, getattr(options, name))
@@ -164,7 +164,7 @@ def check_places(options, photos, pictures):
 
 
 def warn_of_unknown(phrases, notes):
-    """Warns of phrases without known words."""
+    """Warns about phrases without known words."""
     for phrase, (_, note) in zip(phrases, notes):
         if note == search.NO_WORD:
             print(
@@ -188,7 +188,7 @@ def print_boxes(phrases, notes, phrase_regions):
 
 
 def write_picture(path, pixels, phrases, phrase_regions):
-    """Draws the found boxes."""
+    """Draws the found boxes on the photo."""
     side = min(max(max(pixels.shape), LEAST_SIDE), MOST_SIDE)
     boxes = [
         PhraseBox(box, phrase if rank == 1 else f"{rank} {phrase}", colour)

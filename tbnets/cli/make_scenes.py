@@ -1,12 +1,12 @@
 r"""Draw a data set of scenes with captions, boxes and gold trees.
 
-The scenes need no download. They have the formats of public image-text data
-sets:
+The scenes need no download. They are written in the formats of public
+image-text data sets:
 
   python tools/make_scenes.py --folder=/tmp/scenes
 
 This command writes 2000 training, 250 dev and 250 test scenes with about five
-captions each. Equal flags give identical bytes. A folder that already holds
+captions each. The same flags give identical bytes. A folder that already holds
 these scenes is not changed.
 
 Draw some of the scenes, with the boxes of the objects:
@@ -41,18 +41,18 @@ class Options:
     folder: str = flag(
         REQUIRED, "Folder to write; created if it does not exist."
     )
-    num_train: Whole = flag(SceneSettings.num_train, "Scenes of split train.")
+    num_train: Whole = flag(SceneSettings.num_train, "Training scenes.")
     num_dev: Whole = flag(
-        SceneSettings.num_dev, "Scenes of split dev, named val in dataset.json."
+        SceneSettings.num_dev, "Dev scenes, split val in dataset.json."
     )
-    num_test: Whole = flag(SceneSettings.num_test, "Scenes of split test.")
+    num_test: Whole = flag(SceneSettings.num_test, "Test scenes.")
     image_size: int = flag(
         SceneSettings.image_size, "Width and height of the images, in pixels."
     )
     seed: int = flag(
         SceneSettings.seed,
-        "Seed of the scenes. No test scene ever has the objects of a "
-        "training scene.",
+        "Seed of the scenes. No test scene has the same objects as a training "
+        "scene.",
     )
     clutter: float = flag(
         SceneSettings.clutter,
@@ -66,7 +66,7 @@ class Options:
 
 
 def choose_scenes(scenes):
-    """Returns up to `NUM_SHOWN` scenes, equally many from each split."""
+    """Returns up to `NUM_SHOWN` scenes, the same number from each split."""
     groups = [[s for s in scenes if s["split"] == name] for name in SPLITS]
     filled, chosen = [group for group in groups if group], []
     for group in filled:

@@ -14,9 +14,9 @@ Or with a running CoreNLP server:
 
 Then train with --text_encoder=h_lstm --trees=trees/flickr8k.jsonl.
 
-Several processes parse each distinct caption once and cache the trees in
-OUTPUT.cache. If the command is interrupted, run it again: it resumes. A caption
-that the parser cannot parse gets a right-branching tree. With --shard=1/4 to
+Each distinct caption is parsed once, by several processes, and the trees are
+cached in OUTPUT.cache. If the command is interrupted, run it again: it resumes.
+A caption that cannot be parsed gets a right-branching tree. With --shard=1/4 to
 --shard=4/4, several machines parse one share each, and tools/join_store.py
 merges the shares. docs/trees.md describes the files and the quality of the
 trees.

@@ -1,4 +1,4 @@
-r"""Propose boxes that may hold an object, for all photos of a folder.
+r"""Propose boxes that may contain an object, for all photos in a folder.
 
 For example, 200 boxes per photo from EdgeBoxes, as in Wang et al. 2018:
 
@@ -54,7 +54,7 @@ class Options(Proposals, PhotoFlags):
         "the boxes.",
     )
     recall_iou: float = flag(
-        0.5, "Minimum IoU of a box and its proposal. Papers: 0.5."
+        0.5, "Minimum IoU between a box and its proposal. Papers: 0.5."
     )
     recall_at: Counts = flag(
         [50, 100, 200], "Numbers of boxes for which recall is printed."

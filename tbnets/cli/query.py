@@ -41,11 +41,11 @@ A network that parses sentences (docs/hm_lstm.md) needs an extra: pip install
 "tbnets[parse]".
 
 Each result has a rank, a similarity, and an image id or a caption. The
-similarity is the cosine (1 is identical). For a similarity network it is the
-log odds of a match (0 is even) or, after --pair_loss=softmax, a number that
-only compares results of one query. Unknown words are listed and ignored. Files
-that are not photos are listed and left out. With --json=-, the command prints
-JSON.
+similarity is the cosine (1 is identical). For a similarity network, it is the
+log odds of a match (0 is even) or, after --pair_loss=softmax, a number that is
+comparable only between results of the same query. Unknown words are listed and
+ignored. Files that are not photos are listed and left out. With --json=-, the
+command prints JSON.
 """
 
 import contextlib
@@ -95,23 +95,23 @@ class Options(AskingFlags):
     images: str = flag("", "Folder of photos, subfolders included.")
     index: str = flag(
         "",
-        "Folder of an index of tbnets index to search. --images names its "
-        "photos, for pictures; default: the folder that was indexed.",
+        "Folder of an index to search, made by tbnets index. --images names "
+        "its photos, for pictures; default: the folder that was indexed.",
     )
     top: Count = flag(5, "Results per query.")
     montage: str | None = flag(
         None,
         "Picture (.png): one row per query with its best images, for up to "
         "40 queries and 50 images. Default: answers.png in the folder of "
-        "--cache; empty for none.",
+        "--cache. Empty: no picture.",
     )
     html: str = flag(
         "", "Page (.html) with links and the best images for each query."
     )
     cache: str = flag(
         "",
-        "Folder that caches the embeddings of --images; default: "
-        "FOLDER.tbnets next to FOLDER. You can delete it.",
+        "Folder that caches the embeddings of --images, which you can delete. "
+        "Default: FOLDER.tbnets next to FOLDER.",
     )
     approximate: bool = flag(
         False,
@@ -122,7 +122,8 @@ class Options(AskingFlags):
     image_features: list[str] = flag(
         [],
         "Feature store, or features [n, dim] (.npy) with their ids in "
-        "X_ids.txt next to X_ims.npy; or several, as in training.",
+        "X_ids.txt next to X_ims.npy. Several are concatenated, as in "
+        "training.",
     )
     like: list[str] = flag(
         [], "Photos, or ids of --image_features, to search with."
@@ -130,8 +131,8 @@ class Options(AskingFlags):
     image: str = flag("", "Photo, or id, to find captions for.")
     captions: str = flag(
         "",
-        "Captions to rank for --image: a text file with one per line, or a "
-        "table of image and caption as for training.",
+        "Captions to rank for --image: a text file with one caption per line, "
+        "or a table of images and captions as for training.",
     )
     json: str = flag("", JSON)
     batch_size: Count = flag(
@@ -155,7 +156,7 @@ def embed_images(options, model):
 
 
 def example_captions(options, model, names):
-    """Returns the model's inputs for photos, or ids of features."""
+    """Returns the model's inputs for the photos or feature ids `names`."""
     if model.takes_photos or not names:
         return names
     features = open_features(*options.image_features)
@@ -185,7 +186,7 @@ def read_queries(path):
 
 
 def answer_image(options, model):
-    """Ranks --captions for --image; returns a JSON record."""
+    """Ranks --captions for --image and returns a JSON record."""
     captions = read_queries(options.captions)
     check_gallery(options, model)
     query = example_captions(options, model, [options.image])
@@ -224,7 +225,7 @@ def answer_texts(options, model, gallery=None):
 
 
 def query_record(options, notes, ids, order, similarities):
-    """Returns the JSON record."""
+    """Returns the results as a JSON record."""
     records = [
         {"query": query, "unknown_words": unknown, "note": note}
         for query, (unknown, note) in zip(options.queries, notes)
@@ -236,7 +237,7 @@ def query_record(options, notes, ids, order, similarities):
 
 
 def answer(options, model, gallery=None):
-    """Runs the queries; writes --json."""
+    """Runs the queries and writes --json."""
     with alone(options.json):
         if options.image:
             record = answer_image(options, model)
@@ -308,7 +309,7 @@ def check_query_flags(options, is_typed=False):
 
 
 def check_gallery(options, model):
-    """Raises an error if the network's kind of images is missing."""
+    """Raises an error if the images that the network takes are missing."""
     flag_name = "images" if model.takes_photos else "image_features"
     by_photo = model.takes_photos and (options.image or options.index)
     by_index = options.index and not (options.image or options.like)

@@ -22,11 +22,12 @@ from tbnets.tasks.trained import OF_NETWORK, open_trained
 
 
 class Resolved(NamedTuple):
-    """The settings of a run and where their values are from.
+    """The settings of a run and the sources of their values.
 
     Args:
         settings: the `Settings`.
-        sources: flag -> source of its value, in words; absent for a default.
+        sources: maps each flag without its default to the source of its value,
+            in words.
     """
 
     settings: Settings
@@ -34,7 +35,7 @@ class Resolved(NamedTuple):
 
 
 def settings(line, before=None):
-    """Returns the `Settings` that `resolve` finds."""
+    """Returns only the `Settings` of `resolve`."""
     return resolve(line, before).settings
 
 
@@ -85,7 +86,7 @@ def resolve(line, before=None):
 
 
 def format_settings(resolved):
-    """Returns a line with value and source per setting."""
+    """Returns one line per setting, with its value and source."""
     values = resolved.settings.values()
     rows = [
         (as_flagfile_line(flag.name, values[flag.name]).strip(), flag.name)
@@ -107,7 +108,7 @@ def _lies_here(name, record):
 
 
 def _set_names(line):
-    """Returns the set flags; --loss counts as all flags of the loss."""
+    """Returns the names of the set flags. --loss sets all flags of the loss."""
     names = set(line.given)
     if "loss" in names:
         names |= {flag.name for flag in FLAGS["loss"]}
@@ -115,7 +116,7 @@ def _set_names(line):
 
 
 def _of_trained(line, trained):
-    """Returns the flags from --from's model; the line may not change them."""
+    """Returns the flags of the --from model, which `line` must not change."""
     set_names, values = _set_names(line), trained.values()
     for name in sorted(set_names & values.keys() & set(OF_NETWORK)):
         # The folder of a preset may have moved.
@@ -153,7 +154,7 @@ def check_read(line, settings: Settings):
     """Checks that the run uses the flags on the command line.
 
     Returns:
-        A line on the unused flags of flag files, or "".
+        A line about the unused flags of flag files, or "".
 
     Raises:
         ValueError: an unused flag is on the command line, or a flag that the

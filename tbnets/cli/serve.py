@@ -1,4 +1,4 @@
-r"""Serve exported models like TensorFlow Serving, for trials.
+r"""Serve exported models as TensorFlow Serving does, for trials.
 
   python tools/serve.py --model=flickr8k_photos
 
@@ -8,16 +8,16 @@ folder of a run or of numbered versions, with a name of your choice:
 
   python tools/serve.py --model=flickr8k_photos,own=runs/own
 
-The flags have the names of tensorflow_model_server, and read the files that
-tools/export.py --serving writes:
+The flags have the same names as in tensorflow_model_server, and read the files
+that tools/export.py --serving writes:
 
   python tools/serve.py --model=own=served/own --enable_batching \
       --batching_parameters_file=served/own/batching_parameters.txt
 
 The server loads and warms up each new version in a folder, which then replaces
 the old version. If a version cannot be loaded, the server prints the error and
-keeps the old one. Batching applies to requests that embed. Ctrl-C stops the
-server after the current requests.
+keeps the old version. Only requests for embeddings are batched. Ctrl-C stops
+the server after the current requests.
 
 The server is one Python process without encryption or passwords. For
 production, use TensorFlow Serving, which serves these folders too
@@ -67,11 +67,11 @@ class Options:
     rest_api_port: Port = flag(8501, "Port of REST; 0 for no REST.")
     host: str = flag(
         loopback.HOST,
-        "Address to listen on. With any but the default, other machines can "
-        "send requests.",
+        "Address to listen on. With another address than the default, other "
+        "machines can send requests.",
     )
     enable_batching: bool = flag(
-        False, "Batch the requests of several clients if the signature embeds."
+        False, "Batch the requests of several clients for embeddings."
     )
     batching_parameters_file: str = flag(
         "", "File of batching parameters in TensorFlow Serving's format."
@@ -115,11 +115,11 @@ def folders_of(models):
 
 
 def read_config(path):
-    """Reads a file of --model_config_file.
+    """Reads the file given by --model_config_file.
 
     Returns:
-        Three dicts by model name: its folder; a function that selects the
-        versions to serve; its labels with their versions.
+        Three dicts by model name, with the folder, a function that selects the
+        versions to serve, and a dict from label to version.
     """
     file = CheckedFile(path)
     protos = import_extra(
@@ -156,7 +156,7 @@ def _policy(policy):
 
 
 def open_models(options, tell):
-    """Returns the `Models` of the flags, not started."""
+    """Returns the `Models` of the flags without starting them."""
     policies, labels = {}, {}
     if options.model_config_file:
         folders, policies, labels = read_config(options.model_config_file)

@@ -7,9 +7,9 @@ Train on your own photos, with a table of images and captions:
 
     python tools/train.py --images=photos --captions=captions.csv
 
-Add --from=NAME to start from a trained model. A flag file can name features,
-boxes and trees by a recipe, which computes them once, before training
-(docs/recipes.md). --dry_run lists them:
+Add --from=NAME to start from a trained model. A flag file can name a recipe
+for features, boxes or trees, which are then computed once, before training
+(docs/recipes.md). --dry_run lists what is missing:
 
     python tools/train.py --flagfile=configs/flickr8k_lite0.flags --dry_run
 
@@ -60,7 +60,7 @@ SHOWN = {"learning curves": runs.CURVES, "examples drawn": runs.EXAMPLES}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags of a training that are not settings of its run."""
+    """Flags of the command that are not settings of the run."""
 
     example_query: list[str] = flag(
         [],
@@ -83,12 +83,12 @@ class Options:
     )
     num_replicas: Whole = flag(
         0,
-        "GPUs of --distribute=mirrored; 0: all. Without a GPU: parts of the "
-        "CPU.",
+        "Number of GPUs for --distribute=mirrored; 0: all. Without a GPU, "
+        "parts of the CPU are used.",
     )
     dry_run: bool = flag(
         False,
-        "List the files that recipes would compute, with size and time "
+        "List the files that recipes would compute, with sizes and times "
         "estimated from a sample, and exit.",
     )
     print_settings: bool = flag(
@@ -97,7 +97,7 @@ class Options:
 
 
 def help_sections():
-    """Returns title -> flags: the most important first, then by group."""
+    """Returns a dict from title to flags: main flags first, then by group."""
     known = {**ALL, **{option.name: option for option in flags_of(Options)}}
     for name, words in conditions_in_words().items():
         text = f"{known[name].help} Only {words}."
@@ -123,7 +123,7 @@ def help_sections():
 
 
 def checked_settings(options, line):
-    """Returns the `Resolved` settings, and a line on unused flags."""
+    """Returns the `Resolved` settings, and a line about unused flags."""
     if not line.given:
         raise InputError(
             "tools/train.py",
@@ -165,7 +165,7 @@ def with_usual(line, resolved):
 
 
 def told_before(data):
-    """Returns the plan of a run's recipes; checks complete data."""
+    """Returns the plan of a run's recipes. If all are made, checks the data."""
     things = data.missing()
     if not things:
         data.check()
@@ -173,7 +173,7 @@ def told_before(data):
 
 
 def fit_or_stop(session, train, options):
-    """Trains; if stopped, prints the command that resumes."""
+    """Trains, and prints the command to resume if training is stopped."""
     try:
         with startup.interrupts():
             loop.fit(session, train)
@@ -213,7 +213,6 @@ def main(options, line):
 
 
 def _start_workers(options, line):
-    """Checks the flags, then starts the workers."""
     if options.distribute == "mirrored":
         requirement = "--distribute=multi_worker or none"
         raise must_come_with(options, "local_workers", requirement)

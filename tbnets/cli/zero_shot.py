@@ -27,7 +27,6 @@ def read_array(path) -> np.ndarray:
     """Opens a `.npy` file of numbers, memory-mapped and read-only.
 
     Raises:
-        FileNotFoundError: the file does not exist.
         ValueError: the file is empty, damaged or without numbers.
     """
     check_numbers(
@@ -47,7 +46,6 @@ def read_caption_to_image(path) -> np.ndarray:
             line.
 
     Raises:
-        OSError: the file cannot be opened.
         ValueError: a line is not an integer; the message names the line.
     """
     if pathlib.Path(path).suffix == ".npy":
@@ -74,11 +72,11 @@ def unit_rows(rows) -> np.ndarray:
 
 
 def lengths_note(rows, within=1e-2) -> str:
-    """Returns a note on the lengths of rows; "" if they are 1.
+    """Returns a note on the lengths of rows, or "" if all lengths are 1.
 
     Args:
         rows: `[n, dim]` finite numbers.
-        within: allowed difference; float16 rounds by 1e-3.
+        within: allowed difference from 1; float16 rounding causes 1e-3.
     """
     lengths = row_norms(np.asarray(rows, np.float32))
     if np.abs(lengths - 1).max() <= within:
@@ -179,7 +177,7 @@ def _split(name, data):
 
 
 def _texts(options, photos, records):
-    """Embeds captions with --hub unless cached; returns their store."""
+    """Embeds captions that are not cached with --hub; returns their store."""
     preset = hub.placed(_preset(options), *photos.sources.starts)
     encoder = hub.package().HubFeatures.of(preset)
     folder = photos.cache / f"texts-{encoder.digest()[:8]}"

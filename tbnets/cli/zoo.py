@@ -2,14 +2,14 @@ r"""List the models that come with tbnets, or export one for a server.
 
   python tools/zoo.py
 
-This command prints the task, language, size and recalls per model. Other
-commands take the name as --model=NAME.
+This command prints the task, language, size and recalls of each model. Other
+commands take the model's name as --model=NAME.
 
   python tools/zoo.py --export=flickr8k_photos served
 
 This command writes all files that TensorFlow Serving needs to
 served/flickr8k_photos: the next version of the SavedModel with warm-up
-requests, and the server's configuration files. It is short for
+requests, and the server's configuration files. It is short for:
 
   python tools/export.py --model=flickr8k_photos \
       --output=served/flickr8k_photos --serving

@@ -1,7 +1,7 @@
-"""The tasks and models that a run may have.
+"""Tasks and models of runs.
 
 The names of `registry` are attributes of this package. Their first use imports
-TensorFlow, which reading flags (`settings`) does not need.
+TensorFlow, which is not needed to read flags (`settings`).
 """
 
 import importlib

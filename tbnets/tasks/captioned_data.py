@@ -16,14 +16,14 @@ from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import SIDES, TaskData
 
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
-"""Names of weights. Write `./imagenet` for a file with such a name."""
+"""Names of weights. For a file with such a name, write `./imagenet`."""
 
 
 def weights_of_run(settings: Settings, sources):
     """Returns the weights of the network that reads photos.
 
-    The weights are a name such as `imagenet`, a file or a Keras Hub preset, or
-    None if the run has none.
+    The weights are a name such as `imagenet`, a file or a Keras Hub preset.
+    Returns None if the run has no such weights.
     """
     weights = settings.features.cnn_weights
     if settings.reads_photo_folder and hub.is_hub(
@@ -40,9 +40,9 @@ def weights_of_run(settings: Settings, sources):
 def start_at_photo(settings: Settings, cnn_weights):
     """Returns settings with which an exported model reads photos.
 
-    `cnn_weights` is `imagenet` or the weights file of the features, which is
-    searched first in the current folder. "" keeps the run's own flag. Raises
-    ValueError if the run's network already reads photos.
+    `cnn_weights` is `imagenet` or the weights file that computed the features,
+    for which the current folder is searched first. "" keeps the value of the
+    run. Raises ValueError if the run's network already reads photos.
     """
     if not cnn_weights:
         return settings
@@ -63,7 +63,7 @@ def start_at_photo(settings: Settings, cnn_weights):
 
 
 def photo_reader(made_by, weights):
-    """Returns the extractor of features from photos, or from boxes in photos.
+    """Returns the extractor that computes features of photos or of boxes.
 
     Args:
         made_by: `Features.made_by` of the training features.
@@ -71,7 +71,7 @@ def photo_reader(made_by, weights):
 
     Returns:
         A `PhotoFeatures`, a `SeveralNetworks` for concatenated features, an
-        `AveragedFeatures` for regions, or None without weights.
+        `AveragedFeatures` for regions, or None if there are no weights.
 
     Raises:
         ValueError: the features have no description, or were made with
@@ -118,7 +118,7 @@ class CaptionedData(TaskData):
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
-        """Returns the results that recipes have yet to make."""
+        """Returns the recipe results that have not been made yet."""
         self.texts.check_preset()
         return kinds.missing(self.opened)
 
@@ -133,7 +133,7 @@ class CaptionedData(TaskData):
 
     @property
     def last(self):
-        """The `SplitData` of the test split, or else of the dev split."""
+        """The `SplitData` of the test split, or of dev if there is no test."""
         return self.split(self.test_split or self.settings.run.dev_split)
 
     @property
@@ -145,8 +145,8 @@ class CaptionedData(TaskData):
     def fit(self):
         """Returns the values fitted on texts.
 
-        `split_cuts` is set if splits were drawn. `recipes` has the values in
-        recipes.
+        They include `split_cuts` if splits were drawn, and `recipes`, the flag
+        values of the recipes.
         """
         opened = self.opened
         extra = {
@@ -156,7 +156,7 @@ class CaptionedData(TaskData):
         return self.texts.fit() | {k: extra[k] for k in extra if extra[k]}
 
     def resume(self, state, splits, where):
-        """Restores drawn splits. Raises ValueError if features differ."""
+        """Restores drawn splits. Raises ValueError if features have changed."""
         super().resume(state, splits, where)
         self.opened.cuts = state.fitted.get("split_cuts")
         self._check_made_by(state.fitted, splits, where)
@@ -165,9 +165,9 @@ class CaptionedData(TaskData):
             self.texts.begin_with(state.fitted["words"], begun)
 
     def begin_with(self, trained, splits):
-        """Takes over the words. Raises ValueError if features differ.
+        """Takes over a model's words. Raises ValueError if features differ.
 
-        Regions may be different boxes, and dtypes may differ.
+        The boxes of regions and the dtypes may differ.
         """
         but = ("proposals", "store")
         self._check_made_by(trained.fitted, splits, trained.path, but)
@@ -181,7 +181,6 @@ class CaptionedData(TaskData):
                 self.opened.check_made_by(flag, splits, made_by, where, but)
 
     def _check_recipes(self, before, where):
-        """Raises ValueError if a recipe has changed since the run began."""
         now = kinds.recipe_values(self.opened) if before else {}
         for flag in before.keys() & now.keys():
             for item in before[flag].keys() & now[flag].keys():
@@ -197,7 +196,7 @@ class CaptionedData(TaskData):
                     )
 
     def notes(self, fitted):
-        """Returns facts about drawn splits, their overlap and the words."""
+        """Returns facts about drawn splits, overlaps and the words."""
         splits, facts = self.opened.check_splits(), {}
         if overlap := self.opened.overlaps(splits):
             facts["overlap"] = overlap

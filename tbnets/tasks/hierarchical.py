@@ -1,4 +1,4 @@
-"""Trains HM-LSTM: matching, and regions for noun phrases."""
+"""Defines the task of HM-LSTM: matching, and regions for noun phrases."""
 
 import dataclasses
 import functools
@@ -56,13 +56,13 @@ WHAT_IS_SHOWN = (
 
 
 def draw_correspondences(scores):
-    """Draws a few captions' photos with the regions of their noun phrases.
+    """Draws photos of a few captions with the regions of their noun phrases.
 
     Args:
         scores: `CorrespondenceScores` with links and photos.
 
     Returns:
-        dict of pictures, name -> uint8 `[height, width, 3]`.
+        dict from name to picture, uint8 `[height, width, 3]`.
 
     Source: Niu et al. 2017, Fig. 7.
     """
@@ -132,7 +132,7 @@ class Matcher:
         network: a built `HMLSTM`.
         image_size: side of decoded photos in pixels, or None for features.
 
-    Source: Niu et al. 2017, Sec. 3.3. Departures: none.
+    Source: Niu et al. 2017, Sec. 3.3.
     """
 
     def __init__(self, network, image_size=None):
@@ -157,8 +157,8 @@ class Matcher:
                 most similar candidate.
 
         Returns:
-            dict of `CHOICE`, the number of the candidate, int16
-            `[num_phrases]`, and `CONFIDENCE`, its similarity, float32
+            dict with `CHOICE`, the candidate numbers, int16 `[num_phrases]`,
+            and `CONFIDENCE`, the similarities of these candidates, float32
             `[num_phrases]`.
         """
         images = self._embedder.images(examples)
@@ -180,11 +180,11 @@ class Matcher:
         return {CHOICE: choices, CONFIDENCE: confidences}
 
     def rank_true_regions(self, examples, links):
-        """Ranks all phrases of a split for each true region, and the reverse.
+        """Ranks phrases for each true region, and true regions for each phrase.
 
         The candidate with the largest overlap represents an object. Objects
-        whose best candidate has an IoU below 0.5 are left out. Phrases with
-        equal words count as one.
+        whose best candidate has an IoU below 0.5 are left out. Phrases with the
+        same words count as one.
         """
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
@@ -215,7 +215,7 @@ class Matcher:
         return vectors
 
     def embed_phrases(self, examples, rows):
-        """Returns embeddings float32 `[n, dim]` of phrases.
+        """Returns the embeddings of phrases, float32 `[n, dim]`.
 
         Args:
             examples: `PairExamples`.
@@ -233,7 +233,7 @@ class Matcher:
         return vectors
 
     def _photo_scores(self, examples, rows, captions, images):
-        """Returns similarities `[p, k]`, -infinity for missing candidates."""
+        """Returns similarities `[p, k]`; missing candidates have -infinity."""
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]
@@ -252,7 +252,7 @@ class Matcher:
         return self._compare(*trees, *features, *tables).numpy()
 
     def _similarities(self, captions, nodes, regions, images, table, counts):
-        """Returns the similarities of phrases and candidates, `[p, k]`."""
+        """Returns similarities between phrases and candidates, `[p, k]`."""
         _, phrases = self.network.embed_nodes(captions, nodes)
         seen = tf.concat([self.network.embed_regions(regions), images], axis=0)
         scores = tf.einsum("pd,pkd->pk", phrases, tf.gather(seen, table))
@@ -277,7 +277,7 @@ def _chosen(examples, phrases, similarities, choice):
 def find_links(known, records, phrases):
     """Finds the noun phrases that match phrases with known boxes.
 
-    Captions are matched by their letters, since order and spaces may differ.
+    Captions are matched by their letters, because order and spaces may differ.
 
     Args:
         known: `PhraseRegions` of the records' photos, in pixels.
@@ -308,7 +308,7 @@ def find_links(known, records, phrases):
 
 
 def _word_starts(captions):
-    """Returns the number of words before each space-separated piece."""
+    """Returns the number of words before each piece between spaces."""
     pieces = [caption.split() for caption in captions]
     flat = [piece for row in pieces for piece in row]
     counts = np.zeros(0, np.int64)
@@ -320,12 +320,13 @@ def _word_starts(captions):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CorrespondenceScores(Scores):
-    """The candidate that each noun phrase of a split was assigned.
+    """The candidates assigned to the noun phrases of a split.
 
     Args:
         examples: `PairExamples` of the split.
         matcher: `Matcher` of the network.
-        choices: int16 `[num_phrases]`, or None without links.
+        choices: int16 `[num_phrases]`, candidate numbers, or None if `links` is
+            None.
         links: the known `Links`, or None.
         photos: folder of the photos, or None.
     """
@@ -341,7 +342,9 @@ class CorrespondenceScores(Scores):
     photos: pathlib.Path | None = None
 
     def metrics(self, region_phrase_ranking=False, **choosing):
-        """Returns the metrics of `evaluate_correspondences`, {} without links.
+        """Returns the metrics of `evaluate_correspondences`.
+
+        Without links, it returns {}.
 
         Args:
             region_phrase_ranking: whether to add the metrics of
@@ -371,12 +374,12 @@ class CorrespondenceScores(Scores):
         return metrics
 
     def pictures(self):
-        """Returns photos with phrases' regions; {} without links or photos."""
+        """Returns photos with drawn regions, or {} without links or photos."""
         can = self.photos is not None and self.links is not None
         return draw_correspondences(self) if can else {}
 
     def points(self, most=FEW_POINTS):
-        """Returns noun phrases of some captions as points."""
+        """Returns the noun phrases of some captions as `Points`."""
         examples = self.examples
         _, captions = shown_captions(examples.records, most)
         rows = shown_phrases(examples, captions)
@@ -387,7 +390,7 @@ class CorrespondenceScores(Scores):
 
 
 class Correspondences(Evaluator):
-    """Assigns regions to noun phrases and measures them by known links."""
+    """Assigns regions to noun phrases and evaluates them by known links."""
 
     best_metric = "correspondence_accuracy"
 
@@ -415,17 +418,17 @@ class Correspondences(Evaluator):
 
 
 class HierarchicalData(MatchingData):
-    """Photos with sentences, regions and noun phrases: `PairExamples`.
+    """Photos with sentences, regions and noun phrases, as `PairExamples`.
 
     In the first `correspondence_epochs`, the network learns only from photos
-    and sentences. Each later epoch first assigns the most similar candidate of
-    its photo, a region or the whole photo, to every training phrase. The
+    and sentences. Each later epoch first assigns to every training phrase the
+    most similar candidate in its photo: a region or the whole photo. The
     network then also learns from these pairs, weighted by their similarity.
-    `held` keeps the pairs. Known links of phrases to boxes are used for
-    evaluation only.
+    `held` keeps the pairs. Known links between phrases and boxes are used only
+    for evaluation.
 
     Attributes:
-        matcher: function of a network that returns its `Matcher`.
+        matcher: function that takes a network and returns its `Matcher`.
 
     Source: Niu et al. 2017, Fig. 3. Departures: each "fine-grained embedding
         learning" takes one epoch; the paper gives no length.
@@ -461,7 +464,7 @@ class HierarchicalData(MatchingData):
         return bool(self.opened.sources.phrases)
 
     def fit(self):
-        """Returns the values of `MatchingData.fit` and values for regions."""
+        """Returns the values of `MatchingData.fit`, and values for regions."""
         fitted = super().fit()
         store, _ = self.train.regions
         is_shared = self.settings.correspondences.region_branch == "shared"

@@ -1,7 +1,4 @@
-"""Builds networks, losses and optimizers from settings.
-
-`BUILDERS` maps the name of a model to its `Builder`.
-"""
+"""Builds networks, losses and optimizers from settings."""
 
 import json
 import pathlib
@@ -91,13 +88,13 @@ class Builder(NamedTuple):
     """The functions and flags with which a model is built and compiled.
 
     Args:
-        build: (settings, fitted) -> a built Keras model, initialised from the
-            seed. `fitted` is the result of `TaskData.fit`.
-        compile: (network, settings, steps_per_epoch, mining) -> None. `mining`
-            is the `TaskData.mining` of the task.
-        flag_groups: names of the groups of `Settings` that both read.
+        build: function that maps (settings, fitted) to a built Keras model,
+            initialised from the seed. `fitted` is the result of `TaskData.fit`.
+        compile: function of (network, settings, steps_per_epoch, mining).
+            `mining` is the `TaskData.mining` of the task.
+        flag_groups: names of the `Settings` groups that the functions read.
         fixed: (flag, value) pairs that the model fixes, such as one epoch.
-        usual: (flag, value) pairs, the model's defaults, which a run reports.
+        usual: (flag, value) pairs of the model's defaults, which a run prints.
         tasks: names of the supported tasks, or () for all.
     """
 
@@ -182,13 +179,13 @@ def build_hm_lstm(settings: Settings, fitted):
 
 
 BACKGROUND = 0.5
-"""Weight of regions without words in CCA, relative to the pairs."""
+"""Weight in CCA of regions without words, relative to the pairs."""
 
 
 def build_cca(settings: Settings, fitted):
     """Returns a built `CCA`, whose projections are not computed yet.
 
-    Raises ValueError if words would have to be learned by gradients.
+    Raises ValueError if word vectors would have to be learned by gradients.
     """
     texts = settings.texts
     frozen = texts.word_vectors and texts.word_vectors_training == "frozen"
@@ -257,7 +254,7 @@ def build_loss(settings: Settings):
 
 
 def first_hard_epoch(settings: Settings):
-    """Returns the first epoch (from 0) with hard negatives, or None.
+    """Returns the first epoch with hard negatives, counted from 0, or None.
 
     Raises ValueError if every epoch would use hard negatives.
     """
@@ -293,7 +290,7 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
 def compile_embedding_network(
     network, settings: Settings, steps_per_epoch, mining=None
 ):
-    """Compiles an `EmbeddingNetwork` or an `HMLSTM` with loss and optimizer."""
+    """Compiles an `EmbeddingNetwork` or `HMLSTM` with loss and optimizer."""
     regions, options = settings.correspondences, {}
     if regions:
         options["region_mean_weight"] = regions.region_mean_weight
@@ -313,7 +310,7 @@ def compile_embedding_network(
 def compile_similarity_network(
     network, settings: Settings, steps_per_epoch, mining
 ):
-    """Compiles a `SimilarityNetwork` with its pairs and optimizer."""
+    """Compiles a `SimilarityNetwork` with pair loss and optimizer."""
     network.compile(
         _build_optimizer(settings, steps_per_epoch),
         gradient_clip_norm=settings.optimizer.clip_norm or None,

@@ -6,17 +6,17 @@
         run.flags            the flags as a flagfile
         vocabulary.txt       one word per line
         left_out.txt         images that are not photos, with the reason
-        training.lock        the process that trains; locked while it does
+        training.lock        the process that trains; locked during training
         checkpoints/         best.npz and last.npz
         tensorboard/         event files, and points for the projector
-        curves.png           the history, drawn
+        curves.png           plots of the training history
         examples.png         a few examples of the test split, if it has photos
         answers.png          results of example queries, if there are photos
         metrics.json         dev and test metrics of the best epoch
         saved_model/1/       the exported model
 
-A network is rebuilt only from its checkpoint. Only files and folders are read
-back from `settings.json`, because they may have moved.
+A network is rebuilt only from its checkpoint. Only the paths of files and
+folders are read from `settings.json`, because they may have moved.
 """
 
 import contextlib
@@ -49,8 +49,8 @@ LOCK = "training.lock"
 def check_run_folder(run_dir, resume):
     """Returns the folder of a run, which must be new, empty or hold a run.
 
-    With `resume` it must hold a run. Files of a start that was killed before it
-    wrote its settings are ignored.
+    If `resume` is true, it must hold a run. Files of a run that was killed
+    before it wrote its settings are ignored.
     """
     if not run_dir:
         raise InputError(
@@ -88,7 +88,7 @@ def check_run_folder(run_dir, resume):
 
 
 def _foreign_names(folder):
-    """Returns the names in a folder that no start of a run wrote."""
+    """Returns the names in a folder that a starting run would not write."""
     if not folder.is_dir():
         return []
     names = sorted(path.name for path in folder.iterdir())
@@ -107,7 +107,7 @@ def check_untrained(folder):
 
 
 def lock_run(folder):
-    """Creates the folder of a run and locks it against other trainings.
+    """Creates a run's folder and locks it against other training processes.
 
     Other processes can still read and export the run. Returns the `FolderLock`,
     which holds the lock as long as it exists.
@@ -121,7 +121,7 @@ def check_same_run(workers, settings: Settings, last):
 
     `last` is the path of the worker's last checkpoint, which may not exist.
     """
-    advice = "Start all workers with equal flags."
+    advice = "Start all workers with the same flags."
     flags = records.without_places(settings)
     workers.check_same("the flags", flags, advice)
     epoch = checkpoints.read_progress(last).epoch if last.exists() else 0
@@ -133,7 +133,7 @@ CURVES, EXAMPLES = "curves.png", "examples.png"
 
 
 def start(settings: Settings, resume):
-    """Returns the folder of a run, after checking it and the flags.
+    """Checks the flags and the folder of a run, and returns the folder.
 
     Writes no file. Raises ValueError if a number is out of range, the folder is
     unusable, or flags of a resumed run have changed.
@@ -150,7 +150,7 @@ def start(settings: Settings, resume):
 def record_before(run_dir):
     """Returns the record of the run in a folder.
 
-    Raises ValueError if the folder holds no run or is damaged.
+    Raises ValueError if the folder holds no run or the run is damaged.
     """
     folder = check_run_folder(run_dir, resume=True)
     last = checkpoint_path(folder, "last")
@@ -163,7 +163,7 @@ def record_before(run_dir):
 
 
 def prepare(settings: Settings, folder, queries=(), workers=None):
-    """Loads the data and builds the session of a training.
+    """Loads the data and builds the session for training.
 
     The run's folder is created after all checks, and is locked as long as the
     session exists.
@@ -297,10 +297,11 @@ def open_run(
     Args:
         run_dir: folder made by `tools/train.py`.
         checkpoint: `best` or `last`.
-        data_root: folder from which relative data paths start, or None for the
+        data_root: base folder of relative data paths, or None for the
             environment's or the run's folder.
-        more_splits: further splits whose data are needed.
-        adjust: function from the run's settings to changed settings, or None.
+        more_splits: other splits whose data are needed.
+        adjust: function that takes the run's settings and returns changed
+            settings, or None.
 
     Returns:
         A `Session` without `dev`.
@@ -342,7 +343,7 @@ def open_run(
 
 @contextlib.contextmanager
 def _naming_checkpoint(path):
-    """Adds the checkpoint to errors about impossible settings."""
+    """Adds the checkpoint's path to errors about invalid settings."""
     try:
         yield
     except InputError as error:
@@ -357,7 +358,6 @@ def export(
 ):
     """Writes the network as the next version of the run's SavedModel.
 
-    The metadata contains no path of this machine.
 
     Args:
         session: a finished or opened `Session`. If its settings have
@@ -365,7 +365,7 @@ def export(
             trained on features.
         path: new folder for the model, or None for `run_dir/saved_model/<n>`.
         fitted: replacement for the run's fitted values, or None.
-        metadata: dict of further JSON metadata.
+        metadata: dict of additional JSON metadata.
         exporter: `Exporter` of the signatures, or None for the task's exporter.
         **options: `half_precision`, `max_pixels` and `extra` of
             `write_saved_model`.

@@ -47,7 +47,7 @@ _MORE = {
 
 
 def write_fitted(fitted, folder):
-    """Writes the vocabulary and the left-out images as text files of a run."""
+    """Writes the vocabulary and the left-out images as text files."""
     if fitted.get("words"):
         Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
     if left_out := fitted.get("left_out"):
@@ -100,9 +100,9 @@ class Scores:
         options: names of the options of `metrics`, which are also flags of
             tools/evaluate.py.
         about_pictures: sentence that explains `pictures`.
-        sides: name -> embeddings, float `[n, dim]`, monitored in training.
-        arrays: name -> array, all inputs of the metrics. {} if the ranking
-            needs more than inner products.
+        sides: dict from name to monitored embeddings, float `[n, dim]`.
+        arrays: dict from name to array, with all inputs of the metrics, or {}
+            if the ranking needs more than inner products.
     """
 
     what = "something else"
@@ -118,15 +118,15 @@ class Scores:
     def combine(self, other, weight):
         """Returns the combined scores of two networks.
 
-        The second network's scores, `other`, have a weight in [0, 1].
+        `other` are the second network's scores, with `weight` in [0, 1].
         """
         raise self._cannot_combine()
 
     def with_bank(self, bank, temperature):
         """Returns these scores, normalised by a query bank.
 
-        The bank has the scores of this network on a second split.
-        `ranking.level` explains `temperature`.
+        `bank` has the scores of this network on a second split. `temperature`
+        is an argument of `ranking.level`.
         """
         raise InputError(
             "--query_bank",
@@ -138,11 +138,11 @@ class Scores:
     def pair_scores(self, records):
         """Returns a score for every pair of a whole image and a caption.
 
-        Raises ValueError if `records`, the `CaptionedImages`, were not scored.
+        Raises ValueError if `records` are not the scored `CaptionedImages`.
 
         Returns:
             (scores, learned): a `PairScores`, and whether the network learned
-            to score. Otherwise the scores are negative distances.
+            its similarity. If not, the scores are negative distances.
         """
         raise self._cannot_combine()
 
@@ -155,9 +155,9 @@ class Scores:
         )
 
     def pictures(self):
-        """Returns pictures for TensorBoard, name -> uint8 `[height, width, 3]`.
+        """Returns a dict of pictures for TensorBoard, uint8 `[h, w, 3]`.
 
-        They are drawn for each new best epoch and must not vary.
+        They are drawn for each new best epoch and must show the same examples.
         """
         return {}
 
@@ -165,10 +165,10 @@ class Scores:
         """Returns embeddings for TensorBoard's projector or a map.
 
         Args:
-            most: maximum numbers (images, captions per image).
+            most: maximum numbers, (images, captions per image).
 
         Returns:
-            `visualization.plots.Points`, or None without a shared space.
+            `visualization.plots.Points`, or None if there is no shared space.
         """
         return None
 
@@ -176,7 +176,8 @@ class Scores:
 class Together(Scores):
     """The scores of several evaluators.
 
-    The first scores are saved, monitored and combined with another network's.
+    The first part's scores are saved, monitored and combined with another
+    network's.
     """
 
     def __init__(self, parts):
@@ -189,15 +190,15 @@ class Together(Scores):
         self.sides, self.arrays = first.sides, first.arrays
 
     def combine(self, other, weight):
-        """Returns the first scores combined with another network's scores."""
+        """Combines the first part's scores with another network's."""
         return self.parts[0].combine(other, weight)
 
     def pair_scores(self, records):
-        """Returns the `pair_scores` of the first scores."""
+        """Returns the `pair_scores` of the first part."""
         return self.parts[0].pair_scores(records)
 
     def metrics(self, **options):
-        """Returns all metrics. Each part gets only its own options."""
+        """Returns all metrics. Each part receives only its own options."""
         metrics = {}
         for part in self.parts:
             names = options.keys() & set(part.options)
@@ -205,7 +206,7 @@ class Together(Scores):
         return metrics
 
     def with_bank(self, bank, temperature):
-        """Returns these scores with the first normalised by a query bank."""
+        """Returns these scores, with the first part normalised by the bank."""
         first, *tail = self.parts
         return Together([first.with_bank(bank, temperature), *tail])
 
@@ -235,7 +236,7 @@ def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
             if mine != theirs:
                 raise InputError(
                     "--combine_with",
-                    "be a run on equal images and captions",
+                    "be a run on the same images and captions",
                     f"different {name} in split {records.split}: {shown(mine)} "
                     f"and {shown(theirs)} in row {row}",
                     "Evaluate both runs on one captions file and split.",
@@ -298,13 +299,13 @@ class TaskData:
         self.held = state.held
 
     def begin_with(self, trained, splits):
-        """Takes over words and feature descriptions, before data are read.
+        """Takes over a trained model's words and feature descriptions.
 
         Raises ValueError if the data of `splits` differ.
         """
 
     def missing(self):
-        """Returns the results that recipes have yet to make, parts first."""
+        """Returns the recipe results that have not been made, parts first."""
         return []
 
     def make(self):
@@ -324,10 +325,10 @@ class TaskData:
         """
 
     def fit(self):
-        """Returns the values fitted on the training split before any step.
+        """Returns the values fitted on the training split before training.
 
-        The dict has JSON values and NumPy arrays, which checkpoints keep: all
-        facts about the data that the network, `load` and endpoints need.
+        The dict has all facts about the data that the network, `load` and the
+        endpoints need, as JSON values and NumPy arrays. Checkpoints contain it.
         """
         raise NotImplementedError
 
@@ -336,7 +337,7 @@ class TaskData:
         raise NotImplementedError
 
     def notes(self, fitted):
-        """Returns facts about the data to print, title -> text."""
+        """Returns facts about the data to print, as {title: text}."""
         return {}
 
     def start_epoch(self, network, train, epoch):
@@ -391,8 +392,8 @@ class Task:
 
     ::
 
-        task.check(queries)                        # raises errors early
-        fitted   = task.data.fit()                 # words, sizes, ...
+        task.check(queries)
+        fitted   = task.data.fit()
         network  = task.model.build(task.settings, fitted)
         task.compile(network, steps_per_epoch)
         for each epoch:
@@ -415,7 +416,7 @@ class Task:
         return self.evaluators[0].best_metric
 
     def check(self, queries=()):
-        """Raises an error if the run lacks an input or cannot run queries."""
+        """Raises an error if inputs are missing or the task has no queries."""
         if queries and not self.exporter.answers_queries:
             raise InputError(
                 "--example_query",
@@ -427,7 +428,7 @@ class Task:
         self.data.check(queries)
 
     def compile(self, network, steps_per_epoch):
-        """Compiles a network with the settings and the miner of the data."""
+        """Compiles a network with the settings and the data's miner."""
         mining = self.data.mining
         self.model.compile(network, self.settings, steps_per_epoch, mining)
 
@@ -447,7 +448,7 @@ class TaskSpec(NamedTuple):
     """Composes a task from settings. An entry of `registry.TASKS`.
 
     Args:
-        compose: (settings, `Builder`) -> `Task`.
+        compose: function that maps (settings, `Builder`) to a `Task`.
         flag_groups: names of the groups of `Settings` that the task reads.
         fixed: (flag, value) pairs that the task fixes.
     """

@@ -52,7 +52,7 @@ class Texts:
         self._words = words[: begun_with["words"]]
 
     def check(self, splits, queries=()):
-        """Raises an error if texts are missing, or cannot be read when served.
+        """Raises an error if texts are missing or cannot be read by a server.
 
         `queries` are example queries for the exported model.
         """
@@ -92,7 +92,6 @@ class Texts:
                 self._check_served(tokenizer)
 
     def _check_served(self, reader):
-        """Raises ValueError if a served model could not tokenise captions."""
         tokenizer = getattr(reader, "tokenizer", reader)
         if not hasattr(tokenizer, "graph_def"):
             return
@@ -140,7 +139,6 @@ class Texts:
         return fitted | self._word_vectors(vocabulary, counts)
 
     def _word_vectors(self, vocabulary, counts):
-        """Returns the initial word vectors of --word_vectors, or {}."""
         options, run = self.settings.texts, self.settings.run
         if not options.word_vectors or run.from_:
             return {}
@@ -156,7 +154,7 @@ class Texts:
         return {"word_vectors": table, "word_vectors_coverage": report}
 
     def rows(self, split, fitted):
-        """Returns the texts of a split as the encoder reads them."""
+        """Returns the texts of a split in the form that the encoder reads."""
         if self._of_features:
             return split.texts
         if self._of_preset:
@@ -169,11 +167,10 @@ class Texts:
     def reader(self, fitted):
         """Returns the reader that turns raw captions into a network's input.
 
-        It truncates captions to `most_words`. It is a `Tokenizer`, the
-        tokenizer of a trained preset, a `TreeReader` for trees, a
-        `CaptionReader` for features whose store has the encoder, or None for
-        other features. Raises an error if the encoder is missing, damaged or
-        changed.
+        The reader truncates captions to `most_words`. Words need a `Tokenizer`
+        or the tokenizer of a trained preset, and trees a `TreeReader`. Features
+        need a `CaptionReader`, or None if the store lacks the encoder. Raises
+        an error if the encoder is missing, damaged or changed.
         """
         if self._of_preset:
             return self._tokenizer_of(fitted)
@@ -217,12 +214,12 @@ def text_preset(settings: Settings, weights=True):
 
 
 def most_words(fitted):
-    """Returns the number of words to which a served model cuts a caption."""
+    """Returns the number of words to which served models truncate captions."""
     return max(MOST_WORDS, fitted.get("longest_text") or 0)
 
 
 def notes(fitted):
-    """Returns facts about the words to print, title -> text."""
+    """Returns facts about the words to print, as {title: text}."""
     facts = {}
     if total := len(fitted.get("words") or ()):
         facts["words"] = str(total)

@@ -1,7 +1,7 @@
 """Opens a trained model from which a run starts.
 
 The model is a run, or a SavedModel exported from a run, such as a zoo model. A
-SavedModel has settings and words in files, and named weights. Its graph is
+SavedModel has named weights, and files of its settings and words. Its graph is
 never run.
 """
 
@@ -39,7 +39,7 @@ _RUN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
 _RUN = _RUN - {"task", "model"}
 """Flags that a run never takes from the model that it starts from."""
 _RESET = ("draws", "total", "count")
-"""Weights that are not loaded: dropout counters and sums of Keras' metrics."""
+"""Weights that are not loaded: dropout counters and sums of Keras metrics."""
 
 
 class Trained(NamedTuple):
@@ -49,9 +49,10 @@ class Trained(NamedTuple):
         name: name that the user gave.
         path: path of the checkpoint, or folder of the SavedModel.
         settings: `Settings` of the model, without files and folders.
-        fitted: result of `TaskData.fit` in training. From a SavedModel only
-            `words` and the descriptions of features.
-        weights: list of (name, array), for a checkpoint in the network's order.
+        fitted: result of `TaskData.fit` in training. For a SavedModel, it has
+            only `words` and the feature descriptions.
+        weights: list of (name, array). For a checkpoint, it is in the network's
+            order.
         sha256: SHA-256 of the weights file.
     """
 
@@ -63,7 +64,7 @@ class Trained(NamedTuple):
     sha256: str
 
     def values(self):
-        """Returns the flags that a run takes from the model, name -> value."""
+        """Returns the flags that a run takes from the model, {name: value}."""
         values = self.settings.values()
         names = {name for name in ALL.keys() - _RUN if not ALL[name].is_place}
         return {name: values[name] for name in values if name in names}
@@ -95,7 +96,7 @@ class Trained(NamedTuple):
             variable.assign(arrays[name].astype("float32"))
 
     def _arrays(self, network):
-        """Returns the weights by the names of `weights_by_name`."""
+        """Returns a dict of weight arrays, keyed as in `weights_by_name`."""
         if self.path.suffix == ".npz":
             # Keras 2 lists frozen word tables after the encoder's weights.
             items = sorted(self.weights, key=lambda w: not _of_words(w[0]))
@@ -116,7 +117,7 @@ def open_trained(name, start=""):
 
     Args:
         name: name of a zoo model, or folder of a run or an exported SavedModel.
-        start: folder from which a relative folder starts.
+        start: folder against which a relative folder is resolved.
 
     Raises:
         FileNotFoundError: there is no such model. The message suggests similar
@@ -203,14 +204,14 @@ def _settings(name, record, path):
 
 
 def weights_by_name(network):
-    """Returns the weights of a network by names that do not vary by process.
+    """Returns a network's weights by names that are the same in each process.
 
     Keras counts the layers of a class within a process, so `branch_2` may be
-    the first branch of the third network. These names call it `branch`.
+    the first branch of the third network. Here, its name is `branch`.
 
     Returns:
-        dict in the order of the network's weights, (layer, ..., weight) ->
-        variable.
+        dict from (layer, ..., weight) to variable, in the order of the
+        network's weights.
     """
     paths = _paths(network)
     weights = [(paths[id(weight)], weight) for weight in network.weights]
@@ -220,7 +221,7 @@ def weights_by_name(network):
 
 
 def _paths(layer):
-    """Maps the id of a weight to its tuple of names, which Keras 2 lacks."""
+    """Maps a weight's id to its path, a tuple of names that Keras 2 lacks."""
     paths = {}
     inner = [*vars(layer).values(), *getattr(layer, "layers", ())]
     for each in inner:
@@ -249,7 +250,7 @@ def _uncounted(name):
 
 
 def _renamed(paths):
-    """Maps paths to paths whose layers are counted within their parent."""
+    """Maps each path to one whose layers are numbered within their parent."""
     beside = {}
     for path in paths:
         for depth, part in enumerate(path):

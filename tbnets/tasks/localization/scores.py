@@ -39,7 +39,7 @@ WHAT_IS_SHOWN = (
 
 
 def drawn_phrases(phrases):
-    """Returns evenly spread photos, and phrases of different objects in them.
+    """Chooses evenly spread photos, and phrases that name different objects.
 
     Maps rows of at most `NUM_PHOTOS` photos to rows of at most `NUM_PHRASES`
     phrases.
@@ -59,7 +59,7 @@ def draw_found_regions(scores):
     """Draws a few photos with their true and predicted boxes.
 
     Returns:
-        dict of pictures, number -> uint8 `[height, width, 3]`.
+        dict from number to picture, uint8 `[height, width, 3]`.
     """
     phrases, pictures = scores.phrases, {}
     for number, (image, rows) in enumerate(drawn_phrases(phrases).items(), 1):
@@ -89,28 +89,28 @@ def draw_found_regions(scores):
 
 
 def sentence_scores(scores, records):
-    """Scores all pairs of a photo and a sentence by regions and phrases.
+    """Scores all pairs of photos and sentences by their regions and phrases.
 
     ::
 
         d_rp(x, y) = mean over phrases p of y of min over regions r of x d(r, p)
 
-    A sentence without phrases gets the mean score of the remaining sentences in
-    each photo, so that it prefers no photo.
+    For each photo, a sentence without phrases gets the mean score of the other
+    sentences, so that it prefers no photo.
 
     Args:
         scores: `LocalizationScores` of a split.
-        records: `CaptionedImages` of its photos, in their order.
+        records: `CaptionedImages` of the split's photos, in the same order.
 
     Returns:
-        `PairScores`, minus d_rp.
+        `PairScores`, which are -d_rp.
 
     Raises:
-        ValueError: the network learned to compare, a photo has no regions, or
-            no sentence has a phrase.
+        ValueError: the network learned its similarity, a photo has no regions,
+            or no sentence has a phrase.
 
     Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: only annotated phrases
-        with a box count.
+        with a box are used.
     """
     if scores.learned_similarity:
         raise InputError(
@@ -162,8 +162,8 @@ def _mean_of_phrases(distances, columns, captions, records):
 def captions_of_phrases(phrases, records):
     """Returns the caption row for each phrase, int64 `[num_phrases]`.
 
-    Matches the captions of `phrases` and `records` by image and letters. Both
-    must have equal photos in equal order.
+    Matches the captions of `phrases` and `records` by image and letters. Their
+    photos must be identical and in the same order.
     """
     check_same_examples(records, phrases.images, ("image_ids",))
     photos = np.arange(records.num_images)
@@ -187,20 +187,20 @@ REGIONS_AT_ONCE = 8192
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LocalizationScores(Scores):
-    """The similarities of phrases and the regions of their photo.
+    """Similarities between phrases and the regions of their photos.
 
     Args:
-        similarities: float32 `[num_phrases, width]`, padded with 0. A row has
-            the regions of the phrase's photo.
+        similarities: float32 `[num_phrases, width]`, padded with 0. Each row
+            has the similarities between a phrase and its photo's regions.
         phrases: `PhraseRegions` of the split, in pixels of the photos.
         proposals: list of boxes `[k, 4]`, one array per photo.
-        learned_similarity: whether the network learned to compare.
-        sides: embeddings of the phrases and of some regions. {} for an exported
+        learned_similarity: whether the network learned its similarity.
+        sides: embeddings of the phrases and of some regions, or {} for an
+            exported model.
+        nearest: `RegionScorer.nearest` for the split, or None for an exported
             model.
-        nearest: `RegionScorer.nearest` for the split. None for an exported
-            model.
-        rank_true_regions: `RegionScorer.rank_true_regions` for the split. None
-            for an exported model and for combined networks.
+        rank_true_regions: `RegionScorer.rank_true_regions` for the split, or
+            None for an exported model and for combined networks.
         photos: folder of the photos, or None.
     """
 
@@ -243,13 +243,13 @@ class LocalizationScores(Scores):
         return metrics
 
     def pair_scores(self, records):
-        """Returns the `PairScores` by phrases and regions, minus d_rp."""
+        """Returns the `sentence_scores`, and False, as they are not learned."""
         return sentence_scores(self, records), False
 
     def combine(self, other, weight):
-        """Returns the combined scores of two networks on equal proposals.
+        """Returns the combined scores of two networks on the same proposals.
 
-        The similarities are minus the weighted sum of distances, as in
+        The similarities are the negative weighted sum of distances, as in
         `RetrievalScores.combine`.
 
         Source: Wang et al. 2018, Sec. 5.6, Eq. 8, for models of whole images
@@ -262,7 +262,7 @@ class LocalizationScores(Scores):
         if not all(np.array_equal(*pair) for pair in pairs):
             raise InputError(
                 "--combine_with",
-                "be a run on equal phrases and proposals",
+                "be a run on the same phrases and proposals",
                 f"{len(ours)} and {len(theirs)} phrases, or different boxes",
                 "Evaluate both runs on the files of one run.",
             )
@@ -283,7 +283,7 @@ class LocalizationScores(Scores):
         return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
 
     def pictures(self):
-        """Returns photos with true and predicted boxes; {} without photos."""
+        """Returns photos with drawn boxes, or {} without photos."""
         return draw_found_regions(self) if self.photos else {}
 
 
@@ -303,16 +303,16 @@ class Localization(Evaluator):
 
 
 def empty_table(phrases, counts):
-    """Returns zeros for each phrase and region of its photo."""
+    """Returns zeros with a row per phrase and a column per region."""
     width = int(counts.max(initial=0))
     return np.zeros((phrases.num_phrases, width), np.float32)
 
 
 class RegionScorer:
-    """Scores splits. Traces its graphs once.
+    """Scores the regions and phrases of splits. Traces its graphs once.
 
     Args:
-        network: a built two-branch model on features of regions.
+        network: a built two-branch model for region features.
     """
 
     def __init__(self, network):
@@ -329,7 +329,7 @@ class RegionScorer:
     def scores(self, examples, progress=lambda count: None):
         """Returns the `LocalizationScores` of `PhraseExamples`.
 
-        `progress` gets the number of photos since its last call.
+        `progress` is called with the number of photos since its last call.
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
@@ -353,14 +353,14 @@ class RegionScorer:
         return LocalizationScores(*fields, nearest, rank)
 
     def nearest(self, examples, text_embeddings):
-        """Returns the maximum similarity of a photo's regions to each text.
+        """Returns the maximum similarity between a photo's regions and a text.
 
         Args:
             examples: `PhraseExamples`.
             text_embeddings: float32 `[n, embedding_dim]`.
 
         Returns:
-            float32 `[num_images, n]`, -infinity for a photo without regions.
+            float32 `[num_images, n]`. A photo without regions has -infinity.
         """
         shape = len(examples.image_rows), len(text_embeddings)
         table = np.full(shape, -np.inf, np.float32)
@@ -372,7 +372,7 @@ class RegionScorer:
         return table
 
     def rank_true_regions(self, examples, embeddings):
-        """Ranks all phrases of a split for each true region, and the reverse.
+        """Ranks phrases for each true region, and true regions for each phrase.
 
         The region with the largest overlap represents an object. Objects whose
         best region has an IoU below 0.5 are left out.
@@ -407,7 +407,7 @@ class RegionScorer:
         return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _regions(self, examples):
-        """Yields rows of photos and a list of their regions' embeddings."""
+        """Yields rows of photos, and a list with each photo's embeddings."""
         start, counts = 0, examples.num_regions
         while start < len(counts):
             ends = np.cumsum(counts[start:])

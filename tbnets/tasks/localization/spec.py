@@ -1,6 +1,6 @@
-"""Defines the task of phrase localization: the region that a phrase names.
+"""Defines the task of phrase localization: finding the region of a phrase.
 
-The networks' images are regions, and their captions are phrases.
+For the networks, the images are regions, and the captions are phrases.
 
 Source: Wang et al. 2018, Sec. 4.
 """
@@ -25,11 +25,12 @@ from tbnets.tasks.task import Exporter, Task, TaskSpec
 
 
 class LocalizationData(CaptionedData):
-    """Phrases with regions. Its examples are `PhraseExamples`.
+    """Phrases with regions, loaded as `PhraseExamples`.
 
     Attributes:
-        scorer: function of a network that returns its `RegionScorer`.
-        sampler: `PhraseSampler` of the batches, or None before `batches`.
+        scorer: function that takes a network and returns its `RegionScorer`.
+        sampler: `PhraseSampler` of the batches, or None until `batches` is
+            called.
     """
 
     made_by = {
@@ -72,7 +73,7 @@ class LocalizationData(CaptionedData):
             self.opened.parts("photos", splits)
 
     def fit(self):
-        """Returns the values of `CaptionedData.fit` and values for regions."""
+        """Returns the values of `CaptionedData.fit`, and values for regions."""
         store, _ = self.train.regions
         new = {"image_dim": store.dim, "image_features_made_by": store.made_by}
         return super().fit() | new
@@ -107,7 +108,7 @@ class LocalizationData(CaptionedData):
         return notes
 
     def start_epoch(self, network, train, epoch):
-        """Gives the sampler the hard negatives of the last epochs."""
+        """Sets the sampler's hard negatives in the final epochs."""
         first, table = first_hard_epoch(self.settings), None
         if first is not None and epoch >= first:
             score = self.scorer(network).scores
@@ -131,7 +132,7 @@ class LocalizationData(CaptionedData):
 
 
 class LocalizationExporter(Exporter):
-    """Exports the comparison of phrases with regions."""
+    """Exports the network that compares phrases with regions."""
 
     def __init__(self, data):
         self._data = data

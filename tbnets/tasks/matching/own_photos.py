@@ -1,7 +1,7 @@
 """Extracts and caches features of a folder of photos.
 
-At its start, a run leaves out photos that are missing or cannot be decoded,
-with their captions. Its checkpoints record these photos.
+When a run starts, it leaves out photos that are missing or cannot be decoded,
+and their captions. The run's checkpoints record these photos.
 """
 
 import functools
@@ -25,8 +25,8 @@ class OwnPhotos:
     """The photos of a run and their features.
 
     Attributes:
-        left_out: maps the id of a left-out image to the reason, as text after
-            "which".
+        left_out: maps the id of a left-out image to the reason, a text that
+            follows "which".
         has_begun: whether `left_out` is final.
     """
 
@@ -42,14 +42,14 @@ class OwnPhotos:
         self._num_reported = 0
 
     def remember(self, fitted):
-        """Restores a run's left-out photos and the description of features."""
+        """Restores a run's left-out photos and the features' description."""
         self.left_out, self.has_begun = dict(fitted["left_out"]), True
         self.make_as(fitted["image_features_made_by"])
 
     def make_as(self, made_by):
-        """Makes features like the features of a trained model.
+        """Sets how features are made, as for a trained model.
 
-        Raises ValueError if they need more than photos.
+        Raises ValueError if such features need more than photos.
         """
         if "cnn" not in made_by:
             raise InputError(
@@ -62,7 +62,7 @@ class OwnPhotos:
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 
     def kept(self, records):
-        """Returns records without the images that are left out.
+        """Returns `records` without left-out images.
 
         In a new run, images without a photo file are also left out.
         """
@@ -78,7 +78,6 @@ class OwnPhotos:
         return records.subset(rows)
 
     def _explain_absence(self, records):
-        """Returns the error message for a split without photos."""
         files, name = list_files(self.folder), records.file_name(0)
         reason = self.left_out[records.image_ids[0]]
         some = f" such as {shown(files[0])}" if files else ""
@@ -131,10 +130,10 @@ class OwnPhotos:
         )
 
     def extract(self, splits):
-        """Extracts the features of splits that are not in the cache.
+        """Extracts the features that are not in the cache.
 
-        `splits` are `CaptionedImages` that `kept` returned. A new run leaves
-        out files that are not photos and reports them once. A resumed run
+        `splits` are `CaptionedImages` that `kept` returned. If a file is not a
+        photo, a new run leaves it out and reports it once, and a resumed run
         raises FileNotFoundError.
         """
         names = {}

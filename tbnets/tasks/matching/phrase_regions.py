@@ -1,7 +1,7 @@
 """Finds the region that a phrase names, with a network for whole photos.
 
-The features of regions must come from the convolutional network of the photos,
-either from crops or by averaging its feature maps.
+The region features must come from the same convolutional network as the photo
+features, either from crops or by averaging feature maps.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from tbnets.tasks.task import Scores
 PHOTOS_AT_ONCE = 32
 PHRASES_AT_ONCE = 1024
 SHARED_FACTS = ("cnn", "layers", "top", "weights_sha256")
-"""Settings that must be equal for features of photos and of regions."""
+"""Settings that must be the same for photo features and region features."""
 
 
 class PhraseQueries(NamedTuple):
@@ -35,7 +35,7 @@ class PhraseQueries(NamedTuple):
 
     Attributes:
         phrases: `PhraseRegions`, in pixels of the photos.
-        images: int64 `[num_phrases]`, row of the phrase's photo.
+        images: int64 `[num_phrases]`, row of each phrase's photo.
         regions: `PhotoRegions` of the split.
         holds_photos: whether the last region of a photo is the whole photo.
             Otherwise the photo is an additional candidate.
@@ -48,7 +48,7 @@ class PhraseQueries(NamedTuple):
 
     @property
     def phrases_of_photos(self):
-        """The rows of phrases by photo, a list of int arrays."""
+        """The rows of each photo's phrases, a list of int arrays."""
         return rows_by(self.images, len(self.regions.rows))
 
     def candidates(self, photo):
@@ -66,12 +66,12 @@ class PhraseQueries(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PhraseRegionScores(Scores):
-    """The similarities of phrases and the candidates in their photos.
+    """Similarities between phrases and the candidates in their photos.
 
     Args:
         asked: the phrases and regions.
-        similarities: list of float32 `[p, k]` for each photo, with its p
-            phrases and its k candidates, of which the last is the whole photo.
+        similarities: list of float32 `[p, k]`, one array per photo with p
+            phrases and k candidates. The last candidate is the whole photo.
     """
 
     what = "phrases and regions"
@@ -103,8 +103,8 @@ def phrase_region_scores(session, split, phrases, regions):
         session: a `runs.Session` of a network for photos and captions.
         split: name of the split.
         phrases: file or folder of phrases with boxes.
-        regions: store of region features, or a recipe, which is made only for
-            this split.
+        regions: store of region features, or a recipe, whose result is made
+            only for this split.
 
     Returns:
         `PhraseRegionScores`.
@@ -131,17 +131,17 @@ def phrase_region_scores(session, split, phrases, regions):
 
 
 def with_regions(session, regions):
-    """Returns the fitted values for an export that finds regions by phrases.
+    """Returns the fitted values for exporting a model that finds phrases.
 
     Args:
-        session: as in `phrase_region_scores`. Its settings name `cnn_weights`.
-        regions: store of region features by `roi_average`, or a recipe, which
-            is made for the test split. If its boxes include the whole photo, so
-            do the results of the exported model.
+        session: as in `phrase_region_scores`. Its settings set `cnn_weights`.
+        regions: store of region features made by `roi_average`, or a recipe,
+            whose result is made for the test split. If the boxes include the
+            whole photo, the exported model can return it too.
 
     Returns:
-        The session's `fitted`, with the description of the regions, without
-        positions, as `image_features_made_by`.
+        The session's `fitted`, in which `image_features_made_by` describes the
+        region features without positions.
     """
     _check_run(session, regions)
     data, fitted = session.task.data, session.state.fitted
@@ -176,7 +176,7 @@ def _check_run(session, regions):
 
 
 def opened_split(opened, split, **named):
-    """Returns a `SplitData` with additional data. Makes a missing recipe.
+    """Returns a `SplitData` with additional data. Makes missing results.
 
     `named` has values of the flags `regions` and `phrases`.
     """
@@ -197,12 +197,11 @@ def _phrase_queries(opened, split, phrases, regions):
 
 
 def _from_here(path):
-    """Returns the absolute path if it exists, else the path for a search."""
+    """Returns an existing path as an absolute path, or else unchanged."""
     return os.path.abspath(path) if os.path.exists(path) else path
 
 
 def _check_same_network(fitted, store):
-    """Raises ValueError if the networks for regions and photos differ."""
     known, made_by, lines = fitted["image_features_made_by"], store.made_by, []
     dim = store.dim - GEOMETRY_DIM * made_by.get("geometry", False)
     if known:  # Features from arrays have no description.
@@ -220,7 +219,7 @@ def _check_same_network(fitted, store):
         lines = lines or [f"{fitted['image_dim']} features, and {dim}"]
         raise InputError(
             "--regions",
-            "be region features by the image network of the run",
+            "be region features from the image network of the run",
             f"--regions={store.path}, which differ: {'; '.join(lines)}",
             "Extract them with the --cnn and --layers of the run and "
             "--region_features=roi_average or warp.",
@@ -235,7 +234,7 @@ def _embed_phrases(network, reader, phrases):
 
 
 def _embed_candidates(network, photos, asked, rows):
-    """Returns embeddings `[k, dim]` for each photo."""
+    """Returns the embeddings of each photo's candidates, `[k, dim]`."""
     regions, wholes = asked.regions, photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)

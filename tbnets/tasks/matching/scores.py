@@ -35,13 +35,13 @@ THUMBNAIL = 64
 
 
 def first_captions(records):
-    """Returns the first caption for each image, or "" without captions."""
+    """Returns the first caption of each image, or "" if it has no caption."""
     groups = records.caption_rows()
     return [records.captions[rows[0]] if len(rows) else "" for rows in groups]
 
 
 def example_captions(records):
-    """Returns captions of at most `NUM_QUERIES` images, as queries."""
+    """Returns captions of at most `NUM_QUERIES` images to use as queries."""
     captions = list(dict.fromkeys(filter(None, first_captions(records))))
     return [captions[row] for row in spread_evenly(len(captions), NUM_QUERIES)]
 
@@ -49,9 +49,9 @@ def example_captions(records):
 def draw_answered_captions(scores):
     """Draws a few captions with the images ranked first for them.
 
-    The caption's image has a green frame, the remaining images a red frame.
-    If its rank is too high, the caption's image is drawn apart, with the rank.
-    Returns pictures, number -> uint8 `[height, width, 3]`.
+    The caption's image has a green frame, and other images have a red frame.
+    If it ranks too low, the caption's image is drawn separately, with its rank.
+    Returns a dict from number to picture, uint8 `[height, width, 3]`.
     """
     records, pictures = scores.records, {}
     rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
@@ -75,7 +75,7 @@ def draw_answered_captions(scores):
 def shown_captions(records, most):
     """Returns rows of evenly spread images and rows of their captions.
 
-    `most` has the maximum numbers (images, captions per image).
+    `most` has the maximum numbers, (images, captions per image).
     """
     images = spread_evenly(records.num_images, most[0])
     groups = records.caption_rows()
@@ -84,7 +84,7 @@ def shown_captions(records, most):
 
 
 def image_and_caption_points(scores, most):
-    """Returns images and captions as `Points` of one space."""
+    """Returns images and captions as `Points` in one space."""
     records, folder = scores.records, scores.photos
     images, captions = shown_captions(records, most)
     firsts, text = first_captions(records), records.captions
@@ -104,7 +104,7 @@ def points_of(kind, vectors, texts, images, records, folder):
         kind: kind of `Points`.
         vectors: float32 `[n, dim]`.
         texts: list of n strings, drawn as thumbnails unless `kind` is IMAGE.
-        images: int `[n]`, row of the image of each point.
+        images: int `[n]`, row of each point's image.
         records: `CaptionedImages` with these images.
         folder: folder of the images' photos, or None for no thumbnails.
     """
@@ -132,7 +132,7 @@ def show_answers(model, queries, records, embeddings, photos, path):
         records: `CaptionedImages` of the images.
         embeddings: float32 `[num_images, embedding_dim]`.
         photos: folder of the photos, or None.
-        path: PNG to write.
+        path: PNG file to write.
 
     Returns:
         Tables of the ranked images, as text.
@@ -167,12 +167,12 @@ class RetrievalScores(Scores):
         records: `CaptionedImages` of the split.
         pairs: `PairScores` of a learned similarity, of combined networks or
             with a query bank. None ranks by inner products.
-        memory_limit_mb: MiB for tiles of inner products.
+        memory_limit_mb: memory for tiles of inner products, in MiB.
         photos: folder of the photos, or None.
-        compare: function (image embeddings, text embeddings) -> `PairScores`.
-        in_distances: whether scores of pairs are minus distances.
-        bank_temperature: temperature of `ranking.level` if `pairs` also has, at
-            the end, the images and texts of a query bank; else None.
+        compare: function that maps image and text embeddings to `PairScores`.
+        in_distances: whether scores of pairs are negative distances.
+        bank_temperature: temperature of `ranking.level` if `pairs` ends with
+            the images and texts of a query bank, or None.
     """
 
     what = "images and captions"
@@ -196,7 +196,7 @@ class RetrievalScores(Scores):
 
     @property
     def arrays(self):
-        """The embeddings and `caption_to_image`, or {} with scores of pairs."""
+        """The embeddings and `caption_to_image`, or {} if `pairs` is set."""
         if self.pairs:
             return {}
         return {
@@ -206,12 +206,12 @@ class RetrievalScores(Scores):
         }
 
     def metrics(self, protocol="full", text_to_text=True):
-        """Returns the metrics of retrieval.
+        """Returns the retrieval metrics.
 
         Args:
             protocol: a key of `protocols.PROTOCOLS`.
-            text_to_text: whether to rank captions for captions too, if `pairs`
-                is None.
+            text_to_text: whether to also rank captions for captions, unless
+                `pairs` is set.
         """
         if self.pairs:
             pairs, temperature = self.pairs, self.bank_temperature
@@ -228,11 +228,11 @@ class RetrievalScores(Scores):
 
     @property
     def _as_pairs(self):
-        """The `PairScores` of the split, minus distances for embeddings."""
+        """The split's `PairScores`, computed by `compare` from embeddings."""
         return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):
-        """Returns the scores, normalised by the scores of a query bank."""
+        """Returns these scores, normalised by a query bank."""
         sides = zip(self.sides.values(), bank.sides.values())
         pairs = self.compare(*map(np.concatenate, sides))
         return dataclasses.replace(
@@ -255,18 +255,18 @@ class RetrievalScores(Scores):
 
             D(x, y) = (1 - weight) d(x, y) + weight d'(x, y)
 
-        Euclidean distances, and means of them, are added without scaling, as in
-        the paper. A similarity network has a logit instead, whose scale depends
-        on the loss. If either model has logits, D adds the negative scores,
-        each divided by its standard deviation over 65536 fixed random pairs of
-        the split. Combined scores count as logits.
+        Euclidean distances and their means are added without scaling, as in the
+        paper. A similarity network has logits instead, whose scale depends on
+        the loss. If either model has logits, D adds the negative scores, each
+        divided by its standard deviation over 65536 fixed random pairs of the
+        split. Combined scores count as logits.
 
         Args:
-            other: scores of a second model on equal images and captions.
+            other: scores of a second model on the same images and captions.
             weight: weight of `other`, in [0, 1]. Wang et al. 2018: 0.3.
 
-        Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: the paper combines
-            no logits.
+        Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: the paper does not
+            combine logits.
         """
         second, learned = other.pair_scores(self.records)
         terms, units = (self._as_pairs, second), (1.0, 1.0)
@@ -277,20 +277,20 @@ class RetrievalScores(Scores):
         return dataclasses.replace(self, pairs=pairs, in_distances=False)
 
     def of_caption(self, row):
-        """Returns the similarity of images and one caption, `[num_images]`."""
+        """Returns the similarity of each image to a caption, `[num_images]`."""
         if self.pairs:
             images = np.arange(self.pairs.num_images)
             return self.pairs.tile(images, np.array([row]))[:, 0]
         return self.image_embeddings @ self.text_embeddings[row]
 
     def pictures(self):
-        """Returns drawn captions with their best images; {} without photos."""
+        """Returns captions with their best images, or {} without photos."""
         return draw_answered_captions(self) if self.photos else {}
 
     def points(self, most=FEW_POINTS):
-        """Returns images and captions as points of one space.
+        """Returns images and captions as `Points` in one space.
 
-        Returns None for scores of pairs, which have no shared space.
+        Returns None if pairs were scored, because there is no shared space.
         """
         if self.pairs:
             return None

@@ -31,7 +31,7 @@ from tbnets.tasks.task import Exporter, Task, TaskSpec, check_fitted_kinds
 #
 # Recall sums on the 1000 test photos of Flickr8k after the last epoch, for
 # subsets of the training photos with features of EfficientNetLite0 and one
-# seed, so a few points are chance:
+# seed, so differences of a few points may be due to chance:
 #
 #   240 photos   24 epochs, min_count 5          75.9
 #                60 epochs, min_count 5          79.3
@@ -54,7 +54,7 @@ SIZES = {
     3000: (60, 128, 2, 0.2, 0.3),
     float("inf"): (24, 128, 5, 0.2, 0.3),
 }
-"""Maps an upper bound of the number of photos to values of `CHANGING`."""
+"""Maps an upper bound on the number of photos to values of `CHANGING`."""
 NETWORK = {
     "image_transform": ["signed_sqrt", "standardize"],
     "text_encoder": "mean",
@@ -82,14 +82,14 @@ OF_TRIPLETS = {
     "text_to_image_weight": 1.0,
     "text_to_text_weight": 0.2,
 }
-"""Changes to the triplet loss of a paper."""
+"""Changes to a paper's triplet loss."""
 
 
 def usual_flags(num_photos, begun_with="", of_triplets=True):
     """Returns the default flags of a run on features of `num_photos` photos.
 
-    They depend on the model that the run starts from (`begun_with`, or "") and
-    on whether the loss is a triplet loss.
+    They also depend on `begun_with`, the model that the run starts from or "",
+    and on whether the loss is a triplet loss.
     """
     values = next(SIZES[below] for below in SIZES if num_photos < below)
     network = {} if begun_with else NETWORK
@@ -99,12 +99,12 @@ def usual_flags(num_photos, begun_with="", of_triplets=True):
 
 
 class MatchingData(CaptionedData):
-    """Photos with sentences. Its examples are `data.batches.Examples`.
+    """Photos with sentences, loaded as `data.batches.Examples`.
 
     Attributes:
         own_photos: the `OwnPhotos`, or None if the run extracts no features.
-        images: attribute of `SplitData` with the images: `images` for features,
-            or `photos`.
+        images: name of the `SplitData` attribute with the images: `images` for
+            features, or `photos`.
     """
 
     def __init__(self, settings: Settings):
@@ -144,7 +144,7 @@ class MatchingData(CaptionedData):
 
     @property
     def usual(self):
-        """The default flags of a run on a folder of photos."""
+        """The title and default flags of a run on a folder of photos."""
         if not self.own_photos:
             return "", {}
         split = self.opened.existing_split("train_split")
@@ -155,9 +155,9 @@ class MatchingData(CaptionedData):
         return f"{count} photos", usual
 
     def make(self):
-        """Makes results of recipes, after features of own photos.
+        """Makes recipe results after extracting features of own photos.
 
-        Recipes of texts depend on `left_out`.
+        Recipes for texts depend on `left_out`.
         """
         self.texts.check_preset()  # Fails before the slow extraction.
         sources, unused = self.opened.given, unused_flags(self.settings)
@@ -191,9 +191,9 @@ class MatchingData(CaptionedData):
     def fit(self):
         """Returns the values of `CaptionedData.fit` and facts about the images.
 
-        These are `image_dim` (None for pixels), `image_features_made_by` ({} if
-        unknown), `left_out` for own photos, and `image_preset` if a preset
-        encodes pixels.
+        The facts are `image_dim` (None for pixels), `image_features_made_by`
+        ({} if unknown), `left_out` for own photos, and `image_preset` if a
+        preset encodes pixels.
         """
         fitted = {"image_dim": None, "image_features_made_by": {}}
         if self.own_photos:
@@ -220,7 +220,7 @@ class MatchingData(CaptionedData):
         self.opened.check_splits()
 
     def resume(self, state, splits, where):
-        """Restores the state of a run, with the photos that are left out."""
+        """Restores the state of a run, including its left-out photos."""
         if self.own_photos:
             check_fitted_kinds(state.fitted, where, self.fits)
             self.own_photos.remember(state.fitted)
@@ -228,7 +228,7 @@ class MatchingData(CaptionedData):
         self._preset = state.fitted.get("image_preset", {})
 
     def begin_with(self, trained, splits):
-        """Takes over words, and how features of own photos are made."""
+        """Takes over words and, for own photos, the feature extraction."""
         super().begin_with(trained, splits)
         if self.own_photos:
             made_by = trained.fitted.get("image_features_made_by", {})
@@ -288,11 +288,11 @@ class MatchingData(CaptionedData):
         return hub.package().PresetPhotos(converter, self._preset["side"])
 
     def photo_reader(self, made_by):
-        """Returns the function from encoded photos to the network's input.
+        """Returns the function that turns encoded photos into network input.
 
         It maps strings `[n]` to float32 `[n, ...]`. Returns None if the network
         takes features and `cnn_weights` is empty. Raises ValueError if the
-        features have no description or different weights.
+        features have no description or were made with different weights.
         """
         if not self._of_features:
             return lambda photos: decode_images(photos, self.image_size)
@@ -320,7 +320,7 @@ class MatchingExporter(Exporter):
 
     @property
     def queries(self):
-        """Two captions of the last split for a run on own photos, or []."""
+        """Two captions of the last split if the run has own photos, or []."""
         data = self._data
         if not data.own_photos or data.settings.reads_text_features:
             return []
@@ -329,9 +329,7 @@ class MatchingExporter(Exporter):
     def answer(self, saved_model, queries, folder):
         """Ranks the images of the last split for example queries.
 
-        An image is a hit if a caption contains the query's words in their
-        order. If the model takes photos, the results are drawn to
-        `answers.png`.
+        If the model takes photos, the results are drawn to `answers.png`.
         """
         model = load_saved_model(saved_model)
         split = self._data.last

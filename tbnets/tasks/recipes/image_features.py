@@ -36,11 +36,11 @@ from tbnets.tasks.settings.flag import (
 )
 
 PROBE = 12
-"""Number of photos that are processed for an estimate of the total cost."""
+"""Number of photos that are processed to estimate the total cost."""
 
 
 def work_through(photos, writer, what, work, photo_bytes=0, **options):
-    """Processes the remaining photos, completes the store, prints a summary.
+    """Processes the remaining photos and completes the store.
 
     Args:
         photos: list of (id, path).
@@ -48,8 +48,8 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
         what: name of the work.
         work: function such as `extraction.extract_photos`.
         photo_bytes: approximate size of one photo's rows in the store.
-        **options: arguments of `work`, and `progress`, a function of the number
-            of photos since its last call.
+        **options: arguments of `work`, and `progress`, which is called with the
+            number of photos since its last call.
     """
     start, before = time.perf_counter(), len(writer.done)
     num_left = len(extraction.remaining(photos, writer))
@@ -75,9 +75,9 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
 
 
 class OfPhotos(Thing):
-    """A store that a recipe makes from all photos in the captions.
+    """A store that a recipe makes for all photos in the captions.
 
-    `probe` has arguments of `make` for an estimate.
+    `probe` has the arguments of `make` in an estimate.
     """
 
     probe = {}
@@ -117,7 +117,7 @@ class OfPhotos(Thing):
         return size, self.count * per_photo
 
     def few(self, count):
-        """Returns the store of the first `count` photos."""
+        """Returns a store that contains only the first `count` photos."""
         few = copy.copy(self)
         for name in ("digest", "folder"):  # They depend on all photos.
             vars(few).pop(name, None)
@@ -129,7 +129,7 @@ class OfPhotos(Thing):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposals:
-    """Flags: which boxes are proposed."""
+    """Flags that control which boxes are proposed."""
 
     method: str = flag(
         "edge_boxes",
@@ -149,17 +149,17 @@ class Proposals:
     )
     iou_decay: float = flag(
         1.0,
-        "For edge_boxes: factor of --iou_threshold after each kept box, while "
-        "the threshold is above 0.5, so that the best boxes have closer "
-        "neighbours.",
+        "For edge_boxes: factor that multiplies --iou_threshold after each "
+        "kept box while the threshold is above 0.5, so that the best boxes "
+        "have closer neighbours.",
     )
     max_aspect_ratio: float = flag(
         3.0, "For edge_boxes: maximum ratio of a box's sides."
     )
     longest_side: int = flag(
         500,
-        "Maximum side of a photo for proposals in pixels. Larger photos "
-        "are scaled down.",
+        "Maximum side of a photo in pixels. Larger photos are first scaled "
+        "down.",
     )
     min_area: float = flag(
         0.005, "Minimum area of a box, as a fraction of the photo."
@@ -168,7 +168,7 @@ class Proposals:
 
 
 def make_proposals(photos, values, folder, workers=None, share=None, **how):
-    """Makes or completes a store of the boxes of photos.
+    """Makes or completes a store of proposed boxes.
 
     Args:
         photos: list of (id, path).
@@ -186,7 +186,7 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
 
 
 def proposer_of_flags(values):
-    """Returns the `Proposer` of the flags. Raises ValueError for bad values."""
+    """Builds a `Proposer` from flags. Raises ValueError for invalid values."""
     names = [field.name for field in dataclasses.fields(proposals.Proposer)]
     return proposals.Proposer(*(getattr(values, name) for name in names))
 
@@ -207,16 +207,16 @@ class Boxes(OfPhotos):
 
 
 BOX_BYTES = 20
-"""Size of a box with its score in a store."""
+"""Bytes of a box and its score in a store."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageFeatures:
-    """Flags: which features are made, and by which network."""
+    """Flags that control which features are made, and by which network."""
 
     cnn: str = flag(
         "EfficientNetLite0",
-        "Network, or the name, handle or folder of a preset of Keras Hub. "
+        "Network, or the name, handle or folder of a Keras Hub preset. "
         "Papers: VGG19, VGG16.",
         choices=OneOf(*sorted(NETWORKS), PRESET),
     )
@@ -236,22 +236,23 @@ class ImageFeatures:
     )
     layers: list[str] = flag(
         [LAST],
-        "Layers to concatenate. Maps are averaged over their positions. "
+        "Layers to concatenate. Feature maps are averaged over positions. "
         "last: before the classifier (VGG: fc2); full_network: all (Vilalta "
         "2017).",
     )
     crops: str = flag(
         "one",
-        "Crops of a photo. one: the whole photo, resized; ten: corners, centre "
-        "and their mirror images, 224 of 256, averaged (Wang 2016; "
-        "EfficientNetLite1 and 2: 240 of 272, 260 of 292).",
+        "Crops of a photo. one: the whole photo, resized; ten: the average of "
+        "corners, centre and their mirror images, 224 x 224 crops of the photo "
+        "resized to 256 x 256 (Wang 2016; EfficientNetLite1: 240 from 272; "
+        "EfficientNetLite2: 260 from 292).",
         choices=photo_features.CROPS,
     )
     dtype: str = flag("float32", "Type of the stored features.", choices=DTYPES)
     regions: str = flag(
         "",
         "Boxes whose features are computed: a store of "
-        "tools/propose_regions.py; in a recipe, a recipe of that tool.",
+        "tools/propose_regions.py; in a recipe, a recipe for that tool.",
     )
     region_features: str = flag(
         "roi_pool",
@@ -264,13 +265,15 @@ class ImageFeatures:
     )
     grids: list[int] = flag(
         [],
-        "For roi_average, per layer of --layers: parts per side of a box, "
-        "each averaged; 2 gives four times the channels. Default: 1 each.",
+        "For roi_average: parts per side of a box, one number per layer of "
+        "--layers. Each part is averaged; 2 gives four times the channels. "
+        "Default: 1 each.",
     )
     scales: list[float] = flag(
         [],
-        "For roi_average, per layer of --layers: factor of the sides of a "
-        "box; 1.6 includes its surroundings. Default: 1 each.",
+        "For roi_average: factor by which the sides of a box are enlarged, one "
+        "number per layer of --layers; 1.6 includes the box's surroundings. "
+        "Default: 1 each.",
     )
 
 
@@ -288,7 +291,7 @@ def check_image_features(values):
 
 
 def build_features(values):
-    """Returns the extractor of features that the flags describe."""
+    """Returns the feature extractor that the flags describe."""
     size = values.image_size or None
     network = photo_features.build_named_cnn(
         values.cnn, values.cnn_weights, size, values.top
@@ -344,12 +347,12 @@ def make_image_features(
 
 
 def _made_boxes(boxes, share):
-    """Returns the description of boxes, which must cover the photos' share."""
+    """Describes the boxes. Raises ValueError if they have a different share."""
     part = share_of(boxes.made_by)
     if part not in (None, share.get(SHARE)):
         raise InputError(
             "regions",
-            "have boxes of the whole data set, or of an equal share of photos",
+            "have boxes of the whole data set, or of the same share of photos",
             f"regions={boxes.path}, share {part['number']} of {part['of']}",
             "Merge its shares with tools/join_store.py, or use the photos, "
             "--shard and --shard_images of its extraction.",
@@ -397,7 +400,7 @@ class FeaturesOfPhotos(OfPhotos):
         del self._features
 
     def files(self):
-        """Returns the files of weights, including installed files."""
+        """Returns the files that flags name, and installed weights files."""
         values, files = self.recipe.values, super().files()
         find = getattr(NETWORKS.get(values.cnn), "find_imagenet", None)
         if values.cnn_weights == "imagenet" and find:

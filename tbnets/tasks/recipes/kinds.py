@@ -46,7 +46,7 @@ def describe_plan(things):
 
 
 def duration(seconds):
-    """Formats a time in seconds or minutes."""
+    """Formats a duration as seconds or minutes."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min"
@@ -58,7 +58,7 @@ KINDS = {
     "text_features": FeaturesOfTexts,
     "trees": TreesOfTexts,
 }
-"""Maps the flag that names recipes to the `Thing` that they make."""
+"""Maps a flag that names recipes to the `Thing` that its recipes make."""
 
 
 def recipes(flag, sources, unused=()):
@@ -69,7 +69,7 @@ def recipes(flag, sources, unused=()):
 
 
 def plan(flag, data, unused=()):
-    """Returns the results of the recipes of a flag, {recipe: `Thing`}."""
+    """Returns the result of each recipe of a flag, as {recipe: `Thing`}."""
     results = {}
     for item in recipes(flag, data.given, unused):
         recipe = read_recipe(flag, item, KINDS[flag], data.given)
@@ -79,7 +79,7 @@ def plan(flag, data, unused=()):
 
 
 def missing(data):
-    """Returns the missing results of a run, parts first.
+    """Returns the missing results of a run, each after its parts.
 
     All recipes are checked as far as possible before any result is made.
     """
@@ -96,7 +96,7 @@ def missing(data):
 
 
 def recipe_values(data):
-    """Returns the values in recipes: flag -> recipe -> recipe's flag -> value.
+    """Returns the values in recipes, {flag: {recipe: {recipe's flag: value}}}.
 
     Skips flags whose photos, captions or files are missing.
     """

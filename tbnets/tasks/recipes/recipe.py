@@ -1,7 +1,7 @@
 """Reads recipes: flag files that describe how to make features or trees.
 
-A recipe has the flags of the command that makes the result, except photos,
-captions and folders, which the run supplies.
+A recipe has the flags of the command that makes the result. The run supplies
+the photos, captions and folders.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ from tbnets.tasks.settings.flag import flags_of, name_flags
 # recipe or different photos give a different folder.
 
 FORM = 1
-"""Raise this number if a code change makes different results."""
+"""Increase this number if a code change alters results."""
 DIGITS = 8
 SUMS = "sums.json"
 PRESETS = {"cnn": "image", "features": "text"}
-"""Maps a flag that may name a Keras Hub preset to the side of the preset."""
+"""Maps a flag that may name a Keras Hub preset to the kind of its input."""
 
 
 class Thing:
@@ -48,8 +48,9 @@ class Thing:
     Attributes:
         verb: name of the command whose flags the recipe has.
         group: dataclass of these flags.
-        preset: flag whose Keras Hub presets can replace a recipe, or "".
-        roots: folders of results. The first writable folder gets new results.
+        preset: flag that is set to a Keras Hub preset named instead of a
+            recipe, or "".
+        roots: folders of results. New results go to the first writable folder.
         count: number of photos or texts.
         unit: "photo" or "text".
         num_bytes: size of the result, or 0 if unknown.
@@ -79,10 +80,10 @@ class Thing:
         raise NotImplementedError
 
     def check(self):
-        """Raises an error if the recipe cannot be made. May build a network."""
+        """Raises an error if the result cannot be made. May build a network."""
 
     def files(self):
-        """Returns the files of the flags and of a preset, name -> path."""
+        """Returns the files of the flags and of a preset, as {name: path}."""
         files = self.recipe.files
         for flag, side in PRESETS.items():
             if hub.is_hub(name := getattr(self.recipe.values, flag, "")):
@@ -103,7 +104,7 @@ class Thing:
 
     @property
     def recorded(self):
-        """The flags that a run records, also of the parts, without files."""
+        """The flags that a run records, including parts, excluding files."""
         parts = [part.recorded for part in self.parts]
         return {**self.recipe.words, "parts": parts}
 
@@ -122,7 +123,7 @@ class Thing:
         return hashlib.sha256(text).hexdigest()[:DIGITS]
 
     def _sums(self):
-        """Returns the SHA-256 of the files, name of a flag -> digest."""
+        """Returns the SHA-256 of each file, as {flag: digest}."""
         files = self.files()
         cache = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
@@ -140,7 +141,7 @@ class Thing:
 
     @functools.cached_property
     def folder(self):
-        """The folder `ROOT/NAME-DIGEST` of the result, which may not exist."""
+        """The result's folder `ROOT/NAME-DIGEST`, which may not exist yet."""
         name = f"{self.recipe.name}-{self.digest}"
         places = [root / name for root in self.roots]
         for place in places:
@@ -159,13 +160,13 @@ class Thing:
         return next((place for place in can if place.exists()), can[0])
 
     def missing(self):
-        """Returns the missing results, parts first."""
+        """Returns the missing results, each after its parts."""
         if self.is_made(self.folder):
             return []
         return [*(t for part in self.parts for t in part.missing()), self]
 
     def make_if_missing(self):
-        """Makes the missing parts, then the whole, in one process at a time."""
+        """Makes missing parts, then the result. One process works at a time."""
         for thing in self.missing():
             thing._make_alone()
 
@@ -189,14 +190,14 @@ class Thing:
 
     @contextlib.contextmanager
     def _explained(self, place):
-        """Adds the recipe, and how to remake its folder, to errors."""
+        """Adds the recipe, and advice for its folder, to error messages."""
         advice = f" Or remove {place} to compute it again."
         with self.recipe.named(advice if place.exists() else ""):
             yield
 
 
 def make_all(things):
-    """Makes checked results of recipes if they fit on the disk together."""
+    """Makes the results of checked recipes if all results fit on the disk."""
     if things:
         sizes = [thing.num_bytes - bytes_in(thing.folder) for thing in things]
         check_space(things[0].folder, sum(max(size, 0) for size in sizes))
@@ -205,7 +206,7 @@ def make_all(things):
 
 
 def bytes_in(folder):
-    """Returns the size of the files in a folder, or 0 without a folder."""
+    """Returns the size of a folder's files, or 0 if it does not exist."""
     return sum(path.stat().st_size for path in folder.glob("*"))
 
 
@@ -254,7 +255,7 @@ class Recipe:
 
     Args:
         path: path of the flag file.
-        values: the group of flags.
+        values: the flag group with its values.
     """
 
     path: pathlib.Path
@@ -262,22 +263,22 @@ class Recipe:
 
     @property
     def name(self):
-        """The first part of the names of the result folders."""
+        """The beginning of the result folder's name."""
         return self.path.stem
 
     @property
     def places(self):
-        """The flags that may name files of this machine, name -> value."""
+        """The flags that may name files on this machine, as {name: value}."""
         return self._flag_values(True)
 
     @property
     def files(self):
-        """The flags of `places` that name files, name -> path."""
+        """The flags of `places` that name files, as {name: path}."""
         return {k: v for k, v in self.places.items() if v not in WORDS}
 
     @property
     def words(self):
-        """The remaining flags that determine the result, name -> value."""
+        """The other flags that determine the result, as {name: value}."""
         return self._flag_values(False)
 
     def _flag_values(self, is_place):
@@ -299,7 +300,7 @@ class Recipe:
 
     @contextlib.contextmanager
     def named(self, advice=""):
-        """Adds the recipe's path to errors and names arguments as its flags."""
+        """Adds the recipe's path to errors and replaces arguments by flags."""
         try:
             yield
         except UserError as error:
@@ -314,7 +315,7 @@ class Recipe:
 
 
 def read_recipe(flag, item, kind, sources):
-    """Reads the recipe, or the preset, that a flag names.
+    """Reads the recipe or preset that a flag names.
 
     Args:
         flag: name of the flag.
@@ -362,7 +363,6 @@ def _file(flag, value, sources):
 
 
 def _check_known(word, kind, known):
-    """Raises ValueError if a line is not a flag of the recipe's command."""
     name = word.lstrip("-").partition("=")[0]
     if word.startswith("-") and (known & {name, name.removeprefix("no")}):
         return

@@ -42,7 +42,7 @@ from tbnets.text.word_vectors import (
 
 
 def _split_names(data):
-    """Returns the splits of the captions file, or the run's split lists."""
+    """Returns the splits of the captions file or of the run's split lists."""
     sources = data.sources
     if sources.split_lists:
         flags = data.given
@@ -52,10 +52,10 @@ def _split_names(data):
 
 
 def texts_by_split(data, names=()):
-    """Returns the texts of the named splits or of every split, by name.
+    """Returns a dict from split to texts, for the named splits or all splits.
 
     The first split is the training split, on which features are fitted. Splits
-    are drawn if the captions file has none.
+    are drawn if the captions file defines no splits.
     """
     names, first = tuple(names or _split_names(data)), data.given.train_split
     if names == (WHOLE_FILE,) and first != WHOLE_FILE:
@@ -65,7 +65,7 @@ def texts_by_split(data, names=()):
 
 
 def texts_by_id(data, names=()):
-    """Returns (IMAGE#NUMBER, text) for the texts of the named or all splits."""
+    """Returns (IMAGE#NUMBER, text) pairs of the named splits or all splits."""
     return [
         (f"{image_id}#{number}", part.captions[row])
         for part in (_said(data, name) for name in names or _split_names(data))
@@ -83,12 +83,12 @@ def _said(data, name):
 MOST_PRINTED = 5
 FILE = "trees.jsonl"
 PROBE = 40
-"""Number of captions that are parsed for an estimate of the total cost."""
+"""Number of captions that are parsed to estimate the total cost."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trees:
-    """Flags: which parser is used, and how."""
+    """Flags that select and configure the parser."""
 
     parser: str = flag(
         "embedded",
@@ -186,20 +186,20 @@ class TreesOfTexts(Thing):
 
 
 PROBES = 100, 300, 1000
-"""Numbers of texts whose features are made for an estimate. The time for the
-first includes imports."""
+"""Numbers of texts whose features are made for an estimate. The first time
+includes imports."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFeatures:
-    """Flags: which features are made."""
+    """Flags that control which features are made."""
 
     features: str = flag(
         REQUIRED,
         "Features. tfidf: weighted counts of the most frequent lemmas; "
         "mean_vector: means of word vectors; fisher: Fisher vectors of word "
-        "vectors (Wang 2016); hub:PRESET: the text encoder of a preset of "
-        "Keras Hub with its own pooling, by name, handle or folder.",
+        "vectors (Wang 2016); hub:PRESET: the text encoder of a Keras Hub "
+        "preset (a name, handle or folder) with its own pooling.",
         choices=OneOf("fisher", "mean_vector", "tfidf", PRESET),
     )
     num_terms: Count = flag(
@@ -218,7 +218,7 @@ class TextFeatures:
         "For fisher: dimensions after PCA; 0: all. Papers: 6000 of 18,000.",
     )
     pca_captions: Annotated[int, Limits(2)] = flag(
-        20_000, "For fisher: training captions in memory for PCA."
+        20_000, "For fisher: number of training captions in memory for PCA."
     )
     seed: int = flag(0, "For fisher: seed of the fit.")
     dtype: str = flag("float32", "Type of the stored features.", choices=DTYPES)
@@ -242,9 +242,11 @@ def make_text_features(values, texts, folder, shard=""):
 
     Args:
         values: `TextFeatures`.
-        texts: split -> its texts. The encoder is fitted on the first split.
+        texts: dict from split to texts. The encoder is fitted on the first
+            split.
         folder: folder of the store.
-        shard: share to make, as in `take_share`. All shares fit equal encoders.
+        shard: share to make, as in `take_share`. All shares fit the same
+            encoder.
     """
     every = itertools.chain.from_iterable(texts.values())
     all_texts = {caption_key(text): text for text in every}
@@ -327,7 +329,7 @@ def _fit(values, encoder, texts):
 
 
 class FeaturesOfTexts(Thing):
-    """Features of a run's texts, by a recipe of `extract_text_features`."""
+    """Features of a run's texts, made by an `extract_text_features` recipe."""
 
     verb, group, preset = "extract_text_features", TextFeatures, "features"
     unit = "text"

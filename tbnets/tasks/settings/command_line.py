@@ -22,7 +22,7 @@ class FileWord(str):
     """A word of a command line that was read from a flag file.
 
     Attributes:
-        place: place of the word, `FILE:LINE: `.
+        place: file and line of the word, `FILE:LINE: `.
     """
 
     place = ""
@@ -34,11 +34,11 @@ def configs_folder():
 
 
 def find_flagfile(name, place=""):
-    """Returns the flag file with a path or a configuration's name.
+    """Returns the flag file for a path or for the name of a configuration.
 
     If no file has this path, `quickstart`, `quickstart.flags` and
-    `configs/quickstart.flags` all name one shipped configuration. Otherwise
-    raises FileNotFoundError with similar names. `place` begins the message.
+    `configs/quickstart.flags` all name the same shipped configuration. Raises
+    FileNotFoundError if there is none. `place` begins the message.
     """
     path = pathlib.Path(name).expanduser()
     if path.is_file():
@@ -57,7 +57,7 @@ def find_recipe(flag, name, verb, place):
     """Returns the file of a recipe, or raises FileNotFoundError.
 
     `place` is tried first, then the recipe `name` of the package, such as
-    `features/tfidf.flags`. The message names the flag and the command `verb`.
+    `features/tfidf.flags`. The error names the flag and the command `verb`.
     """
     if place.is_file():
         return place
@@ -91,7 +91,7 @@ def _nearest(stem, known, suffix=""):
 
 
 def expand(words, within=()):
-    """Replaces --flagfile in a command line by the flags of the file.
+    """Replaces each --flagfile in a command line by the flags in the file.
 
     Args:
         words: words after the program's name.
@@ -116,7 +116,7 @@ def expand(words, within=()):
 
 
 def flag_place(word):
-    """Returns the place `FILE:LINE: ` of a word from a flag file, else ""."""
+    """Returns `FILE:LINE: ` for a word from a flag file, or else ""."""
     return word.place if isinstance(word, FileWord) else ""
 
 
@@ -156,10 +156,11 @@ class CommandLine:
 
     Args:
         words: words after the program's name.
-        flags: the known `Flag`s. A flag of kind words gets the remaining words.
+        flags: the known `Flag`s. A flag of kind "words" gets the remaining
+            words.
 
     Attributes:
-        values: name -> value or default of every flag.
+        values: dict from the name of each flag to its value or default.
         given: names of the set flags, including flags from flag files.
         typed: names of the flags on the command line itself.
 
@@ -209,7 +210,6 @@ class _Choice(absl_flags.EnumParser):
 
 
 def _rephrased(message, words):
-    """Returns absl's message about a command line, on one line."""
     message = " ".join(message.split()).rstrip(".")
     message = _place(message, words) + message
     if flag := re.fullmatch(r"(.*)Missing value for flag (--\w+)", message):

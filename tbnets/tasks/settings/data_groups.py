@@ -24,7 +24,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegionSettings:
-    """Phrases and regions."""
+    """Region settings."""
 
     phrases: Place = flag(
         "",
@@ -42,7 +42,7 @@ class RegionSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhraseSettings:
-    """Regions that phrases name, and batches of both."""
+    """Phrase localization settings."""
 
     positives: str = flag(
         "augmented",
@@ -87,8 +87,8 @@ class PhraseSettings:
     )
     hard_negative_epochs: Whole = flag(
         0,
-        "Number of last epochs that fine-tune on hard negatives: wrong "
-        "regions of the phrase's photo that rank before a right region, found "
+        "Number of final epochs that fine-tune on hard negatives: wrong "
+        "regions of the phrase's photo that rank above a right region, found "
         "once. These epochs use no terms within a view. "
         "--negative_regions=batch adds the negatives of the batch. Wang 2016: "
         "5; 0: none.",
@@ -97,18 +97,18 @@ class PhraseSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorrespondenceSettings:
-    """Regions that phrases are found to name."""
+    """HM-LSTM region settings."""
 
     correspondence_epochs: Whole = flag(
         10,
-        "Number of first epochs that train only on photos and sentences. Each "
-        "later epoch first assigns a region of its photo to each phrase. Niu "
-        "2017 gives no number.",
+        "Number of initial epochs that train only on photos and sentences. "
+        "Each later epoch first assigns to each phrase a region of its photo. "
+        "Niu 2017 gives no number.",
     )
     regions_per_image: Count = flag(
         19,
-        "Number of first --regions of a photo that can be assigned to a "
-        "phrase, in addition to the whole photo. Niu 2017: 19.",
+        "Number of regions per photo, the first in --regions, that can be "
+        "assigned to a phrase, in addition to the whole photo. Niu 2017: 19.",
     )
     region_overlap: Share = flag(
         1.0,
@@ -118,19 +118,19 @@ class CorrespondenceSettings:
     region_branch: str = flag(
         "own",
         "Network that embeds regions. own: a branch like the image branch; "
-        "shared: the image branch, which needs regions and photos with "
-        "features by one network (Niu 2017).",
+        "shared: the image branch, which needs features of regions and photos "
+        "from the same network (Niu 2017).",
         choices=("own", "shared"),
     )
     region_mean_weight: Amount = flag(
         1.0,
         "Weight of the loss between sentences and the mean region of their "
-        "photo, which is the first loss of an own region branch. Niu 2017: 0.",
+        "photo, which trains an own region branch at first. Niu 2017: 0.",
     )
     contrast: str = flag(
         "others",
-        "Negatives of a pair of phrase and region. others: pairs of other "
-        "photos; batch: also pairs of its own photo.",
+        "Negatives of a phrase-region pair. others: pairs of other photos; "
+        "batch: also pairs of the same photo.",
         choices=CONTRASTS,
     )
 
@@ -140,7 +140,7 @@ DATA_ROOT_VARIABLE = "TBNETS_DATA"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The run."""
+    """Run settings."""
 
     run_dir: Place = flag(
         "",
@@ -166,13 +166,13 @@ class RunSettings:
         True, "Write a SavedModel of the best epoch.", free=True
     )
     evaluate_memory: Count = flag(
-        512, "Memory for an evaluation in MiB.", free=True
+        512, "Memory for evaluation, in MiB.", free=True
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CaptionSettings:
-    """Captions and splits."""
+    """Caption and split settings."""
 
     captions_format: str = flag(
         "karpathy",
@@ -182,14 +182,14 @@ class CaptionSettings:
     )
     data_root: Place = flag(
         "data",
-        "Folder that relative data paths start from. Default: the "
-        f"environment variable {DATA_ROOT_VARIABLE}, then a flagfile.",
+        "Base folder of relative data paths. Default: the environment "
+        f"variable {DATA_ROOT_VARIABLE}, then a flagfile.",
         free=True,
     )
     scenes: Place = flag(
         "",
-        "Folder of the embedded data set, which replaces --captions and "
-        "--images; rendered there if it does not exist.",
+        "Folder of the embedded data set of scenes, which replaces --captions "
+        "and --images. If it does not exist, the scenes are rendered there.",
     )
     num_scenes: Annotated[list[int], Limits(0, 1_000_000, length=3)] = flag(
         [2000, 250, 250], "Numbers of scenes to render for train,dev,test."
@@ -206,22 +206,22 @@ class CaptionSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSettings:
-    """Images, from pixels or from features."""
+    """Image settings."""
 
     image_encoder: str = flag(
         "EfficientNetLite0",
         "Network that reads photos if there are no --image_features: "
         "EfficientNetLite0 to 2, SqueezeNet, a network of keras.applications "
-        "by name, or a preset of Keras Hub, hub:PRESET (a name, a handle or "
-        "a folder). Its last layer computes features of --images, once; with "
-        "--fine_tune the network is trained. small: a small convolutional "
+        "by name, or a Keras Hub preset, hub:PRESET (a name, handle or "
+        "folder). Its last layer computes features of --images, once; with "
+        "--fine_tune, the network is trained. small: a small convolutional "
         "network, trained from pixels.",
     )
     fine_tune: bool = flag(False, "Train --image_encoder too, from pixels.")
     cache: Place = flag(
         "",
-        "Folder for these features. Empty: FOLDER.tbnets next to "
-        "--images=FOLDER.",
+        "Folder for the features of --image_encoder. Empty: FOLDER.tbnets "
+        "next to --images=FOLDER.",
         free=True,
     )
     image_size: Whole = flag(
@@ -241,7 +241,7 @@ class ImageSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureSettings:
-    """Photos, and features of images or regions."""
+    """Photo and feature settings."""
 
     images: Place = flag(
         "",

@@ -4,9 +4,9 @@ A group of flags is a frozen dataclass with fields made by `flag`::
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Batches:
-        '''Batches.'''
+        '''Batch settings.'''
 
-        images_per_batch: Count = flag(500, "Images a batch.")
+        images_per_batch: Count = flag(500, "Images per batch.")
 
 The annotation has the type and the limits of the values. The docstring is the
 title in --help. A reserved name has a trailing underscore: `from_` is --from.
@@ -87,11 +87,11 @@ class Flag(NamedTuple):
         kind: string, integer, float, bool, list (of strings), integers, floats,
             repeated (a flag that may be set several times) or words (the words
             that are not flags).
-        default: default value. `REQUIRED` if the flag must be set. None for no
-            value, or for the value of the preset of --loss.
-        help: meaning, unit and papers' value.
+        default: default value, `REQUIRED` if the flag must be set, or None if
+            it has no default or --loss determines the default.
+        help: meaning, unit and the papers' values.
         choices: allowed values for kind string, or () for any.
-        is_place: whether the value is a file or folder of this machine.
+        is_place: whether the value is a file or folder on this machine.
         free: whether the flag may change when a run is resumed.
         limits: range of the numbers.
     """
@@ -109,7 +109,7 @@ class Flag(NamedTuple):
 def flag(default, help, **fields):
     """Returns a field of a group of flags.
 
-    `fields` are fields of `Flag` that the annotation does not determine.
+    `fields` are `Flag` fields that cannot be inferred from the annotation.
     """
     meta = {"help": help, **fields}
     if isinstance(default, list):
@@ -164,7 +164,7 @@ def check_limits(group):
 
 
 def must_come_with(options, name, required, advice="Leave it out."):
-    """Returns the error of a flag that has no effect without `required`."""
+    """Returns the error for a flag that has no effect without `required`."""
     text = written(getattr(options, name))
     return InputError(
         f"--{name}", f"be used with {required}", f"only --{name}={text}", advice
@@ -172,7 +172,7 @@ def must_come_with(options, name, required, advice="Leave it out."):
 
 
 def check_pairs(options, pairs):
-    """Raises ValueError for a flag without the flag that `pairs` maps it to."""
+    """Raises ValueError if a flag is set but not its partner in `pairs`."""
     flags = changed(options)
     for name, other in pairs.items():
         if name in flags and not getattr(options, other):
@@ -208,7 +208,7 @@ FLAGS_OF_ARGUMENTS = {
 def name_flags(error, values):
     """Replaces library arguments in an error by the flags that set them.
 
-    `values` has the flags of the command, name -> value.
+    `values` maps the names of the command's flags to their values.
     """
     fields = list(getattr(error, "fields", ()))
     if not fields and len(error.args) != 1:

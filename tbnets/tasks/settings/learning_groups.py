@@ -24,14 +24,14 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSettings:
-    """Texts and their encoder."""
+    """Text and text encoder settings."""
 
     text_encoder: str = flag(
         "lstm",
         "Text encoder. lstm: Wang 2018; gru: Vilalta 2017; h_lstm: Niu 2017; "
         "mean: mean of word vectors; features: --text_features; hub:PRESET: "
-        "the text encoder of a preset of Keras Hub with its own pooling, by "
-        "name, handle or folder (docs/keras_hub.md).",
+        "the text encoder of a Keras Hub preset (a name, handle or folder) "
+        "with its own pooling (docs/keras_hub.md).",
         choices=OneOf("mean", "lstm", "gru", "h_lstm", "features", PRESET),
     )
     fine_tune_text: bool = flag(
@@ -52,7 +52,7 @@ class TextSettings:
         "a .npy file with one row per caption. May contain {split}.",
     )
     min_count: Count = flag(
-        1, "Minimum count of a word of the vocabulary in the training captions."
+        1, "Minimum count in the training captions of words in the vocabulary."
     )
     max_words: Whole = flag(
         0, "Maximum number of words in the vocabulary; 0: all."
@@ -82,12 +82,13 @@ class TextSettings:
     mean_beside: bool = flag(
         False,
         "Append the mean word vector of the caption to its states. In a tree, "
-        "append the mean of its own words to each node.",
+        "append to each node the mean vector of the node's words.",
     )
     equal_texts_match: bool = flag(
         False,
-        "Match a caption of two images with both images, and a phrase with "
-        "the regions of equal phrases, which are never its negatives.",
+        "Match a caption that two images share with both images, and a phrase "
+        "with the regions of all phrases with the same words, which are never "
+        "its negatives.",
     )
 
 
@@ -96,7 +97,7 @@ _Positive = Annotated[float, Limits(0, above=True)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BranchSettings:
-    """Branches into the shared space."""
+    """Branch settings."""
 
     image_units: Counts = flag(
         [2048, 512],
@@ -119,12 +120,12 @@ class BranchSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LossSettings:
-    """Loss."""
+    """Loss settings."""
 
     loss: str = flag(
         "wang2018",
         "Loss: the triplet loss of a paper, or infonce, a softmax over the "
-        "batch. Further flags of this group override its values.",
+        "batch. Other flags of this group override its values.",
         choices=tuple(LOSSES),
     )
     temperature: Annotated[float, Limits(1e-6)] = flag(
@@ -175,7 +176,7 @@ class LossSettings:
 
     @property
     def kind(self) -> str:
-        """`triplet` for the losses of papers, else the name of the loss."""
+        """`triplet` for the losses of papers, or else the loss's name."""
         return "triplet" if self.loss in PRESETS else self.loss
 
 
@@ -188,7 +189,7 @@ LOSS_FLAGS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSettings:
-    """Pairs, and the head that scores them."""
+    """Settings of pairs and the head that scores them."""
 
     head_units: Counts = flag(
         [512, 256],
@@ -214,12 +215,12 @@ class PairSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CcaSettings:
-    """Canonical correlation analysis."""
+    """Canonical correlation analysis settings."""
 
     cca_dim: Whole = flag(
         0,
-        "Size of the shared space of CCA; 0: 256, or the smaller feature "
-        "size if that is less.",
+        "Size of CCA's shared space; 0: 256, or the smaller feature size if "
+        "it is below 256.",
     )
     cca_regularization: Amount = flag(
         0.5,
@@ -235,7 +236,7 @@ class CcaSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSettings:
-    """Batches."""
+    """Batch settings."""
 
     images_per_batch: Annotated[int, Limits(2)] = flag(
         500,
@@ -247,7 +248,7 @@ class BatchSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """Training."""
+    """Training settings."""
 
     epochs: Count = flag(30, "Passes over the images.", free=True)
     patience: Whole = flag(
@@ -266,7 +267,7 @@ class TrainingSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerSettings:
-    """Optimizer."""
+    """Optimizer settings."""
 
     optimizer: str = flag(
         "adam",

@@ -1,6 +1,6 @@
 """Writes and reads the settings of a run, and checks resumed runs.
 
-A record is a dict, flag -> value.
+A record is a dict from flag to value.
 """
 
 import os
@@ -77,7 +77,6 @@ def completed(record, path):
 
 
 def _check_kinds(record, path):
-    """Raises ValueError for the first invalid flag of a record."""
     expected, value = "the flags of a run", record
     if isinstance(record, dict):
         wrong = [name for name in record if not _fits(name, record[name])]
@@ -117,7 +116,7 @@ def _fits(name, value):
 
 
 def check_resumable(record, settings, place):
-    """Raises ValueError if a resumed run changes flags that change results.
+    """Raises ValueError if a resumed run changes flags that affect results.
 
     Args:
         record: record with which the run was started.

@@ -73,7 +73,7 @@ class Settings:
         cca: canonical correlation analysis.
         optimizer: optimizer. None for CCA.
         training: epochs and precision. None for CCA.
-        started_in: folder from which relative paths start, or "".
+        started_in: folder against which relative paths are resolved, or "".
     """
 
     run: RunSettings
@@ -100,7 +100,7 @@ class Settings:
 
     @property
     def patience(self) -> int:
-        """The number of epochs without improvement before a stop, or 0."""
+        """The number of epochs without improvement before stopping, or 0."""
         return self.training.patience if self.training else 0
 
     @property
@@ -166,7 +166,7 @@ class Settings:
             check_limits(group)
 
     def values(self) -> dict:
-        """Returns the values of the flags of these groups, and `started_in`."""
+        """Returns the flag values of the used groups, and `started_in`."""
         values = {
             name.rstrip("_"): value
             for group in self.groups().values()
@@ -259,8 +259,8 @@ BASE = frozenset({"run", "captions", "features", "texts"})
 def conditions(settings: Settings) -> list:
     """Returns the conditions under which flags are used.
 
-    Each is a tuple (whether it holds, the condition in words, names of the
-    flags that need it).
+    Each condition is a tuple (whether it holds, the condition in words, names
+    of the flags that need it).
     """
     return [
         *_data_conditions(settings),
@@ -418,7 +418,7 @@ def unused_flags(settings: Settings) -> dict[str, str]:
 
 
 def conditions_in_words() -> dict[str, str]:
-    """Returns the conditions under which flags are used, name -> words."""
+    """Returns the condition under which each flag is used, {name: words}."""
     defaults = make_settings(complete({}), GROUPS)
     return {
         name: words
