@@ -16,23 +16,23 @@ from tbnets.layers import configured
 from tbnets.losses import replicas
 
 _APART = 1 << 30
-"""Seed offset of the layers on which `draw_apart` was called."""
+"""Seed offset for layers on which `draw_apart` was called."""
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SeededDropout(configured.ConfiguredLayer):
-    """Applies dropout with masks that continue after a checkpoint is restored.
+    """Applies dropout whose sequence of masks is restored from checkpoints.
 
     The mask depends on `seed` and on a counter of masks, which is a
-    non-trainable weight. Keras' own dropout draws from a generator whose state
-    not all Keras versions save. XLA draws other masks than a graph without XLA.
-    Each replica draws its own masks.
+    non-trainable weight. Keras' own dropout uses a generator whose state is not
+    saved by all Keras versions. Masks drawn with XLA differ from masks drawn
+    without XLA. Each replica draws its own masks.
 
     Args:
         rate: fraction of units set to 0, in [0, 1). The remaining units are
             scaled by `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
         seed: integer. Layers of a branch need different seeds. The model calls
-            `draw_apart` if both branches have the seed.
+            `draw_apart` if both branches have the same seed.
 
     Example:
         drop = tbnets.SeededDropout(0.5, seed=1)
@@ -47,7 +47,7 @@ class SeededDropout(configured.ConfiguredLayer):
         self.stream = seed
 
     def draw_apart(self) -> None:
-        """Makes the masks differ from a layer with an equal seed."""
+        """Makes the masks differ from a layer that has the same seed."""
         self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:
@@ -86,8 +86,7 @@ def batch_normalization(name, dtype=None):
 def share_statistics(network):
     """Synchronises a network's batch normalisation across replicas.
 
-    A batch normalisation layer is not reached inside a layer that is not a
-    model.
+    Batch normalisation inside a layer that is not a model is not changed.
     """
     if not _has_replicas():
         return
@@ -109,7 +108,8 @@ BATCH_NORMALIZATION = ("last", "first", "none")
 class Branch(configured.ConfiguredLayer):
     """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`.
 
-    The default `batch_normalization="last"` is the network in both papers::
+    The default `batch_normalization="last"` is the network of Wang et al. 2016
+    and 2018::
 
         x -> [FC -> ReLU -> dropout] * (len(units) - 1) -> FC -> BN -> L2
 
@@ -118,17 +118,17 @@ class Branch(configured.ConfiguredLayer):
     `batch_normalization="none"` is the linear branch of the papers' ablations.
 
     Args:
-        units: sizes of the fully connected layers. Papers: `(2048, 512)` on CNN
-            and Fisher-vector features, `(1024, 512)` on LSTM states. `()`
-            applies only L2 normalisation, as in the text branch of Vilalta et
-            al. 2017.
+        units: sizes of the fully connected layers. Papers: `(2048, 512)` for
+            CNN and Fisher-vector features, `(1024, 512)` for LSTM states. With
+            `()`, the branch applies only L2 normalisation, like the text branch
+            of Vilalta et al. 2017.
         batch_normalization: `last`, `first` or `none`.
-        dropout: rate after each ReLU. Paper: 0.5.
-        input_dropout: rate on the branch's input. Paper: 0.
+        dropout: dropout rate after each ReLU. Paper: 0.5.
+        input_dropout: dropout rate on the branch's input. Paper: 0.
         seed: integer seed of the dropout masks.
 
-    Returns from a call: `[n, output_dim]` float32, rows of length 1, under
-    every mixed-precision policy.
+    A call returns unit vectors, float32 `[n, output_dim]` under every dtype
+    policy.
 
     Example:
         branch = tbnets.Branch((2048, 512))

@@ -19,7 +19,7 @@ def parameters_of(kind, method, base):
         base: the last base class to include.
 
     Returns:
-        dict, name -> `inspect.Parameter`, without `self`, `*args` and
+        dict that maps names to `inspect.Parameter`, without `self`, `*args` and
         `**kwargs`.
     """
     parameters = {}
@@ -38,7 +38,7 @@ def repr_of(instance, base, **extra):
     from their defaults, and `extra`.
 
     Args:
-        instance: object with its arguments as attributes.
+        instance: object that has the constructor's arguments as attributes.
         base: the last base class to include.
         **extra: additional values by name.
     """
@@ -63,7 +63,7 @@ class ConfiguredLayer(keras.layers.Layer):
     """
 
     vocabulary_size: int = 0
-    """Number of word ids of a text encoder, 0 for layers on features."""
+    """Number of word ids of a text encoder; 0 for layers that take features."""
 
     def __repr__(self) -> str:
         return repr_of(self, ConfiguredLayer)
@@ -76,7 +76,7 @@ class ConfiguredLayer(keras.layers.Layer):
 
 
 class FittedLayer(ConfiguredLayer):
-    """A layer of untrained constants, float32 under every policy."""
+    """A layer of non-trainable constants, float32 under every dtype policy."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("dtype", "float32")

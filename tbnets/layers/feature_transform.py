@@ -17,7 +17,8 @@ NOISE = 1e-6
 class StreamingStatistics:
     """Computes the mean and standard deviation of features in one pass.
 
-    The update of Chan et al. 1983 merges batches accurately, in float64.
+    Batches are merged accurately, in float64, with the update of Chan et al.
+    1983.
     """
 
     def __init__(self):
@@ -48,8 +49,8 @@ class StreamingStatistics:
     def deviation(self):
         """The standard deviation, float64 `[dim]`; 0 for a constant feature.
 
-        Deviations below `NOISE` times the mean are rounding noise and count as
-        0.
+        Deviations below `NOISE` times the absolute mean are rounding noise and
+        count as 0.
         """
         deviation = np.sqrt(self.variance)
         noise = NOISE * np.abs(self.mean)
@@ -59,24 +60,24 @@ class StreamingStatistics:
 FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
 STATISTICS = {"center", "standardize", "ternary"}
 LOW, HIGH = -0.25, 0.15
-"""Thresholds in standard deviations, from the authors of Vilalta 2017."""
+"""Thresholds in standard deviations, from the code of Vilalta et al. 2017."""
 
 
 def ternary_bounds(mean, deviation):
-    """Computes the thresholds of `ternary` from a mean and a deviation.
+    """Computes the thresholds for `ternary` from means and deviations.
 
     The condition `(x - mean) / deviation < LOW` becomes `x < mean + LOW *
-    deviation`. The bounds are rounded outwards, so that float32 comparisons
-    agree with exact arithmetic.
+    deviation`. The lower bound is rounded up and the upper bound down, so that
+    float32 comparisons agree with exact arithmetic.
 
     Args:
         mean: float64 `[dim]`, mean over the training images.
         deviation: float64 `[dim]`; 0 for a constant feature, which maps to 0.
 
     Returns:
-        (lower, upper): float32 `[dim]` each.
+        (lower, upper): two float32 `[dim]` arrays.
 
-    Source: Vilalta et al. 2017, Sec. 3.1, and its authors' code.
+    Source: Vilalta et al. 2017, Sec. 3.1, and the authors' code.
     """
     mean, deviation = np.asarray(mean), np.asarray(deviation)
     lower = np.where(deviation > 0, mean + LOW * deviation, -np.inf)
@@ -105,16 +106,16 @@ class FeatureTransform(FittedLayer):
     """Rescales precomputed features, in training and in serving.
 
     `center`, `standardize` and `ternary` use statistics of the training
-    features. `adapt` computes them as weights, saved in checkpoints and
-    SavedModels.
+    features. `adapt` computes these statistics, which are saved as weights in
+    checkpoints and SavedModels.
 
     Args:
         steps: names from `FEATURE_STEPS`, applied in order. `signed_sqrt` is
-            `sign(x) sqrt(|x|)`, and `l2` scales rows to unit length. The last
-            step may use statistics: `center` subtracts each dimension's mean
-            and divides by one common standard deviation, `standardize` divides
-            by each dimension's own, and `ternary` maps standardised values to
-            -1, 0 or +1 (Vilalta et al. 2017).
+            `sign(x) sqrt(|x|)`, and `l2` scales rows to unit length. Only the
+            last step may use statistics. `center` subtracts each dimension's
+            mean and divides by one common standard deviation, `standardize`
+            divides by each dimension's own deviation instead, and `ternary`
+            maps standardised values to -1, 0 or +1 (Vilalta et al. 2017).
 
     Example:
         transform = tbnets.FeatureTransform(("signed_sqrt", "standardize"))
@@ -142,7 +143,7 @@ class FeatureTransform(FittedLayer):
         return bool(set(self.steps) & STATISTICS)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the statistics with neutral values."""
+        """Creates the statistics with neutral initial values."""
         self.output_dim = input_shape[-1]
         if self.needs_statistics:
             is_ternary = "ternary" in self.steps

@@ -19,14 +19,15 @@ class CanonicalProjection(configured.FittedLayer):
 
         x -> (x - mean) projection [+ bias] -> L2
 
-    `models.cca` computes the weights, and no gradient changes them.
+    `models.cca` computes the weights, which are not trainable.
 
     Args:
-        output_dim: size of the shared space. Gong et al. 2014: 256 and more.
-        use_bias: whether to add a bias, as CCA with background needs for texts.
+        output_dim: size of the shared space. Gong et al. 2014: 256 or more.
+        use_bias: whether to add a bias, which CCA with background regions needs
+            for texts.
 
-    Returns from a call: `[n, output_dim]` float32, rows of length 1. Without a
-    bias, an input equal to the mean maps to 0.
+    A call returns unit vectors, float32 `[n, output_dim]`. Without a bias, an
+    input equal to the mean maps to 0.
 
     Example:
         projection = tbnets.CanonicalProjection(32)
@@ -46,7 +47,7 @@ class CanonicalProjection(configured.FittedLayer):
         self.bias = None
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the weights with neutral values."""
+        """Creates the weights with neutral initial values."""
         size = input_shape[-1]
         self.constant("mean", (size,))
         # Computed in float64, stored and applied in float32.
@@ -74,20 +75,20 @@ class PairHead(configured.ConfiguredLayer):
 
     Args:
         units: sizes of the FC layers before the last. Paper: `(512, 256)`.
-        dropout: rate after each ReLU.
-        scale: factor of the products, which are about 1 / dim for unit vectors;
-            None for dim. Paper: 1.
+        dropout: dropout rate after each ReLU.
+        scale: factor by which the products are multiplied, or None for dim. The
+            products of unit vectors are about 1 / dim. Paper: 1.
         seed: integer seed of the dropout masks.
 
-    Returns from a call: float32 `[n]`. The last layer computes in float32 under
-    every policy, because half-precision scores would tie.
+    A call returns float32 `[n]`. The last layer computes in float32 under every
+    dtype policy, because half-precision scores would often tie.
 
     Example:
         head = tbnets.PairHead((512, 256))
         head(image_embeddings * text_embeddings).shape  # (n,)
 
     Source: Wang et al. 2018, Sec. 3.3 and 4.3. Departures: `scale` and
-    `dropout`, which the paper does not mention here.
+    `dropout`, which the paper does not mention for this network.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class PairHead(configured.ConfiguredLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the logits float32 `[n]` for products `[n, dim]`."""
+        """Returns the logits, float32 `[n]`, for products `[n, dim]`."""
         outputs = inputs * tf.cast(self.factor, inputs.dtype)
         outputs = configured.run_steps(self.steps, outputs, training)
         return tf.squeeze(self.last(outputs), axis=-1)

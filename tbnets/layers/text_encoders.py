@@ -45,7 +45,7 @@ class TextEncoder(ConfiguredLayer):
         embedding_dim: size of a word vector.
         word_dropout: dropout rate on the units of the word vectors.
         seed: integer seed of the dropout masks.
-        word_training: `trained` or `frozen` word vectors.
+        word_training: whether the word vectors are `trained` or `frozen`.
 
     Attributes:
         input_rank: number of axes of the input.
@@ -111,7 +111,7 @@ class MeanOfWords(TextEncoder):
 
     Takes the arguments of `TextEncoder`. Papers: `embedding_dim=300`.
 
-    Returns from a call on int `[n, words]`: float `[n, embedding_dim]`.
+    A call maps int `[n, words]` to float `[n, embedding_dim]`.
 
     Example:
         encoder = tbnets.MeanOfWords(vocabulary.size)
@@ -123,7 +123,7 @@ class MeanOfWords(TextEncoder):
     """
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns a mean word vector for each row of ids."""
+        """Returns the mean word vector of each row of ids."""
         words = self.word_vectors(inputs, training)
         return pool_words(words, tf.not_equal(inputs, 0), "mean")
 
@@ -137,15 +137,16 @@ class RecurrentEncoder(TextEncoder):
         cell: `lstm` (Wang et al. 2018) or `gru` (Vilalta et al. 2017).
         embedding_dim: size of a word vector. Wang 2018: 256.
         units: state size per direction. Wang 2018: 512.
-        bidirectional: whether to append the output of a second network, which
+        bidirectional: whether to append the output of a second network that
             reads the caption backwards.
-        pooling: `last` state (both papers), or `mean` or `max` over all states.
+        pooling: `last` for the last state (both papers), or `mean` or `max`
+            over all states.
         mean_beside: whether to append the mean word vector.
-        **kwargs: other arguments of `TextEncoder`; name and dtype of the layer.
+        **kwargs: other arguments of `TextEncoder`, and the layer's name and
+            dtype.
 
-    Returns from a call on int `[n, words]`: float `[n, output_dim]`. The size
-    is `units`, or `2 * units` if bidirectional, plus `embedding_dim` for the
-    mean.
+    A call maps int `[n, words]` to float `[n, output_dim]`. The size is
+    `units`, or `2 * units` if bidirectional, plus `embedding_dim` for the mean.
 
     Example:
         encoder = tbnets.RecurrentEncoder(vocabulary.size, "gru", units=1024)

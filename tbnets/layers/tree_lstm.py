@@ -15,8 +15,8 @@ from tbnets.text.packed_trees import PackedTrees, pack_trees
 # the states of a level's children, separately for noun phrases and other
 # children, multiplies them by their matrices and sums over each parent's
 # children. The custom gradient visits the levels in reverse. At the end it
-# computes the gradient of each matrix in one product. `TreeLSTM` has the
-# equations.
+# computes the gradient of each matrix in one product. The docstring of
+# `TreeLSTM` contains the equations.
 
 WEIGHTS = (
     *("noun_gates", "other_gates", "noun_forget", "other_forget"),
@@ -28,7 +28,8 @@ def tree_states(projected, weights, trees):
     """Computes a state for every node, with a custom gradient.
 
     Args:
-        projected: `[num_words, 3 * units]`, W x of the words, gates i, o, u.
+        projected: `[num_words, 3 * units]`, each word's W x for the gates i, o,
+            u.
         weights: tensors in the order of `WEIGHTS`.
         trees: `PackedTrees`.
     """
@@ -48,7 +49,7 @@ def tree_states(projected, weights, trees):
 
 
 def _gates(sums, cells):
-    """Returns i, o, u, c, h (Eq. 5-8) from gate inputs and children's cells."""
+    """Returns i, o, u, c and h (Eq. 5-8); `cells` is summed over children."""
     i, o, u = tf.split(sums, 3, axis=1)
     i, o, u = tf.sigmoid(i), tf.sigmoid(o), tf.tanh(u)
     c = i * u + cells
@@ -72,10 +73,10 @@ def _column_sums(matrix):
 
 
 class _Level:
-    """Slices of one level.
+    """The slices of the packed trees for one level.
 
-    A level's nodes with only other children come first, then nodes with both
-    kinds of children, then nodes with only noun phrases.
+    Within a level, nodes without noun-phrase children are first, then nodes
+    with both kinds of children, then nodes with only noun-phrase children.
     """
 
     def __init__(self, bounds, level, trees):
@@ -95,7 +96,7 @@ class _Level:
         self.noun_parents = noun_parents - self.before_noun
 
     def joined(self, at_others, at_nouns):
-        """Adds the values at parents of other children and of noun phrases."""
+        """Sums, per parent, the values of noun-phrase and other children."""
         first, count = self.before_noun, self.num_others - self.before_noun
         middle = at_others[first:] + at_nouns[:count]
         return tf.concat([at_others[:first], middle, at_nouns[count:]], axis=0)
@@ -109,7 +110,7 @@ def _bounds(trees):
 
 
 def _arrays(like, count, widths):
-    """Returns a `tf.TensorArray` of `[any, width]` for each width."""
+    """Returns a `tf.TensorArray` of `[any, width]` tensors for each width."""
     return tuple(
         tf.TensorArray(
             like.dtype,
@@ -123,13 +124,13 @@ def _arrays(like, count, widths):
 
 
 def _written(arrays, level, values):
-    """Writes one value to each array at a level."""
+    """Writes one value to each array, at index `level`."""
     pairs = zip(arrays, values)
     return tuple(array.write(level, value) for array, value in pairs)
 
 
 def _forward(projected, weights, trees):
-    """Returns the h of the nodes and the values that the gradient needs."""
+    """Returns the hidden states, and the values that the gradient needs."""
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
     leaf = _gates(projected + bias, 0)
@@ -184,7 +185,7 @@ def _to_children(at, transposed, gradients):
 
 
 def _backward(upstream, weights, saved, trees):
-    """Returns the gradients of `projected` and of the weights."""
+    """Returns the gradients with respect to `projected` and the weights."""
     units = weights[-1].shape[0]
     cells, leaf, level_values = saved
     num_words = tf.shape(leaf[0])[0]
@@ -246,16 +247,18 @@ class TreeEncoder(TextEncoder):
 
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).
-        embedding_dim: size of a word vector. Niu 2017: 300, word2vec, frozen.
+        embedding_dim: size of a word vector. Niu 2017: 300 (frozen word2vec).
         units: size of a state.
         tied: whether noun phrases and other children share their matrices, as
             in the child-sum Tree-LSTM of Tai et al. 2015.
-        mean_beside: whether to append the mean vector of a node's words.
-        **kwargs: other arguments of `TextEncoder`; name and dtype of the layer.
+        mean_beside: whether to append the mean vector of a node's words to its
+            state.
+        **kwargs: other arguments of `TextEncoder`, and the layer's name and
+            dtype.
 
-    Returns from a call on int32 `[n, nodes, 6]` from `TreeRows`: float `[n,
-    output_dim]`, the roots' states. The size is `units`, plus `embedding_dim`
-    for the mean.
+    A call maps int32 `[n, nodes, 6]` from `TreeRows` to the roots' states,
+    float `[n, output_dim]`. The size is `units`, plus `embedding_dim` for the
+    mean.
 
     Example:
         trees = [tbnets.read_tree("(NP (DT a) (NN dog))")]
@@ -264,7 +267,7 @@ class TreeEncoder(TextEncoder):
         tbnets.TreeEncoder(vocabulary.size)(rows).shape  # (1, 512)
 
     Source: Niu et al. 2017, Sec. 3.2.1. Departures: the word vectors are
-    learned unless they are assigned and `frozen`. The paper does not append a
+    learned unless they are assigned and frozen. The paper does not append a
     mean.
     """
 
@@ -301,7 +304,7 @@ class TreeEncoder(TextEncoder):
             training: whether to apply dropout to the word vectors.
 
         Returns:
-            (states, trees): float `[num_nodes, output_dim]`, and `PackedTrees`.
+            (states, trees): float `[num_nodes, output_dim]` and `PackedTrees`.
         """
         if not self.built:
             self.build(inputs.shape)
@@ -319,7 +322,7 @@ class TreeEncoder(TextEncoder):
 
 
 def span_means(words, trees):
-    """Returns a mean word vector for each node, `[num_nodes, dim]`.
+    """Returns the mean word vector of each node, `[num_nodes, dim]`.
 
     Args:
         words: `[num_words, dim]` in the order of `trees.word_ids`.
@@ -331,7 +334,8 @@ def span_means(words, trees):
     counts = tf.math.unsorted_segment_sum(ones, owners, num_trees)
     first = tf.cumsum(counts, exclusive=True)
     places = tf.range(num_words) - tf.gather(first, owners)
-    # Each tree has its own sums: its rounding does not depend on the batch.
+    # Each tree is summed separately, so that rounding does not depend on the
+    # batch.
     width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
     shape = tf.stack([num_trees, width, words.shape[1]])
     places = tf.stack([owners, places], axis=1)
@@ -351,8 +355,8 @@ def span_means(words, trees):
 class TreeLSTM(ConfiguredLayer):
     r"""Computes a state for every node in constituency trees.
 
-    N(j) are the children of node j that are noun phrases, M(j) its other
-    children::
+    N(j) is the set of children of node j that are noun phrases, and M(j) is the
+    set of its other children::
 
         \hat h_j = sum_{k in N(j)} h_k,  \bar h_j = sum_{l in M(j)} h_l    (2)
         \hat f_jk = sigma(\hat U_f h_k + b_f)                              (3)
@@ -363,8 +367,8 @@ class TreeLSTM(ConfiguredLayer):
         c_j = i_j u_j + sum_k \hat f_jk c_k + sum_l \bar f_jl c_l          (7)
         h_j = o_j tanh(c_j)                                                (8)
 
-    Only words have an x, and words have no children. The paper's W_f would need
-    both, so the layer has no W_f.
+    Only words have an input x, and words have no children. The paper's W_f
+    would need both, so the layer has no W_f.
 
     XLA cannot compile the layer, because the sizes of its steps depend on the
     data (docs/trees.md).
@@ -377,11 +381,12 @@ class TreeLSTM(ConfiguredLayer):
     A call takes `inputs`, the word vectors `[num_words, dim]` in the order of
     `trees.word_ids`, and `trees`, the `PackedTrees` from `pack_trees`.
 
-    Returns from a call: `[num_nodes, units]`, an h for each node, in the order
-    of the packed trees. `tf.gather(states, trees.roots)` selects the sentences.
+    A call returns `[num_nodes, units]`, the h of each node, in the order of the
+    packed trees. `tf.gather(states, trees.roots)` selects the sentences'
+    states.
 
     Example:
-        trees = tbnets.pack_trees(rows)  # rows: of TreeRows
+        trees = tbnets.pack_trees(rows)  # rows: from TreeRows
         vectors = tf.gather(table, trees.word_ids)
         states = tbnets.TreeLSTM(512)(vectors, trees)
 
@@ -398,7 +403,7 @@ class TreeLSTM(ConfiguredLayer):
     def build(
         self, inputs_shape: Sequence[int | None], trees_shape: Any = None
     ) -> None:
-        """Creates the matrices, with gates concatenated as i, o, u."""
+        """Creates the weights, with gates concatenated as i, o, u."""
         units = self.units
         self.kernel = self.add_weight(
             name="kernel",

@@ -1,11 +1,11 @@
-"""Converts captions to CLIP's byte pairs in the graph.
+"""Converts captions to CLIP's byte pairs with TensorFlow.
 
 A word starts as a list of bytes. Each step merges the pair of neighbours that
 is earliest in the list of merges. TensorFlow Serving supports all ops.
 
 Source: Sennrich et al. 2016; Radford et al. 2021, `simple_tokenizer.py`.
 Departures: HTML and broken encodings are not repaired, and words are cut after
-`MOST_BYTES`.
+`MOST_BYTES` bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from tbnets.errors import InputError
 from tbnets.text.vocabulary import constant_table
 
 MOST_BYTES = 256
-"""Longest word in bytes. The time of merging is quadratic in the length."""
+"""Maximum length of a word in bytes. Merging takes quadratic time."""
 END_OF_WORD = "</w>"
 # RE2 does not count a vertical tab as a space.
 _SPACES = r"[\s\v\pZ\x{85}]+"
@@ -36,11 +36,12 @@ def byte_letters() -> list[str]:
 
 
 class BytePairs(tf.Module):
-    """Maps captions to ids of byte pairs.
+    """Maps captions to byte-pair ids.
 
     Args:
-        vocabulary: piece -> id. The last piece of a word ends in `</w>`.
-        merges: lines "first second", by descending priority.
+        vocabulary: dict that maps pieces to ids. The last piece of a word ends
+            in `</w>`.
+        merges: lines of the form "first second", sorted by descending priority.
         specials: pieces that are matched literally in a caption.
     """
 
@@ -94,7 +95,7 @@ class BytePairs(tf.Module):
         return ids[:, :most]
 
     def _words(self, captions):
-        """Splits captions into words, ragged strings."""
+        """Splits captions into words; returns ragged strings."""
         text = tf.strings.unicode_transcode(captions, "UTF-8", "UTF-8")
         text = tf_text.normalize_utf8(tf.strings.lower(text), "NFC")
         text = tf.strings.regex_replace(text, _SPACES, " ")
@@ -105,7 +106,7 @@ class BytePairs(tf.Module):
         return tf.strings.split(text)
 
     def _pieces(self, words):
-        """Returns the ids of the pieces of words, int64 `[n, (pieces)]`."""
+        """Returns the ids of each word's pieces, int64 `[n, (pieces)]`."""
         ids = self._letters_of(words)
         positions = tf.range(tf.shape(ids)[1])[tf.newaxis]
 
@@ -134,7 +135,7 @@ class BytePairs(tf.Module):
         return tf.RaggedTensor.from_tensor(ids, padding=self._padding)
 
     def _letters_of(self, words):
-        """Returns the ids of the bytes of words, int64 `[n, 2 or more]`."""
+        """Returns the ids of each word's bytes, int64 `[n, 2 or more]`."""
         words = tf.strings.substr(words, 0, MOST_BYTES)
         length = tf.strings.length(words)
         width = tf.reduce_max(tf.concat([length, [2]], axis=0))

@@ -1,7 +1,8 @@
-"""Trees as arrays: int32 rows on the host, packed batches in the graph.
+"""Converts trees to int32 arrays and packs batches of trees.
 
 `tree_array` converts a tree to an array `[nodes, 6]`. `TreeRows` pads a batch
-to `[trees, nodes, 6]`. `pack_trees` sorts its nodes by level in the graph.
+to `[trees, nodes, 6]`. `pack_trees` sorts the batch's nodes by level, with
+TensorFlow.
 """
 
 from collections.abc import Sequence
@@ -21,8 +22,8 @@ from tbnets.text.vocabulary import (
     split_in_batches,
 )
 
-# A served graph validates its trees, because untrusted clients send them and a
-# network uses them as indices.
+# A served graph validates its trees, because a network uses their entries as
+# indices and clients are untrusted.
 
 NODES_A_WORD = 4
 """Nodes reserved per word. Binary trees need two, unary chains more."""
@@ -99,18 +100,19 @@ class PackedTrees(NamedTuple):
         word_ids: `[num_words]`; the words are the first `num_words` rows.
         children: `[num_edges]`, each edge's child row.
         parents: `[num_edges]`, each edge's parent row. Edges are sorted by the
-            parent's level, then noun-phrase children last, then by the parent's
-            row.
+            parent's level, then by kind (edges to noun phrases last), then by
+            the parent's row.
         levels: `[num_levels, 5]`, at least one level. Columns: the level's
             first row, its first row with a noun-phrase child, its first row
             with only noun-phrase children, its first edge, and its first edge
             to a noun phrase.
-        ends: `[2]`, number of nodes and number of edges.
-        trees: `[num_nodes]`, each node's tree in the batch.
+        ends: `[2]`, the numbers of nodes and edges.
+        trees: `[num_nodes]`, the index of each node's tree in the batch.
         is_noun_phrase: `[num_nodes]`, 1 for a noun phrase.
-        spans: `[num_nodes, 2]`, start and end of a node's words in its caption.
-        roots: `[num_trees]`, each tree's root row; -1 for a tree without nodes.
-        rows: `[num_nodes]`, row of a node; nodes are in the arrays' order.
+        spans: `[num_nodes, 2]`, the start and end of each node's words.
+        roots: `[num_trees]`, each tree's root row, or -1 for a tree without
+            nodes.
+        rows: `[num_nodes]`, each node's row, in the order of the input arrays.
     """
 
     word_ids: tf.Tensor
@@ -165,7 +167,7 @@ def tree_arrays(
             limit.
 
     Returns:
-        A list of int32 `[num_nodes, 6]`, for `TreeRows`.
+        A list of int32 `[num_nodes, 6]` arrays, for `TreeRows`.
 
     Example:
         trees = [tbnets.read_tree("(NP (DT a) (NN dog))")]
@@ -203,7 +205,7 @@ def tree_arrays(
 
 
 def _joined_nots(words):
-    """Replaces `do`, `n't` by `don't`, ""."""
+    """Replaces `do`, `n't` with `don't`, ""."""
     joined = list(words)
     for place in range(len(words) - 1):
         if words[place + 1].casefold() in ("n't", "n\u2019t"):
@@ -213,10 +215,11 @@ def _joined_nots(words):
 
 
 class TreeRows(PaddedRows):
-    """The trees of captions, as the texts of `Examples`.
+    """The trees of captions, for use as the texts of `Examples`.
 
     Args:
-        arrays: for each caption int32 `[num_nodes, 6]`, from `tree_arrays`.
+        arrays: one int32 `[num_nodes, 6]` array per caption, from
+            `tree_arrays`.
 
     Example:
         tree = tbnets.read_tree("(NP (DT a) (NN dog))")
@@ -244,17 +247,17 @@ class TreeRows(PaddedRows):
 
 
 def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
-    """Sorts the nodes of a batch of trees by level, in the graph.
+    """Sorts the nodes of a batch of trees by level, with TensorFlow.
 
     Args:
         rows: int32 `[num_trees, nodes, 6]`, from `TreeRows`; padded with 0.
-        noun_phrases: whether edges to noun phrases are a separate kind.
+        noun_phrases: whether edges to noun phrases are sorted separately.
 
     Returns:
         `PackedTrees`.
 
     Example:
-        rows = tbnets.TreeRows(arrays).batch([0])  # arrays: of tree_arrays
+        rows = tbnets.TreeRows(arrays).batch([0])  # arrays: from tree_arrays
         tbnets.pack_trees(rows).word_ids  # the words, tree by tree
     """
     rows = tf.convert_to_tensor(rows)
@@ -303,7 +306,11 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
 
 
 def _sorts(parents, kinds, is_child):
-    """Returns 0 for no noun-phrase child, 1 for both kinds, 2 for no other."""
+    """Returns the class of each node, which depends on its children.
+
+    The class is 0 without noun-phrase children, 1 with children of both kinds,
+    and 2 with only noun-phrase children.
+    """
     num_nodes = tf.size(parents)
     parents = tf.where(is_child, parents, -1)  # Parents of -1 are not counted.
     other_children, phrase_children = (

@@ -1,4 +1,4 @@
-"""Parses captions in parallel, once per text, and writes files of trees."""
+"""Parses each distinct caption once, in parallel, and writes files of trees."""
 
 import json
 import multiprocessing
@@ -25,8 +25,8 @@ from tbnets.text.trees import (
     right_branching,
 )
 
-# `embedded` needs `pip install "tbnets[parse]"` and downloads no data. It runs
-# TextBlob's tagger, then a cascade of NLTK's RegexpParser.
+# The `embedded` parser needs `pip install "tbnets[parse]"` and downloads no
+# data. It runs TextBlob's tagger, then a cascade of NLTK's RegexpParser.
 
 DEFAULT_URL = "http://localhost:9000"
 
@@ -73,7 +73,7 @@ def split_tokens(caption) -> list[str]:
 
 
 class EmbeddedParser:
-    """Tags words and chunks the tags by a grammar for captions."""
+    """Tags words and groups the tags into phrases with a grammar."""
 
     def __init__(self):
         taggers = import_extra("parse", "textblob.en.taggers")
@@ -83,10 +83,11 @@ class EmbeddedParser:
         self._tree = nltk.Tree
 
     def parse(self, caption) -> str:
-        """Returns the tree of a caption in brackets.
+        """Returns the parse tree of a caption as a bracketed string.
 
         Raises:
-            ValueError: If the caption has no words, or the tagger lost words.
+            ValueError: If the caption has no words, or the tagger changes the
+                number of words.
         """
         tokens = split_tokens(caption)
         if not any(token[0].isalnum() for token in tokens):
@@ -95,7 +96,7 @@ class EmbeddedParser:
         return self._written(self._rooted(tree))
 
     def _tag(self, tokens):
-        """Returns (word, tag) pairs; `of` gets its own tag."""
+        """Returns (word, tag) pairs; the word `of` gets its own tag."""
         # The first word's capital does not indicate a name. The tagger
         # separates words and tags by "/".
         texts = [token.replace("/", "-") for token in tokens]
@@ -122,7 +123,7 @@ class EmbeddedParser:
         return self._tree(phrase.label(), children)
 
     def _written(self, tree):
-        """Writes an NLTK tree over (word, tag) in brackets."""
+        """Returns an NLTK tree of (word, tag) leaves as a bracketed string."""
         if isinstance(tree, self._tree):
             label, inside = tree.label(), " ".join(map(self._written, tree))
         else:
@@ -152,7 +153,7 @@ class CoreNLPParser:
         self._parser = corenlp.CoreNLPParser(url)
 
     def parse(self, caption) -> str:
-        """Returns the tree of a caption in brackets."""
+        """Returns the parse tree of a caption as a bracketed string."""
         return _joined(self._parser.parse_text(caption))
 
 
@@ -160,10 +161,10 @@ class RightBranchingParser:
     """Makes right-branching trees, as a baseline or if a parser fails."""
 
     def parse(self, caption) -> str:
-        """Returns the right-branching tree of a caption in brackets.
+        """Returns the right-branching tree of a caption as a bracketed string.
 
-        Words after the 4096th and letters after a word's 200th are dropped. A
-        caption without words becomes `-`.
+        Only the first 4096 words and the first 200 letters of a word are kept.
+        A caption without words becomes `-`.
         """
         words = [word[:MOST_LETTERS] for word in split_tokens(caption)] or ["-"]
         return right_branching(words[:MOST_WORDS]).bracketed()
@@ -177,10 +178,10 @@ PARSERS = {
 
 
 def open_parser(name, corenlp_url=DEFAULT_URL):
-    """Returns a parser of `PARSERS`: an object with `parse(caption)`.
+    """Returns a parser from `PARSERS`, which has a `parse(caption)` method.
 
-    Raises ValueError if the parser is unknown, ModuleNotFoundError or
-    ConnectionError if its package or server is missing.
+    Raises ValueError if the parser is unknown, ModuleNotFoundError if its
+    package is missing, and ConnectionError if its server does not respond.
     """
     check_choice("parser", name, PARSERS)
     if name == "corenlp":
@@ -189,7 +190,7 @@ def open_parser(name, corenlp_url=DEFAULT_URL):
 
 
 def _joined(trees):
-    """Joins the trees of sentences into one tree in brackets."""
+    """Merges the trees of several sentences into one bracketed string."""
     texts = [" ".join(str(tree).split()) for tree in trees]
     if not texts:
         raise InputError("the parser did not find a sentence")
@@ -203,8 +204,9 @@ class Parses(NamedTuple):
     """The result of parsing.
 
     Attributes:
-        trees: caption -> brackets.
-        failures: caption -> why it has a right-branching tree.
+        trees: dict that maps each caption to its bracketed tree.
+        failures: dict that maps captions to the reasons why the parser failed.
+            Their trees are right-branching.
         num_cached: number of captions found in the cache.
     """
 
@@ -234,7 +236,7 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
         progress: function called with the number of newly parsed captions.
 
     Raises:
-        ValueError, ModuleNotFoundError, ConnectionError: As `open_parser`.
+        ValueError, ModuleNotFoundError, ConnectionError: As in `open_parser`.
         ProblemError: If a line of the cache is invalid.
         InputError: If a process was killed.
     """
@@ -255,7 +257,7 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
 
 
 def _parsed(captions, name, processes):
-    """Yields a dict for each caption: `caption`, `tree`, `failure` or ""."""
+    """Yields a dict with `caption`, `tree` and `failure` for each caption."""
     if not captions:
         return
     opened_parser = open_parser(*name)  # Raises errors before a pool starts.
@@ -287,7 +289,7 @@ def _start(name, corenlp_url):
 
 
 def _parse(caption, parser=None):
-    """Parses a caption with `parser`, by default the parser of the process."""
+    """Parses a caption with `parser`, by default with the worker's parser."""
     parser = parser or _PARSER[0]
     try:
         tree, failure = parser.parse(caption), ""
@@ -303,7 +305,7 @@ def _parse(caption, parser=None):
 
 
 def _read_cache(path, parser):
-    """Returns caption -> (brackets, reason); cuts off a partial last line."""
+    """Returns {caption: (tree, failure)}; deletes a partial last line."""
     if not os.path.exists(path):
         return {}
     lines, ends_well = CheckedFile(path).lines()

@@ -1,4 +1,4 @@
-"""Constituency trees: reads, converts and writes brackets.
+"""Reads, converts and writes bracketed constituency trees.
 
 ::
 
@@ -31,16 +31,16 @@ _TOKEN = re.compile(r"[()]|[^\s()]+")
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """A constituency tree: phrases, and words as its leaves.
+    """A constituency tree of phrases, with words as leaves.
 
     Nodes are in preorder: the root is node 0, parents precede their children,
     and words are in the order of the sentence.
 
     Args:
-        labels: a label for each node, such as `NP`, or a word's part of speech;
-            "" if unknown.
-        parents: a parent for each node; -1 for the root.
-        texts: a word for each leaf; "" for phrases.
+        labels: for each node, a phrase type such as `NP`, a word's part of
+            speech, or "" if it is unknown.
+        parents: for each node, its parent, or -1 for the root.
+        texts: for each node, its word, or "" for a phrase.
 
     Example:
         tree = tbnets.read_tree("(NP (DT a) (NN dog))")
@@ -73,7 +73,7 @@ class Tree:
         return np.stack([starts, starts + lengths], axis=1)
 
     def heights(self) -> np.ndarray:
-        """Returns int `[num_nodes]`: 0 for words, 1 above the highest child."""
+        """Returns the height of each node, int `[num_nodes]`; words have 0."""
         heights = [0] * self.num_nodes
         for node in range(self.num_nodes - 1, 0, -1):
             parent = self.parents[node]
@@ -81,7 +81,7 @@ class Tree:
         return np.array(heights)
 
     def phrases(self, kind: str = "NP") -> list[tuple[int, int, int]]:
-        """Returns (node, start, end) for the nodes of a kind, in preorder."""
+        """Returns (node, start, end) for all nodes of a kind, in preorder."""
         return [
             (node, int(start), int(end))
             for node, (start, end) in enumerate(self.spans())
@@ -103,11 +103,11 @@ class Tree:
         """Returns the tree with words replaced and empty phrases removed.
 
         Args:
-            texts: for each word, its replacements. Several replacements become
-                siblings, and an empty list removes the word.
+            texts: for each word, a list of replacements. Several replacements
+                become siblings, and an empty list removes the word.
 
         Returns:
-            A `Tree`; None if no word remains.
+            A `Tree`, or None if no word remains.
         """
         if self.num_nodes == 1 and len(texts[0]) > 1:
             return right_branching(texts[0])
@@ -121,22 +121,22 @@ class Tree:
 
 
 def kind_of(label) -> str:
-    """Returns a label without its function: `NP` for `NP-SBJ` and `NP=2`."""
+    """Returns a label without its function, such as `NP` for `NP-SBJ`."""
     return re.split("[-=|]", label, maxsplit=1)[0]
 
 
 def read_tree(text: str, name: str = "") -> Tree:
-    """Reads a tree in the brackets of treebanks and parsers.
+    """Reads a tree in the bracket notation of treebanks and parsers.
 
     - A word may be bare, `(NP a dog)`, or with its part of speech, `(DT a)`.
-    - Other unary chains remain: `(NP (NNS dogs))` is a phrase of one word.
+    - Other unary chains are kept: `(NP (NNS dogs))` is a phrase of one word.
     - An outer bracket without a label, or with ROOT, TOP or S1, is removed.
     - Empty nodes, `(-NONE- *)`, and phrases with only empty nodes are removed.
     - `-LRB-` and `-RRB-` are read as brackets.
 
     Args:
         text: the tree.
-        name: name of the tree in errors, such as the id of its caption.
+        name: name of the tree for error messages, such as its caption's id.
 
     Raises:
         TypeError: If the text is not a string.
@@ -169,7 +169,7 @@ def read_tree(text: str, name: str = "") -> Tree:
 
 
 def _nodes(text):
-    """Returns preorder (label, parent, text); empty nodes have no text."""
+    """Returns (label, parent, text) in preorder; empty nodes have no text."""
     nodes, stack, wants_label = [], [], False
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -203,12 +203,12 @@ def _nodes(text):
 
 
 def escaped(token) -> str:
-    """Replaces brackets in a word by their codes."""
+    """Replaces brackets in a word with their codes."""
     return token.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def unescaped(token) -> str:
-    """Replaces the codes of brackets in a word by brackets."""
+    """Replaces the codes for brackets in a word with brackets."""
     return token.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
@@ -228,7 +228,7 @@ def right_branching(words) -> Tree:
 
 
 def _without_empty(nodes):
-    """Returns the `Tree` of nodes without empty phrases and wrappers."""
+    """Returns the nodes as a `Tree`, without empty phrases and wrappers."""
     has_words = [bool(text) for _, _, text in nodes]
     for node in range(len(nodes) - 1, 0, -1):
         has_words[nodes[node][1]] |= has_words[node]
@@ -259,11 +259,11 @@ _WORD = re.compile(r"(?<![^\s()])[^\s()]+(?=\s*\))")
 
 
 def trees_of(path, captions) -> list[Tree]:
-    """Returns a list with the tree of every caption, found by its text.
+    """Returns the tree of every caption, which is looked up by its text.
 
     Args:
-        path: JSON lines from `tools/parse_captions.py`, or a folder of gold
-            trees.
+        path: JSON lines file from `tools/parse_captions.py`, or a folder of
+            gold trees.
         captions: list of strings.
 
     Raises:
@@ -298,7 +298,7 @@ def trees_of(path, captions) -> list[Tree]:
 
 
 def _parsed_rows(path):
-    """Yields tuples as `gold_rows` does, from a file of trees."""
+    """Yields the trees in a JSON lines file, as tuples like in `gold_rows`."""
     file, lines_of = CheckedFile(path), {}
     names = ("id", "caption", "tree")
     for line, row in file.json_rows(names, strings=True):

@@ -1,4 +1,4 @@
-"""Maps words to token ids in the graph."""
+"""Splits captions into words and maps words to token ids."""
 
 import collections
 import dataclasses
@@ -15,15 +15,15 @@ from tbnets.files import CheckedFile, shown, write_text
 
 
 class PaddedRows:
-    """Rows of varying length, as the texts of `Examples`.
+    """Rows of varying length, for use as the texts of `Examples`.
 
     A batch is as wide as its longest row, rounded up to limit the number of
     shapes.
 
     Args:
-        values: int32 `[n, ...]`, the concatenated rows: word ids without 0, or
-            nodes of trees.
-        lengths: int `[num_rows]`, the rows' lengths.
+        values: int32 `[n, ...]`, the concatenated rows of word ids (without 0)
+            or of tree nodes.
+        lengths: int `[num_rows]`, the length of each row.
     """
 
     dtype = tf.int32
@@ -51,14 +51,14 @@ class PaddedRows:
 
 
 def padded_width(length, least_step):
-    """Rounds up to a multiple of 4 up to 32, of 8 up to 64, and so on."""
+    """Rounds up to a multiple of 4 (up to 32), of 8 (up to 64), and so on."""
     step = max(least_step, 1 << max(0, (length - 1).bit_length() - 3))
     return -(-length // step) * step
 
 
 # `split_words` splits the training captions and the input of the exported
-# `Tokenizer`, so that training and serving agree. It uses one op of TF Text,
-# which TensorFlow Serving has.
+# `Tokenizer`, so that training and serving agree. It uses one TF Text op, which
+# TensorFlow Serving supports.
 
 _SPLIT_BATCH = 8192
 
@@ -110,12 +110,12 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
     for pattern, rewrite in _REWRITES:
         text = tf.strings.regex_replace(text, pattern, rewrite)
     # Only letters, marks, digits and spaces remain. TF Text's tokeniser splits
-    # them equally, but adds 170 ops that check its offsets.
+    # them in the same way, but adds 170 ops that check its offsets.
     return tf.strings.split(text)
 
 
 def _as_strings(captions):
-    """Returns captions as a string tensor; raises if the rank is not 1."""
+    """Returns a string tensor; raises an error if its rank is not 1."""
     expected = "captions", "be strings [num_captions]"
     try:
         text = tf.convert_to_tensor(captions, tf.string)
@@ -179,7 +179,7 @@ class Vocabulary:
         tbnets.Tokenizer(vocabulary)(["a dog", ""])  # [[2, 4], [1, 0]]
 
     Args:
-        words: strings, the two special words first.
+        words: strings, with the two special words first.
     """
 
     words: tuple[str, ...]
@@ -227,7 +227,7 @@ class Vocabulary:
         """Builds the vocabulary from word counts, as `build` does.
 
         Args:
-            counts: word -> count.
+            counts: dict that maps words to counts.
             min_count: as in `build`.
             max_words: as in `build`.
         """
@@ -247,7 +247,7 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """Number of ids, including padding and unknown."""
+        """The number of ids, including padding and unknown."""
         return len(self.words)
 
     def __len__(self) -> int:
@@ -282,11 +282,11 @@ class Vocabulary:
 
 
 class Tokenizer(tf.Module):
-    """Maps caption strings to token ids, by a table that is part of the graph.
+    """Maps caption strings to token ids with a lookup table in the graph.
 
     Args:
         vocabulary: a `Vocabulary`.
-        max_tokens: number of words after which a caption is cut; None for no
+        max_tokens: number of words after which a caption is cut, or None for no
             limit.
 
     Example:
@@ -348,7 +348,7 @@ class Tokenizer(tf.Module):
 
 
 def constant_table(keys, values, default):
-    """Returns a table of int64 values that is a constant of the graph."""
+    """Returns a lookup table of int64 values that is a graph constant."""
     values = tf.constant(values, tf.int64)
     initial = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), values)
     return tf.lookup.StaticHashTable(initial, default)

@@ -1,4 +1,4 @@
-"""Reads pretrained word vectors: word2vec and GloVe files."""
+"""Reads pretrained word vectors from word2vec and GloVe files."""
 
 import contextlib
 import dataclasses
@@ -23,11 +23,12 @@ def coverage(vectors, counts):
 
     Args:
         vectors: `WordVectors`.
-        counts: word -> number of occurrences.
+        counts: dict that maps words to numbers of occurrences.
 
     Returns:
-        dict: numbers `words` and `known_words`; `token_share`, fraction of
-        occurrences with a vector; `most_frequent_missing`, up to five words.
+        dict with the numbers `words` and `known_words`; `token_share`, the
+        fraction of occurrences with a vector; and `most_frequent_missing`, up
+        to five words.
     """
     known_words = set(vectors.words)
     missing = [word for word in counts if word not in known_words]
@@ -53,13 +54,14 @@ def coverage_line(report):
 
 
 def centred(vectors, scale):
-    """Centres `WordVectors` and scales them to a standard deviation.
+    """Centres `WordVectors` and scales them to the standard deviation `scale`.
 
-    Pretrained vectors are long and share a large mean. All captions then have
-    nearly equal mean vectors, which a network hardly learns to separate. Keras
-    initialises tables with a deviation of 0.03.
+    Pretrained vectors are long and have a large mean. The mean vectors of all
+    captions are therefore so similar that a network hardly learns to separate
+    them. Keras initialises embedding tables with a standard deviation of 0.03.
 
-    Source: Mu and Viswanath 2018, "All-but-the-top", first remove the mean.
+    Source: Mu and Viswanath 2018, "All-but-the-top", whose first step is to
+    remove the mean.
     """
     rows = vectors.vectors - vectors.vectors.mean(axis=0)
     deviation = rows.std()
@@ -69,11 +71,13 @@ def centred(vectors, scale):
 
 
 def with_new_dims(table, count, seed=0):
-    """Appends `count` random numbers to each word's row of a table.
+    """Appends `count` random numbers to each word's row in a table.
 
     Args:
-        table: float32 `[words, dim]`; row 0 is padding, which gets 0.
-        count: new numbers per word, uniform from -0.05 to 0.05 as in Keras.
+        table: float32 `[words, dim]`; row 0 is padding, whose new numbers are
+            0.
+        count: how many numbers to append per word. They are uniformly
+            distributed from -0.05 to 0.05, as in Keras.
         seed: integer seed of the random numbers.
     """
     generator = generator_of(seed, "new_dims")
@@ -85,8 +89,9 @@ def with_new_dims(table, count, seed=0):
 def embedding_table(vectors, vocabulary, seed=0):
     """Returns the initial embedding table, float32 `[vocabulary.size, dim]`.
 
-    A word without a vector gets normal random numbers with the mean and
-    deviation of the known vectors in each dimension. Padding gets 0.
+    A word without a vector gets a normally distributed random vector with the
+    mean and standard deviation of the known vectors in each dimension. Padding
+    gets zeros.
 
     Raises:
         ValueError: If no word has a vector.
@@ -130,7 +135,7 @@ class WordVectors:
     Args:
         words: n distinct strings.
         vectors: float32 `[n, dim]`, finite.
-        path: source file, for messages.
+        path: source file, for error messages.
 
     Example:
         vectors = tbnets.WordVectors(["dog", "cat"], np.eye(2, dtype="float32"))
@@ -159,7 +164,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """Returns the rows of words, int64; -1 if a word has no vector."""
+        """Returns the row of each word, int64, or -1 if it has no vector."""
         places = {word: row for row, word in enumerate(self.words)}
         return np.array([places.get(word, -1) for word in words], np.int64)
 
@@ -171,19 +176,20 @@ def read_word_vectors(
 ) -> WordVectors:
     """Reads the vectors of the given words from a file.
 
-    The format is detected: word2vec binary; word2vec text, whose first line is
-    `words dimensions`; or GloVe text, without such a line. An exact match has
-    priority. Otherwise the first word in the file that differs only in case and
-    apostrophes is used: `dont` matches `don't`, and `paris` matches `Paris`.
+    The file is word2vec binary, word2vec text, whose first line is `words
+    dimensions`, or GloVe text, which lacks this line. The format is detected.
+    For each requested word, an exact match has priority. Otherwise, the first
+    word in the file that differs only in case and apostrophes is used: `dont`
+    matches `don't`, and `paris` matches `Paris`.
 
     Args:
-        path: the file, decompressed.
+        path: path of the decompressed file.
         words: words to read, spelt as `split_words` returns them.
-        progress: function called with the bytes read since the last call, or
-            None.
+        progress: function called with the number of bytes read since the last
+            call, or None.
 
     Returns:
-        `WordVectors` of the words found, in the order of `words`.
+        `WordVectors` of the words that were found, in the order of `words`.
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -208,7 +214,7 @@ def read_word_vectors(
     entries = {}  # Requested word -> spelling, position and vector in the file.
 
     def requested_word(name):
-        """Returns the requested word that a file's word may match, or None."""
+        """Returns the requested word that `name` may match, or None."""
         if name in requested:
             return name
         # Normalised as in `split_words`.
@@ -243,7 +249,7 @@ def read_word_vectors(
 
 
 def _header(stream, file):
-    """Returns (number of words or None, dim); stops before the vectors."""
+    """Reads the header; returns (number of words or None, dim)."""
     start = stream.read(len(_BYTE_ORDER_MARK))
     if kind := _PACKED.get(start[:2]):
         file.report(f"expected word vectors; found {kind}. Decompress it.")
@@ -258,7 +264,7 @@ def _header(stream, file):
 
 
 def _is_text(stream, dim):
-    """Returns whether a word and numbers follow instead of binary floats."""
+    """Returns whether the first vector is text instead of binary floats."""
     begin = stream.tell()
     row = stream.readline(MOST_LINE_BYTES)
     stream.seek(begin)
@@ -323,7 +329,7 @@ def _numbers(fields, name, line, file):
 
 
 def _binary_rows(stream, file, header, requested_word, progress):
-    """Yields (word, number, vector) from records `word SPACE floats`."""
+    """Yields (word, record number, vector) from records `word SPACE floats`."""
     count, dim = header
     size = os.fstat(stream.fileno()).st_size
     least = count * (4 * dim + 2)
@@ -361,7 +367,7 @@ def _binary_rows(stream, file, header, requested_word, progress):
 
 
 def read_showing_progress(path, words):
-    """Returns `read_word_vectors(path, words)`, with a progress bar."""
+    """Calls `read_word_vectors(path, words)` and shows a progress bar."""
     size, label = os.path.getsize(path), "reading word vectors"
     with progress_bar(size, label, "B", unit_scale=True) as bar:
         return read_word_vectors(path, words, bar.update)

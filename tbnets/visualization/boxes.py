@@ -1,7 +1,7 @@
 """Draws a photo with boxes and their phrases.
 
-Colours are distinct under every colour vision. Right boxes are solid with a
-tick, wrong boxes dashed with a cross.
+Colours can be distinguished even with a colour vision deficiency. Correct boxes
+are solid and have a tick. Wrong boxes are dashed and have a cross.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from tbnets.files import readable
 # covers it: DejaVu, which matplotlib contains, then the installed fonts.
 
 _NOWHERE = "\U0010ffff"
-"""A letter that no font has. Fonts draw it as their missing-letter glyph."""
+"""A letter that no font has. Fonts draw their missing-letter glyph for it."""
 _COVERING_FONTS: list = []
-"""Installed fonts that covered a text, tried first for the next text."""
+"""Installed fonts that covered an earlier text. They are tried first."""
 
 
 def font(size, text):
-    """Returns a font of a size in pixels that covers a text."""
+    """Returns a font that covers a text; `size` is in pixels."""
     path = None if text.isascii() else _find("".join(sorted({*text})))
     if path is None:
         return ImageFont.load_default(size)
@@ -34,14 +34,14 @@ def font(size, text):
 
 
 def columns(text, most):
-    """Returns the number of letters as wide as `most` Latin letters."""
+    """Returns how many letters are as wide as `most` Latin letters."""
     wide = any(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return most // 2 if wide else most
 
 
 @functools.lru_cache(256)
 def _find(letters):
-    """Returns the first font file with all letters; None for Pillow's font."""
+    """Returns the first font with all letters, or None for Pillow's font."""
     if _has(ImageFont.load_default(), letters):
         return None
     import matplotlib  # Not imported for English text.
@@ -99,8 +99,8 @@ class PhraseBox(NamedTuple):
     Args:
         box: `[4]`, x_min, y_min, x_max, y_max in pixels of the photo.
         phrase: text of the label.
-        colour: a number; colours repeat after 7.
-        is_right: True for a tick, False for a cross, None for neither.
+        colour: index of the colour; colours repeat after 7.
+        is_right: True for a tick, False for a cross, or None for neither.
     """
 
     box: np.ndarray
@@ -112,12 +112,13 @@ class PhraseBox(NamedTuple):
 def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     """Draws a photo with its boxes and their phrases.
 
-    Phrases do not overlap while there is space. Boxes are clipped to the photo.
+    Phrases do not overlap as long as there is enough space. Boxes are clipped
+    to the photo.
 
     Args:
         photo: uint8 `[height, width, 3]`, RGB.
         boxes: list of `PhraseBox`; the first is drawn on top.
-        side: longer side in pixels to which the photo is resized.
+        side: length in pixels of the longer side after resizing.
         heading: text above the photo; "" for no heading.
 
     Returns:
@@ -152,7 +153,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
 
 
 def draw_side_by_side(photo, truth, predicted, side=SIDE) -> np.ndarray:
-    """Draws a photo's true boxes, and the found boxes to their right."""
+    """Draws a photo with its true boxes, and again with the found boxes."""
     true_picture = draw_boxes(photo, truth, side, "true")
     predicted_picture = draw_boxes(photo, predicted, side, "found")
     between = np.full((len(true_picture), GAP, 3), 255, np.uint8)
@@ -165,7 +166,7 @@ def colour_of(number):
 
 
 def _in_each_other(corners):
-    """Insets a box for each earlier box with equal edges."""
+    """Insets a box once for each earlier box with almost the same edges."""
     near = np.abs(corners[:, None] - corners).max(axis=2) < LINE
     insets = CASING * np.tril(near, -1).sum(axis=1, keepdims=True)
     insets = np.minimum(insets, (corners[:, 2:] - corners[:, :2]) / 2)
@@ -173,7 +174,7 @@ def _in_each_other(corners):
 
 
 def _below_heading(sheet, heading):
-    """Adds a heading above a picture; returns it unchanged without text."""
+    """Adds a heading above a picture, unless the heading is empty."""
     if not heading:
         return sheet
     picture = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
@@ -206,7 +207,7 @@ def _draw_box(draw, edges, box):
 
 
 def _dashes(start, end, dashed):
-    """Returns the starts and ends of a line's pieces."""
+    """Returns the start and end of each piece of a line."""
     if not dashed:
         return [(start, end)]
     starts = range(start, end + 1, 2 * DASH)
@@ -214,7 +215,7 @@ def _dashes(start, end, dashed):
 
 
 def _label(box, most_width):
-    """Draws a phrase on its colour, after a tick or a cross."""
+    """Draws a phrase on the box's colour, after a tick or a cross if any."""
     height, colour = FONT_SIZE + 2 * PADDING, colour_of(box.colour)
     ink = "white" if colour in DARK else "black"
     letters = font(FONT_SIZE, box.phrase)
@@ -238,7 +239,7 @@ def _label(box, most_width):
 
 
 def _shortened(text, font, width):
-    """Shortens a text to a width, with dots at the end."""
+    """Shortens a text to a width and ends it with dots."""
     if len(text) <= MOST_LETTERS and font.getlength(text) <= width:
         return text
     text = text[:MOST_LETTERS]
@@ -248,7 +249,7 @@ def _shortened(text, font, width):
 
 
 def _places(edges, label, size):
-    """Returns upper left corners for a label, by distance from its box."""
+    """Returns upper left corners for a label, nearest to its box first."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     (width, height), last = label, max(size[0] - label[0], 0)
     near = [
@@ -268,10 +269,10 @@ def _places(edges, label, size):
 
 
 def freest(places, size, occupied):
-    """Returns the place where words cover the fewest pixels, and the count.
+    """Returns the place where words cover the fewest pixels, and their number.
 
-    `size` is the width and height of the words, and `occupied` `[n, 4]` has the
-    edges of areas to keep free.
+    `size` is the width and height of the words. `occupied`, `[n, 4]`, contains
+    the edges of areas to keep free.
     """
     starts, occupied = np.array(places)[:, None], np.reshape(occupied, (-1, 4))
     ends = np.minimum(starts + size, occupied[:, 2:])

@@ -23,7 +23,7 @@ CARD_WIDTH = 6 * (CARD_PHOTO + CARD_GAP) + 2 * CARD_GAP
 
 
 class Tile(NamedTuple):
-    """An image of a card.
+    """An image on a card.
 
     Args:
         image_id: the image's name in the folder of photos.
@@ -40,7 +40,7 @@ class Tile(NamedTuple):
 
 
 def open_photo(folder, image_id):
-    """Returns a photo as `PIL.Image.Image`, None if it is missing or broken."""
+    """Returns a `PIL.Image.Image`, or None if a photo is missing or broken."""
     path = find_photo(folder, image_id)
     if path is None:
         return None
@@ -51,7 +51,7 @@ def open_photo(folder, image_id):
 
 
 def draw_photo(folder, image_id, size=PHOTO_SIZE):
-    """Draws a photo into a square; a grey square if there is no photo."""
+    """Draws a photo in a square, or a grey square if there is no photo."""
     photo = open_photo(folder, image_id)
     if photo is None:
         return Image.new("RGB", (size, size), "#eeeeee")
@@ -59,7 +59,7 @@ def draw_photo(folder, image_id, size=PHOTO_SIZE):
 
 
 def draw_words(text, size):
-    """Draws the beginning of a sentence into a small white square."""
+    """Draws the beginning of a sentence in a small white square."""
     square = Image.new("RGB", (size, size), "white")
     draw = ImageDraw.Draw(square)
     draw.rectangle((0, 0, size - 1, size - 1), outline="#bbbbbb")
@@ -69,7 +69,7 @@ def draw_words(text, size):
 
 
 def _paste_photo(sheet, folder, image_id, place, is_hit):
-    """Pastes a photo at (x, y, side), framed if hit or miss is known."""
+    """Pastes a photo at (x, y, side), with a frame if `is_hit` is not None."""
     left, top, side = place
     photo, frame = draw_photo(folder, image_id, side), 0
     if is_hit is not None:
@@ -84,7 +84,7 @@ def draw_montage(
     """Draws queries and their best images, ten images in a row.
 
     Args:
-        queries: list of q strings; a `pathlib.Path` is a photo.
+        queries: list of q sentences (strings) or photos (`pathlib.Path`).
         ids: image ids.
         order: int `[q, k]`, rows of the best images.
         similarities: float `[q, k]`.
@@ -142,9 +142,9 @@ def draw_sheet(pictures, legend):
     """Arranges pictures in rows, with separate rows for each kind.
 
     Args:
-        pictures: name -> uint8 `[height, width, 3]`; names of a kind differ
-            only in a final number.
-        legend: description, drawn below.
+        pictures: dict that maps names to uint8 `[height, width, 3]`. The names
+            of one kind differ only in a final number.
+        legend: description, drawn below the pictures.
     """
     placed, kind = [], None
     left, top, below, right = MARGIN, MARGIN, MARGIN, 0

@@ -1,7 +1,7 @@
 """Writes search results as one HTML page.
 
-The page contains its thumbnails and style, and no scripts. Only its links need
-other files, the photos.
+The page contains its thumbnails and its style, but no scripts. Only its links
+need other files, namely the photos.
 """
 
 import base64
@@ -21,7 +21,7 @@ from tbnets.files import readable, write_text
 from tbnets.visualization.montage import open_photo
 
 THUMBNAIL_SIZE = 400
-"""Longer side in pixels, sharp on high-density screens."""
+"""Longer side in pixels, which looks sharp on high-density screens."""
 JPEG_QUALITY = 80
 
 
@@ -49,14 +49,14 @@ class Section(NamedTuple):
 def write_page(path, sections, folder, about):
     """Writes search results as one HTML file.
 
-    Photos inside the page's folder get relative links, so that both can be
-    moved.
+    Links to photos inside the page's folder are relative, so that the folder
+    can be moved.
 
     Args:
         path: file to write.
         sections: list of `Section`.
         folder: folder of the photos.
-        about: the searched data and the model.
+        about: text that describes the searched data and the model.
     """
     start = pathlib.Path(os.path.abspath(path)).parent
     num_others = len(sections) - 1
@@ -70,13 +70,13 @@ def write_page(path, sections, folder, about):
 
 
 def thumbnail(photo):
-    """Returns a photo as a data URI, a JPEG of at most `THUMBNAIL_SIZE`."""
+    """Returns a data URI with a JPEG of at most `THUMBNAIL_SIZE` pixels."""
     code = base64.b64encode(jpeg(photo, THUMBNAIL_SIZE)).decode("ascii")
     return f"data:image/jpeg;base64,{code}"
 
 
 def jpeg(photo, side):
-    """Returns a photo as a JPEG, scaled down to a longer side in pixels."""
+    """Returns a photo as a JPEG with a longer side of at most `side` pixels."""
     scaled = photo.copy()
     scaled.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
@@ -85,7 +85,7 @@ def jpeg(photo, side):
 
 
 def link(photo, start):
-    """Returns the address of a photo for a page in the folder `start`."""
+    """Returns the URL of a photo for a page in the folder `start`."""
     photo = pathlib.Path(os.path.abspath(photo))
     if photo.is_relative_to(start):
         return urllib.parse.quote(os.fsencode(photo.relative_to(start)))
@@ -124,5 +124,5 @@ def _name(image_id):
 
 
 def _text(text):
-    """Escapes text for HTML, also for attributes."""
+    """Escapes text for HTML content and attributes."""
     return html.escape(readable(text), quote=True)

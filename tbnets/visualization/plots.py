@@ -20,9 +20,9 @@ class Points(NamedTuple):
 
     Args:
         vectors: float `[n, dim]`.
-        columns: dict, name -> n strings; the first column names the points.
-            `draw_map` reads `text`, `kind` (`IMAGE`, `CAPTION` or `PHRASE`),
-            and `image`, the point's image.
+        columns: dict that maps each column's name to n strings. The first
+            column names the points. `draw_map` reads `text`, `kind` (`IMAGE`,
+            `CAPTION` or `PHRASE`), and `image`, the id of the point's image.
         thumbnails: uint8 `[n, side, side, 3]`, or None.
     """
 
@@ -34,8 +34,8 @@ class Points(NamedTuple):
 def joined(parts):
     """Concatenates a list of `Points` of one space, skipping None.
 
-    Returns None if there are no points. The columns and the presence of
-    thumbnails are from the first element.
+    Returns None if there are no points. The first element determines the
+    columns and whether there are thumbnails.
     """
     parts = [part for part in parts if part is not None]
     if not parts:
@@ -60,7 +60,7 @@ def draw_history(history, path):
     Epochs that lack a scalar are skipped in its curve.
 
     Args:
-        history: list with a dict of scalars for each epoch, at least one.
+        history: list with a dict of scalars for each epoch, not empty.
         path: PNG file to write.
     """
     keys = sorted({key for row in history for key in row})
@@ -89,13 +89,13 @@ def draw_history(history, path):
 
 
 def _of_panel(keys, prefix, suffix):
-    """Returns the names of a panel's scalars, except for parts of the data."""
+    """Returns the names of a panel's scalars that cover all of the data."""
     ends = [k for k in keys if k.startswith(prefix) and k.endswith(suffix)]
     return [k for k in ends if "/" not in k[len(prefix) : -len(suffix)]]
 
 
 PERPLEXITY = 30
-"""Approximate number of neighbours of a point, as in t-SNE's default."""
+"""Approximate number of neighbours of a point; scikit-learn's default."""
 WIDTH, HEIGHT, MARGIN, LEGEND_HEIGHT = 1400, 1000, 60, 44
 PHOTO, DOT, DIAMOND = 46, 4, 6
 FONT_SIZE, LEGEND_SIZE, MOST_LETTERS = 13, 17, 30
@@ -110,7 +110,7 @@ def import_tsne():
 
 
 def lay_out(vectors):
-    """Maps unit vectors `[n, dim]` to float `[n, 2]` in [0, 1] by t-SNE.
+    """Maps unit vectors `[n, dim]` to float `[n, 2]` in [0, 1] with t-SNE.
 
     Raises ImportError if scikit-learn is not installed.
 
@@ -134,15 +134,15 @@ def lay_out(vectors):
 def draw_map(points, title):
     """Draws a map of points, on which similar points are close together.
 
-    Photos are drawn small, sentences as dots with lines to their photo, and
-    noun phrases as diamonds.
+    Photos are drawn as thumbnails, sentences as dots with lines to their
+    photos, and noun phrases as diamonds.
 
     Args:
-        points: `Points` with the columns that a map reads.
-        title: text below, next to the legend.
+        points: `Points` with the columns `text`, `kind` and `image`.
+        title: text below the map, next to the legend.
 
-    Source: Niu et al. 2017, Fig. 8. Departures: photos and words instead of
-    numbers; noun phrases.
+    Source: Niu et al. 2017, Fig. 8. Departures: the map shows photos and words
+    instead of numbers, and also noun phrases.
     """
     sheet = Image.new("RGB", (WIDTH, HEIGHT + LEGEND_HEIGHT), "white")
     draw = ImageDraw.Draw(sheet)
@@ -178,7 +178,7 @@ def _draw_mark(draw, place, kind):
 
 
 def _paste(sheet, pixels, place):
-    """Pastes a photo around a place; a grey square without a photo."""
+    """Pastes a photo, or a grey square if there is none, centred at `place`."""
     photo = Image.new("RGB", (PHOTO, PHOTO), NO_PHOTO)
     if pixels is not None:
         photo = Image.fromarray(pixels).resize((PHOTO, PHOTO))
@@ -187,7 +187,7 @@ def _paste(sheet, pixels, place):
 
 
 def _write_words(draw, places, kinds, texts):
-    """Writes the words of sentences and phrases that cover no marks."""
+    """Writes the texts of sentences and phrases where they cover no marks."""
     reach = np.where(kinds == IMAGE, PHOTO // 2, DOT)[:, None]
     occupied = [*np.concatenate([places - reach, places + reach], axis=1)]
     # Phrases are first, because they are short and more of them fit.
@@ -203,7 +203,7 @@ def _write_words(draw, places, kinds, texts):
 
 
 def _free_box(place, width, occupied):
-    """Returns free edges for words next to a mark, or None."""
+    """Returns the edges of a free box for a text next to a mark, or None."""
     x, y = place
     size = width, height = int(np.ceil(width)), FONT_SIZE + 3
     inside = [
