@@ -7,8 +7,8 @@ For example:
   python tools/benchmark.py --benchmark=peers --part=top_k,infonce
 
 Each benchmark prints the median milliseconds over --repeats and the ratio to a
-lower bound, such as the matrix products alone. The bound and the code run in
-turns, so that other load on the machine slows both. Compare ratios instead of
+lower bound, such as the matrix products alone. The two run alternately, so that
+other load on the machine affects both equally. Compare ratios instead of
 milliseconds. docs/benchmarks.md lists measured ratios.
 """
 
@@ -41,12 +41,12 @@ BENCHMARKS = {
     "peers": "losses, a step and evaluation, compared with other packages",
     "scale": "parts of tbnets at growing sizes",
 }
-"""Module in benchmarks/ with a function `run(options)` -> its description."""
+"""Descriptions of the modules in benchmarks/, which define `run(options)`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the benchmark and its sizes."""
+    """Flags for the benchmark and its sizes."""
 
     benchmark: str = flag(
         "loss",
@@ -94,7 +94,7 @@ class Options:
 
 
 def main(options):
-    """Runs --benchmark."""
+    """Runs the benchmark that --benchmark names."""
     importlib.import_module(f"benchmarks.{options.benchmark}").run(options)
 
 

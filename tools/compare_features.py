@@ -1,12 +1,12 @@
 """Compares two sets of image features, image by image.
 
-For example, your own features with downloaded features:
+For example, to compare your own features with downloaded features:
 
   python tools/compare_features.py features/squeezenet precomp/dev_ims.npy
 
 Each argument is a feature store or a .npy file with a file of ids. The command
-prints the cosines of rows with equal ids, and the share of images whose row in
-the first set is nearest to their row in the second set.
+prints the cosines of rows with the same id, and the share of images whose row
+in the first set is nearest to their row in the second set.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ BLOCK = 1024
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the features."""
+    """Flags that name the features."""
 
     features: list[str] = flag([], "Two feature files or stores.", kind="words")
 

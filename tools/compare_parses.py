@@ -34,7 +34,7 @@ from tbnets.text.trees import Tree, gold_rows, kind_of, read_tree
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the annotations and the parser."""
+    """Flags for the annotations and the parser."""
 
     entities: str = flag("", "Folder of phrases of Flickr30K Entities.")
     gold_trees: str = flag("", "Folder of gold trees (.txt).")
@@ -58,12 +58,12 @@ class Agreement(NamedTuple):
 
     @property
     def recall(self) -> float:
-        """Share of the annotated phrases that the parser found."""
+        """Fraction of the annotated phrases that the parser found."""
         return self.found / max(1, self.found + self.missed)
 
     @property
     def precision(self) -> float:
-        """Share of the parser's phrases that are annotated."""
+        """Fraction of the parser's phrases that are annotated."""
         return self.found / max(1, self.found + self.extra)
 
 
@@ -84,7 +84,7 @@ def letter_spans(words, spans) -> set[tuple[int, int]]:
 
 
 def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
-    """Returns spans of letters of noun phrases, or only of the innermost."""
+    """Returns the letter spans of all or only of the innermost noun phrases."""
     spans = tree.phrases("NP")
     if base:
         outer = set()
@@ -98,12 +98,12 @@ def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
 
 
 def phrases(tree: Tree) -> set[tuple[int, int]]:
-    """Returns the spans of letters of phrases with two words or more."""
+    """Returns the letter spans of phrases with two words or more."""
     return {(start, end) for start, end, _ in kinds(tree)}
 
 
 def kinds(tree: Tree) -> set[tuple[int, int, str]]:
-    """Returns spans of letters and kinds of phrases with two words or more."""
+    """Returns the letter spans and kinds of phrases with two words or more."""
     ends = np.cumsum([0, *map(len, tree.words)])
     return {
         (int(ends[start]), int(ends[end]), kind_of(label))
@@ -141,7 +141,7 @@ def show(title, parsed, annotated):
 
 
 def compare_entities(options):
-    """Compares noun phrases with the boxed phrases of Flickr30K Entities."""
+    """Compares the parser's noun phrases with Flickr30K Entities' phrases."""
     images = None
     if options.captions:
         split = "+".join(options.splits)
@@ -165,7 +165,7 @@ def compare_entities(options):
 
 
 def compare_gold(options):
-    """Compares phrases with the phrases of gold trees."""
+    """Compares the parser's phrases with the phrases of gold trees."""
     *_, names, captions, texts = zip(*gold_rows(options.gold_trees))
     gold = [read_tree(*row) for row in zip(texts, names)]
     trees = parse(options, captions)
@@ -187,7 +187,7 @@ def heading():
 
 
 def main(options):
-    """Compares with `--entities` or `--gold_trees`."""
+    """Compares the parser with `--entities` or with `--gold_trees`."""
     if bool(options.entities) == bool(options.gold_trees):
         raise InputError(
             "`--entities` or `--gold_trees` must be given. Received: "

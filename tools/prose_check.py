@@ -75,7 +75,6 @@ def texts_of(path):
 
 
 def _is_message(node):
-    """Returns whether a node is a call of one of `SPEAKERS`."""
     function = getattr(node, "func", None)
     name = getattr(function, "attr", getattr(function, "id", ""))
     return isinstance(node, ast.Call) and name in SPEAKERS
@@ -91,7 +90,7 @@ def _strings(node):
 
 
 def files_in(paths):
-    """Returns the Python files and pages of files and folders, sorted.
+    """Returns the Python files and pages found in `paths`, sorted.
 
     If a folder has `tbnets` and `tools`, only these, its `docs` and its
     `README.md` are read.
@@ -127,7 +126,7 @@ def count(files):
 
 
 def rates(files):
-    """Returns kind -> number of habits per 1000 words."""
+    """Returns the number of habits per 1000 words of each kind."""
     words, habits, _ = count(files)
     totals = collections.Counter()
     for (kind, _), number in habits.items():

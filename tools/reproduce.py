@@ -12,9 +12,9 @@ prints the commands that train and record a row; `| sh` runs them.
 
 writes docs/measured/flickr8k_mean.json, and updates the pages and the expected
 numbers in the flag file. The runs must be finished, and differ from their
-configuration only in seed, files and folders; other runs need a row of their
-own, --name. If a row has flags of tools/evaluate.py, --record evaluates the
-runs with them.
+configuration only in seed, files and folders; other runs need their own row,
+named by --name. If a row has flags of tools/evaluate.py, --record evaluates the
+runs with these flags.
 
   python tools/reproduce.py --check
 
@@ -37,7 +37,7 @@ from tbnets.tasks.settings.flag import flag, must_come_with
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the row to run, record or check."""
+    """Flags for the row to run, record or check."""
 
     record: list[str] = flag([], "Folders of finished runs, one for each seed.")
     name: str = flag("", "Name of the row of --record, if its flags differ.")
@@ -63,7 +63,7 @@ def commands_of(name, seeds):
 
 
 def known_row(name, known):
-    """Returns the row of a name, or a new row of a configuration.
+    """Returns the row with a name, or a new row for a configuration.
 
     Raises:
         ValueError: no row and no configuration has this name.

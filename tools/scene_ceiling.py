@@ -27,7 +27,7 @@ from tbnets.tasks.settings.flag import flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the scenes and their split."""
+    """Flags for the scenes and their split."""
 
     scenes: str = flag(
         "runs/scenes", "Folder of tools/make_scenes.py or of a run."

@@ -1,1 +1,1 @@
-"""Metrics of retrieval and localization, with only NumPy."""
+"""Metrics of retrieval and localization, using only NumPy."""

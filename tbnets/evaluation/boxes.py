@@ -1,4 +1,4 @@
-"""Boxes: coordinates, overlap and suppression, with only NumPy.
+"""Computes areas, overlaps and suppression of boxes, using only NumPy.
 
 A box is `x_min, y_min, x_max, y_max` in pixels, x to the right and y down.
 Edges are continuous coordinates: the first pixel of a row extends from 0 to 1,
@@ -82,8 +82,8 @@ def non_maximum_suppression(
 
     Args:
         boxes: `[n, 4]`.
-        scores: `[n]`, larger is better. If scores are equal, the earlier box is
-            better.
+        scores: `[n]`, larger is better. Of two boxes with the same score, the
+            earlier is better.
         iou_threshold: a number in [0, 1]; boxes that overlap a kept box by a
             larger IoU are dropped.
         limit: maximum number of boxes to keep; None for all.
@@ -128,13 +128,13 @@ def overlaps_by_photo(truth, owners, proposals):
 
     Args:
         truth: `[n, 4]`.
-        owners: int `[n]`, a box's photo: a row of `proposals`.
+        owners: int `[n]`, index in `proposals` of each box's photo.
         proposals: sequence of arrays `[k, 4]`, one per photo; k may be 0.
 
     Yields:
-        (photo, rows, overlaps): rows of `truth`, int64 `[p]`, ascending, and
-        float64 `[p, k]`. A photo without boxes or proposals is skipped; a photo
-        with many is split.
+        (photo, rows, overlaps): `rows` are the photo's rows of `truth`, int64
+        `[p]`, ascending, and `overlaps` are float64 `[p, k]`. Photos without
+        boxes or proposals are skipped. Photos with many boxes are split.
     """
     truth = check_boxes(truth, "truth")
     owners = checked_rows("owners", owners, len(proposals), len(truth))

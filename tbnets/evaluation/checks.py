@@ -12,7 +12,7 @@ from tbnets.evaluation.ranks import Side
 from tbnets.startup import usable_cores
 
 # A pair's score is the exact inner product of float32 rows, rounded to float64
-# and then to float32. It does not depend on library, machine and position.
+# and then to float32. It does not depend on the library, machine or position.
 
 FLOAT64_ROUNDOFF = 2.0**-53
 
@@ -38,7 +38,7 @@ def by_threads(work, count, dim):
 
 
 def _round_scores(products, norms, dim):
-    """Returns float32 scores and flat indices of uncertain roundings."""
+    """Returns float32 scores, and the flat indices of uncertain roundings."""
     slack = np.multiply(norms, 1.01 * (dim + 2) * FLOAT64_ROUNDOFF, out=norms)
     scores = products.astype(np.float32)
     below = (products - slack).astype(np.float32)
@@ -52,8 +52,8 @@ def pair_scores(rows, columns, row_index, column_index):
     Args:
         rows: `Side` of the pairs' first elements.
         columns: `Side` of the pairs' second elements.
-        row_index: int64 `[p]`, into `rows`.
-        column_index: int64 `[p]`, into `columns`.
+        row_index: int64 `[p]`, indices into `rows`.
+        column_index: int64 `[p]`, indices into `columns`.
     """
     dim = rows.embeddings.shape[1]
     scores = np.empty(len(row_index), np.float32)
@@ -114,7 +114,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
 
 
 def checked_embeddings(**named):
-    """Returns two arrays `[rows, dim]`; raises unless both dims are equal."""
+    """Returns two arrays `[rows, dim]`; raises unless `dim` is the same."""
     arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape

@@ -1,4 +1,4 @@
-"""Evaluates the regions chosen for phrases, with only NumPy."""
+"""Evaluates the regions chosen for phrases, using only NumPy."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ CHOICES = ("most_similar", "expected_overlap", "mean_box")
 CANDIDATE_CHOICES = MOST_SIMILAR, EXPECTED_OVERLAP = CHOICES[:2]
 """Choices whose box is always a candidate."""
 CHOOSING = ("choice", "choice_temperature", "choice_area_exponent")
-"""Arguments and flags that form a `Choice`."""
+"""Names of the arguments and flags that form a `Choice`."""
 TEMPERATURE = 0.1
 
 
@@ -83,10 +83,10 @@ def checked_choice(
 
 
 def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ranking scores and boxes of a photo's candidates.
+    """Returns the ranking scores and the boxes of a photo's candidates.
 
     Args:
-        similarities: finite `[p, k]`, of p phrases and k candidates.
+        similarities: finite `[p, k]`, between p phrases and k candidates.
         boxes: `[k, 4]`; k may be 0.
         choice: `Choice`.
 
@@ -143,8 +143,8 @@ class Links(NamedTuple):
     Attributes:
         phrases: int64 `[num_links]`, rows of the noun phrases.
         boxes: float64 `[num_links, 4]`, annotated boxes in pixels.
-        images: int64 `[num_links]`, row of the photo.
-        things: int64 `[num_links]`, equal for links to an object.
+        images: int64 `[num_links]`, row of the link's photo.
+        things: int64 `[num_links]`, the same for links to the same object.
         is_exact: bool `[num_links]`, whether the noun phrase has exactly the
             words of the link.
         num_lost: number of links without a noun phrase.
@@ -159,20 +159,21 @@ class Links(NamedTuple):
 
 
 def phrases_of_spans(captions, spans, phrases):
-    """Finds the noun phrases whose words are exactly given spans.
+    """Finds the noun phrase with exactly the words of each span.
 
-    Without an exact match, the result is the smallest noun phrase that contains
-    the last word, which in English is usually the head noun.
+    If there is none, the result is the smallest noun phrase that contains the
+    span's last word, which in English is usually the head noun.
 
     Args:
-        captions: int `[n]`, row of the caption; -1 for no caption.
-        spans: int `[n, 2]`, words of the caption.
+        captions: int `[n]`, row of each span's caption, or -1 for no caption.
+        spans: int `[n, 2]`, first word in the caption, and the word after the
+            last.
         phrases: object with `spans` int `[num_phrases, 2]` and `starts` int
             `[num_captions + 1]`, each caption's first phrase.
 
     Returns:
-        (rows, is_exact): int64 `[n]`, -1 if no phrase contains the last word;
-        and bool `[n]`.
+        (rows, is_exact): int64 `[n]`, rows of the phrases, or -1 if no phrase
+        contains the last word; and bool `[n]`.
     """
     rows = np.full(len(captions), -1, np.int64)
     is_exact = np.zeros(len(captions), bool)
@@ -196,8 +197,8 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
 
     Args:
         choices: int `[num_phrases]`, each noun phrase's candidate.
-        candidates: function from a photo's row to its candidate boxes `[k, 4]`;
-            the last is the whole photo.
+        candidates: function that returns the candidate boxes `[k, 4]` for a
+            photo's row; the last is the whole photo.
         links: `Links`.
 
     Returns:
@@ -207,9 +208,9 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
         `correspondence_upper_bound` (the best candidate). The first three also
         exist as `correspondence_pointing_...`, which requires only that the
         candidate's centre is in the annotated box. `correspondence_exact_spans`
-        is the fraction of links whose noun phrase has exactly their words.
-        `correspondence_links` and `correspondence_lost` count all links and
-        links without a noun phrase.
+        is the fraction of links whose noun phrase has exactly the words of the
+        link. `correspondence_links` and `correspondence_lost` count all links
+        and the links without a noun phrase.
 
     Source: Niu et al. 2017, Sec. 5.3.2, where ten people judged 2000 pairs.
     Departures: annotated boxes define correctness. The centre is from the

@@ -36,17 +36,17 @@ def average_precision(scores, hits, num_positives) -> float:
     """Averages the maximum precision at each of 11 recalls.
 
     The precision at a recall is the maximum over all cutoffs with at least this
-    recall, or 0 without such a cutoff.
+    recall, or 0 if there is none.
 
     Args:
-        scores: float `[n]`, larger is better. If scores are equal, misses come
+        scores: float `[n]`, larger is better. Among tied scores, misses come
             first.
         hits: bool `[n]`; each positive is hit at most once.
         num_positives: number of positives, at least 1.
 
     Source: Everingham et al. 2010, "The PASCAL visual object classes
-    challenge", Sec. 4.2, the rule until 2009. Departure: recalls are compared
-    as integers, without rounding.
+    challenge", Sec. 4.2, the rule used until 2009. Departure: recalls are
+    compared as integers, without rounding errors.
     """
     scores, hits = np.asarray(scores), np.asarray(hits, bool)
     num_hits = np.cumsum(hits[np.lexsort((hits, -scores))])
@@ -63,9 +63,9 @@ def mean_average_precision(scores, hits, classes, num_positives) -> float:
     """Averages the average precision over classes.
 
     Args:
-        scores: float `[n]`, scores of detections in every class.
+        scores: float `[n]`, scores of the detections of all classes.
         hits: bool `[n]`.
-        classes: int `[n]`, the detection's class.
+        classes: int `[n]`, each detection's class.
         num_positives: int `[num_classes]`; classes without positives do not
             count.
     """
@@ -89,8 +89,9 @@ class Localized(NamedTuple):
 
     Attributes:
         ranks: int64 `[num_phrases]`, 1-based rank of the best matching
-            proposal, after ties; `MISSED` without a match.
-        tied: bool `[num_phrases]`, whether a wrong proposal has an equal score.
+            proposal, after tied wrong proposals; `MISSED` if no proposal
+            matches.
+        tied: bool `[num_phrases]`, whether a wrong proposal has the same score.
         suppressed_ranks: int64 `[num_phrases]`, ranks after non-maximum
             suppression.
         scores: float32 `[num_detections]`, scores after suppression.
@@ -140,14 +141,14 @@ def evaluate_localization(
         phrase_to_image: int `[num_phrases]`, row of the image.
         types: name -> bool `[num_phrases]`; adds the metrics of a type's
             phrases under `phrase_to_region/<name>/`.
-        texts: int `[num_phrases]` from 0, equal for equal phrases
+        texts: int `[num_phrases]`, at least 0, the same for identical phrases
             (`PhraseRegions.phrase_to_text`); adds
             `phrase_to_region/mean_average_precision` from
             `unique_phrase_precision`.
         recall_at: the cutoffs k.
 
     Returns:
-        Flat dict of floats. Without any phrase, only `/num_queries`.
+        Flat dict of floats; only `/num_queries` if there are no phrases.
 
     Raises:
         ValueError: If a shape or box is invalid, a row is out of range, or a
@@ -161,8 +162,9 @@ def evaluate_localization(
 
     Source: Wang et al. 2018, Sec. 4 (recall, upper bound); Wang et al. 2016,
     Sec. 3.3 (mean average precision). Both cite the evaluation code of Plummer
-    et al. 2015, which suppresses before it computes recall. Departures: ties;
-    boxes are continuous, without a pixel added to each side.
+    et al. 2015, which suppresses before it computes recall. Departures: ties
+    count as misses; box coordinates are continuous, without a pixel added to
+    each side.
     """
     localized = localize(scores, proposals, truth, phrase_to_image)
     return summarize(localized, types=types, texts=texts, recall_at=recall_at)
@@ -201,9 +203,9 @@ def unique_phrase_precision(localized: Localized, texts) -> float:
     positives.
 
     Source: Wang et al. 2016, Sec. 3.3 and Table 3, last column; the details
-    (suppression at 0.5, 11 recalls, one hit per phrase) as in the evaluation
-    code of Plummer et al. 2015. Departure: there, classes are phrases without
-    words such as articles.
+    (suppression at 0.5, 11 recalls, one hit per phrase) follow the evaluation
+    code of Plummer et al. 2015. Departure: their classes ignore words such as
+    articles.
     """
     texts = np.asarray(texts)
     whole = texts.dtype.kind in "iu" and texts.min(initial=0) >= 0
@@ -252,13 +254,13 @@ def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
 
 
 def _ranks(scores, matches):
-    """Returns `best_ranks`, `MISSED` for rows without a match."""
+    """Returns `best_ranks`, with `MISSED` for rows without a match."""
     ranks, tied = best_ranks(scores, matches)
     return np.where(matches.any(axis=1), ranks, MISSED), tied
 
 
 def _suppress(scores, matches, overlaps):
-    """Keeps the best proposal (a miss before a tied match), drops overlaps."""
+    """Suppresses overlapping proposals; a miss precedes a tied match."""
     keep = np.zeros(scores.shape, bool)
     dropped, every = keep.copy(), np.arange(len(scores))
     for best in np.lexsort((matches, -scores), axis=1).T:

@@ -2,11 +2,11 @@
 
 A pair's score is the exact inner product of its float32 embeddings, rounded to
 float64 and then to float32. The last bit of a float32 matrix product would make
-ties random, because it depends on library, machine and position. Therefore the
-matrix product only decides candidates whose score differs from the query's best
-positive by more than the product's error bound. The few undecided candidates
-are scored exactly. If many are undecided, as for a collapsed model, the strip
-is first recomputed in float64.
+ties random, because it depends on the library, machine and position. Therefore
+the matrix product only decides candidates whose score differs from the query's
+best positive by more than the product's error bound. The few undecided
+candidates are scored exactly. If many are undecided, as for a collapsed model,
+their strip of rows is first recomputed in float64.
 """
 
 import copy
@@ -48,7 +48,7 @@ class EmbeddingScores:
     Args:
         queries: `[num_queries, dim]`, L2-normalised.
         candidates: `[num_candidates, dim]`, L2-normalised.
-        names: names of both arguments in errors.
+        names: names of both arguments, for errors.
     """
 
     def __init__(self, queries, candidates, names=("queries", "candidates")):
@@ -71,7 +71,7 @@ class EmbeddingScores:
         return turned
 
     def __getitem__(self, rows):
-        """Returns the scores of some queries, int `[n]`: float32 `[n, m]`."""
+        """Returns the scores of the queries `rows`, float32 `[n, m]`."""
         queries, candidates = self._sides
         query_side = Side(queries.embeddings[rows], queries.norms[rows], rows)
         strip, starts = slice(0, len(rows)), range(0, self.shape[1], MAX_BLOCK)
@@ -168,7 +168,7 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
             `[num_regions, num_phrases]`.
 
     Source: Niu et al. 2017, Sec. 5.2 and Table 4 (regions to phrases).
-    Departures: both directions, ties.
+    Departures: both directions are evaluated; ties count as misses.
     """
     pairs = pairs_of("pairs", pairs, scores.shape)
     directions = {
@@ -215,8 +215,8 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     the levels of texts.
 
     Args:
-        scores: `PairScores` of a split's images and texts, followed by the
-            bank's.
+        scores: `PairScores` of a split's images and texts, each followed by the
+            bank's images and texts.
         num_images: number of the split's images.
         num_texts: number of the split's texts.
         temperature: T, above 0.
@@ -244,7 +244,7 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
 
 
 def _levels(tile, candidates, queries, unit):
-    """Returns unit log mean_b exp(s(b, c) / unit) for candidates c."""
+    """Returns `unit log mean_b exp(s(b, c) / unit)` for each candidate c."""
     levels = np.full(len(candidates), -np.inf)
     blocks = row_blocks(len(candidates), len(queries))
     bar = progress_bar(len(blocks), "scoring the bank", "tile", iterable=blocks)
@@ -272,7 +272,7 @@ def queries_of(side, best, candidates):
     Args:
         side: `Side` of the queries.
         best: float32 `[n]`, each row's best positive score, or -inf.
-        candidates: `Side`.
+        candidates: `Side` of the candidates.
     """
     best = np.where(best > -np.inf, best, np.float32(np.inf))
     dim = side.embeddings.shape[1]
@@ -298,7 +298,7 @@ def _positives(row_groups, column_groups, order):
 
 
 class _Counter:
-    """Counts blocks in one thread; holds a tile of scores and two masks."""
+    """Counts better candidates in one thread, block by block."""
 
     def __init__(self, block, sides, queries):
         self._sides, self._queries = sides, queries
@@ -306,7 +306,7 @@ class _Counter:
         self._masks = np.zeros((2, MAX_STRIP * block), bool)
 
     def count(self, row_slice, column_slice):
-        """Scores a block and counts it in both directions."""
+        """Scores a block and counts its candidates in both directions."""
         rows, columns = self._sides
         x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
         scores = self._scores[: len(x) * len(y)].reshape(len(x), len(y))
@@ -322,7 +322,7 @@ class _Counter:
             self._count_strip(places, part, 1 if mirrored else 2)
 
     def _count_strip(self, places, scores, num_directions):
-        """Counts approximate scores (-inf at positives), or exact scores."""
+        """Counts better candidates in a strip; scores of positives are -inf."""
         exact = None
         for axis in range(num_directions):
             queries, place = self._queries[axis], places[axis]
@@ -378,7 +378,7 @@ class _Counter:
 
 
 def _totals(axis, mask, num_columns):
-    """Counts the True values of a mask of `_Counter._compare` by query."""
+    """Counts each query's True values in a mask from `_Counter._compare`."""
     if axis == 0:
         lanes = np.add.reduce(mask.view(np.uint64), axis=1)
         return lanes[:, None].view(np.uint8).sum(axis=1, dtype=np.int64)
@@ -401,20 +401,18 @@ def block_size(dim, memory_limit_mb):
 def count_better(sides, queries, memory_limit_mb):
     """Counts, for every query, candidates that beat or tie its positive.
 
-    The counts are added to the `Queries`. If both sides are one object, a pair
-    of rows is scored only once. Each thread scores and counts its own blocks
-    with a single-threaded matrix product, so the scores remain in the core's
-    cache.
+    The counts are added to the `Queries`. If both sides are the same object,
+    each pair of rows is scored only once.
 
     Args:
-        sides: two `Side`s, each the candidates of the other.
+        sides: two `Side`s; each has the candidates of the other.
         queries: the `Queries` of the sides.
         memory_limit_mb: MiB for tiles and their temporaries.
     """
     num_threads, (rows, columns) = usable_cores(), sides
     dim = rows.embeddings.shape[1]
     size = block_size(dim, memory_limit_mb / num_threads)
-    # If both sides are one object, only blocks on and above the diagonal.
+    # If both sides are the same object, only blocks on and above the diagonal.
     blocks = [
         (slice(i, i + size), slice(j, j + size))
         for i in range(0, len(rows.groups), size)
@@ -431,6 +429,8 @@ def count_better(sides, queries, memory_limit_mb):
         for slices in remaining:
             counter.count(*slices)
 
+    # Each thread scores and counts its own blocks with a single-threaded matrix
+    # product, so the scores remain in the core's cache.
     with threadpoolctl.threadpool_limits(1, "blas"):
         with ThreadPoolExecutor(num_threads) as threads:
             # Reading the results re-raises the threads' errors.

@@ -17,7 +17,7 @@ class Ranks(NamedTuple):
         queries: int64 `[num_queries]`, rows of the queries that have a
             positive, ascending.
         ranks: int64 `[num_queries]`, 1-based rank of the best positive; a
-            candidate with an equal score ranks before it.
+            candidate with the same score ranks before it.
         tied: bool `[num_queries]`, whether such a candidate exists.
     """
 
@@ -109,7 +109,7 @@ class Side(NamedTuple):
     Attributes:
         embeddings: float32 `[n, dim]`.
         norms: float64 `[n]`, Euclidean norms of the rows.
-        groups: int64 `[n]`, each row's image. Rows with equal groups are
+        groups: int64 `[n]`, each row's image. Rows of the same group are
             positives.
     """
 

@@ -35,14 +35,14 @@ PROTOCOLS = {
 def evaluate_protocol(
     name: str, image_embeddings, text_embeddings, caption_to_image, **options
 ) -> dict:
-    """Evaluates embeddings by a standard protocol of the field.
+    """Evaluates embeddings by a standard protocol.
 
     A fold is a block of image rows with their captions. Metrics are averaged
     over the folds; `num_queries` is summed. The other arguments are as in
     `evaluate_retrieval`.
 
     Raises:
-        ValueError: If the protocol is unknown or requires another number of
+        ValueError: If the protocol is unknown or requires a different number of
             images, a fold has no captions, or the arrays are invalid.
     """
     images, texts, rows = checks.checked_arrays(
@@ -58,7 +58,7 @@ def evaluate_protocol(
 
 
 def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
-    """Evaluates `PairScores` by a standard protocol of the field.
+    """Evaluates `PairScores` by a standard protocol.
 
     The arguments and errors are as in `evaluate_protocol`.
     """
@@ -74,7 +74,6 @@ def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
 
 
 def _averaged(name, num_images, rows, evaluate):
-    """Averages the metrics of `evaluate` over a protocol's folds."""
     check_choice("name", name, PROTOCOLS)
     protocol = PROTOCOLS[name]
     if protocol.num_images not in (None, num_images):
@@ -119,24 +118,24 @@ def evaluate_retrieval(
     has the keys `<direction>/recall_at_<k>` (fraction of queries whose best
     positive is among the first k), `/median_rank`, `/mean_rank`, `/num_queries`
     and `/tie_rate`. Two keys summarise the first two directions: `mean_recall`
-    is the mean of their recalls, and `recall_sum` their sum in per cent, at
-    most 600 for three k.
+    is the mean of their recalls, and `recall_sum` is their sum in per cent, at
+    most 600 for three cutoffs.
 
     The rank of a query is 1 plus the number of negatives that score at least as
     high as its best positive, so ties count against the model. `tie_rate` is
     the fraction of queries with such a tie. The median is `floor(median(ranks -
-    1)) + 1`, as in the literature. A direction without queries has only
-    `num_queries` 0.
+    1)) + 1`, as in the literature. A direction without queries has only the key
+    `num_queries`, which is 0.
 
     Pass either `caption_to_image` or `positives`. With `positives`,
-    `text_to_text` is not evaluated, and the directions have two more keys. For
-    a query with R positives, `r_precision` is the fraction of positives among
-    the first R candidates, and `map_at_r` is::
+    `text_to_text` is not evaluated, and each direction has two more keys. For a
+    query with R positives, `r_precision` is the fraction of positives among the
+    first R candidates, and `map_at_r` is::
 
         1/R sum_{i=1}^{R} P(i) [the i-th is a positive]
 
-    with P(i) the fraction of positives among the first i. Both keys are means
-    over queries.
+    where P(i) is the fraction of positives among the first i candidates. Both
+    keys are means over queries.
 
     Example:
         metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
@@ -152,7 +151,7 @@ def evaluate_retrieval(
             float32 embeddings. The result does not depend on it.
         text_to_text: whether to rank captions for captions too.
         positives: bool `[num_images, num_captions]`, True for a match, or int
-            `[n, 2]`, image row and caption row of matches.
+            `[n, 2]`, the image row and the caption row of each match.
 
     Raises:
         ValueError: If a dtype or shape is wrong, a row number is out of range,
@@ -160,10 +159,10 @@ def evaluate_retrieval(
             are both given or both missing.
 
     Source: Wang et al. 2018, Sec. 5 (recall at k, both directions; captions
-    against captions as in Sec. 5.2). Departures: ties, any number of captions
-    per image. With positives: Chun et al. 2022 (ECCV Caption), Sec. 4.1, and
-    Musgrave et al. 2020, Sec. 3.2 (R-Precision, mAP@R); recalls as in Parekh et
-    al. 2021 (Crisscrossed Captions).
+    against captions as in Sec. 5.2). Departures: ties count as misses; any
+    number of captions per image. With positives: Chun et al. 2022 (ECCV
+    Caption), Sec. 4.1, and Musgrave et al. 2020, Sec. 3.2 (R-Precision, mAP@R);
+    recalls as in Parekh et al. 2021 (Crisscrossed Captions).
     """
     recall_at = checks.checked_recall_at(recall_at)
     if (caption_to_image is None) == (positives is None):
@@ -211,7 +210,7 @@ def retrieval_ranks(
         exactly the best positive's score.
 
     Raises:
-        ValueError: As `evaluate_retrieval`.
+        ValueError: As in `evaluate_retrieval`.
 
     Example:
         ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)
@@ -270,7 +269,7 @@ def _precise_ranks(images, texts, positives):
 
 
 def _best_other_caption(side):
-    """Returns the best score with other captions of the image, or -inf."""
+    """Returns each caption's best score with others of its image, or -inf."""
     order = np.argsort(side.groups, kind="stable")
     groups, place = side.groups[order], np.arange(len(order))
     first = np.searchsorted(groups, groups, "left")
@@ -298,7 +297,7 @@ def bootstrap_interval(
         ranks: int `[num_queries]`.
         statistic: function of resampled ranks, for example `lambda ranks:
             np.mean(ranks <= 1)`.
-        num_samples: number of resamples with replacement.
+        num_samples: number of resamples, drawn with replacement.
         seed: seed of the resampling.
         confidence: fraction of the resampled values inside the interval.
 

@@ -1,8 +1,8 @@
-"""Ranks of a model that scores pairs, tile by tile.
+"""Computes the ranks of a model that scores pairs, tile by tile.
 
 In contrast to the exact inner products of `retrieval`, the last bits of these
 float32 scores depend on the position in a tile. Therefore a candidate within
-`TIE` of the best positive counts as a tie, against the model.
+`TIE` of the best positive counts as a tie. Ties count against the model.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ TIE = 1e-5
 SQUARED_ROUNDING = 1e-6
 """Float32 error of the squared distance of unit vectors; treated as 0.
 
-The error's root would be several `TIE`s, and order equal embeddings.
+The root of the error would be several `TIE`s, so identical embeddings would not
+tie.
 """
 TILE_IMAGES, TILE_TEXTS = 64, 1024
 LEVEL = np.broadcast_to(np.float32(0), 1 << 40)
@@ -36,9 +37,10 @@ class PairScores(NamedTuple):
     Attributes:
         num_images: number of images.
         num_texts: number of texts.
-        tile: function (int64 `[a]` rows of images, int64 `[b]` rows of texts)
-            -> float32 `[a, b]`.
-        pairs: function (int64 `[p]`, int64 `[p]`) -> float32 `[p]`.
+        tile: function that maps image rows int64 `[a]` and text rows int64
+            `[b]` to scores float32 `[a, b]`.
+        pairs: function that maps image rows int64 `[p]` and text rows int64
+            `[p]` to scores float32 `[p]`.
         image_levels: float32 `[num_images]`, levels to subtract when texts rank
             images (`ranking.level`).
         text_levels: float32 `[num_texts]`, levels to subtract when images rank
@@ -64,11 +66,11 @@ class PairScores(NamedTuple):
         return PairScores(*counts, *ways, *levels)
 
     def of_images(self, scores, image_rows):
-        """Returns scores `[..., images]` by which a text ranks images."""
+        """Returns scores `[..., images]` minus the levels of the images."""
         return scores - self.image_levels[image_rows]
 
     def of_texts(self, scores, text_rows):
-        """Returns scores `[..., texts]` by which an image ranks texts."""
+        """Returns scores `[..., texts]` minus the levels of the texts."""
         return scores - self.text_levels[text_rows]
 
 
@@ -81,7 +83,7 @@ def evaluate_scores(scores, caption_to_image) -> dict:
 
 
 def score_ranks(scores, caption_to_image) -> dict:
-    """Ranks the best positive of every query, as `retrieval.retrieval_ranks`.
+    """Ranks the best positive of each query, like `retrieval.retrieval_ranks`.
 
     The positives of the `PairScores` are scored first. Then each tile is
     counted in both directions and discarded.
@@ -121,7 +123,7 @@ def row_blocks(num_images, num_texts):
 def compare_all(compare, first, second, pairs_at_once):
     """Compares all rows of two sides, `pairs_at_once` pairs at a time.
 
-    `compare` is a function (`[a, dim]`, `[b, dim]`) -> float32 `[a, b]`.
+    `compare` maps `[a, dim]` and `[b, dim]` to scores float32 `[a, b]`.
     """
     table = np.empty((len(first), len(second)), np.float32)
     for column in range(0, len(second), pairs_at_once):
@@ -142,7 +144,7 @@ def _queries(best):
 
 
 def _count(queries, rows, scores):
-    """Counts candidates of some queries: float32 [rows, candidates]."""
+    """Counts better candidates by the scores `[rows, n]` of some queries."""
     at_least = (scores >= queries.low[rows, None]).sum(axis=1)
     above = (scores > queries.high[rows, None]).sum(axis=1)
     queries.better[rows] += at_least
@@ -150,9 +152,9 @@ def _count(queries, rows, scores):
 
 
 def embedding_scores(image_embeddings, text_embeddings):
-    """Returns the `PairScores` of unit vectors: their negative distances.
+    """Returns `PairScores` that are the negative distances of unit vectors.
 
-    The distance is that in Wang et al. 2018, Sec. 3.2.1.
+    Wang et al. 2018, Sec. 3.2.1, define the distance.
     """
 
     def scores(inner):
@@ -197,7 +199,7 @@ def spread(scores, num_pairs=65536):
     Pairs are drawn with replacement and a fixed seed.
 
     Raises:
-        ValueError: If all scores are equal.
+        ValueError: If all scores are the same.
     """
     generator = np.random.default_rng(0)
     counts = scores.num_images, scores.num_texts

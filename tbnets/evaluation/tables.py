@@ -28,12 +28,12 @@ _CORRESPONDENCES = (
 
 
 def are_of_regions(metrics: dict) -> bool:
-    """Returns whether metrics are of phrases and regions."""
+    """Returns whether the metrics evaluate phrases and regions."""
     return any(name.startswith(f"{REGIONS}/") for name in metrics)
 
 
 def are_of_retrieval(metrics: dict) -> bool:
-    """Returns whether metrics are of image-text retrieval."""
+    """Returns whether the metrics evaluate image-text retrieval."""
     names = ("recall_sum", *(f"{direction}/" for direction in DIRECTIONS))
     return any(name.startswith(names) for name in metrics)
 
@@ -45,7 +45,7 @@ def recall_cutoffs(metrics: dict) -> tuple:
 
 
 def format_table(metrics: Mapping[str, float], title: str = "") -> str:
-    """Formats metrics as an aligned table, recalls in per cent.
+    """Formats metrics as an aligned table, with recalls in per cent.
 
     Recalls of fewer than 200 queries are followed by their 95 % intervals
     (`retrieval.bootstrap_interval`).
@@ -54,8 +54,8 @@ def format_table(metrics: Mapping[str, float], title: str = "") -> str:
         metrics: flat dict of floats, for example from
             `retrieval.evaluate_retrieval` or
             `localization.evaluate_localization`. For localization, the table
-            has a row for all phrases, then a row per type. R@k is over all
-            proposals, nms R@k after suppression.
+            has a row for all phrases, then a row per type. R@k ranks all
+            proposals, and nms R@k ranks the proposals left after suppression.
         title: the first line; omitted if empty.
 
     Example:
@@ -95,7 +95,7 @@ def _recalls(metrics, title="R@", name="recall_at_"):
 
 
 def _rows(metrics, group, label, columns):
-    """Returns lines of a group; few queries add the recalls' intervals."""
+    """Returns the lines of a group, with intervals if queries are few."""
     count = int(metrics.get(f"{group}/num_queries", 0))
     if not count:
         return []
@@ -132,7 +132,7 @@ def _retrieval_lines(metrics):
 
 
 def _metrics_line(metrics, names, indent=""):
-    """Returns one line with the metrics that exist; no line without any."""
+    """Returns the metrics that exist, as a list of one line or none."""
     parts = [
         f"{title} {write(metrics[name])}"
         for title, (name, write) in names.items()
@@ -164,7 +164,6 @@ def _localization_lines(metrics):
 
 
 def _region_phrase_lines(metrics):
-    """Formats the metrics of `ranking.evaluate_region_phrase_ranking`."""
     lines, cutoffs = [], recall_cutoffs(metrics)
     titles = "/".join(f"R@{k}" for k in cutoffs)
     for direction in ("true_region_to_phrase", "phrase_to_true_region"):
@@ -187,7 +186,7 @@ def _tie_note(tie_rate):
 def headline(metrics: dict, best: str) -> str:
     """Returns metrics in a few words, for the line of an epoch.
 
-    `best` is the name of the metric that chooses the best epoch.
+    The best epoch is chosen by the metric `best`.
     """
     shares = {name: per_cent(value) for name, value in metrics.items()}
     if f"{REGIONS}/upper_bound" in metrics:

@@ -55,7 +55,7 @@ def cosine(similarities):
         float32 in `[0, 2]`, shaped like `similarities`.
 
     Source: the losses of Kiros et al. 2014 and VSE++ (Faghri et al. 2018),
-    which compare similarities. The margin keeps its unit.
+    which compare similarities, so their margins apply unchanged.
     """
     return 1.0 - similarities
 

@@ -1,8 +1,8 @@
 """Sums the hinges of a batch's triplets without listing the triplets.
 
 The code selects the negatives and the first few positives of every anchor by
-similarity. Further rounds process the remaining positives. All shapes are
-static, so XLA can compile the loss.
+similarity. Later rounds process the remaining positives. All shapes are static,
+so XLA can compile the loss.
 """
 
 from typing import NamedTuple
@@ -25,8 +25,8 @@ class PairSlopes:
     """Computes gradients of embeddings with sparse matrix products.
 
     Args:
-        sides: float32 `[rows, dim]` and `[columns, dim]`; a single array for a
-            set that is compared with itself.
+        sides: float32 `[rows, dim]` and `[columns, dim]`; a single array if a
+            set is compared with itself.
     """
 
     def __init__(self, sides):
@@ -120,8 +120,8 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
         weights: float32 `[num_phrases]`, weights of the pairs.
 
     Returns:
-        Dict of two `View`s: regions rank phrases in `image_to_text`, phrases
-        rank regions in `text_to_image`.
+        Dict of two `View`s: regions rank phrases in `image_to_text`, and
+        phrases rank regions in `text_to_image`.
 
     Source: Niu et al. 2017, Eq. 9-10; departures: the caller chooses the
     negative pairs, which the paper does not specify.
@@ -156,8 +156,8 @@ class View(NamedTuple):
             itself.
         not_negative: bool `[num_anchors, num_candidates]`: the positives and
             the anchor itself.
-        weights: float32 `[num_anchors]`, factors of the anchors' losses; None
-            for 1. Counts of triplets ignore them.
+        weights: float32 `[num_anchors]`, factor of each anchor's loss, or None
+            for 1. The factors do not affect the counts of triplets.
     """
 
     anchors: tf.Tensor
@@ -206,15 +206,17 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
     """Sums and counts the hinges of every view.
 
     Args:
-        views: Dict from term to `View`. If images and texts rank each other in
-            full, the masks of the two views must be transposes.
+        views: Dict from term to `View`. If images rank all texts and texts rank
+            all images, the masks of these two views must be transposes of each
+            other.
         num_negatives: Hardest negatives kept per anchor; None keeps all.
         margin: Required gap, in units of the distance.
         distance: A value of `distances.DISTANCES`.
         gradient: "dense" or "sparse", as in `triplet.TripletLoss`.
 
     Returns:
-        Dict from term to float32 `[sum, triplets, triplets above 0]`.
+        Dict from term to float32 `[3]`: the sum of the hinges, the number of
+        triplets, and the number of triplets with a hinge above 0.
     """
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):
@@ -253,7 +255,7 @@ def _sums_of_matrix(views, num_negatives, margin, distance, sparse):
 
 
 class _Triplets:
-    """The triplets of a padded similarity matrix, by rows and columns."""
+    """The triplets whose anchors are rows or columns of a padded matrix."""
 
     def __init__(self, views, matrix, num_negatives, margin, distance):
         self.views, self.matrix = views, matrix
@@ -276,7 +278,7 @@ class _Triplets:
         self.first = miners.first_positives(views[0].positive, self.size + 1)
 
     def _split(self, columns, match):
-        """Returns a round's (row, column) pairs `[n, 2]` and their validity."""
+        """Returns a round's (row, column) pairs `[n, 2]` and a bool mask."""
         pairs = _pairs(columns[:, : self.size])
         return pairs, tf.reshape(match[:, : self.size], [-1])
 
@@ -298,7 +300,7 @@ class _Triplets:
         return tf.while_loop(has_more, step, (unseen, *self.first, state))[-1]
 
     def _sums(self, positives, negatives, pairs, match):
-        """Returns the hinge sum, triplet count, active count of each view."""
+        """Returns each view's hinge sum, triplet count and active count."""
         bounds = self.margin + self.distance(positives)
         bounds = tf.where(match, bounds, float("-inf"))
         sums = []

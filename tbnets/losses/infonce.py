@@ -38,8 +38,8 @@ class InfoNCELoss(RankingLoss):
     is the share of these anchors whose closest candidate is not a positive;
     ties count as errors.
 
-    Shapes may be unknown, and XLA can compile the loss. Memory: a few arrays of
-    `[num_anchors, num_candidates]`.
+    Shapes may be unknown, and XLA can compile the loss. A call needs memory for
+    a few arrays `[num_anchors, num_candidates]`.
 
     Example:
         network.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
@@ -75,7 +75,7 @@ class InfoNCELoss(RankingLoss):
         return {term: _sums(views[term], logits[term]) for term in views}
 
     def _logits(self, view, views, known):
-        """Returns a view's logits; transposes known logits if they match."""
+        """Returns a view's logits, transposed from known logits if possible."""
         for term, logits in known.items():
             sides = views[term].candidates, views[term].anchors
             if view.anchors is sides[0] and view.candidates is sides[1]:
@@ -84,7 +84,6 @@ class InfoNCELoss(RankingLoss):
         return matrix / self.temperature
 
     def _reduce(self, sums):
-        """Reduces `[losses, anchors, wrong]` to the loss and wrong share."""
         total, count, wrong = tf.unstack(sums, num=3)
         count = tf.stop_gradient(count)
         share = tf.stop_gradient(tf.math.divide_no_nan(wrong, count))

@@ -12,14 +12,14 @@ from tbnets.losses.positives import positive_masks
 
 # Sampling of matching and non-matching pairs in a batch.
 #
-# Like the miners, these functions return indices of a fixed shape and a mask
-# of valid entries, propagate no gradient and compile under XLA. The random
-# numbers depend only on the caller's seed, so a resumed run draws the numbers
-# of an uninterrupted run.
+# Like the miners, these functions return indices of a fixed shape and a mask of
+# valid entries, propagate no gradient and compile under XLA. The random numbers
+# depend only on the caller's seed, so a resumed run draws the same numbers as
+# an uninterrupted run.
 
 
 class PairSample(NamedTuple):
-    """Matching images and non-matching captions for a batch's captions.
+    """The matching image and the non-matching captions of each caption.
 
     Attributes:
         images: int32 `[num_captions]`, row of the caption's image.
@@ -42,7 +42,8 @@ def random_columns(mask, rows, draws):
 
     Args:
         mask: bool `[num_rows, num_columns]`, not empty.
-        rows: int32 `[n]`, n >= 1, the rows to pick from; negative for no row.
+        rows: int32 `[n]`, n >= 1, the rows to pick from, or a negative number
+            for no row.
         draws: float32 `[n, k]` in [0, 1), one random number per pick.
 
     Returns:
@@ -69,7 +70,7 @@ def random_columns(mask, rows, draws):
 
 
 def own_images(image_ids, caption_image_ids):
-    """Returns the row of a caption's image, int32 `[num_captions]`.
+    """Returns the row of each caption's image, int32 `[num_captions]`.
 
     This is the first row with the image's id, or -1 if the batch lacks the
     image.
@@ -92,7 +93,8 @@ def sample_pairs(
         image_ids: integer `[num_images]`, at least one.
         caption_image_ids: integer `[num_captions]`, ids of the captions'
             images.
-        text_ids: optional integer `[num_captions]`, equal for equal texts.
+        text_ids: optional integer `[num_captions]`, the same for identical
+            texts.
         seed: int32 `[2]`, for example the run's seed and the step.
         num_candidates: number of captions drawn per pair; the papers use 1.
 
@@ -105,8 +107,9 @@ def sample_pairs(
         pairs.images  # [0, 1, 0]: the row of the caption's image
         pairs.negatives[0]  # [1], the only caption that is not of image 7
 
-    Source: Wang et al. 2018, Sec. 5.1: for each positive pair (x, y) a negative
-    (x, y'), y' a random sentence not associated with the image.
+    Source: Wang et al. 2018, Sec. 5.1: each positive pair (x, y) gets a
+    negative pair (x, y'), where y' is a random sentence that does not describe
+    the image x.
     """
     seed = tf.convert_to_tensor(seed)
     if not seed.dtype.is_integer or not seed.shape.is_compatible_with([2]):
@@ -133,8 +136,9 @@ class LogisticOutput(NamedTuple):
 
     Attributes:
         total: mean over valid pairs, the value to minimise.
-        positive_loss: mean over valid matching pairs; 0 without any.
-        negative_loss: mean over valid non-matching pairs; 0 without any.
+        positive_loss: mean over valid matching pairs, or 0 if there are none.
+        negative_loss: mean over valid non-matching pairs, or 0 if there are
+            none.
         pair_accuracy: share of valid pairs whose logit has the correct sign.
     """
 
@@ -170,7 +174,7 @@ def logistic_loss(
 
         log(1 + exp(-z p))
 
-    for a logit p and a label z, in float32. Without a valid pair the loss and
+    for a logit p and a label z, in float32. If no pair is valid, the loss and
     its gradient are 0.
 
     Args:
@@ -207,7 +211,7 @@ def logistic_loss(
 
 
 def softmax_loss(matches, non_matches, valid):
-    r"""Computes the softmax loss of lists: one match and its non-matches.
+    r"""Computes the softmax loss of lists of one match and its non-matches.
 
     $$\log\Big(1 + \sum_j \exp(p_j - p)\Big)$$
 
@@ -216,12 +220,13 @@ def softmax_loss(matches, non_matches, valid):
     gradient are 0.
 
     Args:
-        matches: float `[lists]`; larger means a better match.
-        non_matches: float `[lists, size]`, their logits.
+        matches: float `[lists]`, logits of the matches; larger means a better
+            match.
+        non_matches: float `[lists, size]`, logits of the non-matches.
         valid: bool `[lists, size]`, False for padding in `non_matches`.
 
     Source: the likelihood of Cao et al. 2007 (ListNet) with one correct
-    document; not in this package's papers.
+    document. The reproduced papers do not use this loss.
     """
     valid = tf.convert_to_tensor(valid)
     counts = tf.reduce_any(valid, axis=1)
@@ -239,7 +244,7 @@ def softmax_loss(matches, non_matches, valid):
 
 
 def _mean(values, mask):
-    """Returns the mean of the masked values; 0 for an empty mask."""
+    """Returns the mean of the masked values, or 0 if the mask is empty."""
     weights = tf.cast(mask, tf.float32)
     total = tf.reduce_sum(values * weights)
     return tf.math.divide_no_nan(total, tf.reduce_sum(weights))

@@ -29,7 +29,7 @@ TOGETHER = "Use integers, because floats cannot represent large ids exactly."
 
 
 def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
-    """Returns integers or floats `[n]` as `dtype`; raises for another kind."""
+    """Casts `[n]` to `dtype`; raises if floats would become integers."""
     values = tf.convert_to_tensor(values)
     source, received = values.dtype, f"{name}={values.dtype.name}{values.shape}"
     if not (source.is_integer if dtype.is_integer else source.is_floating):
@@ -62,7 +62,7 @@ def check_as_many(name, ids, rows_name, rows):
 
 
 def embeddings_of_loss(**named):
-    """Returns embeddings `[n, dim]` of a common space as float32, in order.
+    """Checks embeddings `[n, dim]` of a shared space; returns them as float32.
 
     The first eager call warns about rows that do not have length 1 or 0.
     """
@@ -135,9 +135,7 @@ def hardest_negatives(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the most similar non-positive columns of every row.
 
-    The search is exact. A row's k largest values are always in the k groups of
-    neighbouring columns with the largest maxima, so only these groups are
-    searched.
+    The search is exact.
 
     Args:
         similarities: float32 `[rows, columns]`; larger is closer.
@@ -149,7 +147,7 @@ def hardest_negatives(
 
     Returns:
         A pair `(indices, valid)` of shape `[rows, min(K, columns)]`: int32
-        columns, the most similar first, and bool, False for padding.
+        columns, the most similar first, and a bool mask, False for padding.
 
     Raises:
         ValueError: If an argument has a wrong shape or dtype.
@@ -197,7 +195,7 @@ def largest(values, count, turned=False):
     """Finds the largest values of every row.
 
     Args:
-        values: float32 `[rows, columns]`, from `padded`.
+        values: float32 `[rows, columns]`, as returned by `padded`.
         count: Number of values per row, at least 1.
         turned: Whether to search columns instead of rows.
 
@@ -205,6 +203,8 @@ def largest(values, count, turned=False):
         float32 values in descending order, and int32 columns, both `[rows,
         min(count, columns)]`.
     """
+    # A row's k largest values are in the k groups of neighbouring columns with
+    # the largest maxima, so only these groups are searched.
     num_rows, num_columns = _shape(values)[:: -1 if turned else 1]
     num_groups = num_columns // _GROUP
     if turned:
@@ -236,17 +236,14 @@ def largest(values, count, turned=False):
 def first_positives(positive_mask, limit):
     """Finds up to `limit` True columns of every row.
 
-    The function reads eight columns as one int64, so a sparse mask costs little
-    more than reading it.
-
     Args:
         positive_mask: bool `[rows, columns]`.
         limit: Maximum number of columns per row, at least 1.
 
     Returns:
-        `(indices, valid)` `[rows, min(limit, columns)]`: int32 columns, and
-        bool, False for padding. If a row has more than `limit`, the selection
-        is undefined.
+        `(indices, valid)` `[rows, min(limit, columns)]`: int32 columns, and a
+        bool mask, False for padding. If a row has more than `limit` True
+        columns, any of them may be selected.
     """
     num_rows, num_columns = _shape(positive_mask)
     padding = -num_columns % _WORD
@@ -255,6 +252,7 @@ def first_positives(positive_mask, limit):
         tf.pad(tf.cast(positive_mask, tf.uint8), [[0, 0], [0, padding]]),
         [num_rows, num_words, _WORD],
     )
+    # A sparse mask takes little longer than reading eight columns as one int64.
     occupied = tf.not_equal(tf.bitcast(flags, tf.int64), 0)
     _, words = tf.math.top_k(
         tf.cast(occupied, tf.int32), _minimum(limit, num_words), sorted=False
@@ -268,7 +266,7 @@ def first_positives(positive_mask, limit):
 
 
 def first_true(mask):
-    """Returns the first True column of every row, int32, or -1."""
+    """Returns each row's first True column, int32, or -1 if there is none."""
     places = tf.range(tf.shape(mask)[1])
     # XLA rejects argmax for a matrix without columns.
     first = tf.reduce_min(tf.where(mask, places, places.dtype.max), axis=1)
@@ -292,12 +290,11 @@ def _at_least_one(size):
 
 
 def _columns(groups, places, size):
-    """Returns the columns of members `places` of the groups `groups`."""
+    """Returns the columns at the positions `places` in the groups `groups`."""
     groups = tf.gather(groups, places // size, batch_dims=1)
     return groups * size + places % size
 
 
 def _flat_rows(values):
-    """Merges the last two axes of `[rows, a, b]`."""
     shape = tf.shape(values)
     return tf.reshape(values, [shape[0], shape[1] * shape[2]])

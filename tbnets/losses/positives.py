@@ -32,17 +32,18 @@ def positive_masks(
 ) -> PositiveMasks:
     """Builds the masks of a batch from integer ids.
 
-    Rows with equal image ids match, and captions of one image match each other.
-    With `text_ids`, equal texts match too: an image matches copies of its
-    captions, a caption matches its copies, and two images that share a text
-    match.
+    Rows with the same image id match, and captions of one image match each
+    other. With `text_ids`, identical texts match too: an image matches copies
+    of its captions, a caption matches its copies, and two images that share a
+    text match.
 
     Args:
         image_ids: Integer `[num_images]`. Floats are rejected, because they
             cannot represent large ids exactly.
         caption_image_ids: Integer `[num_captions]`, ids of the captions'
             images. An image may have any number of captions, including 0.
-        text_ids: Optional integer `[num_captions]`, equal for equal texts.
+        text_ids: Optional integer `[num_captions]`, the same for identical
+            texts.
 
     Raises:
         TypeError: If ids are not integers.
@@ -55,8 +56,8 @@ def positive_masks(
     Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: ids define the
     matches, whereas the papers treat each row of the batch as a different
     image. As in Eq. 5, a caption's positives are all other captions of its
-    image; the authors' released code keeps only the farthest caption. With two
-    captions per image the two rules agree.
+    image; the authors' released code keeps only the farthest caption. The two
+    rules are equivalent if each image has two captions.
     """
     image_ids = checked_row("image_ids", image_ids)
     caption_ids = checked_row("caption_image_ids", caption_image_ids)

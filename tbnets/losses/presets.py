@@ -84,4 +84,4 @@ INFONCE: dict[str, Any] = {
 }
 """Arguments of `InfoNCELoss`."""
 LOSSES: dict[str, dict[str, Any]] = _Presets(PRESETS | {"infonce": INFONCE})
-"""Maps the name of every loss, of any class, to its arguments."""
+"""Maps the name of every loss to the arguments of its class."""

@@ -23,8 +23,9 @@ class LossOutput(NamedTuple):
     Attributes:
         total: Weighted sum of the terms, the value to minimise.
         terms: Unweighted loss of every term whose weight is not 0.
-        active_fraction: Share of the term's triplets with a loss above 0. For a
-            softmax loss, the share of anchors whose closest candidate is wrong.
+        active_fraction: Share of each term's triplets with a loss above 0. For
+            a softmax loss, the share of anchors whose closest candidate is
+            wrong.
     """
 
     total: tf.Tensor
@@ -39,8 +40,8 @@ class RankingLoss:
 
     The terms are images ranking texts, texts ranking images, and each set
     ranking itself. A subclass is a dataclass. It defines `_sums`, which
-    computes sums over a term's anchors that replicas add up, and `_reduce`,
-    which computes the term's loss from these sums.
+    computes sums over a term's anchors, to be added over the replicas, and
+    `_reduce`, which computes the term's loss from these sums.
 
     Attributes:
         term_weights: weight of every term in `TERMS`.
@@ -54,7 +55,7 @@ class RankingLoss:
         return None
 
     def _sums(self, views):
-        """Returns sums over the views' anchors: term -> float32 `[3]`."""
+        """Returns a dict from term to sums over its anchors, float32 `[3]`."""
         raise NotImplementedError
 
     def _reduce(self, sums):
@@ -97,9 +98,9 @@ class RankingLoss:
     ) -> LossOutput:
         """Computes the loss of one batch.
 
-        Without image ids, `loss(embeddings, labels)` calls `within_view`. Under
-        a `tf.distribute` strategy each replica passes its rows and gets the
-        loss of the whole batch.
+        A call without image ids, `loss(embeddings, labels)`, returns the result
+        of `within_view`. Under a `tf.distribute` strategy each replica passes
+        its rows and gets the loss of the whole batch.
 
         Args:
             image_embeddings: Float `[num_images, embedding_dim]`, rows of unit
@@ -109,7 +110,8 @@ class RankingLoss:
             image_ids: Integer `[num_images]`, as in `positive_masks`.
             caption_image_ids: Integer `[num_captions]`, ids of the captions'
                 images.
-            text_ids: Optional integer `[num_captions]`, equal for equal texts.
+            text_ids: Optional integer `[num_captions]`, the same for identical
+                texts.
         """
         if image_ids is None and caption_image_ids is None:
             return self.within_view(image_embeddings, text_embeddings)
@@ -127,9 +129,9 @@ class RankingLoss:
     def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
         """Computes the loss of one set of embeddings with labels.
 
-        Rows with equal labels are positives, and all other rows are negatives;
-        a row is not its own positive. The loss has the single term
-        `within_view`, with weight 1; `term_weights` is ignored.
+        Rows with the same label are positives of each other, and all other rows
+        are negatives. A row is not its own positive. The loss has the single
+        term `within_view`, with weight 1; `term_weights` is ignored.
 
         Args:
             embeddings: Float `[n, embedding_dim]`, rows of unit length.
@@ -173,7 +175,7 @@ class RankingLoss:
 
     @staticmethod
     def _checked_masks(masks, num_images, num_texts):
-        """Returns the masks; raises unless their number and shapes fit."""
+        """Returns the masks; raises if their number or a shape is wrong."""
         if not isinstance(masks, list | tuple) or len(masks) != 3:
             raise InputError(
                 "masks",
@@ -190,7 +192,7 @@ class RankingLoss:
         views: dict[str, hinges.View],
         idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
-        """Computes the loss from anchors and candidates per term.
+        """Computes the loss from the anchors and candidates of each term.
 
         Under a strategy every replica passes the views of the whole batch and
         compares its share of the anchors with all candidates.
@@ -198,8 +200,8 @@ class RankingLoss:
         Args:
             views: Dict from term to `hinges.View`. Terms without a weight are
                 skipped.
-            idle: Terms, and a bool scalar. If the scalar is True, these terms
-                are not computed and are 0.
+            idle: A pair of terms and a bool scalar. If the scalar is True,
+                these terms are not computed and are 0.
         """
         views = {
             term: hinges.own_anchors(v)

@@ -1,4 +1,4 @@
-"""Gathers and sums rows of replicas that share a batch.
+"""Gathers and sums the rows of replicas that share a batch.
 
 Under a `tf.distribute` strategy each device runs a replica of the training step
 on its rows of the batch. A loss that compares rows gathers the whole batch, in
@@ -52,7 +52,7 @@ def _densely(rows):
 
 
 def summed(tensors):
-    """Returns the sums of a structure's tensors over the replicas.
+    """Sums each tensor of a nested structure over the replicas.
 
     The sum is differentiable. `tf.IndexedSlices` are concatenated.
     """
@@ -63,7 +63,7 @@ def summed(tensors):
 
 
 def part_of(tensor):
-    """Divides a tensor that is equal on all replicas by their number.
+    """Divides a tensor that all replicas hold by the number of replicas.
 
     None is returned unchanged. `tf.IndexedSlices` become dense, because the
     next sum would concatenate the replicas' slices.
@@ -75,7 +75,7 @@ def part_of(tensor):
 
 
 def own_rows(rows):
-    """Returns this replica's share of rows that all replicas have.
+    """Returns this replica's share of the rows that all replicas hold.
 
     The shares are disjoint, cover all rows and differ in size by at most one.
     """
@@ -89,7 +89,7 @@ def own_rows(rows):
 
 
 def span(num_rows):
-    """Returns this replica's first row, and the replicas' number of rows."""
+    """Returns this replica's first row, and the total number of rows."""
     if num_replicas() == 1:
         return 0, num_rows
     context = tf.distribute.get_replica_context()

@@ -39,8 +39,8 @@ class TripletLoss(RankingLoss):
     its own positive nor its own negative. A term without triplets is 0, and so
     is its gradient.
 
-    Shapes may be unknown, and XLA can compile the loss. Memory: a few arrays of
-    `[num_anchors, num_candidates]`.
+    Shapes may be unknown, and XLA can compile the loss. A call needs memory for
+    a few arrays `[num_anchors, num_candidates]`.
 
     Example:
         loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
@@ -59,10 +59,10 @@ class TripletLoss(RankingLoss):
         term_weights: Mapping from a term in `TERMS` to its weight, not
             negative. Missing terms are not computed.
         distance: A key of `distances.DISTANCES`.
-        reduction: "mean_active", over triplets with a loss above 0; "mean",
-            over all kept triplets; or "sum".
-        negatives: "top_k"; "hardest", one negative per anchor (VSE++); or "all"
-            (Kiros 2014).
+        reduction: "mean_active" averages the triplets with a loss above 0,
+            "mean" averages all kept triplets, and "sum" adds them.
+        negatives: "top_k" keeps `num_negatives`, "hardest" keeps one per anchor
+            (VSE++), and "all" keeps all (Kiros 2014).
         gradient: "dense" runs everywhere. "sparse" is faster on CPUs
             (docs/benchmarks.md); XLA cannot compile it.
 
@@ -117,7 +117,6 @@ class TripletLoss(RankingLoss):
         return hinges.sums(views, self.kept_negatives, *options, self.gradient)
 
     def _reduce(self, sums):
-        """Reduces `[sum, kept, active]` to the loss and the active fraction."""
         total, num_kept, num_active = tf.unstack(sums, num=3)
         divisors = {"sum": 1.0, "mean": num_kept, "mean_active": num_active}
         divisor = tf.stop_gradient(divisors[self.reduction])

@@ -30,7 +30,7 @@ def cholesky_factor(covariance, regularization, name):
         covariance: float64 `[n, n]`; overwritten to save memory.
         regularization: fraction of the mean variance that is added to each
             variance.
-        name: side of the features, for the error message.
+        name: "image" or "text", for the error message.
     """
     mean_variance = np.trace(covariance) / len(covariance)
     if not np.isfinite(mean_variance):
@@ -77,10 +77,10 @@ def solve_cca(left, right, between, dim):
 
     Returns:
         (image_directions float64 `[n, dim]`, text_directions `[m, dim]`,
-        correlations `[dim]`, descending).
+        correlations `[dim]` in descending order).
 
     Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, who add a constant to
-    the diagonal that is not relative to the features' scale.
+    the diagonal that does not depend on the features' scale.
     """
     # Solving first with the texts' factor, the larger one, saves memory.
     whitened = np.linalg.solve(left, np.linalg.solve(right, between.T).T)
@@ -104,8 +104,8 @@ def solve_cca(left, right, between, dim):
 def with_background(mean, images, between, background, share):
     """Adds regions without texts to the image statistics of pairs.
 
-    Texts get an extra dimension: `[text - mean text; 1]` for a pair, `[0; 0]`
-    for a background region.
+    Texts get an extra dimension: `[text - mean text; 1]` for a pair, and `[0;
+    0]` for a background region.
 
     Args:
         mean: float64 `[n]`, mean of the pairs' images.
@@ -128,7 +128,7 @@ def with_background(mean, images, between, background, share):
 
 
 def with_indicator(factor, share):
-    """Returns the Cholesky factor of texts with the pair indicator.
+    """Adds the pair indicator to the Cholesky factor of the texts.
 
     The indicator correlates with no word and needs no regularization.
     """
@@ -142,7 +142,7 @@ class PairSums:
 
     This is a plain object, so that Keras does not count its variables as
     weights. Features are shifted by the first batch's mean, because a large
-    mean would hide the variance.
+    mean would make the variance inaccurate.
     """
 
     def __init__(self, num_images, num_texts):
@@ -156,7 +156,7 @@ class PairSums:
     def add(self, images, texts, pairs):
         """Adds float32 images `[n, num_images]` and texts `[m, num_texts]`.
 
-        `pairs` is float32 `[n, m]`, 1 if image and text match, else 0.
+        `pairs` is float32 `[n, m]`, 1 if the image and the text match, else 0.
         """
         rows, sides, is_first = [], (images, texts), self.count == 0
         uses = tf.reduce_sum(pairs, 1), tf.reduce_sum(pairs, 0)
@@ -196,7 +196,7 @@ class PairSums:
 
 
 def _zeros(*shape, is_known=False):
-    """Creates a per-replica variable: equal values if known, else summed."""
+    """Creates a per-replica variable; reading sums it unless `is_known`."""
     kinds = tf.VariableAggregation
     return tf.Variable(
         tf.zeros(shape, tf.float64),
@@ -235,8 +235,8 @@ class CCA(EmbeddingNetwork):
 
     `W` holds the directions in which matching images and texts correlate most,
     and `s = (1 + correlation) ** power` are their weights. Embeddings are
-    compared by cosine. Ids define the matches. An image row counts once per
-    matching text in the batch.
+    compared by cosine. Images and texts with the same id match. An image row
+    counts once per matching text in the batch.
 
     In phrase localization most regions have no phrase, so pairs alone describe
     them poorly. `background` adds the candidate regions of a batch
@@ -245,7 +245,8 @@ class CCA(EmbeddingNetwork):
 
     Args:
         image_branch: `CanonicalProjection` of the images.
-        text_branch: `CanonicalProjection` of the texts, of equal size.
+        text_branch: `CanonicalProjection` of the texts, with the same output
+            size.
         image_encoder: layer that turns images into features, or None. It must
             have no trainable weights.
         text_encoder: layer that turns texts into features, or None. It must
@@ -258,7 +259,7 @@ class CCA(EmbeddingNetwork):
             omits them. Above 0, `text_branch` needs a bias.
 
     Attributes:
-        correlations: float64 `[dim]` after `fit`, else None.
+        correlations: float64 `[dim]`, or None before `fit`.
 
     Example:
         network = tbnets.CCA(
@@ -459,7 +460,7 @@ class CCA(EmbeddingNetwork):
 
 
 def _features(encoder, inputs):
-    """Returns float32 features, after the encoder if there is one."""
+    """Returns the inputs as float32, encoded if there is an encoder."""
     if encoder is not None:
         inputs = encoder(inputs, training=False)
     return tf.cast(inputs, tf.float32)

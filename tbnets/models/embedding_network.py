@@ -28,12 +28,12 @@ class EmbeddingNetwork(TwoBranchModel):
     width, 3]` pixels in [0, 255]) and `captions` (int `[m, words]` word ids, 0
     is padding, or `[m, feature_dim]` features). Training also needs the
     integers `image_ids` `[n]` and `caption_image_ids` `[m]`, which define the
-    matches, and optionally `text_ids` `[m]`, equal for equal texts. `n`, `m`
-    and the other sizes may vary between batches.
+    matches, and optionally `text_ids` `[m]`, the same for identical texts. `n`,
+    `m` and the other sizes may vary between batches.
 
     Args:
         image_branch: `Branch` of the images.
-        text_branch: `Branch` of the texts, of equal output size.
+        text_branch: `Branch` of the texts, with the same output size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
 
@@ -100,12 +100,12 @@ class EmbeddingNetwork(TwoBranchModel):
         return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
-        """Returns the dict of `image_embeddings` and `text_embeddings`."""
+        """Returns a dict with `image_embeddings` and `text_embeddings`."""
         images, texts = self.embed(inputs, training)
         return {"image_embeddings": images, "text_embeddings": texts}
 
     def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
-        """Returns the `LossOutput` of the replicas' whole batch."""
+        """Returns the `LossOutput` of the whole batch of all replicas."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if self.mining is not None:
             return self.mining.ranking_output(self, batch, training)

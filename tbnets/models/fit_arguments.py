@@ -26,20 +26,23 @@ class CheckedModel(keras.Model):
     text_encoder: keras.layers.Layer | None
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates as `keras.Model.evaluate` does, on finite input.
+        """Evaluates like `keras.Model.evaluate`, and rejects non-finite input.
 
-        `x` may also be `EpochBatches`. The errors are as in `fit`.
+        `x` may also be `EpochBatches`. The method raises the same errors as
+        `fit`.
 
         Returns:
-            The loss and the values of `report`, in the format of Keras.
+            The loss and the values of `report`, in the format of
+            `keras.Model.evaluate`.
         """
         bound = self._on_finite(keras.Model.evaluate, args, kwargs)
         return super().evaluate(*bound.args[1:], **bound.kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns the outputs of `call` as `keras.Model.predict` does.
+        """Returns the outputs of `call`, like `keras.Model.predict`.
 
-        `x` may also be `EpochBatches`. The errors are as in `fit`.
+        `x` may also be `EpochBatches`. The method raises the same errors as
+        `fit`.
         """
         bound = self._on_finite(keras.Model.predict, args, kwargs)
         return super().predict(*bound.args[1:], **bound.kwargs)
@@ -93,9 +96,9 @@ def fit_replicas(self, **arguments):
     Args:
         self: the `TwoBranchModel`.
         **arguments: arguments of `keras.Model.fit` by name. `x` and
-            `validation_data` are a `DistributedDataset` of shares, or a
-            `tf.data.Dataset` of whole batches. An endless data set continues in
-            the next epoch; a finite data set restarts.
+            `validation_data` are each a `DistributedDataset` of the replicas'
+            shares, or a `tf.data.Dataset` of whole batches. An endless data set
+            continues in the next epoch; a finite data set restarts.
     """
     model = self
     _check(model, arguments)
@@ -177,7 +180,7 @@ def _check(model, arguments):
 
 
 def _shared(model, arguments, name, steps_name):
-    """Returns (shares, steps or None if unknown, is_endless) of batches."""
+    """Returns (shares, steps, is_endless) of batches; steps may be None."""
     data, steps = arguments.get(name), arguments.get(steps_name)
     if isinstance(data, tf.distribute.DistributedDataset):
         return data, steps, False
@@ -202,7 +205,7 @@ def _shared(model, arguments, name, steps_name):
 
 
 def _validation(model, arguments):
-    """Returns a function (epoch, callbacks) -> validation logs."""
+    """Returns a function that maps (epoch, callbacks) to validation logs."""
     if arguments.get("validation_data") is None:
         return lambda epoch, callbacks: {}
     names = "validation_data", "validation_steps"
@@ -225,7 +228,7 @@ def _validation(model, arguments):
 
 
 def _step_function(model, kind="train"):
-    """Returns a function iterator -> logs: a step on all replicas."""
+    """Returns a function that runs a step on all replicas, for an iterator."""
     strategy = model.distribute_strategy
 
     def step(iterator):
@@ -274,11 +277,8 @@ class FiniteSteps(keras.callbacks.Callback):
     """
 
     def on_epoch_end(self, epoch, logs=None):
-        """Raises ValueError if the loss or its gradient is not finite.
-
-        The gradient is checked too, because a fused kernel may turn a NaN into
-        0 before it reaches the loss.
-        """
+        """Raises ValueError if the loss or its gradient is not finite."""
+        # A fused kernel may turn a NaN into 0 before it reaches the loss.
         means = {key: float((logs or {}).get(key, 0.0)) for key in CHECKED}
         if np.isfinite(list(means.values())).all():
             return
@@ -345,7 +345,6 @@ def prepare_data(arguments, name, text_encoder):
 
 
 def _check_steps(steps, num_batches):
-    """Raises if `steps` is not an epoch's number of batches."""
     if steps not in (None, num_batches):
         raise InputError(
             "steps_per_epoch",
@@ -368,7 +367,7 @@ def _refuse_targets(arguments):
 
 
 def refuse_unheeded(arguments):
-    """Raises ValueError for losses and metrics of Keras."""
+    """Raises ValueError if a Keras loss or metric is passed."""
     for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
         if arguments.get(name):
             raise InputError(
@@ -383,9 +382,9 @@ def refuse_unheeded(arguments):
 def check_arrays(name, arrays, num_words=None):
     """Raises if arrays in memory are not valid network inputs.
 
-    Arrays must hold equally many rows of finite numbers. `name` is the common
-    name of the arrays, and `num_words` the number of word ids, or None if
-    captions are not word ids.
+    All arrays must have the same number of rows, and their values must be
+    finite. `name` is the argument with the arrays, and `num_words` is the
+    number of word ids, or None if captions are not word ids.
     """
     if isinstance(arrays, Examples):
         raise InputTypeError(
@@ -426,7 +425,6 @@ def check_arrays(name, arrays, num_words=None):
 
 
 def _refuse_text(argument, array):
-    """Raises if an array does not hold numbers."""
     kind = getattr(array.dtype, "kind", "")
     if array.dtype == tf.string or (kind and kind in "OSU"):
         raise InputTypeError(
@@ -439,14 +437,14 @@ def _refuse_text(argument, array):
 
 
 def checked_inputs(name, inputs, encoder, shape):
-    """Returns the inputs of a side; raises if the side cannot read them.
+    """Returns the inputs; raises if their encoder or branch cannot read them.
 
     A symbolic tensor is checked only by dtype and shape.
 
     Args:
         name: "images" or "captions".
         inputs: array, tensor or list.
-        encoder: layer that reads the inputs; None for a branch.
+        encoder: layer that reads the inputs, or None if a branch reads them.
         shape: shape that the network was built for, or None.
     """
     if not hasattr(inputs, "shape"):
@@ -473,7 +471,6 @@ def checked_inputs(name, inputs, encoder, shape):
 
 
 def _check_words(argument, words, num_words):
-    """Raises if values are not word ids in the network's vocabulary."""
     dtype = tf.as_dtype(words.dtype)
     if not dtype.is_integer:
         raise InputTypeError(

@@ -46,20 +46,21 @@ class HMLSTM(EmbeddingNetwork):
 
     - `regions` `[n, region_dim]` and `region_images` int32 `[n]`, the row of
       the region's photo in `images`;
-    - `phrase_nodes` int32 `[p]`: nodes of the phrases, numbered tree by tree
-      through the batch;
-    - `region_of` int32 `[p]`: the phrase's region, numbered through the regions
-      and then the photos, because a whole photo may serve as a region;
+    - `phrase_nodes` int32 `[p]`: nodes of the phrases, numbered across all
+      trees of the batch;
+    - `region_of` int32 `[p]`: index of the phrase's region among the regions,
+      followed by the photos, because a whole photo may serve as a region;
     - `is_contrast` bool `[p, n + num_images]`: negative regions of the phrase;
     - `weights` float32 `[p]` of the pairs, 0 until a correspondence is known.
 
     Args:
         image_branch: `Branch` of the photos.
-        text_branch: `Branch` of sentences and phrases, of equal output size.
+        text_branch: `Branch` of sentences and phrases, with the same output
+            size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: `TreeEncoder`.
-        region_branch: `Branch` of the regions, of equal output size; None to
-            use the photos' encoder and branch.
+        region_branch: `Branch` of the regions, with the same output size, or
+            None to use the photos' encoder and branch.
         region_encoder: layer before `region_branch`, or None.
 
     Example:
@@ -69,9 +70,10 @@ class HMLSTM(EmbeddingNetwork):
         network.compile("adam", tbnets.TripletLoss(**tbnets.PRESETS["niu2017"]))
 
     Source: Niu et al. 2017, Sec. 3.2, Fig. 4. Departures: regions may have
-    other features than photos, and then their own branch. The mean of a photo's
-    regions may also be ranked (`region_mean_weight`), because no other loss
-    trains that branch before the first correspondences.
+    different features from photos, and then have their own branch. The mean of
+    a photo's regions may also be ranked (`region_mean_weight`), because no
+    other loss trains the branch of the regions before correspondences are
+    found.
     """
 
     build_inputs = (*INPUTS, "regions")
@@ -131,7 +133,7 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             input_shape: dict of shapes, as in `TwoBranchModel.build`, with
-                `regions` if these have their own branch.
+                `regions` if they have their own branch.
         """
         super().build(input_shape)
         if self.region_branch is None:
@@ -156,7 +158,7 @@ class HMLSTM(EmbeddingNetwork):
     def embed_regions(
         self, regions: Array, training: bool = False
     ) -> tf.Tensor:
-        """Returns unit vectors float32 `[n, embedding_dim]` of regions."""
+        """Returns float32 unit vectors `[n, embedding_dim]` for the regions."""
         if self.region_branch is None:
             return self.embed_images(regions, training=training)
         regions = self._checked("regions", regions, self.region_encoder)
@@ -171,11 +173,11 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             captions: int32 `[m, nodes, 6]`.
-            phrase_nodes: int32 `[p]`, numbered tree by tree.
+            phrase_nodes: int32 `[p]`, numbered across all trees of the batch.
             training: whether dropout is on.
 
         Returns:
-            (sentences, phrases): unit vectors float32 `[m, embedding_dim]` and
+            (sentences, phrases): float32 unit vectors `[m, embedding_dim]` and
             `[p, embedding_dim]`.
         """
         states, trees = self.text_encoder.encode_nodes(captions, training)
@@ -194,9 +196,9 @@ class HMLSTM(EmbeddingNetwork):
             captions: int32 `[m, nodes, 6]`.
 
         Returns:
-            (embeddings, captions, spans): unit vectors float32 `[p,
-            embedding_dim]`; int32 `[p]`, the phrase's tree; and int32 `[p, 2]`,
-            its words.
+            (embeddings, captions, spans): float32 unit vectors `[p,
+            embedding_dim]`; int32 `[p]`, the tree of each phrase; and int32
+            `[p, 2]`, its range of words.
         """
         states, trees = self.text_encoder.encode_nodes(captions, False)
         is_phrase = tf.gather(trees.is_noun_phrase, trees.rows) > 0
@@ -248,7 +250,7 @@ class HMLSTM(EmbeddingNetwork):
         return output
 
     def _embed_photos_and_regions(self, batch, training):
-        """Returns the embeddings of photos and regions, one call per branch."""
+        """Embeds the photos and the regions; calls each branch only once."""
         images, regions = batch["images"], batch["regions"]
         count = tf.shape(images)[0]
         if self.region_branch is not None:
@@ -260,13 +262,13 @@ class HMLSTM(EmbeddingNetwork):
 
 
 def _region_mean(regions, region_images, num_images):
-    """Returns unit vectors `[num_images, dim]`; 0 without regions."""
+    """Returns each image's mean region as a unit vector; 0 without regions."""
     total = tf.math.unsorted_segment_sum(regions, region_images, num_images)
     return tf.math.l2_normalize(total, axis=-1)
 
 
 def _joined(output, weight, other, names):
-    """Adds a weighted `LossOutput` with renamed terms to a `LossOutput`."""
+    """Adds the loss `other`, weighted and with renamed terms, to `output`."""
     merged = (
         terms | {names[term]: added[term] for term in names if term in added}
         for terms, added in zip(output[1:], other[1:])

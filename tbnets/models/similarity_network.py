@@ -38,7 +38,7 @@ class SimilarityNetwork(TwoBranchModel):
 
     Args:
         image_branch: `Branch` of the images.
-        text_branch: `Branch` of the texts, of equal output size.
+        text_branch: `Branch` of the texts, with the same output size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
         head: `PairHead`; None for the head of the paper.
@@ -89,8 +89,8 @@ class SimilarityNetwork(TwoBranchModel):
                 pair; the caption with the highest logit becomes the negative.
                 Paper: 1. The softmax loss ignores this argument.
             sampling_seed: integer seed of the draws.
-            pair_loss: "logistic" scores pairs separately, with equal numbers of
-                matches and non-matches (Wang 2018). "softmax" compares each
+            pair_loss: "logistic" scores pairs separately, with as many
+                non-matches as matches (Wang 2018). "softmax" compares each
                 matching pair with all non-matching pairs of its image or
                 caption in the batch, or with the caption's candidates if
                 `mining` is given.
@@ -117,13 +117,13 @@ class SimilarityNetwork(TwoBranchModel):
 
     @property
     def floats_per_pair(self) -> int:
-        """Number of floats per pair: both embeddings and the head's layers."""
+        """Number of floats per pair, for its embeddings and the head."""
         return 2 * self.embedding_dim + sum(self.head.units)
 
     def judge(
         self, image_rows: Array, text_rows: Array, training: bool = False
     ) -> tf.Tensor:
-        """Returns logits float32 `[p]` of pairs of `[p, embedding_dim]`."""
+        """Returns the logits, float32 `[p]`, of pairs of embeddings."""
         return self.head(image_rows * text_rows, training=training)
 
     def similarities(
@@ -134,7 +134,7 @@ class SimilarityNetwork(TwoBranchModel):
     ) -> tf.Tensor:
         """Returns the logits float32 `[n, m]` for all pairs.
 
-        The head processes `n * m` rows at once: compute large matrices in
+        The head processes `n * m` rows at once, so compute large matrices in
         tiles.
         """
         products = image_embeddings[:, None, :] * text_embeddings[None, :, :]
@@ -144,7 +144,7 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.reshape(logits, shape[:2])
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
-        """Returns the dict of `similarities`, the logits `[n, m]`."""
+        """Returns a dict with `similarities`, the logits `[n, m]`."""
         images, texts = self.embed(inputs, training)
         logits = self.similarities(images, texts, training=training)
         return {"similarities": logits}
@@ -243,7 +243,7 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.stack([self.sampling_seed, tf.cast(step, tf.int32)])
 
     def _softmax_loss(self, batch, training):
-        """Averages the losses over other captions and over other images."""
+        """Averages the loss of ranking captions and of ranking images."""
         images, texts, *ids = self._embed_whole(batch, training)
         matches = positive_masks(*ids).image_to_text
         shared_images = own_rows(images)

@@ -22,8 +22,8 @@ from tbnets.training.optimizers import current_learning_rate, loss_scale
 class StepMean(keras.metrics.Metric):
     """Averages a scalar over the steps.
 
-    Replicas report equal values, so each replica keeps its own mean. In Keras
-    3, `keras.metrics.Mean` would sum its variables over the replicas.
+    All replicas report the same value, so each replica keeps its own mean. In
+    Keras 3, `keras.metrics.Mean` would sum its variables over the replicas.
     """
 
     def __init__(self, name):
@@ -71,10 +71,10 @@ def check_sides(model):
 
 
 def draw_apart(image_branch, text_branch):
-    """Gives the branches different dropout masks for equal seeds.
+    """Makes branches with the same seeds use different dropout masks.
 
-    Row i of both branches may be a pair. With equal masks a network would learn
-    to recognise pairs by their masks.
+    Row i of one branch and row i of the other may form a pair. If their masks
+    were the same, a network would learn to recognise pairs by their masks.
     """
     seeds = {layer.seed for layer in _dropouts(image_branch)}
     for layer in _dropouts(text_branch):
@@ -88,7 +88,6 @@ def _dropouts(branch):
 
 
 def _output_dim(layer):
-    """Returns the output size of a built branch or encoder."""
     size = getattr(layer, "output_dim", None)
     if size is None:
         raise InputError(
@@ -143,17 +142,17 @@ class TwoBranchModel(CheckedModel):
     because the configs are read from these attributes.
 
     Args:
-        image_branch: layer on the images, with an `output_dim`.
-        text_branch: layer on the texts, with an `output_dim`.
+        image_branch: layer applied to the images, with an `output_dim`.
+        text_branch: layer applied to the texts, with an `output_dim`.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
 
     Attributes:
         learned_similarity: whether the model learns `similarities`; otherwise
-            they are inner products. Such a model also defines
+            they are inner products. A model that learns them also defines
             `judge(image_rows, text_rows)`, which returns the similarities `[p]`
-            of pairs of rows, and `floats_per_pair`. Evaluation, export and
-            search use them.
+            of pairs of rows, and `floats_per_pair`, for evaluation, export and
+            search.
         build_inputs: names of the inputs whose shapes `build` requires.
 
     Example:
@@ -199,11 +198,11 @@ class TwoBranchModel(CheckedModel):
         return []
 
     def batch_loss(self, batch: Batch, training: bool = False) -> Any:
-        """Returns the loss of one batch, with the scalar `total`."""
+        """Returns the loss of one batch, an object with the scalar `total`."""
         raise NotImplementedError
 
     def report(self, output: Any) -> Tensors:
-        """Returns the values of a `batch_loss` to report: name -> scalar."""
+        """Returns the scalars to report for a `batch_loss`, by name."""
         return {}
 
     @property
@@ -212,14 +211,14 @@ class TwoBranchModel(CheckedModel):
         return self.image_branch.output_dim
 
     def embed_images(self, images: Array, training: bool = False) -> tf.Tensor:
-        """Returns unit vectors float32 `[n, embedding_dim]` of images."""
+        """Returns float32 unit vectors `[n, embedding_dim]` for the images."""
         images = self._checked("images", images, self.image_encoder)
         return embed_side(
             images, self.image_encoder, self.image_branch, training
         )
 
     def embed_text(self, captions: Array, training: bool = False) -> tf.Tensor:
-        """Returns unit vectors float32 `[m, embedding_dim]` of texts."""
+        """Returns float32 unit vectors `[m, embedding_dim]` for the texts."""
         captions = self._checked("captions", captions, self.text_encoder)
         return embed_side(
             captions, self.text_encoder, self.text_branch, training
@@ -227,7 +226,7 @@ class TwoBranchModel(CheckedModel):
 
     @tf.autograph.experimental.do_not_convert
     def _checked(self, name, inputs, encoder):
-        """Returns the inputs of a side; raises if the side cannot read them."""
+        """Returns the inputs; raises if their layer cannot read them."""
         shape = self.input_shapes and self.input_shapes[name]
         return fit_arguments.checked_inputs(name, inputs, encoder, shape)
 
@@ -275,7 +274,7 @@ class TwoBranchModel(CheckedModel):
         self.gradient_clip_norm = gradient_clip_norm
 
     def get_compile_config(self) -> dict[str, Any]:
-        """Returns the arguments of `compile`, empty before `compile`."""
+        """Returns the arguments of `compile`, or an empty dict before it."""
         config = super().get_compile_config()
         return config and {**config, **self._arguments("compile")}
 
@@ -324,7 +323,7 @@ class TwoBranchModel(CheckedModel):
         self.build(config["input_shape"])
 
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
-        """Trains as `keras.Model.fit` does, and rejects non-finite numbers.
+        """Trains like `keras.Model.fit`, and rejects non-finite numbers.
 
         Args:
             *args: arguments of `keras.Model.fit`. `x` and `validation_data` may
@@ -333,8 +332,8 @@ class TwoBranchModel(CheckedModel):
 
         Raises:
             TypeError: If an array holds text, or is a list.
-            ValueError: If an array holds NaN or infinity, or too few rows, or
-                if the loss or gradient of an epoch was not finite.
+            ValueError: If an array contains NaN or infinity, or has too few
+                rows. If the loss or gradient of an epoch is not finite.
         """
         bound = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
         strategy = self.distribute_strategy
@@ -402,7 +401,7 @@ class TwoBranchModel(CheckedModel):
         return {name: self.trackers[name].result() for name in scalars}
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments, layers as their configs."""
+        """Returns the constructor's arguments, with layers as their configs."""
         return {**super().get_config(), **self._arguments("__init__")}
 
     def _arguments(self, method):

@@ -127,7 +127,7 @@ DESCRIPTIONS = {
 
 
 def describe_chart(key):
-    """Returns a scalar's description in Markdown; "" if there is none."""
+    """Returns a scalar's description in Markdown, or "" if it has none."""
     name = key.rpartition("/")[2]
     ending = name.rpartition("_")[2]
     return DESCRIPTIONS.get(name) or DESCRIPTIONS.get(ending, "")
@@ -201,26 +201,26 @@ class Board:
 
     @_unless_lost
     def add_settings(self, settings, epoch, about=""):
-        """Writes the settings of a run.
+        """Writes a table of a run's settings.
 
-        `epoch` is the number of finished epochs, and `about` is Markdown to put
-        before the table.
+        `epoch` is the number of finished epochs, and `about` is Markdown that
+        precedes the table.
         """
         text = "\n\n".join(filter(None, [about, settings.as_table()]))
         with self._run.as_default():
             tf.summary.text("settings", text, step=epoch)
         with self._best.as_default():
-            # The folder as the id keeps runs with equal settings separate.
+            # The folder as the id keeps runs with the same settings separate.
             values = settings.comparable()
             hparams.hparams(values, trial_id=str(self._run_dir))
         self.flush()
 
     @_unless_lost
     def add_epoch(self, history):
-        """Writes the scalars of the last epoch.
+        """Writes the scalars of the most recent epoch.
 
         A scalar outside the overview gets no chart while it is constant.
-        `history` is a list with a dict of scalars per epoch.
+        `history` is a list with one dict of scalars per epoch.
         """
         with self._run.as_default():
             for key in history[-1]:
@@ -246,7 +246,7 @@ class Board:
     def add_pictures(self, pictures, epoch, about):
         """Writes a dict of pictures, name -> uint8 `[height, width, 3]`.
 
-        `about` is their description.
+        `about` describes the pictures.
         """
         with self._run.as_default():
             for name, pixels in pictures.items():
@@ -261,7 +261,7 @@ class Board:
 
     @_unless_lost
     def flush(self):
-        """Flushes all events to the disk."""
+        """Flushes all events to disk."""
         self._run.flush()
         self._best.flush()
 

@@ -18,11 +18,11 @@ from tbnets.training.optimizers import optimizer_variables
 
 FORMAT = "tbnets-checkpoint-2"
 SAVED_MODEL = "saved_model"
-"""Name of a run's folder with the exported network."""
+"""Name of the folder in a run that contains the exported network."""
 
 
 def checkpoint_path(run_dir, name):
-    """Returns the path of a run's checkpoint `best` or `last`."""
+    """Returns the path of the `best` or `last` checkpoint of a run."""
     return pathlib.Path(run_dir) / "checkpoints" / f"{name}.npz"
 
 
@@ -35,12 +35,12 @@ class RunState:
         best_metric: best value so far of the task's metric on the dev split;
             None before the first evaluation.
         best_epoch: the 1-based epoch of `best_metric`.
-        history: a dict of logged scalars per finished epoch.
-        settings: the run's flags, name -> value.
-        fitted: values that `TaskData.fit` computed: name -> JSON value or
-            array.
-        held: values that `TaskData.start_epoch` keeps between epochs, as
-            `fitted`.
+        history: list with one dict of logged scalars per finished epoch.
+        settings: dict from the name of each flag of the run to its value.
+        fitted: dict from names to JSON values or arrays that `TaskData.fit`
+            computed.
+        held: a similar dict of the values that `TaskData.start_epoch` keeps
+            between epochs.
         devices: description of the last epoch's devices; "" for a single
             device.
     """
@@ -106,7 +106,7 @@ def save_checkpoint(path, model, optimizer, state):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint's arrays and their names by key, and the `RunState`."""
+    """A checkpoint's arrays and their names, by key, and its `RunState`."""
 
     arrays: dict
     names: dict
@@ -180,7 +180,7 @@ def restore_checkpoint(path, model, optimizer=None):
 
     Args:
         path: file that `save_checkpoint` wrote.
-        model: a built model with an equal architecture.
+        model: a built model with the same architecture.
         optimizer: its built optimizer; None for inference.
     """
     checkpoint = read_checkpoint(path)
@@ -191,7 +191,7 @@ def restore_checkpoint(path, model, optimizer=None):
 def put_into(checkpoint, path, model, optimizer=None):
     """Assigns the values of a `Checkpoint` to a model and its optimizer.
 
-    `path` is the name of the file in errors.
+    Error messages name the file `path`.
     """
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)

@@ -7,7 +7,8 @@ one or more processes on each machine. TensorFlow's environment variable
     {"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]},
      "task": {"type": "worker", "index": 0}}
 
-Only the chief writes files: the task of type `chief`, or else worker 0.
+Only the chief writes files. It is the task of type `chief`, or worker 0 if no
+task has this type.
 """
 
 import contextlib
@@ -49,7 +50,8 @@ class WorkerTask(NamedTuple):
     Args:
         name: name of the task, such as "worker 1".
         is_chief: whether this process writes files.
-        addresses: name -> "host:port" for every task, the chief first.
+        addresses: dict from the name of each task to "host:port", the chief
+            first.
     """
 
     name: str
@@ -148,7 +150,7 @@ class Workers:
         return json.loads(bytes(self._sum_of_chief(text)))
 
     def _sum_of_chief(self, numbers):
-        """Returns the chief's integers, as a sum to which others add 0."""
+        """Returns the chief's integers: a sum to which other workers add 0."""
 
         def contribution():
             context = tf.distribute.get_replica_context()
@@ -195,7 +197,7 @@ class Workers:
         """Raises ConnectionError with the worker's name if a worker is lost.
 
         TensorFlow aborts operations that wait for a lost worker: immediately if
-        its process ended, within a minute if its machine is unreachable.
+        its process ended, or within a minute if its machine is unreachable.
         """
         try:
             yield
@@ -211,7 +213,7 @@ class Workers:
             ) from error
 
     def _gone(self, message):
-        """Returns the workers that do not respond, or that the error names."""
+        """Returns the workers that do not respond or that the error names."""
         peers = {k: v for k, v in self._addresses.items() if k != self.name}
         unreachable = [
             f"{k} ({v})" for k, v in peers.items() if not _answers(v)
@@ -225,7 +227,6 @@ class Workers:
 
 
 def _answers(address):
-    """Returns whether a process accepts connections at "host:port"."""
     host, _, port = address.rpartition(":")
     try:
         place = host.strip("[]"), int(port)
@@ -241,7 +242,7 @@ def open_workers(distribute="none", num_replicas=0):
     Args:
         distribute: a name in `KINDS`.
         num_replicas: number of devices of `mirrored`; 0 for every GPU. Without
-            a GPU, the number of logical CPU devices, for tests.
+            a GPU, logical CPU devices are used, for tests.
     """
     check_choice("--distribute", distribute, KINDS)
     if num_replicas and distribute != "mirrored":

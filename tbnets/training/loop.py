@@ -1,4 +1,4 @@
-"""Trains a network epoch by epoch: evaluates, saves, reports, stops."""
+"""Trains a network, and evaluates, saves and reports every epoch."""
 
 import dataclasses
 import datetime
@@ -23,13 +23,10 @@ READ_BY_ALL = tf.VariableSynchronization.ON_READ
 
 
 def make_reproducible():
-    """Makes repeated runs bit-identical; call before TensorFlow computes.
-
-    Deterministic kernels are not enough, because a sum of three or more
-    gradients (`AddN`) depends on the order in which its inputs are computed. A
-    single thread between operations fixes this order.
-    """
+    """Makes repeated runs bit-identical; call before TensorFlow computes."""
     tf.config.experimental.enable_op_determinism()
+    # A sum of three or more gradients (`AddN`) also depends on the order in
+    # which its inputs are computed. A single inter-op thread fixes this order.
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
@@ -42,7 +39,7 @@ class Session:
         task: its `tasks.task.Task`.
         network: the built and compiled model.
         state: the `RunState`, updated after each epoch.
-        dev: examples that choose the best epoch; None after training.
+        dev: examples on which the best epoch is chosen; None after training.
         batches: training batches; None after training.
         lock: lock of the folder; None after training.
         workers: the `Workers`, including this process.
@@ -66,9 +63,9 @@ class Session:
     def measures(self):
         """Whether this worker evaluates the dev split.
 
-        The chief evaluates it. Other workers must join if reading a variable
-        needs all of them: Keras 2 keeps batch normalisation statistics per
-        replica and averages them when read.
+        The chief evaluates it. Other workers must take part if reading a
+        variable requires all workers: Keras 2 keeps batch normalisation
+        statistics per replica and averages them when they are read.
         """
         return self.workers.is_chief or any(
             getattr(variable, "synchronization", None) == READ_BY_ALL
@@ -81,7 +78,7 @@ class Session:
         return Board(self.run_dir, self.task.best_metric, is_lost)
 
     def checkpoint(self, name):
-        """Returns the path of the checkpoint `best` or `last`."""
+        """Returns the path of the `best` or `last` checkpoint."""
         return checkpoint_path(self.run_dir, name)
 
 
@@ -108,7 +105,8 @@ def fit(session, train):
     """Trains until the last epoch, or until early stopping ends the run.
 
     Args:
-        session: a `Session`; the network of a resumed run is restored.
+        session: a `Session`. If the run is resumed, its network is already
+            restored.
         train: examples to train on.
 
     Raises:
@@ -143,14 +141,14 @@ def fit(session, train):
 
 
 def _hinges_of(loss):
-    """Returns the margin and reduction of a triplet loss, else None, None."""
+    """Returns (margin, reduction) of a triplet loss, or else (None, None)."""
     if loss is None or loss.kind != "triplet":
         return None, None
     return loss.margin, loss.reduction
 
 
 def _train_epoch(session, train):
-    """Runs an epoch's steps; returns their means as `train/...`."""
+    """Runs an epoch's steps; returns the means of its logs as `train/...`."""
     batches, epoch = session.batches, session.state.epoch
     session.task.data.start_epoch(session.network, train, epoch)
     batches.epoch = epoch
@@ -177,7 +175,7 @@ def _train_epoch(session, train):
 
 
 def _measure_epoch(scores):
-    """Evaluates the dev split; returns `dev/...` and `health/...`."""
+    """Evaluates the dev split; returns `dev/...` and `health/...` metrics."""
     groups = {"dev": scores.metrics()}
     for side, embeddings in scores.sides.items():
         groups[f"health/{side}"] = summary.embedding_health(embeddings)
@@ -222,7 +220,7 @@ def _save_epoch(session, row):
 
 
 def _line_before(session):
-    """Returns the dev metrics of the initial model as a line."""
+    """Returns a line with the dev metrics of the initial model."""
     task = session.task
     metrics = task.scores(session.network, session.dev).metrics()
     return (
@@ -232,7 +230,7 @@ def _line_before(session):
 
 
 def _epoch_line(session):
-    """Returns an epoch's loss, metrics and remaining time as a line."""
+    """Returns a line with an epoch's loss and metrics, and the time left."""
     settings, state, task = session.settings, session.state, session.task
     row = state.history[-1]
     recent = [past["seconds"] for past in state.history[-5:]]

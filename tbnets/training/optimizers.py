@@ -21,10 +21,10 @@ from tbnets.errors import InputError, check_choice
 # SGD without momentum run Keras' code, because the operation does not support
 # them.
 #
-# The results of SGD equal those of Keras; the results of Adam agree up to
-# rounding. The operation computes 1 - beta_2 in float32, with a relative error
-# of 1.3e-5 for 0.999, which affects Adam's velocity. After 50 steps, weights
-# agreed to 1e-6 relative to the largest weight.
+# SGD returns the same results as in Keras; the results of Adam agree up to
+# rounding. The operation computes 1 - beta_2 in float32, with a relative
+# error of 1.3e-5 for 0.999, which affects Adam's velocity. After 50 steps,
+# weights agreed to 1e-6 relative to the largest weight.
 #
 # A sparse gradient (`tf.IndexedSlices`, for a table of word vectors) is
 # converted to a dense gradient. Repeated rows are summed, and momentum moves
@@ -40,7 +40,7 @@ def optimizer_variables(optimizer):
 
 
 def _moments(variables, moments):
-    """Returns a function variable -> moments: Keras would track a dict."""
+    """Returns a lookup of moments by variable; Keras would track a dict."""
     moments_of = {}
     for variable, variable_moments in zip(variables, moments):
         for copy, *copies in zip(*map(_copies, (variable, *variable_moments))):
@@ -57,11 +57,11 @@ def _copies(variable):
 
 
 ADAM_MOMENTS = {"2": ("m", "v"), "3": ("momentum", "velocity")}
-"""Keras version -> names of the moments of Adam."""
+"""Names of Adam's moments, by Keras version."""
 
 
 class _Fused:
-    """Base class: updates variables with moments in one operation."""
+    """Base class of optimizers that update a variable in one operation."""
 
     moments = None
 
@@ -93,11 +93,12 @@ class _Fused:
 class FusedAdam(_Fused, keras.optimizers.Adam):
     """`keras.optimizers.Adam` with its update in a single operation.
 
-    With a `weight_decay` it is AdamW.
+    With a `weight_decay`, it is AdamW.
 
     Args:
-        learning_rate: a number, or a schedule of Keras.
-        name: Keras' default name, so that variables have equal names.
+        learning_rate: a number or a Keras schedule.
+        name: defaults to the name in Keras, so that variables have the same
+            names.
         **kwargs: arguments of `keras.optimizers.Adam`.
 
     Example:
@@ -112,7 +113,7 @@ class FusedAdam(_Fused, keras.optimizers.Adam):
         super().__init__(learning_rate, name=name, **kwargs)
 
     def _create(self, variables):
-        """Creates both moments of each variable; [] for AMSGrad."""
+        """Creates both moments of each variable, or none for AMSGrad."""
         if self.amsgrad:
             super(_Fused, self).build(variables)
             return []
@@ -146,10 +147,11 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
     """`keras.optimizers.SGD` with its update in a single operation.
 
     Args:
-        learning_rate: a number, or a schedule of Keras.
+        learning_rate: a number or a Keras schedule.
         momentum: factor of the previous update, in [0, 1]; 0 uses Keras' own
             update. Wang et al. 2016: 0.9.
-        name: Keras' default name, so that variables have equal names.
+        name: defaults to the name in Keras, so that variables have the same
+            names.
         **kwargs: arguments of `keras.optimizers.SGD`, for example
             `nesterov=True`.
 
@@ -170,7 +172,7 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
         super().__init__(learning_rate, momentum, name=name, **kwargs)
 
     def _create(self, variables):
-        """Creates the momentum of each variable; [] without momentum."""
+        """Creates the momentum of each variable, or none if momentum is 0."""
         super(_Fused, self).build(variables)
         return [[m] for m in self.momentums] if self.momentum else []
 
@@ -193,12 +195,13 @@ def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
 
     Args:
         name: `constant`; `step` (multiplied by `decay_rate` every `decay_steps`
-            steps); `exponential` (an equal decay, but smooth); or `cosine` (to
+            steps); `exponential` (the same decay, but smooth); or `cosine` (to
             0 over `total_steps`).
         rate: the learning rate of the first step.
         decay_rate: factor of `step` and `exponential`. Wang et al. 2016: 0.1.
-        decay_steps: number of steps per factor. Wang et al. 2016: 10 epochs.
-        total_steps: length of `cosine`.
+        decay_steps: number of steps in which the rate changes by the factor.
+            Wang et al. 2016: 10 epochs.
+        total_steps: number of steps of `cosine`.
     """
     if name == "constant":
         return rate
@@ -272,8 +275,8 @@ def create_optimizer_variables(optimizer, network):
 def current_learning_rate(optimizer):
     """Returns the learning rate of `optimizer`, a float32 scalar.
 
-    With a schedule it is the rate of the next step, but Keras 2 optimizers
-    return the rate of the last step.
+    With a schedule, this is the rate of the next step, or of the last step for
+    Keras 2 optimizers.
     """
     rate = optimizer.learning_rate
     if callable(rate) and not isinstance(rate, tf.Variable):
@@ -284,8 +287,8 @@ def current_learning_rate(optimizer):
 def loss_scale(optimizer):
     """Returns the factor by which an optimizer divides gradients.
 
-    The loss must be multiplied by this factor. Under `mixed_float16` Keras 3
-    returns a tensor; otherwise it is a number, usually 1.
+    The loss must be multiplied by this factor. The factor is a tensor under
+    `mixed_float16` in Keras 3, and otherwise a number, usually 1.
     """
     scaled = getattr(optimizer, "scale_loss", None)
     return scaled(1.0) if scaled else 1.0

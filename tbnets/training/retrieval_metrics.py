@@ -43,7 +43,7 @@ class Embedder:
         self._texts = tf.function(texts, **options)
 
     def images(self, examples):
-        """Returns float32 `[num_images, embedding_dim]` of a split."""
+        """Returns a split's image embeddings, float32 `[num_images, dim]`."""
         rows = np.arange(examples.records.num_images)
         try:
             return _in_chunks(self._images, examples.images, rows, IMAGE_CHUNK)
@@ -52,9 +52,9 @@ class Embedder:
             raise
 
     def texts(self, examples):
-        """Returns float32 `[num_captions, embedding_dim]` of a split.
+        """Returns a split's text embeddings, float32 `[num_captions, dim]`.
 
-        Captions of equal length share a chunk to reduce padding.
+        Captions of the same length share a chunk to reduce padding.
         """
         rows = np.arange(examples.records.num_captions)
         if hasattr(examples.texts, "lengths"):
@@ -134,15 +134,16 @@ class RetrievalMetrics(keras.callbacks.Callback):
 
     The logs gain `val_recall_sum`, `val_mean_recall`, and recalls named as in
     `evaluate_retrieval`, for example `val_image_to_text/recall_at_1`. Larger is
-    better, so callbacks that monitor them need `mode="max"`. This callback must
-    precede callbacks that read the logs; the `fit` of this package's networks
-    sorts them. Another model must have `embed_images` and `embed_text`.
+    better, so callbacks that monitor these logs need `mode="max"`. This
+    callback must precede callbacks that read the logs; `fit` of tbnets networks
+    sorts the callbacks. Any other model must have the methods `embed_images`
+    and `embed_text`.
 
     Args:
         data: data that `fit` accepts: a dict of arrays, possibly with fewer
-            images than captions; `EpochBatches`, with all captions; `Examples`;
-            or an iterable of batches. Rows with equal image ids are a single
-            candidate.
+            images than captions; `EpochBatches`, of which all captions are
+            used; `Examples`; or an iterable of batches. Rows with the same
+            image id are a single candidate.
 
     Example:
         metrics = tbnets.RetrievalMetrics(others)
@@ -219,7 +220,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
 
 
 def _examples(arrays):
-    """Returns `Examples` from a dict of arrays, each image once."""
+    """Returns `Examples` from a dict of arrays, with each image once."""
     images, captions, *ids = (np.asarray(arrays[name]) for name in _PARTS)
     first, owners = _rows_of(*ids)
     return Examples.from_arrays(images[first], captions, owners)

@@ -59,14 +59,14 @@ def embedding_health(embeddings):
 def diagnose(history, margin, reduction):
     """Returns a warning if training has collapsed, else None.
 
-    A network that scores pairs is checked only for equal scores. A loss at the
-    margin is not sufficient evidence of a collapse: the mean of the hinges
-    above 0 has this value too while only the hardest negatives are as close as
+    A network that scores pairs is only checked for identical scores. A loss at
+    the margin is not sufficient evidence of a collapse: the mean of the hinges
+    above 0 also has this value if only the hardest negatives are as close as
     the positives.
 
     Args:
-        history: a dict of scalars per epoch, from the first epoch.
-        margin: margin of the loss; None for a loss without a margin.
+        history: list with one dict of scalars per epoch, from the first epoch.
+        margin: margin of the loss, or None if it has no margin.
         reduction: reduction of the loss; only means show the plateau.
     """
     logs = history[-1]
@@ -96,7 +96,7 @@ def diagnose(history, margin, reduction):
 
 
 def _is_at_margin(logs, margin):
-    """Returns whether all triplets are wrong, by the margin on average."""
+    """Returns whether all triplets are active, with the margin as mean loss."""
     terms = ("image_to_text", "text_to_image")
     losses = [logs.get(f"train/{term}_loss") for term in terms]
     active = [logs.get(f"train/{term}_active", 0.0) for term in terms]
@@ -106,7 +106,7 @@ def _is_at_margin(logs, margin):
 
 
 def _beats_chance(history):
-    """Returns whether a recent epoch beats chance, or the first (phrases)."""
+    """Returns whether a recent epoch beats chance (for phrases, epoch 1)."""
     recent = history[-PLATEAU_EPOCHS:]
     images = history[0].get("dev/image_to_text/num_queries")
     if not images:
@@ -120,7 +120,7 @@ def _beats_chance(history):
 
 
 def describe_run(session, train):
-    """Returns a few lines on the run before training."""
+    """Describes the run in a few lines, before training."""
     task, network = session.task, session.network
     size = sum(int(np.prod(v.shape)) for v in network.trainable_variables)
     lines = {"run": str(session.run_dir)}
@@ -142,7 +142,7 @@ def describe_run(session, train):
 
 
 def _devices(session):
-    """Returns the current and earlier devices in words; "" for one."""
+    """Describes the current and earlier devices, or returns "" for one."""
     state, now = session.state, str(session.workers)
     if not state.epoch or state.devices == now:
         return now
@@ -151,14 +151,13 @@ def _devices(session):
 
 
 def run_overview(session, train):
-    """Returns network and splits in Markdown."""
+    """Describes the network and the splits in Markdown."""
     lines = {"network": session.task.describe(session.network)}
     lines |= _splits(session, train)
     return "\n".join(f"- {name}: {text}" for name, text in lines.items())
 
 
 def _splits(session, train):
-    """Returns the counts of each split, in words."""
     settings = session.settings
     splits = {
         settings.run.train_split: train,
@@ -227,7 +226,6 @@ def finished(settings, folder):
 
 
 def _reported_epochs(report):
-    """Returns the epochs of a `metrics.json`; None if it is damaged."""
     try:
         return CheckedFile(report).json()["epochs"]
     except (OSError, ValueError, LookupError, TypeError):

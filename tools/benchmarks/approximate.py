@@ -1,4 +1,4 @@
-"""Measures recall and time of approximate search, compared with exact search.
+"""Compares the recall and time of approximate search with exact search.
 
 Each row is a mixture of two photo embeddings plus noise. The queries are
 embedded captions.

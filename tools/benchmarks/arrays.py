@@ -1,4 +1,4 @@
-"""Makes the arrays of benchmarks, equal in all processes."""
+"""Makes arrays for benchmarks that are the same in all processes."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ MARGIN = 0.2
 NUM_NEGATIVES = 10
 TEMPERATURE = 0.05
 NOISE = 8.0
-"""Noise with which some captions are closer to a wrong image."""
+"""Amount of noise that moves some captions closer to a wrong image."""
 IMAGE_DIM, TEXT_DIM, HIDDEN_DIM = 4096, 6000, 2048
 
 
@@ -23,10 +23,10 @@ def unit_rows(count, dim, seed=0):
 
 
 def embeddings(num_images, captions_per_image, dim, noise=NOISE):
-    """Makes unit embeddings, by `NAMES`; a caption is its image plus noise.
+    """Makes unit embeddings, keyed by `NAMES`; captions are images plus noise.
 
     Returns:
-        Dict of arrays; `owners` has each caption's image row.
+        Dict of arrays; `owners` holds the image row of each caption.
     """
     owners = np.repeat(np.arange(num_images), captions_per_image)
     images = unit_rows(num_images, dim)
@@ -38,7 +38,7 @@ def embeddings(num_images, captions_per_image, dim, noise=NOISE):
 
 
 def features(num_images, captions_per_image, *dims):
-    """Makes random features of these sizes for images and captions, and ids."""
+    """Makes ids, and random image and caption features of the sizes `dims`."""
     arrays = embeddings(num_images, captions_per_image, 1)
     for seed, (name, dim) in enumerate(zip(NAMES, dims)):
         rng = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ def features(num_images, captions_per_image, *dims):
 
 
 def step(num_images, captions_per_image, dim):
-    """Makes features of images and captions, ids and initial weights."""
+    """Makes image and caption features, ids and initial weights."""
     arrays = features(num_images, captions_per_image, IMAGE_DIM, TEXT_DIM)
     rng = np.random.default_rng(2)
     for side, width in (("image", IMAGE_DIM), ("text", TEXT_DIM)):
@@ -59,7 +59,7 @@ def step(num_images, captions_per_image, dim):
 
 
 def matches(arrays):
-    """Returns bool `[images, captions]`: whether they belong together."""
+    """Returns which images and captions match, bool `[images, captions]`."""
     return arrays["image_ids"][:, None] == arrays["owners"][None]
 
 
@@ -69,7 +69,7 @@ def labels(arrays):
 
 
 def one_view(arrays):
-    """Returns all images and captions, as both sides of a loss."""
+    """Returns two sides of a loss, each with all images and captions."""
     rows = np.concatenate([arrays["images"], arrays["texts"]])
     return {"images": rows, "texts": rows}
 

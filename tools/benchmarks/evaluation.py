@@ -1,4 +1,4 @@
-"""Times retrieval evaluation, compared with its matrix product."""
+"""Compares the time of retrieval evaluation with its matrix product alone."""
 
 import time
 
@@ -11,7 +11,7 @@ REST_SECONDS = 0.1
 """Pause before each run, because NumPy's threads keep their cores busy for a
 while after a product."""
 NOISE = {"trained": 7.5, "untrained": 1e4}
-"""Row of the table -> noise of its captions."""
+"""Noise of the captions in each row of the table."""
 
 
 def run(options):
@@ -34,7 +34,7 @@ def run(options):
 
 
 def _measure(num_images, dim, repeats, noise):
-    """Returns minimum seconds of evaluation and product, and the peak MiB."""
+    """Returns the minimum seconds of evaluation and product, and peak MiB."""
     inputs = arrays.embeddings(num_images, 5, dim, noise)
     images, texts, owners = (inputs[n] for n in ("images", "texts", "owners"))
 

@@ -1,4 +1,4 @@
-"""Times the extraction of image features, compared with the forward passes."""
+"""Compares the time of feature extraction with its forward passes alone."""
 
 import itertools
 import tempfile
@@ -26,7 +26,7 @@ def run(options):
 
 
 def photos_and_features(folder, count, name):
-    """Returns (id, path) of `count` photos, with repetitions, and a network."""
+    """Returns (id, path) of `count` photos, some repeated, and a network."""
     paths = itertools.cycle(list_photos(folder))
     photos = enumerate(itertools.islice(paths, count))
     network = cnn.build_cnn(name, image_size=None)

@@ -21,7 +21,7 @@ WORD_DIM, NUM_COMPONENTS = 300, 30
 
 
 def run(options):
-    """Prints the table, and the largest difference of encoder and loop."""
+    """Prints the table and the maximum difference between encoder and loop."""
     encoder = _encoder(WORD_DIM, NUM_COMPONENTS)
     rows = _captions(options.num_captions)
     counts = _counts(rows)
@@ -59,7 +59,6 @@ def _encoder(dim, num_components):
 
 
 def _captions(number):
-    """Returns word rows, int `[number, WORDS_OF_CAPTION]`, of Zipf's law."""
     random = np.random.default_rng(1)
     chances = 1 / np.arange(1, VOCABULARY + 1)
     shape = (number, WORDS_OF_CAPTION)

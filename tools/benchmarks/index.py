@@ -1,4 +1,4 @@
-"""Measures time and memory of a search index, in Python and in a graph."""
+"""Measures the time and memory of a search index, in Python and in a graph."""
 
 import pathlib
 import tempfile
@@ -102,7 +102,6 @@ class _Graph:
 
 
 def _taken(open_it, path, queries):
-    """Returns the MiB that opening and searching an index takes."""
     tf.constant(queries)  # Starts TensorFlow, which is not counted.
     before = timing.mebibytes("VmRSS")
     index = open_it(path)

@@ -1,4 +1,4 @@
-"""Times miner and loss, compared with the matrix products alone.
+"""Compares the time of miner and loss with their matrix products alone.
 
 The lower bound has only the products that any implementation with dense
 matrices needs. The loss returns the total, the terms and the gradients of the

@@ -1,6 +1,6 @@
-"""Measures time and memory of retrieval evaluation on memory-mapped files.
+"""Measures retrieval evaluation's time and memory on memory-mapped files.
 
-Each caption is its image plus noise.
+Each caption embedding is its image embedding plus noise.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ WATCH_SECONDS = 0.05
 
 
 def run(options):
-    """Prints time and memory of the evaluation."""
+    """Prints the time and memory of the evaluation."""
     num_images, dim = options.first_size(20_000), options.embedding_dim
     owners = np.repeat(np.arange(num_images), CAPTIONS_PER_IMAGE)
 
@@ -63,6 +63,6 @@ def _write(path, num_rows, dim, make):
 
 
 def _watch(most, ended):
-    """Appends the MiB that are not mapped to files, until `ended` (Linux)."""
+    """Appends the MiB of unmapped memory to `most` until `ended` (Linux)."""
     while not ended.wait(WATCH_SECONDS):
         most.append(timing.mebibytes("RssAnon"))

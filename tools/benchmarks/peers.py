@@ -1,7 +1,8 @@
-"""Times tbnets and other packages on equal arrays.
+"""Times tbnets and other packages on the same input arrays.
 
 Each row runs in its own process, which reports its peak memory beyond imports
-and inputs. The processes take turns, so that other load slows all rows.
+and inputs. The processes run alternately, so that other load on the machine
+affects all rows equally.
 """
 
 import datetime
@@ -21,7 +22,7 @@ from tbnets.files import CheckedFile, write_json
 from tbnets.startup import quiet_tensorflow, usable_cores
 
 AGREES = 1e-4
-"""Largest relative difference of values that count as equal."""
+"""Maximum relative difference of values that count as the same."""
 
 
 class Row(NamedTuple):
@@ -31,7 +32,7 @@ class Row(NamedTuple):
         name: title of the row.
         builder: `module:function`, as in `processes.serve`.
         package: required package, as pip names it.
-        same: whether the row computes the value of the tbnets row.
+        same: whether the row computes the same value as the tbnets row.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows to compare: first the lower bound, then tbnets, then others.
+    """Rows to compare: the lower bound, then tbnets, then other packages.
 
     `make(images, captions, dim)` returns the input arrays.
     """
@@ -205,7 +206,7 @@ TABLES = {
 
 
 def run(options):
-    """Prints a table for each part and size; with --folder, draws them."""
+    """Prints a table for each part and size; with --folder, also plots it."""
     for name, table in begun(options, TABLES).items():
         for size in options.num_images or table.sizes:
             dim, captions = options.embedding_dim, table.captions
@@ -239,7 +240,7 @@ def begun(options, tables):
 
 
 def measure(rows, inputs, options):
-    """Times rows in turns; returns a dict of results for each row.
+    """Times rows alternately; returns a dict of results for each row.
 
     Adds `place`, a folder, to the arrays in `inputs`.
     """
@@ -315,7 +316,7 @@ def print_table(title, rows):
 
 
 def keep(path, name, results, draw):
-    """Adds results to a JSON file, and draws all results next to it."""
+    """Adds results to a JSON file, and plots all results next to the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     known = CheckedFile(path).json() if path.exists() else {}
     write_json(path, known | {name: results})

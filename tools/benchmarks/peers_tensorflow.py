@@ -1,6 +1,7 @@
-"""Rows of tbnets, TensorFlow and tensorflow-addons.
+"""Benchmark rows for tbnets, TensorFlow and tensorflow-addons.
 
-A row is a function from a dict of arrays to a step, as in `processes.serve`.
+A row is a function that takes a dict of arrays and returns a step to time, as
+in `processes.serve`.
 """
 
 import keras
@@ -24,7 +25,7 @@ HARDEST = TripletLoss(**PRESETS["vse++"], gradient="sparse")
 
 
 def matmuls(arrays):
-    """Lower bound: the similarity matrix, and the products of its gradient."""
+    """Times the similarity matrix and the products of its gradient."""
 
     def products(images, texts):
         matrix = tf.matmul(images, texts, transpose_b=True)
@@ -37,7 +38,7 @@ def matmuls(arrays):
 
 
 def within_matmuls(arrays):
-    """Lower bound for one view."""
+    """Times the lower bound for one view."""
     return matmuls(data.one_view(arrays))
 
 
@@ -46,7 +47,7 @@ def _some(arrays, *names):
 
 
 def _learning(loss):
-    """Returns a row: the total of a loss and the gradients of embeddings."""
+    """Returns a row that times a loss and the gradients of the embeddings."""
 
     def row(arrays):
         def total(*inputs):
@@ -85,7 +86,7 @@ def _learning_one_view(loss, arrays):
 
 
 def batch_hard(arrays):
-    """`TripletLoss` on one view."""
+    """Times `TripletLoss` on one view."""
     loss = TripletLoss(
         margin=data.MARGIN,
         negatives="hardest",
@@ -96,21 +97,21 @@ def batch_hard(arrays):
 
 
 def hard_addons(arrays):
-    """TripletHardLoss of tensorflow-addons, on one view."""
+    """Times TripletHardLoss of tensorflow-addons on one view."""
     from tensorflow_addons.losses import triplet_hard_loss as loss
 
     return _learning_one_view(lambda *x: loss(*x, data.MARGIN), arrays)
 
 
 def semihard_addons(arrays):
-    """TripletSemiHardLoss of tensorflow-addons, on one view."""
+    """Times TripletSemiHardLoss of tensorflow-addons on one view."""
     from tensorflow_addons.losses import triplet_semihard_loss as loss
 
     return _learning_one_view(lambda *x: loss(*x, data.MARGIN), arrays)
 
 
 def train_step(arrays):
-    """Training step: two linear layers per branch, VSE++ loss, fused Adam."""
+    """Times a training step with two-layer branches, VSE++ and fused Adam."""
     units = arrays["image_1"].shape
     plain = {"batch_normalization": "none", "dropout": 0.0}
     branches = [Branch(units, **plain) for _ in range(2)]
@@ -131,19 +132,19 @@ def train_step(arrays):
 
 
 def step_matmuls(arrays):
-    """Lower bound for a training step."""
+    """Times the lower bound for a training step."""
     return step_products(make_batch(arrays), arrays["image_1"].shape)
 
 
 def tree_matmuls(arrays):
-    """Lower bound for trees: the products per level."""
+    """Times the lower bound for trees: the products of each level."""
     units = len(arrays["gates"])
     products = tree_lstm.products(pack_trees(arrays["rows"]), units)
     return graph(products, *_some(arrays, "words", "kernel"))
 
 
 def child_sum(arrays):
-    """`TreeLSTM(tied=True)`: the sum of squared states."""
+    """Times `TreeLSTM(tied=True)` and the sum of its squared states."""
     layer = TreeLSTM(len(arrays["gates"]), tied=True)
     layer.build(arrays["words"].shape)
     layer.kernel.assign(arrays["kernel"])

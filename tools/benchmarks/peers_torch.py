@@ -1,6 +1,7 @@
-"""Rows of PyTorch: plain code, and packages.
+"""Benchmark rows for plain PyTorch code and for packages.
 
-A row is a function from a dict of arrays to a step, as in `processes.serve`.
+A row is a function that takes a dict of arrays and returns a step to time, as
+in `processes.serve`.
 """
 
 import torch
@@ -10,7 +11,7 @@ from benchmarks import arrays as data
 
 
 def matmuls(arrays):
-    """Lower bound: the similarity matrix, and two products."""
+    """Times the similarity matrix and the two products of its gradient."""
     images, texts = _tensors(arrays, "images", "texts")
 
     def step():
@@ -22,12 +23,12 @@ def matmuls(arrays):
 
 
 def within_matmuls(arrays):
-    """Lower bound for one view."""
+    """Times the lower bound for one view."""
     return matmuls(data.one_view(arrays))
 
 
 def hardest(arrays):
-    """Hinges of the hardest negative per positive pair, cosine, summed."""
+    """Times the sum of cosine hinges of each pair's hardest negative."""
     owners, match = _owners_and_matches(arrays)
     return _learning(
         arrays, lambda images, texts: _hinges(images, texts, owners, match)
@@ -51,7 +52,7 @@ def _hinges(images, texts, owners, match):
 
 
 def top_k(arrays):
-    """Hinges of K hardest negatives per pair, Euclidean, mean of violations."""
+    """Times the mean of active Euclidean hinges of K hardest negatives."""
     owners, match = _owners_and_matches(arrays)
     k = min(data.NUM_NEGATIVES, len(match) - 1)
 
@@ -74,7 +75,7 @@ def top_k(arrays):
 
 
 def train_step(arrays):
-    """Training step: two linear layers per branch, VSE++ loss, fused Adam."""
+    """Times a training step with two-layer branches, VSE++ and fused Adam."""
     sides = [_layers(arrays, name) for name in ("image", "text")]
     weights = [weight for side in sides for weight in side.parameters()]
     optimizer = torch.optim.Adam(weights, lr=1e-4, fused=True)
@@ -108,7 +109,7 @@ def _layers(arrays, side):
 
 
 def recalls(arrays):
-    """The product, and the ten best in both directions."""
+    """Times the product and the ten best results in both directions."""
     images, texts = _tensors(arrays, "images", "texts")
 
     def step():
@@ -122,7 +123,7 @@ def recalls(arrays):
 
 
 def clip(arrays):
-    """ClipLoss of open_clip."""
+    """Times ClipLoss of open_clip."""
     from open_clip.loss import ClipLoss
 
     loss, scale = ClipLoss(), torch.tensor(1 / data.TEMPERATURE)
@@ -130,7 +131,7 @@ def clip(arrays):
 
 
 def ranking_both(arrays):
-    """MultipleNegativesRankingLoss of sentence-transformers, both ways."""
+    """Times MultipleNegativesRankingLoss in both directions."""
     return ranking(
         arrays,
         directions=("query_to_doc", "doc_to_query"),
@@ -139,7 +140,7 @@ def ranking_both(arrays):
 
 
 def ranking(arrays, **options):
-    """MultipleNegativesRankingLoss; by default from image to caption."""
+    """Times MultipleNegativesRankingLoss, by default from image to caption."""
     from sentence_transformers.sentence_transformer import losses
 
     loss = losses.MultipleNegativesRankingLoss(
@@ -152,7 +153,7 @@ def ranking(arrays, **options):
 
 
 def batch_hard_sentences(arrays):
-    """BatchHardTripletLoss of sentence-transformers, on one view."""
+    """Times BatchHardTripletLoss of sentence-transformers on one view."""
     from sentence_transformers.sentence_transformer import losses
 
     loss = losses.BatchHardTripletLoss(
@@ -168,7 +169,7 @@ def batch_hard_sentences(arrays):
 
 
 def batch_hard_metric(arrays):
-    """BatchHardMiner and TripletMarginLoss, on one view."""
+    """Times BatchHardMiner and TripletMarginLoss on one view."""
     from pytorch_metric_learning import distances, reducers
 
     distance = distances.LpDistance(normalize_embeddings=False)
@@ -183,7 +184,7 @@ def batch_hard_metric(arrays):
 
 
 def hardest_metric(arrays):
-    """BatchHardMiner and TripletMarginLoss, two views, both directions."""
+    """Times BatchHardMiner and TripletMarginLoss in both directions."""
     from pytorch_metric_learning import distances, reducers
 
     distance = distances.CosineSimilarity()
@@ -191,7 +192,6 @@ def hardest_metric(arrays):
 
 
 def _mined(distance, reducer):
-    """Returns the triplet loss and the miner of the hardest negatives."""
     from pytorch_metric_learning import losses, miners
 
     options = {"distance": distance, "reducer": reducer}
@@ -200,7 +200,7 @@ def _mined(distance, reducer):
 
 
 def all_metric(arrays):
-    """TripletMarginLoss, all triplets, two views, both directions."""
+    """Times TripletMarginLoss of all triplets in both directions."""
     from pytorch_metric_learning import distances, losses
 
     distance = distances.LpDistance(normalize_embeddings=False)
@@ -209,14 +209,14 @@ def all_metric(arrays):
 
 
 def crossed_metric(arrays):
-    """NTXentLoss, two views, mean over directions."""
+    """Times NTXentLoss, averaged over both directions."""
     from pytorch_metric_learning import losses
 
     return _two_ways(arrays, losses.NTXentLoss(data.TEMPERATURE), ways=2)
 
 
 def supervised_metric(arrays):
-    """SupConLoss, two views, mean over directions."""
+    """Times SupConLoss, averaged over both directions."""
     from pytorch_metric_learning import losses
 
     return _two_ways(arrays, losses.SupConLoss(data.TEMPERATURE), ways=2)
@@ -237,7 +237,7 @@ def _two_ways(arrays, loss, miner=lambda *_: None, ways=1):
 
 
 def child_sum(arrays):
-    """The child-sum tree LSTM by messages of DGL: the sum of squared states."""
+    """Times a DGL child-sum tree LSTM and the sum of its squared states."""
     import dgl
 
     edges = _tensors(arrays, "children", "parents")
@@ -281,7 +281,7 @@ def _learning(arrays, loss):
 
 
 def _step(leaves, function):
-    """Returns a step that computes a function and the gradients of leaves."""
+    """Returns a step: `function` and its gradients with respect to `leaves`."""
 
     def step():
         for leaf in leaves:

@@ -1,4 +1,4 @@
-"""Draws the results of `peers` and `scale`."""
+"""Plots the results of `peers` and `scale`."""
 
 import math
 import re
@@ -10,11 +10,11 @@ from tbnets.files import write_atomically
 
 OURS, THEIRS, FLOOR = "tab:blue", "tab:gray", "tab:green"
 MARKS = "o", "s", "^", "v"
-"""Markers of the sizes of a table, in order."""
+"""Plot markers for the sizes in a table, in order."""
 
 
 def draw_peers(results, path):
-    """Draws a panel per table, with a line for each row's ratio."""
+    """Plots a panel per table, with a line for the ratio of each row."""
     tables = {}
     for result in results.values():
         tables.setdefault(result["table"], []).append(result)
@@ -81,7 +81,7 @@ def _point(axis, mark, place, row):
 
 
 def draw_parts(results, path):
-    """Draws a panel per part, with logarithmic axes."""
+    """Plots a panel per part, with logarithmic axes."""
     figure, axes = pyplot.subplots(
         math.ceil(len(results) / 3), 3, figsize=(13, 7), squeeze=False
     )

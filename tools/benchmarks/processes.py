@@ -1,6 +1,6 @@
-"""Runs each row of a table in its own process; the processes take turns.
+"""Runs each row of a table in its own process; the processes alternate.
 
-For each run, the parent writes a line and reads a line of JSON.
+For each run, the parent process writes a line and reads a line of JSON.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ LIMIT_GIB = 10
 ENOUGH = 10
 """Seconds after which a row is no longer repeated."""
 SHORT = 1.0
-"""Shorter steps, in seconds, run twice; the second run is timed."""
+"""Steps that take fewer seconds run twice, and the second run is timed."""
 THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
@@ -41,7 +41,7 @@ PACKAGES = {
     "faiss": "faiss-cpu",
     "dgl": "dgl",
 }
-"""Module whose version is printed -> its name in pip."""
+"""The pip names of the modules whose versions are printed."""
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -125,7 +125,7 @@ def started(builders, arrays, pythons=(), *, patience):
 
 
 def take_turns(processes, repeats):
-    """Runs processes in turn; returns a list of seconds for each."""
+    """Runs processes alternately; returns a list of seconds for each."""
     seconds = [[] for _ in processes]
     for _ in range(repeats):
         for process, times in zip(processes, seconds):
@@ -135,11 +135,11 @@ def take_turns(processes, repeats):
 
 
 def serve(builder, arrays):
-    """Writes a row's results, then its seconds for each line of input.
+    """Writes a row's results, then the seconds of a run per line of input.
 
     Args:
-        builder: `module:function`, a function from a dict of arrays to a step;
-            a step returns its value, or None.
+        builder: `module:function`, which takes a dict of arrays and returns a
+            step. A step returns its value or None.
         arrays: path of the `.npz` file of the arrays.
     """
     answers = os.fdopen(os.dup(1), "w")
@@ -201,7 +201,6 @@ def _first(builder, arrays):
 
 
 def _why(text, otherwise):
-    """Returns a message on memory if the error is about memory."""
     if any(word in text for word in ("bad_alloc", "allocat", "OOM")):
         return f"more than {LIMIT_GIB} GiB of memory"
     return otherwise

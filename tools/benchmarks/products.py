@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def graph(function, *inputs):
-    """Returns a call of a compiled function, which returns the first result."""
+    """Compiles a function; returns a call that returns its first result."""
     compiled = tf.function(function)
     inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
 
@@ -47,7 +47,7 @@ def backward(values, kernels, to_rows=False):
 
 
 def similarities(images, texts, *ids):
-    """Returns inner products of images with texts, and texts with texts."""
+    """Returns the inner products of images with texts and texts with texts."""
     return (
         tf.matmul(images, texts, transpose_b=True),
         tf.matmul(texts, texts, transpose_b=True),
@@ -67,7 +67,7 @@ def dense_loss(images, texts, *ids):
 
 
 def learning(loss):
-    """Returns a function: total, output and embeddings' gradients of a loss."""
+    """Returns a function that computes a loss and its embedding gradients."""
 
     def step(images, texts, *ids):
         with tf.GradientTape() as tape:
@@ -80,9 +80,10 @@ def learning(loss):
 
 
 def learning_squares(layer, function=None):
-    """Returns a function: the sum of squared outputs, and all gradients.
+    """Returns a function for the sum of squared outputs and its gradients.
 
-    The layer's variables and the first argument of `function` get gradients.
+    The gradients are with respect to the layer's variables and the first
+    argument of `function`.
     """
 
     def step(vectors, *inputs):

@@ -1,9 +1,10 @@
-"""Times a training step of phrase localization, compared with its products.
+"""Compares the time of a step of phrase localization with its products.
 
-A batch has 100 phrases and 200 candidate regions per photo. The lower bound has
-all regions forward, and the picked regions, the positives and the phrases
-forward and backward. A second row has gradients for all regions. A second table
-times the similarity network with a softmax over all negatives of a phrase.
+A batch has 100 phrases and 200 candidate regions per photo. The lower bound
+computes all regions forward, and the picked regions, the positives and the
+phrases forward and backward. A second row computes gradients for all regions. A
+second table times the similarity network with a softmax over all negatives of a
+phrase.
 """
 
 import numpy as np

@@ -97,7 +97,7 @@ def cost(job, workers, reduces=0, gathers=0):
 
 
 def predicted(cost, machine):
-    """Returns the milliseconds of a step for computing and for messages."""
+    """Returns a step's milliseconds for computing and for messages."""
     computing = machine.fixed + (cost.layers + cost.loss) / machine.rate
     messages = (cost.reduces + cost.gathers / 2) * machine.latency
     messages += (cost.reduced + cost.gathered / 2) / machine.bandwidth
@@ -105,7 +105,7 @@ def predicted(cost, machine):
 
 
 def measure(job, workers, *parts):
-    """Times parts in `workers` processes; returns name -> milliseconds."""
+    """Times parts in `workers` processes; returns milliseconds by name."""
     line = [sys.executable, "-m", "benchmarks.replicas"]
     line.append(json.dumps(job._replace(parts=parts)))
     environments = local_workers.environments(workers) if workers > 1 else [{}]
@@ -145,7 +145,7 @@ def fitted(job, milliseconds, sizes):
 
 
 def run(options):
-    """Prints the measured and predicted times of a step for workers."""
+    """Prints the measured and predicted step times for numbers of workers."""
     job, cores = job_of(options), usable_cores()
     sizes = [max(1, job.images // part) for part in (1, 2, 4)]
     alone = measure(job, 1, ("alone", job.images))[f"alone {job.images}"]
@@ -189,7 +189,7 @@ def _print_row(first, *cells):
 
 
 def print_paper(reduces, gathers):
-    """Prints predictions for GPUs that share a batch or have one each."""
+    """Prints predictions for GPUs that share a batch or each have a batch."""
     print("On paper, 2048 -> 2048 -> 512, two captions per image:")
     columns = "images", "step", "messages", "images/s", "matrix", "whole loss"
     _print_row("GPUs", *columns)

@@ -1,6 +1,6 @@
 """Times a training step with one replica, and without a strategy.
 
-As a process, this module is one worker of `replica_costs`, which times the
+Run as a script, this module is one worker of `replica_costs`, which times the
 parts of a shared step. The chief prints the milliseconds of each part as JSON.
 """
 
@@ -21,7 +21,7 @@ from tbnets.training.distribution import Workers, open_workers
 
 WARM_UP = 3
 KINDS = {"CollectiveReduceV2": "reduces", "CollectiveGatherV2": "gathers"}
-"""TensorFlow op that sends messages to all replicas -> its name here."""
+"""Names of the TensorFlow ops that send messages to all replicas."""
 
 
 class Job(NamedTuple):
@@ -32,7 +32,7 @@ class Job(NamedTuple):
         hidden: size of the features and of the hidden layer.
         dim: size of the embeddings.
         repeats: timed runs per part.
-        parts: (name in `PARTS`, argument) per part.
+        parts: (name in `PARTS`, argument) for each part.
     """
 
     images: int
@@ -43,13 +43,13 @@ class Job(NamedTuple):
 
 
 def job_of(options):
-    """Returns the `Job` of the flags."""
+    """Returns the `Job` that the flags describe."""
     sizes = options.hidden_dim, options.embedding_dim
     return Job(options.first_size(500), *sizes, options.repeats or 15)
 
 
 def run(options):
-    """Prints a table of a step without and with a strategy."""
+    """Prints the times of a step without and with a strategy."""
     job = job_of(options)
     batch = _batch(job)
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
@@ -84,7 +84,7 @@ def _batch(job, share=WHOLE):
 
 
 def _of_all(workers, function, *inputs):
-    """Returns a graph that runs a function in all replicas, and arguments."""
+    """Returns a graph that runs a function on all replicas, and its inputs."""
 
     def of_replica(*inputs):  # Graph inputs have no device.
         return function(*tf.nest.map_structure(tf.identity, inputs))
@@ -97,20 +97,20 @@ def _of_all(workers, function, *inputs):
 
 
 def alone(job, workers, share, images):
-    """A step on `images` images, by this worker alone."""
+    """Builds a step on `images` images that only this worker runs."""
     batch = _batch(job._replace(images=images))
     return tf.function(_network(job).train_step, autograph=False), [batch]
 
 
 def step(job, workers, share, _):
-    """A step with all replicas."""
+    """Builds a step that all replicas share."""
     with workers.scope():
         network = _network(job)
     return _of_all(workers, network.train_step, _batch(job, share))
 
 
 def whole_step(job, workers, share, _):
-    """A step in which each replica computes the loss for all anchors."""
+    """Builds a step whose loss each replica computes for all anchors."""
     functions = ranking.summed, hinges.own_anchors
     ranking.summed = hinges.own_anchors = lambda value: value
     graph, inputs = step(job, workers, share, None)
@@ -120,7 +120,7 @@ def whole_step(job, workers, share, _):
 
 
 def gathers(job, workers, share, _):
-    """The gathers of a step, and their gradients."""
+    """Builds the gathers of a step and their gradients."""
     batch = _batch(job, share)
     embeddings = [batch[n][:, : job.dim] for n in ("images", "captions")]
     ids = [batch[name] for name in ("image_ids", "caption_image_ids")]
@@ -136,7 +136,7 @@ def gathers(job, workers, share, _):
 
 
 def sums(job, workers, share, times):
-    """The sum of the gradient over all replicas, `times` times."""
+    """Builds the sum of the gradient over all replicas, `times` times."""
     shapes = [w.shape for w in _network(job).trainable_variables]
 
     def summed(gradients):
@@ -148,7 +148,7 @@ def sums(job, workers, share, times):
 
 
 def message(job, workers, share, size):
-    """One sum of `size` float32 numbers over all replicas."""
+    """Builds one sum over all replicas of a float32 vector of length `size`."""
     return _of_all(workers, replicas.summed, tf.zeros([size]))
 
 
@@ -159,7 +159,7 @@ PARTS = {
 
 
 def measured(job):
-    """Returns name -> milliseconds of the parts, and numbers of messages."""
+    """Returns each part's milliseconds and number of messages, by name."""
     workers, share = Workers(), WHOLE
     if config := os.environ.get("TF_CONFIG"):
         workers = open_workers("multi_worker")

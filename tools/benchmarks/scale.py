@@ -1,4 +1,4 @@
-"""Times parts of tbnets at growing sizes, each compared with a lower bound.
+"""Compares the time of parts of tbnets with lower bounds, at growing sizes.
 
 Each size runs in its own process with a memory limit. A size that is predicted
 to take more than --patience seconds is left out.
@@ -18,7 +18,7 @@ class Part(NamedTuple):
         floor: the computation of the lower bound.
         sizes: default sizes, in order.
         of: unit of a size.
-        builders: functions of `scale_rows`, for the bound and for tbnets.
+        builders: functions of `scale_rows` for the lower bound and for tbnets.
         growth: power of the size by which the time grows.
     """
 
@@ -72,7 +72,7 @@ PARTS = {
 
 
 def run(options):
-    """Prints a table for each part; with --folder, draws them."""
+    """Prints a table for each part; with --folder, also plots it."""
     for name, part in begun(options, PARTS).items():
         print(f"\n{name}: {part.title}; floor: {part.floor}")
         print(
@@ -103,7 +103,6 @@ def run(options):
 
 
 def _too_long(part, rows, size, patience):
-    """Returns why a size is left out, or ""."""
     if not rows:
         return ""
     times = (size / rows[-1]["size"]) ** part.growth

@@ -1,4 +1,4 @@
-"""Rows of `scale`, and the ranking rows of `peers`."""
+"""Benchmark rows of `scale`, and the ranking rows of `peers`."""
 
 import csv
 import itertools
@@ -19,14 +19,14 @@ WORDS = (
 
 
 def product(inputs):
-    """Lower bound: the matrix product by NumPy."""
+    """Times the lower bound: the matrix product in NumPy."""
     images, texts = inputs["images"], inputs["texts"]
     scores = np.empty((len(images), len(texts)), np.float32)
     return lambda: np.matmul(images, texts.T, scores)
 
 
 def exact_ranks(inputs):
-    """Exact ranks in both directions, by tbnets."""
+    """Times exact ranks in both directions, computed by tbnets."""
     from tbnets.evaluation.retrieval import evaluate_retrieval
 
     rows = [inputs[name] for name in ("images", "texts", "owners")]
@@ -34,7 +34,7 @@ def exact_ranks(inputs):
 
 
 def flat_index(inputs):
-    """The ten best in both directions, by IndexFlatIP of faiss."""
+    """Times the ten best results in both directions with faiss.IndexFlatIP."""
     import faiss
 
     def best(queries, rows):
@@ -54,7 +54,7 @@ def _embeddings(inputs, captions_per_image):
 
 
 def tiled_product(inputs):
-    """The product by NumPy, in tiles of 1000 images to limit memory."""
+    """Times the product in NumPy, in tiles of 1000 images to limit memory."""
     data = _embeddings(inputs, 5)
     images, texts = data["images"], data["texts"]
     scores = np.empty((min(1000, len(images)), len(texts)), np.float32)
@@ -68,19 +68,19 @@ def tiled_product(inputs):
 
 
 def evaluation(inputs):
-    """Exact ranks in both directions."""
+    """Times exact ranks in both directions."""
     return exact_ranks(_embeddings(inputs, 5))
 
 
 def loss_floor(inputs):
-    """The products of the loss's three terms, forward and backward."""
+    """Times the products of the loss' three terms, forward and backward."""
     from benchmarks.products import dense_loss, graph
 
     return graph(dense_loss, *_embeddings(inputs, 2).values())
 
 
 def loss(inputs):
-    """`TripletLoss` and the embeddings' gradients."""
+    """Times `TripletLoss` and the gradients of the embeddings."""
     from benchmarks.products import graph, learning
     from tbnets.losses.triplet import TripletLoss
 
@@ -89,14 +89,14 @@ def loss(inputs):
 
 
 def forward(inputs):
-    """The forward passes over decoded photos."""
+    """Times the forward passes over decoded photos."""
     from benchmarks import extraction
 
     return extraction.forward(*_photos(inputs))
 
 
 def extract(inputs):
-    """The extraction of photo files into a feature store."""
+    """Times the extraction of photo files into a feature store."""
     from benchmarks import extraction
 
     return extraction.extract(*_photos(inputs))
@@ -110,7 +110,7 @@ def _photos(inputs):
 
 
 def scored(inputs):
-    """The queries' products with a tile, repeated for the number of rows."""
+    """Times products of queries and a tile, repeated for the number of rows."""
     size, dim = int(inputs["size"]), int(inputs["dim"])
     queries = arrays.unit_rows(QUERIES, dim, seed=1)
     rows = arrays.unit_rows(AT_ONCE, dim)[:size]
@@ -124,7 +124,7 @@ def scored(inputs):
 
 
 def search(inputs):
-    """Search of an index; the value is the time of writing it."""
+    """Times the search of an index; the value is the time to write it."""
     from tbnets.serving.search_index import open_index
 
     size, dim = int(inputs["size"]), int(inputs["dim"])
@@ -147,9 +147,9 @@ def search(inputs):
 
 
 def write_index(path, shape, make, model):
-    """Writes an index of rows `make(start, count)`; returns the seconds.
+    """Writes an index of the rows `make(start, count)`; returns the seconds.
 
-    The time of `make` is not counted.
+    The time that `make` takes is not counted.
     """
     from tbnets.serving.index_writer import IndexWriter
 
@@ -165,7 +165,7 @@ def write_index(path, shape, make, model):
 
 
 def csv_rows(inputs):
-    """Python's csv alone."""
+    """Times only Python's csv module."""
     path = _table(inputs)
 
     def step():
@@ -177,7 +177,7 @@ def csv_rows(inputs):
 
 
 def captions(inputs):
-    """The reader of tbnets, which checks rows and joins captions by image."""
+    """Times the tbnets reader, which checks rows and groups captions."""
     from tbnets.data import captions as reading
 
     path = _table(inputs)

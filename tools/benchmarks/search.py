@@ -16,7 +16,7 @@ QUERIES = ["a dog in the snow"]
 
 
 def run(options):
-    """Prints a table for a new folder, and one for an embedded folder.
+    """Prints a table for a new folder and one for an embedded folder.
 
     Photos are repeated if --images has too few.
     """

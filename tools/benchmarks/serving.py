@@ -1,4 +1,4 @@
-"""Times a server by gRPC and REST, compared with direct calls."""
+"""Compares the speed of a server over gRPC and REST with direct calls."""
 
 import contextlib
 import functools
@@ -54,7 +54,7 @@ def run(options):
 
 @contextlib.contextmanager
 def server():
-    """Starts a server; yields its process id and ports of gRPC and REST."""
+    """Starts a server; yields its process id and its gRPC and REST ports."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)

@@ -1,4 +1,4 @@
-"""Times functions in turns, prints tables of times, and reads memory."""
+"""Times functions alternately, prints the times, and reads memory sizes."""
 
 import multiprocessing
 import pathlib
@@ -8,10 +8,10 @@ import numpy as np
 
 
 def in_turns(runs, repeats, warm_up=1, before=lambda: None):
-    """Times functions in turn, so that other load slows all of them.
+    """Times functions alternately, so that other load slows all equally.
 
-    Each function in `runs` must wait for its result. Returns the seconds of
-    each run by name. `before()` is not timed.
+    Each function in `runs` must wait for its result. Returns a dict from name
+    to the duration of each run in seconds. `before()` is not timed.
     """
     seconds = {name: [] for name in runs}
     for _ in range(warm_up + repeats):
@@ -24,7 +24,7 @@ def in_turns(runs, repeats, warm_up=1, before=lambda: None):
 
 
 def print_table(title, runs, repeats, rows=None):
-    """Times functions in turn; prints medians and their ratio to the first.
+    """Times functions alternately; prints medians and ratios to the first.
 
     With `rows`, the number of rows by name, it also prints rows per second.
     """

@@ -1,7 +1,7 @@
-"""Times a whole training step, compared with its matrix products.
+"""Compares the time of a training step with its matrix products alone.
 
-The step adds activations, batch normalisation, dropout, the loss, its miner and
-the Adam update.
+Besides the products, the step has activations, batch normalisation, dropout,
+the loss, its miner and the Adam update.
 """
 
 import keras
@@ -49,7 +49,7 @@ def make_batch(features):
 
 
 def make_network(widths, units):
-    """Returns a compiled network for inputs of these widths."""
+    """Returns a compiled network for inputs of the sizes `widths`."""
     branches = [Branch(units, seed=seed) for seed in (100, 200)]
     network = EmbeddingNetwork(*branches)
     network.build({"images": (None, widths[0]), "captions": (None, widths[1])})

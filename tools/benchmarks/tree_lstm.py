@@ -1,8 +1,8 @@
-"""Times the LSTM over trees, compared with its products and a Keras LSTM.
+"""Compares the time of the tree LSTM with its products and a Keras LSTM.
 
 The lower bound has the products of a forward and backward pass, level by level,
-without gates, gathers or sums over children. The LSTM of Keras reads the words
-as sequences.
+without gates, gathers or sums over children. The Keras LSTM reads the words as
+sequences.
 """
 
 import keras
@@ -59,7 +59,7 @@ def run(options):
 
 
 def over_trees(layer):
-    """Returns a function of words and rows of trees: the layer's states."""
+    """Returns a function that maps words and tree rows to a layer's states."""
     return lambda words, rows: layer(words, pack_trees(rows))
 
 
@@ -95,9 +95,10 @@ def tree_arrays(num_captions, _, units):
 
 
 def products(packed, units):
-    """Returns a function of the products, with values in place of gradients.
+    """Returns a function that computes the matrix products of a step.
 
-    No two products are equal, because TensorFlow would compute equal ones once.
+    Values replace the gradients. All products differ, because TensorFlow
+    computes identical products only once.
     """
     bounds = np.concatenate(
         [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]

@@ -1,8 +1,4 @@
-"""Computes the best recall that the captions of rendered scenes allow.
-
-A caption may be true of several scenes, so no network can always find the right
-one.
-"""
+"""Computes the best recall that the captions of rendered scenes allow."""
 
 import itertools
 import math
@@ -119,7 +115,7 @@ def _stand(box, other, relation, image_size):
 
 
 def truths(records, image_size, on_scene=lambda: None):
-    """Returns (row of its scene, rows of true scenes) for each caption.
+    """Returns each caption's scene and the scenes it is true of, as rows.
 
     Calls `on_scene()` after each scene.
     """
@@ -168,8 +164,8 @@ def chance_of_a_hit(groups, rank):
     """Returns the chance that the first `rank` results include a right one.
 
     Args:
-        groups: list of `(right, wrong)`, numbers of results, best group first;
-            a group is in random order.
+        groups: list of `(right, wrong)`, the numbers of results in each group,
+            best group first. The order within a group is random.
         rank: number of results that count.
     """
     for right, wrong in groups:

@@ -4,7 +4,7 @@
 
     docs/measured/NAME.json         metrics.json of finished runs, by seed
                   rows.json         configuration and flags of rows that are
-                                    no plain configuration: NAME -> `_MADE_BY`
+                                    not plain configurations, by NAME
                   pages/PAGE.json   tables of the page PAGE, one for each
                                     generated `part`, see `pages`
                   published.json    tables of the papers
@@ -41,9 +41,9 @@ class Row:
         seeds: seeds of the runs.
         cpu: name of the processor.
         date: date of the last run.
-        values: metric -> formatted mean over seeds.
+        values: dict from metric to formatted mean over seeds.
         epochs: best epoch on dev, per seed.
-        runs: per seed, metric -> number.
+        runs: dict from metric to number, for each seed.
         train_seconds: seconds of training, per seed.
     """
 
@@ -66,9 +66,9 @@ class Measured:
     """The content of docs/measured/.
 
     Args:
-        kept: name -> `Row` with results, from NAME.json.
-        made: name -> `Row` without results, from rows.json.
-        parts: name of a generated part of a page -> its table.
+        kept: dict from name to `Row` with results, from NAME.json.
+        made: dict from name to `Row` without results, from rows.json.
+        parts: dict from the name of a generated part of a page to its table.
         published: list of tables of papers.
     """
 
@@ -78,7 +78,7 @@ class Measured:
     published: list
 
     def row(self, name):
-        """Returns the row of a name, with results if recorded, or None."""
+        """Returns the row with a name, with results if recorded, or None."""
         return self.kept.get(name) or self.made.get(name)
 
 

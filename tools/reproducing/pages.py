@@ -35,7 +35,7 @@ _SHOWN = (
 
 
 def written(measured, root):
-    """Returns the pages with their generated tables updated, path -> text.
+    """Returns the pages with updated tables, as a dict from path to text.
 
     Raises:
         ValueError: a part is unknown, on no page or on two pages; or a row is
@@ -76,7 +76,7 @@ def all_pages(root):
 
 
 def without_parts(text):
-    """Replaces the generated parts of a page by equally many blank lines."""
+    """Replaces the generated parts of a page with blank lines."""
     return _PART.sub(lambda part: "\n" * part[0].count("\n"), text)
 
 
@@ -193,7 +193,7 @@ def _rows(measured):
 
 
 def _flags(measured):
-    """Returns the table of rows that are no plain configuration."""
+    """Returns the table of rows that are not plain configurations."""
     rows = [
         [name, _made_by(row)]
         for name, row in sorted(measured.kept.items())

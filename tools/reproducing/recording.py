@@ -39,7 +39,7 @@ def record(folders, name, cpu, target):
 
     Raises:
         ValueError: a run is not finished, runs differ in their flags, two runs
-            have one seed, or another row has this name.
+            have the same seed, or another row has this name.
     """
     runs = [_read(pathlib.Path(folder)) for folder in folders]
     configuration, flags = runs[0]["row"]
@@ -80,7 +80,6 @@ def record(folders, name, cpu, target):
 
 
 def _check_name(name, about, known):
-    """Raises an error if a row with other flags has this name."""
     expected = about
     if known:
         expected = known.configuration, flags_of_row(known)

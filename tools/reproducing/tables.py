@@ -1,4 +1,4 @@
-"""Reads tables of Markdown pages, and finds the metrics of their columns."""
+"""Reads tables on Markdown pages, and finds the metrics of their columns."""
 
 import dataclasses
 import re
@@ -29,11 +29,11 @@ _BY_SEED = {
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table of a page.
+    """A table on a page.
 
     Args:
         columns: tuple of the cells of its first row.
-        rows: 1-based line of the page -> tuple of cells.
+        rows: dict from 1-based lines of the page to tuples of cells.
         has_command: whether its section, or the top of the page, has a command.
     """
 
@@ -43,7 +43,7 @@ class Table:
 
 
 def tables(page):
-    """Returns the `Table`s of the text of a page."""
+    """Returns the `Table`s in the text of a page."""
     page_tables, section, top, fenced = [], [], [], False
     for line, text in enumerate([*page.splitlines(), "## end"], 1):
         fenced ^= text.startswith("```")
@@ -75,7 +75,7 @@ def cells_of(text):
 
 
 def numbers(cell):
-    """Returns the numbers of a cell, as written; `-` for a missing one."""
+    """Returns the numbers of a cell, as written; `-` for a missing number."""
     return re.findall(r"\d+(?:\.\d+)?|(?<!\S)-(?!\S)", cell)
 
 
@@ -87,7 +87,7 @@ def is_result(cell):
 def by_seed(column):
     """Returns the metric of a column that shows each seed, or "".
 
-    Also returns whether the column shows only minimum and maximum.
+    Also returns whether the column shows only the minimum and maximum.
     """
     return _BY_SEED.get(column, ("", False))
 

@@ -23,7 +23,7 @@ def _paragraph(match):
 
 
 def as_markdown(text):
-    """Returns a docstring as Markdown with sections in Google's style."""
+    """Converts a docstring with Google-style sections to Markdown."""
     text = EXAMPLE.sub(_fence, text + "\n")
     text = SOURCE.sub(_paragraph, text)
     text = re.sub(r"^::$", "", text, flags=re.M)
@@ -35,7 +35,7 @@ class Docstrings(griffe.Extension):
     """Extension of griffe that converts each docstring to Markdown."""
 
     def on_object(self, *, obj, **_):
-        """Converts one; the `Args` of a named tuple become `Attributes`."""
+        """Converts a docstring; `Args` of a named tuple become `Attributes`."""
         if obj.docstring:
             text = as_markdown(obj.docstring.value)
             if obj.is_class and "NamedTuple" in map(str, obj.bases):

@@ -1,9 +1,9 @@
 """Makes the pages of the MkDocs site that are not in docs/.
 
 `pip install -e ".[docs]" && mkdocs build` writes the site. This hook adds
-README.md as the home page, all pages of `OUTSIDE`, and pages of the
-public names, the configurations and the notebooks. It converts links of the
-repository to links of the site.
+README.md as the home page, all pages of `OUTSIDE`, and pages of the public
+names, the configurations and the notebooks. It converts links within the
+repository to links within the site.
 """
 
 import ast
@@ -52,11 +52,11 @@ KINDS = {
     "Wang et al. 2016": ("wang2016",),
     "Wang et al. 2018": ("wang2018",),
 }
-"""Section of the page of configurations -> first words of file names."""
+"""First words of the file names in each section of the configurations page."""
 
 
 def api_groups():
-    """Returns title of a group -> dotted names in tbnets."""
+    """Returns a dict from group titles to lists of dotted names in tbnets."""
     stub = (ROOT / "tbnets" / "__init__.pyi").read_text("utf-8")
     parts = re.findall(r"^# (.*)\.\n((?:[^#\n].*\n)+)", stub, re.M)
     groups = {title: re.findall(r"(\w+) as \w+", text) for title, text in parts}
@@ -84,12 +84,12 @@ def _parsed(path):
 
 
 def page_of(name):
-    """Returns the path of the page of a dotted name."""
+    """Returns the path of the page for a dotted name."""
     return f"api/{name}.md"
 
 
 def api_pages():
-    """Returns path -> text for the pages of public names and their list."""
+    """Returns the pages of public names and their list, as text by path."""
     lines = ["# API reference", ""]
     lines += ["After `import tbnets`, each name is `tbnets.NAME`.", ""]
     pages = {}
@@ -114,7 +114,7 @@ def notes_of(text):
 
 
 def configuration(path):
-    """Returns the section of a flag file: description, command and flags."""
+    """Returns a section about a flag file: description, command and flags."""
     text = path.read_text("utf-8")
     first, *notes = notes_of(text).splitlines()
     fields = [note.partition(": ") for note in notes]
@@ -131,7 +131,7 @@ def configuration(path):
 
 
 def configurations_page():
-    """Returns the page of configs/."""
+    """Returns the page that lists configs/."""
     lines = ["# Configurations", ""]
     lines += ["`tbnets train --flagfile=NAME` runs a configuration."]
     lines += ["[Recipes](recipes.md) compute features before a run.", ""]
@@ -161,7 +161,7 @@ def notebook_page(path):
 
 
 def made_pages():
-    """Returns path in the site -> text for each page outside of docs/."""
+    """Returns each page from outside docs/, as text by path in the site."""
     pages = {name: (ROOT / name).read_text("utf-8") for name in OUTSIDE}
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         pages[f"notebooks/{path.stem}.md"] = notebook_page(path)
@@ -215,7 +215,7 @@ def on_config(config):
 
 
 def _filled(entry, made):
-    """Returns an entry of the navigation with the generated pages."""
+    """Returns a navigation entry with the generated pages filled in."""
     if isinstance(entry, str):
         return {entry: made[entry]} if entry in made else entry
     return {

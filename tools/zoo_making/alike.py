@@ -34,7 +34,7 @@ _TOOLS = pathlib.Path(__file__).parents[1]
 
 
 def export_again(source, path):
-    """Exports a SavedModel again, with its weights, without its run.
+    """Exports a SavedModel again with its weights, but without its run.
 
     Weights are matched by name, so this fails in Keras 2, or after this process
     built another network.
@@ -111,7 +111,7 @@ def _fitted(model, record):
 
 
 def _word_vectors(values, settings):
-    """Returns word vectors from a file, whose size is not `word_dim`."""
+    """Returns the model's word vectors if their size is not `word_dim`."""
     for name, value in values.items():
         if name.endswith("/words/embeddings:0"):
             if value.shape[1] != settings.texts.word_dim:
@@ -144,7 +144,6 @@ def _assign(endpoints, values, source):
 
 
 def _compare(before, after):
-    """Returns the largest difference of two models' outputs."""
     generator = np.random.default_rng(0)
     differences = {}
     for name in sorted(before.keys() - {"serving_default"}):
@@ -179,7 +178,6 @@ def difference(first, second, name, inputs):
 
 
 def _question(spec, model, generator):
-    """Returns a random value for an input of a signature."""
     if spec.name == "image_bytes":
         photos = [
             tf.io.encode_jpeg(
@@ -204,7 +202,7 @@ def _question(spec, model, generator):
 
 
 def compare_served(sources):
-    """Serves models by gRPC and REST, and prints how much outputs differ.
+    """Serves models over gRPC and REST, and prints how much outputs differ.
 
     Raises:
         ValueError: an output differs by more than `SERVED_TOLERANCE`.

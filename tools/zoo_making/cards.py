@@ -32,7 +32,7 @@ _WITH = {
     "photos with boxes": " and phrases",
     "features of regions": " and phrases",
 }
-"""Image input of a model -> the words for its text input."""
+"""Words for the text input of a model, by its image input."""
 _MEASURED_IMAGES = "Recall in per cent and median rank "
 _MEASURED_REGIONS = (
     "Recall at IoU 0.5 over the regions that are proposed, what it could be\n"
@@ -162,8 +162,8 @@ def markdown_table(rows, extra):
     """Returns a Markdown table of the metrics of models.
 
     Args:
-        rows: list of (name, metrics, *cells), with equal names of metrics.
-        extra: titles of the cells -> their alignment.
+        rows: list of (name, metrics, *cells), all with the same metrics.
+        extra: dict from the titles of the cells to their alignment.
     """
     entries = columns(rows[0][1])
     titles = ["model", *(title for title, _, _ in entries), *extra]
@@ -180,8 +180,8 @@ def render_card(name, text, metrics):
 
     Args:
         name: name of the model.
-        text: hand-written part, from `own_text`.
-        metrics: content of `metrics.json`, from `describe`.
+        text: hand-written part, as returned by `own_text`.
+        metrics: content of `metrics.json`, as returned by `describe`.
     """
     test, measured, total = metrics["test"], "Metrics ", ""
     if tables.are_of_regions(test) or tables.are_of_retrieval(test):

@@ -1,4 +1,4 @@
-"""Measures an exported model on a split, from photos or features and texts.
+"""Measures an exported model on a split of texts and photos or features.
 
 The signatures of the model decide how it is measured, unless the task's
 evaluator has a method `served_scores(model, split)`.
@@ -21,7 +21,7 @@ from tbnets.tasks.matching.phrase_regions import (
 from tbnets.tasks.matching.scores import RetrievalScores
 
 BATCH = 64
-"""Photos in a batch."""
+"""Number of photos in a batch."""
 
 
 def served_scores(task, model, split):
