@@ -239,13 +239,13 @@ def text_ids(texts):
 
 
 def rows_of(some, ids):
-    """Returns the position of each id of `some` in `ids`, int64 `[n]`."""
+    """Returns the row in `ids` for each id in `some`, int64 `[n]`."""
     rows = {key: row for row, key in enumerate(ids)}
     return np.array([rows[key] for key in some], np.int64)
 
 
 def rows_by(values, count=0):
-    """Returns the ascending rows of each value 0, 1, ... in `values`, `[n]`.
+    """Returns the ascending rows for each value 0, 1, ... in `values`, `[n]`.
 
     `count` is the minimum number of returned arrays.
     """
@@ -255,7 +255,7 @@ def rows_by(values, count=0):
 
 
 def place_among_equals(values):
-    """Counts the earlier occurrences of each value. Returns int64 `[n]`."""
+    """Counts earlier occurrences for each value. Returns int64 `[n]`."""
     order = np.argsort(values, kind="stable")
     sorted_values = values[order]
     starts = np.searchsorted(sorted_values, sorted_values)

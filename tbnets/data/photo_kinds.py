@@ -45,13 +45,13 @@ def require(value, condition, expectation, received):
 
 
 def is_jpeg(image_bytes):
-    """Returns whether the content of each file starts like a JPEG."""
+    """Returns whether each file's content starts like a JPEG."""
     start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
     return tf.equal(start, _JPEG_START)
 
 
 def is_known(image_bytes):
-    """Returns whether the content of each file starts like a JPEG or PNG."""
+    """Returns whether each file's content starts like a JPEG or PNG."""
     start = tf.strings.substr(image_bytes, 0, len(_PNG_START))
     return is_jpeg(image_bytes) | tf.equal(start, _PNG_START)
 

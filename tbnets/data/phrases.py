@@ -103,18 +103,18 @@ class PhraseRegions:
 
     @functools.cached_property
     def phrase_to_image(self) -> np.ndarray:
-        """The row of each phrase's image, int64 `[num_phrases]`."""
+        """The image row for each phrase, int64 `[num_phrases]`."""
         return _frozen(self.images.caption_to_image[self.phrase_to_caption])
 
     @functools.cached_property
     def phrase_to_chain(self) -> np.ndarray:
-        """The index of each phrase's object, int64 `[num_phrases]`."""
+        """The object index for each phrase, int64 `[num_phrases]`."""
         keys = zip(self.phrase_to_image.tolist(), self.chains)
         return _frozen(numbered(keys))
 
     @functools.cached_property
     def phrase_to_text(self) -> np.ndarray:
-        """The index of each phrase's text, ignoring case, `[num_phrases]`."""
+        """The text index for each phrase, ignoring case, `[num_phrases]`."""
         return _frozen(text_ids(self.phrases))
 
     def type_masks(self) -> dict[str, np.ndarray]:

@@ -179,7 +179,7 @@ class PhraseExamples:
 
     @functools.cached_property
     def first_regions(self) -> np.ndarray:
-        """The row of each photo's first region, `[num_images]`."""
+        """The first region's row for each photo, `[num_images]`."""
         return self.features.first_regions[self.image_rows]
 
     @functools.cached_property

@@ -55,7 +55,7 @@ class Features:
 
     @property
     def parts(self) -> tuple["Features", ...]:
-        """The features of each source; several if they are concatenated."""
+        """The features from each source; several if they are concatenated."""
         return (self,)
 
     @property

@@ -59,7 +59,7 @@ class Shard:
 
     @property
     def files(self):
-        """The file name of each part, as a dict."""
+        """The file name for each part, as a dict."""
         names = {part: file_of(self.name, part) for part in ("ids", *PARTS)}
         return {p: name for p, name in names.items() if name in self.sha256}
 
