@@ -38,7 +38,7 @@ def unit_rows(features, ids):
 
 
 def compare(first, second):
-    """Returns the common ids, their cosines, and whether own rows are nearest.
+    """Returns common ids, their cosines, and whether each id is nearest itself.
 
     Raises:
         ValueError: they have no common ids, or different dimensions.

@@ -2,23 +2,22 @@
 
   python tools/reproduce.py
 
-writes the tables.
+Prints the commands that train and record a row; `| sh` runs the commands:
 
   python tools/reproduce.py --run=flickr8k_mean --seeds=0,1,2
 
-prints the commands that train and record a row; `| sh` runs them.
+Writes docs/measured/flickr8k_mean.json, and updates the pages and the expected
+numbers in the flag file:
 
   python tools/reproduce.py --record=runs/flickr8k_mean_0,runs/flickr8k_mean_1
 
-writes docs/measured/flickr8k_mean.json, and updates the pages and the expected
-numbers in the flag file. The runs must be finished, and differ from their
-configuration only in seed, files and folders; other runs need their own row,
-named by --name. If a row has flags of tools/evaluate.py, --record evaluates the
-runs with these flags.
+The runs must be finished, and differ from their configuration only in seed,
+files and folders; other runs need their own row, named by --name. If a row has
+flags of tools/evaluate.py, --record evaluates the runs with these flags.
+
+Prints the numbers in tables of README.md and docs/ that no file explains:
 
   python tools/reproduce.py --check
-
-prints the numbers in tables of README.md and docs/ that no file explains.
 """
 
 import dataclasses

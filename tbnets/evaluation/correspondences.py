@@ -91,8 +91,8 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         choice: `Choice`.
 
     Returns:
-        float32 `[p, k]`, larger is better, and float64 `[p, k, 4]`, the
-        candidates' boxes to return.
+        (scores, boxes): float32 `[p, k]`, larger is better, and float64 `[p, k,
+        4]`, the box to return for each candidate.
     """
     check_kind("choice", choice, Choice, "Pass for example Choice('mean_box').")
     similarities = checks.finite_scores(similarities)
@@ -144,7 +144,7 @@ class Links(NamedTuple):
         phrases: int64 `[num_links]`, rows of the noun phrases.
         boxes: float64 `[num_links, 4]`, annotated boxes in pixels.
         images: int64 `[num_links]`, row of the link's photo.
-        things: int64 `[num_links]`, the same for links to the same object.
+        things: int64 `[num_links]`, one number per distinct object.
         is_exact: bool `[num_links]`, whether the noun phrase has exactly the
             words of the link.
         num_lost: number of links without a noun phrase.
@@ -202,7 +202,7 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
         links: `Links`.
 
     Returns:
-        dict of fractions in [0, 1], NaN without links:
+        dict of fractions in [0, 1], or NaN if there are no links:
         `correspondence_accuracy`, `correspondence_chance` (a random candidate),
         `correspondence_whole_photo` (always the whole photo) and
         `correspondence_upper_bound` (the best candidate). The first three also

@@ -139,9 +139,9 @@ def evaluate_localization(
             `truth`; k may be 0.
         truth: `[num_phrases, 4]`, the phrases' boxes.
         phrase_to_image: int `[num_phrases]`, row of the image.
-        types: name -> bool `[num_phrases]`; adds the metrics of a type's
-            phrases under `phrase_to_region/<name>/`.
-        texts: int `[num_phrases]`, at least 0, the same for identical phrases
+        types: dict from name to bool `[num_phrases]`; adds the metrics of a
+            type's phrases under `phrase_to_region/<name>/`.
+        texts: int `[num_phrases]`, at least 0, one number per distinct phrase
             (`PhraseRegions.phrase_to_text`); adds
             `phrase_to_region/mean_average_precision` from
             `unique_phrase_precision`.

@@ -155,7 +155,7 @@ def _strips(scores, pairs):
 
 
 def evaluate_region_phrase_ranking(scores, pairs) -> dict:
-    """Evaluates the ranking of phrases for regions, and the reverse.
+    """Evaluates rankings of phrases for regions and regions for phrases.
 
     Unlike in localization, candidates are from all photos, and regions are
     annotated. Keys are `true_region_to_phrase/` and `phrase_to_true_region/`
@@ -205,7 +205,7 @@ NO_QUERIES = evaluate_region_phrase_ranking(np.zeros((0, 0)), [])
 # a first result of the bank.
 
 TEMPERATURE = 0.4
-"""In standard deviations of the scores."""
+"""Default temperature, in standard deviations of the scores."""
 
 
 def level(scores, num_images, num_texts, temperature=TEMPERATURE):
@@ -289,7 +289,7 @@ def queries_of(side, best, candidates):
 
 
 def _positives(row_groups, column_groups, order):
-    """Returns indices (i, j) of the pairs with equal groups."""
+    """Returns the indices (i, j) of pairs in the same group."""
     first = np.searchsorted(column_groups, row_groups, "left")
     counts = np.searchsorted(column_groups, row_groups, "right") - first
     ends = np.cumsum(counts)
@@ -399,7 +399,7 @@ def block_size(dim, memory_limit_mb):
 
 
 def count_better(sides, queries, memory_limit_mb):
-    """Counts, for every query, candidates that beat or tie its positive.
+    """Counts the candidates that beat or tie with each query's positive.
 
     The counts are added to the `Queries`. If both sides are the same object,
     each pair of rows is scored only once.

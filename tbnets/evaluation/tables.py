@@ -89,7 +89,6 @@ def _aligned(label, cells):
 
 
 def _recalls(metrics, title="R@", name="recall_at_"):
-    """Returns the columns of the recalls: (title, name, formatter)."""
     cutoffs = recall_cutoffs(metrics)
     return [(f"{title}{k}", f"{name}{k}", per_cent) for k in cutoffs]
 

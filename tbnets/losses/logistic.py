@@ -93,8 +93,7 @@ def sample_pairs(
         image_ids: integer `[num_images]`, at least one.
         caption_image_ids: integer `[num_captions]`, ids of the captions'
             images.
-        text_ids: optional integer `[num_captions]`, the same for identical
-            texts.
+        text_ids: optional integer `[num_captions]`, one id per distinct text.
         seed: int32 `[2]`, for example the run's seed and the step.
         num_candidates: number of captions drawn per pair; the papers use 1.
 

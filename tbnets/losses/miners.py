@@ -99,7 +99,6 @@ def embeddings_of_loss(**named):
 
 
 def _warn_of_lengths(arrays):
-    """Warns about the first argument whose rows are not unit vectors."""
     for name, rows in arrays.items():
         lengths = np.linalg.norm(rows.numpy().astype(np.float32), axis=1)
         off = (np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths != 0)

@@ -42,8 +42,7 @@ def positive_masks(
             cannot represent large ids exactly.
         caption_image_ids: Integer `[num_captions]`, ids of the captions'
             images. An image may have any number of captions, including 0.
-        text_ids: Optional integer `[num_captions]`, the same for identical
-            texts.
+        text_ids: Optional integer `[num_captions]`, one id per distinct text.
 
     Raises:
         TypeError: If ids are not integers.

@@ -51,7 +51,7 @@ class RankingLoss:
 
     @property
     def kept_negatives(self) -> int | None:
-        """Maximum number of negatives kept per anchor; None for all."""
+        """Maximum number of negatives kept per anchor, or None for all."""
         return None
 
     def _sums(self, views):
@@ -110,8 +110,8 @@ class RankingLoss:
             image_ids: Integer `[num_images]`, as in `positive_masks`.
             caption_image_ids: Integer `[num_captions]`, ids of the captions'
                 images.
-            text_ids: Optional integer `[num_captions]`, the same for identical
-                texts.
+            text_ids: Optional integer `[num_captions]`, one id per distinct
+                text.
         """
         if image_ids is None and caption_image_ids is None:
             return self.within_view(image_embeddings, text_embeddings)

@@ -37,7 +37,6 @@ def gather(*rows):
 
 
 def _gathered(context, rows):
-    """Concatenates one tensor's rows over the replicas."""
     # The collective does not support bool, and needs a tensor with a device,
     # which an input of the step lacks. Therefore cast or copy the rows.
     is_bool = rows.dtype == tf.bool

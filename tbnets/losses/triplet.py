@@ -108,7 +108,7 @@ class TripletLoss(RankingLoss):
 
     @property
     def kept_negatives(self) -> int | None:
-        """Maximum number of negatives kept per anchor; None for all."""
+        """Maximum number of negatives kept per anchor, or None for all."""
         return 1 if self.negatives == "hardest" else self.num_negatives
 
     def _sums(self, views):

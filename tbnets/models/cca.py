@@ -140,11 +140,11 @@ def with_indicator(factor, share):
 class PairSums:
     """Accumulates means and covariances over matching pairs.
 
-    This is a plain object, so that Keras does not count its variables as
-    weights. Features are shifted by the first batch's mean, because a large
-    mean would make the variance inaccurate.
+    Features are shifted by the first batch's mean, because a large mean would
+    make the variance inaccurate.
     """
 
+    # A plain object, so that Keras does not count its variables as weights.
     def __init__(self, num_images, num_texts):
         sizes = num_images, num_texts
         self.count = _zeros(is_known=True)

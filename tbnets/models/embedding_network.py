@@ -28,8 +28,8 @@ class EmbeddingNetwork(TwoBranchModel):
     width, 3]` pixels in [0, 255]) and `captions` (int `[m, words]` word ids, 0
     is padding, or `[m, feature_dim]` features). Training also needs the
     integers `image_ids` `[n]` and `caption_image_ids` `[m]`, which define the
-    matches, and optionally `text_ids` `[m]`, the same for identical texts. `n`,
-    `m` and the other sizes may vary between batches.
+    matches, and optionally `text_ids` `[m]`, one id per distinct text. `n`, `m`
+    and the other sizes may vary between batches.
 
     Args:
         image_branch: `Branch` of the images.
@@ -70,8 +70,8 @@ class EmbeddingNetwork(TwoBranchModel):
             structure_steps: number of initial steps without the within-view
                 terms, which are then reported as 0. Wang 2018, phrase
                 localization: 8 of 10 epochs.
-            structure_end: first step that omits these terms again; None for no
-                end. Wang 2016 omits them in fine-tuning with hard negatives.
+            structure_end: first step that omits the within-view terms again, or
+                None. Wang 2016 omits them in fine-tuning with hard negatives.
             mining: object that computes the loss of batches with more inputs
                 than images and captions, such as a `CandidateMining`, or None.
             **kwargs: arguments of `keras.Model.compile`, for example

@@ -250,7 +250,6 @@ class HMLSTM(EmbeddingNetwork):
         return output
 
     def _embed_photos_and_regions(self, batch, training):
-        """Embeds the photos and the regions; calls each branch only once."""
         images, regions = batch["images"], batch["regions"]
         count = tf.shape(images)[0]
         if self.region_branch is not None:

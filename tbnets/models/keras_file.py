@@ -57,10 +57,9 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
 
 
 def _check_sizes(path):
-    """Raises InputError if a `.keras` file would exhaust the memory.
-
-    Keras writes uncompressed members, but reads compressed members of any size.
-    """
+    """Raises InputError if a `.keras` file would exhaust the memory."""
+    # Keras writes uncompressed members, but reads compressed members of any
+    # size.
     try:
         with zipfile.ZipFile(path) as archive:
             for part in archive.infolist():

@@ -332,8 +332,8 @@ class TwoBranchModel(CheckedModel):
 
         Raises:
             TypeError: If an array holds text, or is a list.
-            ValueError: If an array contains NaN or infinity, or has too few
-                rows. If the loss or gradient of an epoch is not finite.
+            ValueError: If an array contains NaN or infinity or has too few
+                rows, or if the loss or gradient of an epoch is not finite.
         """
         bound = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
         strategy = self.distribute_strategy

@@ -2,15 +2,12 @@
 
 TensorBoard sorts groups of charts by name and opens the first two:
 
-    1_overview      the dev metric that chooses the best epoch, the loss, health
-    2_answers       pictures of dev queries, each time the best epoch improves
+    1_overview      the metric of the best epoch on dev, the loss, and health
+    2_answers       pictures of dev queries for each new best epoch
     3_dev           other metrics of the dev split
     4_train         other means over the steps of an epoch
     5_time          seconds
     6_best          in the run `best`: the metric of the best epoch
-
-The settings are in the run `best`, because TensorBoard's table of settings
-shows every scalar of their run.
 """
 
 import functools
@@ -162,7 +159,7 @@ class Board:
 
     Args:
         run_dir: folder of the run.
-        metric: name of the dev metric that chooses the best epoch.
+        metric: name of the dev metric by which the best epoch is chosen.
         is_lost: whether to write no files, as on workers other than the chief.
     """
 
@@ -210,6 +207,7 @@ class Board:
         with self._run.as_default():
             tf.summary.text("settings", text, step=epoch)
         with self._best.as_default():
+            # TensorBoard's table of settings shows every scalar of this run.
             # The folder as the id keeps runs with the same settings separate.
             values = settings.comparable()
             hparams.hparams(values, trial_id=str(self._run_dir))
@@ -244,7 +242,7 @@ class Board:
 
     @_unless_lost
     def add_pictures(self, pictures, epoch, about):
-        """Writes a dict of pictures, name -> uint8 `[height, width, 3]`.
+        """Writes a dict from names to pictures, uint8 `[height, width, 3]`.
 
         `about` describes the pictures.
         """
@@ -255,7 +253,7 @@ class Board:
 
     @_unless_lost
     def add_points(self, name, points):
-        """Writes `Points` for the projector; None writes no points."""
+        """Writes `Points` for the projector, unless they are None."""
         if points is not None and len(points.vectors):
             write_points(self.folder, name, points)
 

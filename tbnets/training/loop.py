@@ -64,9 +64,10 @@ class Session:
         """Whether this worker evaluates the dev split.
 
         The chief evaluates it. Other workers must take part if reading a
-        variable requires all workers: Keras 2 keeps batch normalisation
-        statistics per replica and averages them when they are read.
+        variable requires all workers.
         """
+        # Keras 2 keeps batch normalisation statistics per replica and averages
+        # them when they are read.
         return self.workers.is_chief or any(
             getattr(variable, "synchronization", None) == READ_BY_ALL
             for variable in self.network.weights
@@ -200,7 +201,6 @@ def _show_epoch(session, board, scores):
 
 
 def _save_epoch(session, row):
-    """Updates the state and writes the checkpoints."""
     state = session.state
     state.epoch += 1
     state.history.append(row)

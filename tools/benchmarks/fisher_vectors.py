@@ -1,8 +1,8 @@
 """Times the encoding of captions by Fisher vectors.
 
 The lower bound writes the encoded rows to a store. The encoder keeps the
-gradients of all words between calls, except in the row `words anew`. The loop
-encodes one sentence at a time.
+gradients of all words between calls, except in the row `words anew`. In the
+last row, a loop encodes one sentence at a time.
 """
 
 import pathlib

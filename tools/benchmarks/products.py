@@ -55,7 +55,7 @@ def similarities(images, texts, *ids):
 
 
 def dense_loss(images, texts, *ids):
-    """Returns the embeddings' gradients, with `similarities` as upstream."""
+    """Returns the embeddings' gradients, given `similarities` as upstream."""
     with tf.GradientTape() as tape:
         tape.watch([images, texts])
         matrices = similarities(images, texts)

@@ -97,7 +97,6 @@ def _holds(claim, meant, record, image_size):
 
 
 def _fitting(claim, record):
-    """Returns the rows of the objects with the attributes of a claim."""
     attributes = [(name, claim[name]) for name in _ATTRIBUTES if name in claim]
     return {
         row

@@ -33,7 +33,7 @@ class Row:
 
     Args:
         name: name of the row.
-        configuration: flag file in configs/; "" if `flags` has all flags.
+        configuration: flag file in configs/; "" if `flags` contains all flags.
         flags: flags after the flag file.
         of: row whose runs are evaluated for this row, or "".
         evaluation: flags of tools/evaluate.py for these runs; {seed} stands for
