@@ -35,7 +35,7 @@ VERBS = {
     "describe_data": "prints statistics and problems of a data set",
     "extract_image_features": "extracts features of photos or boxes",
     "extract_text_features": "extracts features of captions, such as tf-idf",
-    "propose_regions": "proposes boxes that may hold an object",
+    "propose_regions": "proposes boxes that may contain an object",
     "parse_captions": "parses captions into trees",
     "join_store": "merges the shares of several machines",
     "make_scenes": "draws a data set of scenes",

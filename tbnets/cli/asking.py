@@ -135,7 +135,7 @@ class AskingFlags:
 
 
 def whole_images(advice):
-    """Returns the requirements for search, for `AskingFlags.open`."""
+    """Returns the requirements that search passes to `AskingFlags.open`."""
     requirement = "be a network for whole images", advice
     return {"embed_image": requirement, "embed_text": requirement}
 

@@ -72,7 +72,7 @@ def check_choosing(options):
 
 
 def chosen(options):
-    """Returns the flags of `Choosing`, {name: value}, or {} by default."""
+    """Returns the flags of `Choosing` as {name: value}, or {} by default."""
     if "choice" not in changed(options):
         return {}
     return {name: getattr(options, name) for name in CHOOSING}

@@ -156,7 +156,7 @@ def embed_images(options, model):
 
 
 def example_captions(options, model, names):
-    """Returns the model's inputs for the photos or feature ids `names`."""
+    """Returns the model's inputs for `names`, which are photos or ids."""
     if model.takes_photos or not names:
         return names
     features = open_features(*options.image_features)
@@ -248,7 +248,7 @@ def answer(options, model, gallery=None):
 
 
 def answer_typed(options, model, gallery=None):
-    """Runs typed sentences until Ctrl-D."""
+    """Runs typed queries until Ctrl-D."""
     check_gallery(options, model)
     gallery = gallery or embed_images(options, model)
     with contextlib.suppress(ImportError):

@@ -87,7 +87,7 @@ class Options:
 
 
 def folders_of(models):
-    """Returns the folders of --model by name."""
+    """Returns the folder of each model of --model, by name."""
     if not models:
         raise InputError(
             "--model",

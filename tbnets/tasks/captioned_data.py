@@ -133,7 +133,7 @@ class CaptionedData(TaskData):
 
     @property
     def last(self):
-        """The `SplitData` of the test split, or of dev if there is no test."""
+        """The `SplitData` of the test split or, without it, the dev split."""
         return self.split(self.test_split or self.settings.run.dev_split)
 
     @property

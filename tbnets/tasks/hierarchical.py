@@ -103,7 +103,7 @@ def draw_correspondences(scores):
 
 
 def shown_phrases(examples, captions):
-    """Returns rows of evenly spread noun phrases, without repeated wordings.
+    """Returns rows of evenly spread noun phrases with different wordings.
 
     At most `len(captions)` rows are returned.
     """
@@ -418,7 +418,7 @@ class Correspondences(Evaluator):
 
 
 class HierarchicalData(MatchingData):
-    """Photos with sentences, regions and noun phrases, as `PairExamples`.
+    """Photos, sentences, regions and noun phrases, loaded as `PairExamples`.
 
     In the first `correspondence_epochs`, the network learns only from photos
     and sentences. Each later epoch first assigns to every training phrase the

@@ -290,7 +290,7 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
 def compile_embedding_network(
     network, settings: Settings, steps_per_epoch, mining=None
 ):
-    """Compiles an `EmbeddingNetwork` or `HMLSTM` with loss and optimizer."""
+    """Compiles an embedding network or `HMLSTM` with its loss and optimizer."""
     regions, options = settings.correspondences, {}
     if regions:
         options["region_mean_weight"] = regions.region_mean_weight
@@ -310,7 +310,7 @@ def compile_embedding_network(
 def compile_similarity_network(
     network, settings: Settings, steps_per_epoch, mining
 ):
-    """Compiles a `SimilarityNetwork` with pair loss and optimizer."""
+    """Compiles a `SimilarityNetwork` with its pair loss and optimizer."""
     network.compile(
         _build_optimizer(settings, steps_per_epoch),
         gradient_clip_norm=settings.optimizer.clip_norm or None,

@@ -118,7 +118,7 @@ class Scores:
     def combine(self, other, weight):
         """Returns the combined scores of two networks.
 
-        `other` are the second network's scores, with `weight` in [0, 1].
+        `other` has the second network's scores. Their `weight` is in [0, 1].
         """
         raise self._cannot_combine()
 
@@ -206,7 +206,7 @@ class Together(Scores):
         return metrics
 
     def with_bank(self, bank, temperature):
-        """Returns these scores, with the first part normalised by the bank."""
+        """Normalises the first part's scores by a query bank."""
         first, *tail = self.parts
         return Together([first.with_bank(bank, temperature), *tail])
 

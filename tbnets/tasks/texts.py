@@ -167,10 +167,11 @@ class Texts:
     def reader(self, fitted):
         """Returns the reader that turns raw captions into a network's input.
 
-        The reader truncates captions to `most_words`. Words need a `Tokenizer`
-        or the tokenizer of a trained preset, and trees a `TreeReader`. Features
-        need a `CaptionReader`, or None if the store lacks the encoder. Raises
-        an error if the encoder is missing, damaged or changed.
+        The reader truncates captions to `most_words`. For words, it is a
+        `Tokenizer` or a trained preset's tokenizer. For trees, it is a
+        `TreeReader`. For features, it is a `CaptionReader`, or None if the
+        store lacks the encoder. Raises an error if the encoder is missing,
+        damaged or changed.
         """
         if self._of_preset:
             return self._tokenizer_of(fitted)

@@ -51,8 +51,7 @@ class Trained(NamedTuple):
         settings: `Settings` of the model, without files and folders.
         fitted: result of `TaskData.fit` in training. For a SavedModel, it has
             only `words` and the feature descriptions.
-        weights: list of (name, array). For a checkpoint, it is in the network's
-            order.
+        weights: list of (name, array), in the network's order for a checkpoint.
         sha256: SHA-256 of the weights file.
     """
 

@@ -162,7 +162,7 @@ def _mean_of_phrases(distances, columns, captions, records):
 def captions_of_phrases(phrases, records):
     """Returns the caption row for each phrase, int64 `[num_phrases]`.
 
-    Matches the captions of `phrases` and `records` by image and letters. Their
+    Matches the captions of `phrases` and `records` by image and letters. The
     photos must be identical and in the same order.
     """
     check_same_examples(records, phrases.images, ("image_ids",))

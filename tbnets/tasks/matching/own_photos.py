@@ -47,7 +47,7 @@ class OwnPhotos:
         self.make_as(fitted["image_features_made_by"])
 
     def make_as(self, made_by):
-        """Sets how features are made, as for a trained model.
+        """Uses the feature extraction of a trained model.
 
         Raises ValueError if such features need more than photos.
         """

@@ -77,7 +77,7 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
 class OfPhotos(Thing):
     """A store that a recipe makes for all photos in the captions.
 
-    `probe` has the arguments of `make` in an estimate.
+    `probe` has the arguments that `estimate` passes to `make`.
     """
 
     probe = {}

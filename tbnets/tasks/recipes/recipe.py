@@ -48,8 +48,7 @@ class Thing:
     Attributes:
         verb: name of the command whose flags the recipe has.
         group: dataclass of these flags.
-        preset: flag that is set to a Keras Hub preset named instead of a
-            recipe, or "".
+        preset: flag of the recipe that takes a Keras Hub preset, or "".
         roots: folders of results. New results go to the first writable folder.
         count: number of photos or texts.
         unit: "photo" or "text".
@@ -104,7 +103,7 @@ class Thing:
 
     @property
     def recorded(self):
-        """The flags that a run records, including parts, excluding files."""
+        """The recorded flags of the recipe and its parts, without files."""
         parts = [part.recorded for part in self.parts]
         return {**self.recipe.words, "parts": parts}
 
