@@ -1,8 +1,8 @@
-"""Assembles zoo models from their SavedModel and pretrained image networks.
+"""Assembles zoo models from their SavedModels and pretrained image networks.
 
 Image networks are large, so some zoo folders hold only a SavedModel that takes
 image features, and `answers.json`, the expected embeddings of a few inputs. On
-first use, `assembled` adds the networks from the extra `photos`, checks the
+first use, `assembled` adds the networks from the `photos` extra, checks the
 embeddings and caches the complete model::
 
     CACHE/zoo/DIGEST/NAME/1/            the SavedModel
@@ -63,8 +63,8 @@ def put_together(source, path):
         path: folder to write, which must not exist.
 
     Raises:
-        ValueError: the image networks are missing, have other weights or are
-            not described in the metadata of `source`.
+        ValueError: the image networks are missing, have different weights or
+            are not described in the metadata of `source`.
     """
 
     def add(served):
@@ -97,7 +97,7 @@ def answers_of(model):
 
 
 def _mosaic(width, height):
-    """Returns an identical uint8 `[height, width, 3]` image on all machines."""
+    """Returns a uint8 `[height, width, 3]` image, identical on all machines."""
     x, y = np.arange(width) // 40, np.arange(height)[:, None] // 30
     colours = [
         x * a * (y + b) + y * b for a, b in ((97, 31), (57, 83), (19, 7))
@@ -106,12 +106,7 @@ def _mosaic(width, height):
 
 
 def check_answers(model, expected_file):
-    """Raises a ValueError if a model does not reproduce recorded embeddings.
-
-    Args:
-        model: the `Served`.
-        expected_file: path of `answers.json`.
-    """
+    """Raises a ValueError if a `Served` does not reproduce `answers.json`."""
     expected = CheckedFile(expected_file).json()
     for name, rows in answers_of(model).items():
         try:
@@ -140,7 +135,7 @@ def assembled(folder):
     """Returns the folder of an assembled model, assembling it on first use.
 
     Args:
-        folder: folder of the zoo model, whose checksums were verified.
+        folder: folder of a zoo model whose checksums have been verified.
 
     Raises:
         ValueError: as in `put_together` and `check_answers`.
@@ -193,7 +188,7 @@ def _make(folder, path):
     """Assembles a model. Its folder appears only when it is complete."""
     say(f"assembling {folder.name}, only once, in {path}")
     start = time.monotonic()
-    shutil.rmtree(path, ignore_errors=True)  # The folder is damaged.
+    shutil.rmtree(path, ignore_errors=True)  # Removes a damaged folder.
     with new_folder(path) as partial:
         put_together(folder, partial / "1")
         write_text(partial / IDENTITY, f"{_identity(folder)}\n")

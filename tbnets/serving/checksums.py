@@ -10,7 +10,7 @@ from tbnets.files import CheckedFile, write_text
 
 CHECKSUMS = "sha256.txt"
 ANSWERS = "answers.json"
-"""Expected embeddings of a model that `assembled` has to complete."""
+"""File with the expected embeddings of a model that `assembled` completes."""
 _CURE = (
     "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
     "--force-reinstall --no-deps` of the package elsewhere."
@@ -18,9 +18,9 @@ _CURE = (
 
 
 def model_files(path: Path) -> dict[str, pathlib.Path]:
-    """Returns the files of a model: path relative to the folder -> full path.
+    """Returns a dict that maps the relative paths of files to full paths.
 
-    Omits the list of checksums. Includes links, without following them.
+    Omits the file of checksums. Includes links, without following them.
     """
     path = pathlib.Path(path)
     files = {
@@ -33,7 +33,7 @@ def model_files(path: Path) -> dict[str, pathlib.Path]:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Reads the checksums of a folder: file name -> SHA-256.
+    """Reads the checksums of a folder, by file name.
 
     Raises:
         ValueError: a line is malformed, or repeats a file.
@@ -62,7 +62,7 @@ def differences(folder, checksums):
     for name, digits in sorted(checksums.items()):
         file = folder / name
         if pathlib.PurePath(name).is_absolute() or ".." in name.split("/"):
-            yield f"{name} is not below the folder"
+            yield f"{name} is not inside the folder"
         elif not file.is_file():
             yield f"{name} is missing"
         elif file_sha256(file) != digits:
@@ -70,11 +70,7 @@ def differences(folder, checksums):
 
 
 def check_files(path: Path) -> None:
-    """Raises a ValueError if files were changed, added or removed.
-
-    Args:
-        path: folder with `sha256.txt`.
-    """
+    """Raises a ValueError if any files were changed, added or removed."""
     path = pathlib.Path(path)
     checksums, files = read_checksums(path), model_files(path)
     problems = [

@@ -24,8 +24,8 @@ from tbnets.text.vocabulary import Vocabulary
 # Warm-up requests. The first call of a graph is slow. TensorFlow Serving
 # therefore runs the requests in a version's
 # `assets.extra/tf_serving_warmup_requests`, TFRecords of `PredictionLog`,
-# before those of clients. A version is not served if a warm-up request fails,
-# so each request is run once before it is written.
+# before it serves clients. It does not serve a version if a warm-up request
+# fails, so each request is run once before it is written.
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 SIZES = (1, 8, 32)
@@ -49,7 +49,7 @@ def warm_up(folder):
     """Writes warm-up requests for all signatures of a SavedModel.
 
     Raises:
-        ImportError: the extra `serving` is not installed.
+        ImportError: the `serving` extra is not installed.
         ValueError: a signature fails on its request.
     """
     write_requests(folder, tf.saved_model.load(str(folder)).signatures)
@@ -81,8 +81,8 @@ def read_requests(folder):
     """Returns the warm-up requests of a SavedModel, a list of `PredictRequest`.
 
     Raises:
-        ImportError: the extra `serving` is not installed.
-        ValueError: the file is damaged, or has requests of other kinds.
+        ImportError: the `serving` extra is not installed.
+        ValueError: the file is damaged or has requests other than `Predict`.
     """
     path = pathlib.Path(folder, WARMUP_FILE)
     if not path.is_file():
@@ -224,9 +224,9 @@ def write_deployment(version, name):
 
 
 def _gibibytes(version, metadata):
-    """Returns the memory request and limit of a server in GiB.
+    """Returns a server's memory request and memory limit in GiB.
 
-    It suffices to load a new version while the old version serves requests.
+    The memory suffices to load a new version while the old one is served.
     """
     size = sum((version / name).stat().st_size for name in metadata["sha256"])
     request = math.ceil(0.5 + 2 * size / _GIB)

@@ -28,19 +28,20 @@ def two_branch_endpoints(
 ):
     """Returns the endpoints of a model that embeds images and texts.
 
-    Signatures for `n` images and `m` captions, either of which may be 0:
+    Signatures, as inputs -> outputs, for `n` images and `m` captions, either of
+    which may be 0:
 
     - `embed_text`, the default: `captions` string `[m]`, `text_features`
       float32 `[m, text_dim]` or `trees` int32 `[m, nodes, 6]` -> `embeddings`
       float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
-      photos also `status`, string `[n]`: "", or the fault of a photo, whose
-      embedding is 0.
-    - `embed_image_strict`, for photos: without `status`. A broken photo fails
-      the call.
-    - `score`: both inputs -> `similarities` `[n, m]`: cosines, or the logits of
-      a learned similarity. A broken photo fails the call.
+      photos also `status`, string `[n]`: "" or, for a broken photo, the fault.
+      The embedding is then 0.
+    - `embed_image_strict`, for photos: like `embed_image`, but without
+      `status`. A broken photo makes the call fail.
+    - `score`: images and texts -> `similarities` `[n, m]`, cosines or the
+      logits of a learned similarity. A broken photo makes the call fail.
     - `compare`, for a learned similarity: `image_embeddings` float32 `[n,
       embedding_dim]` and `text_embeddings` `[m, embedding_dim]` ->
       `similarities` `[n, m]`.
@@ -49,11 +50,11 @@ def two_branch_endpoints(
 
     Args:
         model: network with `embed_images` and `embed_text`, which return unit
-            vectors. If `learned_similarity` is True, `similarities` compares
-            them.
+            vectors. If its `learned_similarity` is True, its `similarities`
+            compares them.
         tokenizer: a `Tokenizer`, whose `max_tokens` defaults to
-            `inputs.MOST_WORDS`, a `features.fisher_vectors.CaptionReader`, or
-            an `inputs.TreeReader`; None for feature vectors.
+            `inputs.MOST_WORDS`; a `features.fisher_vectors.CaptionReader`; an
+            `inputs.TreeReader`; or None to take text features.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: function of TensorFlow operations that maps JPEG and PNG
             files, string `[n]`, to `[n, *image_shape]`, such as
@@ -89,7 +90,7 @@ def two_branch_endpoints(
 
 
 def begin_with_photos(served, read_photos):
-    """Returns the image endpoints of photos, for a model that takes features.
+    """Returns endpoints that take photos, for a model that takes features.
 
     Args:
         served: the `Served` model, whose signatures the endpoints call.
@@ -121,7 +122,7 @@ def begin_with_photos(served, read_photos):
 
 
 def _compared(images, texts, read_photos, *compared):
-    """Returns the functions of two sides, and the `PhotoReader` or None."""
+    """Returns the endpoints of two sides, and their `PhotoReader` or None."""
     functions, photos = {}, None
     if read_photos is not None:
         arrays, photos = images, PhotoReader(read_photos)
@@ -132,7 +133,7 @@ def _compared(images, texts, read_photos, *compared):
 
 
 def _of_photos(reader, arrays):
-    """Returns the endpoint `embed_image`, and the side of strict photos."""
+    """Returns the `embed_image` endpoint, and the side without `status`."""
 
     def answers(images):
         rows, status = reader.photos(images)
@@ -170,20 +171,21 @@ def region_endpoints(
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
       `embeddings` `[n, embedding_dim]`.
     - `compare`: `phrase_embeddings` and `region_embeddings` -> `similarities`
-      `[m, n]`, larger is closer.
+      `[m, n]`; larger is closer.
     - `score`: phrases and `region_features` -> `similarities` `[m, n]`.
     - `localize`, with `read_regions`: phrases, `image_bytes` string `[]` and
       `boxes` float32 `[n, 4]` in pixels of the upright photo -> `similarities`
-      `[m, n]` and `status`, string `[]`: "", or the fault of the photo, whose
-      similarities are 0.
-    - `localize_strict`: without `status`. A broken photo fails the call.
+      `[m, n]` and `status`, string `[]`: "" or, for a broken photo, the fault.
+      The similarities are then 0.
+    - `localize_strict`: like `localize`, but without `status`. A broken photo
+      makes the call fail.
 
     Args:
-        model: network like `models.two_branch.TwoBranchModel`.
+        model: network with the methods of `models.two_branch.TwoBranchModel`.
         tokenizer: as in `two_branch_endpoints`.
         region_dim: number of features per region.
         text_dim: number of features per phrase; None with a tokenizer.
-        read_regions: reader of regions for `PhotoReader`, or None.
+        read_regions: `read` of a `PhotoReader` for regions, or None.
     """
     tokenizer = bounded(tokenizer)
     spec = text_spec(tokenizer, text_dim, "phrases")
@@ -212,8 +214,8 @@ def node_endpoints(model, reader, region_dim):
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
       `embeddings` float32 `[n, embedding_dim]`.
     - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings`
-      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, the tree of each
-      phrase, and `spans` int32 `[p, 2]`, its words.
+      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, the index of each
+      phrase's tree, and `spans` int32 `[p, 2]`, the range of its words.
     """
 
     @tf.function(input_signature=[reader.spec])
@@ -265,18 +267,18 @@ def _localization(reader, phrases, regions, similarities):
     return {"localize": localize, "localize_strict": localize_strict}
 
 
-# The endpoint `search` searches an index in the graph. The embeddings are
+# The `search` endpoint searches an index in the graph. The embeddings are
 # variables, one per shard, and the ids are a variable. The endpoint embeds the
-# queries and compares them tile by tile. The results equal those of
-# `search_index.SearchIndex.search`.
+# queries and compares them with the rows tile by tile. It returns the same
+# results as `search_index.SearchIndex.search`.
 
 
 def add_search(index):
-    """Returns a function that adds a search of a `SearchIndex`, for `reexport`.
+    """Returns an `add` for `reexport` that adds an endpoint to search `index`.
 
-    The endpoint `search` takes texts as in `embed_text`, and `k` int32 `[]`. It
-    returns `ids` string and `similarities` float32 `[m, min(k, n)]`, best
-    first. Ties are sorted by row.
+    The `search` endpoint takes texts as in `embed_text`, and `k`, int32 `[]`.
+    It returns `ids`, string, and `similarities`, float32, both `[m, min(k,
+    n)]`, best first. Ties are sorted by row.
 
     Raises:
         ValueError: the index is empty or damaged.
@@ -322,7 +324,7 @@ def add_search(index):
 
 
 def _find(shards, signatures, queries, k):
-    """Returns the best rows of shards `[n_i, dim]`, a few queries at a time."""
+    """Finds the best rows of the shards, processing a few queries at a time."""
     size, options = search_index.QUERIES_AT_ONCE, {}
     if "compare" in signatures:
         size = 1
@@ -368,9 +370,9 @@ class Endpoints:
     """The endpoints of a SavedModel.
 
     Args:
-        functions: name -> `tf.function` with an input signature, which returns
-            a dict of tensors. Each name becomes a signature, and an attribute
-            of the loaded object: `loaded.embed_text(captions)`.
+        functions: dict of `tf.function`s, by name. Each has an input signature
+            and returns a dict of tensors. Each name becomes a signature and an
+            attribute of the loaded object: `loaded.embed_text(captions)`.
         default: name of the default signature.
         tokenizer: `Tokenizer` in the graphs, or None.
         photos: `PhotoReader` in the graphs, or None.
@@ -389,7 +391,8 @@ class EndpointSide:
         name: name of the endpoint that embeds the inputs, such as `embed_text`.
         embeddings: name of the embeddings in `compare`.
         spec: `tf.TensorSpec` of the inputs.
-        embed: function of the inputs that returns float32 `[n, embedding_dim]`.
+        embed: function that takes the inputs and returns float32 `[n,
+            embedding_dim]`.
     """
 
     def __init__(self, name, embeddings, spec, embed):
@@ -404,7 +407,7 @@ def inference(method, read=None):
     """Returns a function that calls a network's method in inference mode.
 
     Args:
-        method: function of the network's input and `training`.
+        method: function that takes the network's input and `training`.
         read: function that computes the network's input, or None.
     """
 
@@ -427,14 +430,15 @@ def embedding(side):
 def two_sided(first, second, similarities, compared_dim=None):
     """Returns the endpoints of a network that compares two `EndpointSide`s.
 
-    They are an endpoint named after each side, which returns its `embeddings`;
-    `score`, the `similarities` float32 `[n, m]` of the inputs; and `compare`,
-    the `similarities` of the embeddings.
+    An endpoint named after each side returns its `embeddings`. `score` returns
+    the `similarities` of inputs, float32 `[n, m]`, and `compare` returns the
+    `similarities` of embeddings.
 
     Args:
         first: side of `n` inputs.
         second: side of `m` inputs.
-        similarities: function of two embeddings that returns `[n, m]`.
+        similarities: function that takes the embeddings of both sides and
+            returns `[n, m]`.
         compared_dim: dimension of the embeddings; None to omit `compare`.
     """
 

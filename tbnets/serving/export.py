@@ -1,8 +1,8 @@
 """Exports networks as SavedModels that take raw input.
 
 Each endpoint becomes a signature. The graph contains the tokenizer, the
-vocabulary and the image decoder, so a SavedModel loads in any program with
-TensorFlow and TF Text, without tbnets.
+vocabulary and the image decoder, so any program with TensorFlow and TF Text can
+load a SavedModel, without tbnets.
 """
 
 import importlib.metadata
@@ -40,29 +40,29 @@ from tbnets.text.vocabulary import Tokenizer, Vocabulary
 def reexport(  # noqa: PLR0913  (all but the first two by name)
     source, path, *, keep=(), add=None, extra=None, metadata=None, trust=False
 ):
-    """Copies a SavedModel, with signatures added or left out.
+    """Copies a SavedModel, and adds or leaves out signatures.
 
     Copied signatures keep their names, dtypes and shapes, and return
     bit-identical results. Variables that no signature reads are left out.
 
     Args:
-        source: folder of the SavedModel, its parent or its run.
+        source: folder of the SavedModel, of its versions or of its run.
         path: folder to write, which must not exist.
-        keep: names of the signatures to keep, old or added; empty for all. If
-            the default signature is left out, the first name becomes the
+        keep: names of the existing and added signatures to keep; empty for all.
+            If the default signature is left out, the first name becomes the
             default.
-        add: function of the source's `Served`. It returns a dict, name ->
-            `tf.function` with an input signature that returns a dict of
-            tensors, and may call the `Served`'s `signatures`. Added signatures
+        add: function that takes the source's `Served`, whose `signatures` it
+            may call, and returns a dict of `tf.function`s by name. Each has an
+            input signature and returns a dict of tensors. Added signatures
             replace signatures of the same name.
         extra: as in `write_saved_model`.
-        metadata: further metadata, a dict of JSON values.
-        trust: whether the source's graph may have any ops.
+        metadata: additional metadata, a dict of JSON values.
+        trust: whether to allow all ops in the source's graph.
 
     Raises:
         FileExistsError: `path` exists.
-        ValueError: the source lacks a signature of `keep`; or as in
-            `saved_files.load_graph` and `write_saved_model`.
+        ValueError: a name in `keep` is not a signature; or for a reason in
+            `saved_files.load_graph` or `write_saved_model`.
 
     Example:
         def add(served):
@@ -106,7 +106,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
 
 
 def _default(default, chosen):
-    """Returns the source's default signature if it is kept, else the first."""
+    """Returns the source's default signature if kept, else the first one."""
     description = default and describe_signature(default)
     is_kept = description in map(describe_signature, chosen.values())
     return default if is_kept else next(iter(chosen.values()))
@@ -143,16 +143,18 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 
     Args:
         model: a built network, such as `EmbeddingNetwork`.
-        vocabulary: the run's `Vocabulary`, which cuts captions at 200 words; a
-            `Tokenizer` to cut them at its `max_tokens`; a `CaptionReader` or
-            None if the network takes text features.
+        vocabulary: the run's `Vocabulary`, with which captions are cut at 200
+            words; a `Tokenizer`, which cuts them at its `max_tokens`; a
+            `CaptionReader`, which computes text features; or None to take text
+            features.
         path: folder to write, which must not exist.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: function of TensorFlow operations that maps JPEG and PNG
             files, string `[n]`, to `[n, *image_shape]`; None to take arrays.
         text_dim: dimension of text features; None if the network reads words.
         metadata: JSON-ready dict to store with the model.
-        half_precision: whether to store weights as float16, in half the space.
+        half_precision: whether to store weights as float16, which halves the
+            size.
         max_pixels: maximum number of pixels in a photo; None for the default.
 
     Returns:
@@ -180,7 +182,6 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 
 
 def _check_reader(model, tokenizer):
-    """Raises an error if the network was built for another vocabulary."""
     if not hasattr(model, "embed_text"):
         raise InputTypeError(
             "model",
@@ -230,8 +231,8 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
             in float32.
         max_pixels: maximum number of pixels in a photo; None for
             `photo_kinds.MAX_PIXELS`. Decoding takes about 6 bytes per pixel.
-        extra: function that writes more files into `assets.extra` of the
-            folder.
+        extra: function that takes the folder and writes files into its
+            `assets.extra`.
 
     Returns:
         `path` as a `pathlib.Path`.
@@ -312,7 +313,7 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
 
 
 def _traced(endpoints, half_precision):
-    """Returns the module to save, and its functions: name -> function.
+    """Returns the module to save, and its functions as a dict by name.
 
     The module tracks concrete functions: saving a `tf.function` would trace it
     again and store both graphs.
@@ -348,7 +349,7 @@ def versions():
 
 
 def inputs_of(function):
-    """Returns the inputs of a concrete function: name -> `tf.TensorSpec`."""
+    """Returns the input `tf.TensorSpec`s of a concrete function, by name."""
     arguments, named = function.structured_input_signature
     return {spec.name: spec for spec in (*arguments, *named.values())}
 
@@ -369,8 +370,8 @@ def is_batchable(described):
     """Returns whether a server may batch the rows of several requests.
 
     TensorFlow Serving concatenates requests along the first axis. This requires
-    a single input with known further axes, and outputs with one row per input
-    row.
+    a single input whose other axes are known, and outputs with one row per
+    input row.
 
     Args:
         described: result of `describe_signature`.

@@ -1,4 +1,4 @@
-"""Methods of `served.Served` that search photos and find regions."""
+"""Methods of `served.Served` that search for photos and find regions."""
 
 import os
 import pathlib
@@ -40,7 +40,7 @@ from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import SearchIndex
 
 SUPPRESSION = 0.5
-"""IoU above which a region is a duplicate of a better region."""
+"""IoU above which a region counts as a duplicate of a better region."""
 
 
 def search(
@@ -52,26 +52,26 @@ def search(
     like: Photos = (),
     cache: Path | Literal[False] | None = None,
 ) -> list[list[tuple[str | int, float]]]:
-    """Finds the images that match a sentence, or are most similar to an image.
+    """Finds images that match sentences or are similar to query images.
 
-    Warns if no word of a sentence is in the vocabulary, because its results are
-    meaningless.
+    Warns if no word of a sentence is in the vocabulary, because the results are
+    then meaningless.
 
     Args:
         model: the `Served`.
         queries: sentences, as in `embed_text`.
         images: images as in `embed_images`; a folder of photos; embeddings `[n,
-            embedding_dim]` of photos; a `SearchIndex`; or None for the index in
-            the model.
+            embedding_dim]` of photos; a `SearchIndex`; or None for the index
+            inside the model.
         top: number of results for each query.
-        like: query images, as in `embed_images`, after the sentences.
-        cache: folder that stores the embeddings of a folder, so that the next
-            search embeds only new and changed photos; None for FOLDER.tbnets
-            next to the folder, False for no cache.
+        like: query images, as in `embed_images`. Their results come last.
+        cache: folder that stores the embeddings of a folder of photos, so that
+            the next search embeds only new and changed photos; None for
+            FOLDER.tbnets next to the folder, False for no cache.
 
     Returns:
-        list with a list for each query, best first, of `(image, similarity)`:
-        the path, the id in an index, or else the row.
+        list with the results for each query, best first. A result is `(image,
+        similarity)`, where `image` is a path, an id in an index, or else a row.
 
     Raises:
         ValueError: the model is for phrase localization; or `like` is given and
@@ -187,7 +187,7 @@ def _gallery(model, images, cache):
 
 
 def propose(model: Any, photo: Photo) -> np.ndarray:
-    """Proposes boxes with the settings of the model's training.
+    """Proposes boxes with the settings that the model was trained with.
 
     Args:
         model: the `Served`.
@@ -209,7 +209,7 @@ def propose(model: Any, photo: Photo) -> np.ndarray:
 
 
 def _inside(boxes, photo):
-    """Returns a user's boxes as float32. Each must overlap the photo."""
+    """Returns boxes as float32 after checking that each overlaps the photo."""
     boxes = checked_array("boxes", boxes)
     boxes = check_boxes(boxes[None] if boxes.shape == (4,) else boxes)
     width, height = read_photo_sizes([photo])[0]
@@ -239,7 +239,7 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
 ) -> list[list[tuple[np.ndarray, float]]]:
     """Finds the regions of a photo that phrases describe.
 
-    Of regions that overlap by more than half, only the best is returned.
+    If two regions have an IoU above 0.5, only the better one is returned.
 
     Args:
         model: the `Served`.
@@ -247,19 +247,21 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
         photo: a photo, as in `embed_images`.
         top: maximum number of regions for each phrase.
         boxes: candidates, float `[n, 4]` in pixels of the upright photo; None
-            for the boxes of `propose`, which needs the extra `regions`.
+            for the boxes of `propose`, which needs the `regions` extra.
         choice: `most_similar`; `expected_overlap`, the region on which many
             similar regions agree; or `mean_box`, the mean of the regions around
-            the most similar region. None for the model's own choice, or else
-            `most_similar`. `correspondences.Choice` has the formulas.
-        choice_temperature: temperature of the last two choices, in units of the
-            similarity; None for the default.
-        choice_area_exponent: exponent of a region's area in the weights of the
-            last two choices, 0 by default.
+            the most similar region. None for the choice in the model's
+            metadata, or else `most_similar`. `correspondences.Choice` documents
+            the formulas.
+        choice_temperature: temperature of `expected_overlap` and `mean_box`, in
+            units of the similarity; None for the default.
+        choice_area_exponent: exponent of a region's area in the weights of
+            these two choices, 0 by default.
 
     Returns:
-        list with a list for each phrase, best first, of `(box, similarity)`:
-        float32 `[4]` and a float. The list is empty if no box is proposed.
+        list with the regions for each phrase, best first. A region is `(box,
+        similarity)`, a float32 `[4]` and a float. If no box is proposed, there
+        are no regions.
 
     Raises:
         BrokenImageError: the photo is broken.
@@ -301,7 +303,7 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
 
 
 def own_choice(model):
-    """Returns the choice in a model's metadata: name -> value; or {}."""
+    """Returns the arguments of the choice in a model's metadata, or {}."""
     saved = model.metadata.get("metadata", {}).get("choice", {})
     return {
         name: saved[name] for name in correspondences.CHOOSING if name in saved

@@ -1,4 +1,4 @@
-"""Writes a search index atomically: readers see the old or the new index."""
+"""Writes a search index atomically, so that readers get the old or new one."""
 
 import contextlib
 import dataclasses
@@ -41,7 +41,7 @@ _OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
 
 @dataclasses.dataclass
 class _Part:
-    """The kept rows of a shard. `rows` has their numbers, ascending."""
+    """The rows of a shard that are kept. `rows` holds their sorted indices."""
 
     shard: Shard
     ids: list
@@ -58,20 +58,20 @@ def _listed(ids):
 class IndexWriter:
     """Creates or changes a search index in a `with` block.
 
-    The index is locked in the block. If the block raises, the index is
-    unchanged, and a new index is removed.
+    The index is locked during the block. If the block fails, an existing index
+    does not change, and a new index is removed.
 
     Args:
-        path: the folder, which is created if missing.
+        path: folder of the index, created if it does not exist.
         model: JSON value that identifies the model, from `photo_index.about`.
         dim: number of values in an embedding.
-        dtype: "float32", or "bfloat16" in half the space; None for the dtype of
-            the index, float32 for a new index.
+        dtype: "float32", or "bfloat16", which halves the size; None for the
+            dtype of the index, or "float32" for a new index.
         notes: dict of strings that replaces the notes of the index.
 
     Raises:
-        FileExistsError: a different process writes the index.
-        ValueError: the folder holds no index, or an index of another model.
+        FileExistsError: another process is writing the index.
+        ValueError: the folder holds no index, or the index of another model.
 
     Example:
         with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
@@ -161,7 +161,7 @@ class IndexWriter:
         return len(self._gone) - self.removed + self.added
 
     def put(self, ids: Sequence[str], rows: Array) -> None:
-        """Adds rows, or replaces rows with equal ids.
+        """Adds rows, and replaces rows that have the same ids.
 
         Args:
             ids: n strings, each put only once.
@@ -169,7 +169,7 @@ class IndexWriter:
 
         Raises:
             ValueError: an id is repeated or not a line of text, or a number is
-                not finite. No row is put.
+                not finite. Then no row is put.
         """
         ids = _listed(ids)
         check_ids(ids, self._seen, f"the rows put into {self.path}")
@@ -207,12 +207,12 @@ class IndexWriter:
         self._gone[rows] = True
 
     def remove_others(self) -> None:
-        """Removes all rows that were not put."""
+        """Removes all rows that were not put in this block."""
         old_ids = self._store.ids
         self._gone |= np.array([key not in self._seen for key in old_ids], bool)
 
     def finish(self) -> None:
-        """Writes all rows, and switches the manifest."""
+        """Writes all rows, and then replaces the manifest."""
         self._flush(1)
         groups, size = [], SHARD_ROWS
         for part in [*self._old(), *self._new]:
@@ -241,7 +241,7 @@ class IndexWriter:
                 self.path.rmdir()
 
     def _old(self):
-        """Yields the kept rows of the old shards."""
+        """Yields the kept rows of each old shard."""
         first = 0
         for shard, file in zip(
             self._store.manifest.shards, self._store.row_files
@@ -253,7 +253,7 @@ class IndexWriter:
             first += shard.rows
 
     def _flush(self, size):
-        """Writes shards of at least `size` rows that were put."""
+        """Writes rows that were put, in shards of at least `size` rows."""
         rows = [np.concatenate(self._rows)] if self._rows else []
         ids, at = self._ids, 0
         while len(ids) - at >= size:
@@ -263,7 +263,6 @@ class IndexWriter:
         self._ids, self._rows = ids[at:], [array[at:] for array in rows]
 
     def _joined(self, parts):
-        """Returns a shard with the kept rows of `parts`."""
         if len(parts) == 1 and len(parts[0].rows) == parts[0].shard.rows:
             return parts[0].shard
         ids = [part.ids[row] for part in parts for row in part.rows]
@@ -271,7 +270,7 @@ class IndexWriter:
         return self._write(ids, np.concatenate(rows)).shard
 
     def _write(self, ids, rows):
-        """Writes a shard, named after the digest of its content."""
+        """Writes a shard named after the digest of its content."""
         digest = hashlib.sha256(rows.view(np.uint8))
         digest.update("\n".join(ids).encode())
         name = digest.hexdigest()[:16]

@@ -1,7 +1,7 @@
 """Checks and reads the inputs of a served graph.
 
-A server executes every request, so invalid input must not crash an op or be
-returned as NaN. `guarded` checks all inputs of an exported signature.
+A server executes every request, so invalid input must neither crash an op nor
+produce NaN. `guarded` checks all inputs of an exported signature.
 """
 
 import numpy as np
@@ -33,20 +33,22 @@ from tbnets.text.vocabulary import Tokenizer
 
 # Decoding of single photos in the graph.
 #
-# A server that batches puts the photos of several clients into one call. An op
-# that meets a broken photo fails the whole call. So each photo is decoded
-# separately, as an element of a `tf.data` pipeline that drops failures. All its
-# ops are TensorFlow's own, so they run in any SavedModel.
+# If a server batches requests, a call contains the photos of several clients.
+# An op that fails on a broken photo would fail the whole call. So each photo is
+# decoded separately, as an element of a `tf.data` pipeline that drops elements
+# that fail. TensorFlow itself defines all ops of the pipeline, so every server
+# can run them.
 
 AT_ONCE = 10
 """Number of photos decoded in parallel. Memory grows with this number."""
 
 
 def attempt(function, elements, otherwise):
-    """Maps a function over rows; failed rows get a default value.
+    """Maps a function over rows, with a default value for rows that fail.
 
     Args:
-        function: function of one row of each element; returns nested tensors.
+        function: callable that takes one row of each element and returns nested
+            tensors.
         elements: tuple of tensors `[n, ...]`; n may be 0.
         otherwise: default value, with the shapes of a result.
 
@@ -74,7 +76,7 @@ def attempt_once(function, inputs, otherwise):
     """Calls a function once; returns a default value if it fails.
 
     Args:
-        function: function of the inputs; returns nested tensors.
+        function: callable that takes the inputs and returns nested tensors.
         inputs: tuple of tensors.
         otherwise: default value, with the ranks of the result.
 
@@ -106,9 +108,9 @@ class PhotoReader:
     """Converts photos to the network's input, and reports broken photos.
 
     Args:
-        read: for photos, a function of TensorFlow operations, string `[n]` ->
-            `[n, ...]`, or an object with `decode`, string `[]` -> nested
-            tensors, and `forward`, which maps a batch of decoded photos to the
+        read: for photos, a function of TensorFlow operations that maps string
+            `[n]` to `[n, ...]`, or an object whose `decode` maps string `[]` to
+            nested tensors and whose `forward` maps a batch of these to the
             network's input. For regions, a `features.regions.AveragedFeatures`.
 
     Attributes:
@@ -174,7 +176,7 @@ def status_of(image_bytes, decoded, max_pixels):
         max_pixels: maximum number of pixels in a photo.
 
     Returns:
-        string `[n]`: "", or the fault, a predicate such as "does not decode".
+        string `[n]`: "", or the fault of the photo, such as "does not decode".
     """
 
     def is_small(content):
@@ -202,8 +204,8 @@ def limit_pixels(endpoints, max_pixels):
     """Sets the maximum number of pixels in photos for new `Endpoints`.
 
     Raises:
-        ValueError: the endpoints take no photos or were traced, or the number
-            is invalid.
+        ValueError: the endpoints take no photos or have been traced, or the
+            number is invalid.
     """
     most = photo_kinds.MAX_PIXELS
     checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
@@ -227,7 +229,8 @@ def require_photos(value, status):
         status: string `[n]`, from `PhotoReader`.
 
     Raises:
-        tf.errors.InvalidArgumentError: a photo is broken, when the graph runs.
+        tf.errors.InvalidArgumentError: raised by the graph if a photo is
+            broken.
     """
     return require_rows(
         value,
@@ -246,8 +249,8 @@ def guarded(function):
 
     Args:
         function: `tf.function` whose input signature gives the ranks and
-            dimensions to check. NaN and infinity are rejected with the number
-            of the row.
+            dimensions to check. NaN and infinity are rejected with an error
+            that names the row.
     """
     inner = function.get_concrete_function()
     specs = inner.structured_input_signature[0]
@@ -277,10 +280,11 @@ def require_rows(value, good, expectation):
     Args:
         value: tensor.
         good: bool `[n]`, or `[]` for a single value.
-        expectation: error message, before the number of the bad row.
+        expectation: error message, to which the index of the bad row is
+            appended.
 
     Raises:
-        tf.errors.InvalidArgumentError: a row is bad, when the graph runs.
+        tf.errors.InvalidArgumentError: raised by the graph if a row is bad.
     """
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))
@@ -288,7 +292,7 @@ def require_rows(value, good, expectation):
 
 
 def bounded(tokenizer):
-    """Returns the reader of captions; limits the words of a `Tokenizer`."""
+    """Returns a tokenizer; adds a word limit to a `Tokenizer` that has none."""
     if type(tokenizer) is Tokenizer and tokenizer.max_tokens is None:
         return Tokenizer(tokenizer.vocabulary, MOST_WORDS)
     return tokenizer
@@ -303,7 +307,7 @@ ARGUMENTS = {
     "embed_phrases": "phrases",
     "embed_regions": "features",
 }
-"""Endpoint that embeds -> name of its argument in error messages."""
+"""Maps each endpoint that embeds to its argument's name in error messages."""
 Texts = Strings | list[Tree]
 Inputs = Photos | Texts
 
@@ -368,7 +372,7 @@ def is_trees(spec):
 
 
 class TreeReader:
-    """Replaces a `Tokenizer` for a network that reads trees.
+    """Replaces the `Tokenizer` of a network that reads trees.
 
     A graph cannot parse sentences, so `read` converts them outside the graph.
 
@@ -385,7 +389,7 @@ class TreeReader:
         self.max_tokens = max_tokens
 
     def __call__(self, rows):
-        """Returns int32 `[n, nodes, 6]` unchanged, with checks in the graph."""
+        """Returns int32 `[n, nodes, 6]` after checking it in the graph."""
         if self.max_tokens is not None:
             most = most_nodes(self.max_tokens)
             nodes = tf.shape(rows)[1]
@@ -404,7 +408,7 @@ class TreeReader:
         )
 
     def read(self, captions) -> np.ndarray:
-        """Converts strings, which are parsed, and `Tree`s to the graph's input.
+        """Parses strings; converts them and `Tree`s to the graph's input.
 
         Returns:
             int32 `[len(captions), nodes, 6]`.

@@ -26,15 +26,15 @@ _READS = {
     "ResourceGather": "output",
 }
 _CALLS = re.compile("(Stateful|Stateless)?(PartitionedCall|While|If|Case)")
-"""Ops that call functions. The first input of If and Case is not an
-argument."""
+"""Ops that call functions. The first input of `If` and `Case` is not passed to
+the function."""
 
 
 def copy_halved(variables):
     """Copies float32 variables with at least two axes to float16.
 
     Returns:
-        dict, `id` of a variable -> its float16 copy.
+        dict of the float16 copies, by the `id` of the variable.
 
     Raises:
         ValueError: a weight exceeds the range of float16.
@@ -82,7 +82,7 @@ def with_halves(function, halves):
     )
     def call(*inputs):
         here = {old.name: new for old, new in zip(arguments, inputs)}
-        for old, handle in captured:  # Captures them in the new graph.
+        for old, handle in captured:  # Captures the variables.
             here[old.name] = tf.identity(by_handle.get(id(handle), handle))
         outputs = tf.graph_util.import_graph_def(
             graph_def,
@@ -96,7 +96,7 @@ def with_halves(function, halves):
 
 
 class _Rewriter:
-    """Rewrites a `GraphDef` in place, with the functions that it calls."""
+    """Rewrites a `GraphDef` in place, and the functions that it calls."""
 
     def __init__(self, graph_def):
         self.graph_def = graph_def
@@ -119,7 +119,7 @@ class _Rewriter:
         return result
 
     def _rewrite_nodes(self, nodes, halved, in_body):
-        """Returns rewritten nodes, and renamed outputs: old -> new name."""
+        """Returns rewritten nodes, and a dict of old to new output names."""
         written, renamed = [], {}
         for node in nodes:
             inputs = [i.partition(":")[0] for i in node.input if i[0] != "^"]
@@ -146,7 +146,7 @@ class _Rewriter:
         return written, renamed
 
     def _rewrite_function(self, name, places):
-        """Returns the name of a function that takes some handles of float16."""
+        """Copies a function for float16 arguments; returns the copy's name."""
         if (name, places) in self.after:
             return self.after[name, places].signature.name
         function = copy.deepcopy(self.before[name])
@@ -170,7 +170,6 @@ class _Rewriter:
 
 
 def _read_and_cast(node, in_body):
-    """Returns a node that reads float16, and a cast with the old name."""
     reader, cast = copy.deepcopy(node), type(node)(name=node.name, op="Cast")
     reader.name = f"{node.name}/half"
     reader.attr["dtype"].type = _HALF
@@ -220,8 +219,8 @@ KEEPING_OPS = frozenset(
     TensorDataset TensorSliceDataset
     """.split()
 )
-"""TensorFlow's own ops with only internal state: weights, tables and random
-states; and, at the end, the `tf.data` ops that decode photos (`inputs`)."""
+"""TensorFlow's own ops whose state is only internal: weights, tables and random
+states. The last ops are from the `tf.data` pipeline that decodes photos."""
 SAVER_OPS = frozenset(
     ["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"]
 )
@@ -255,11 +254,7 @@ def check_ops(name, graph_def):
 
 
 def foreign_ops(graphs):
-    """Returns the sorted names of ops that a SavedModel must not have.
-
-    Args:
-        graphs: `MetaGraphDef`s of the SavedModel, which are not executed.
-    """
+    """Returns the sorted names of the forbidden ops in `MetaGraphDef`s."""
     ops = set().union(*map(_ops_called, graphs))
     return sorted(op for op in ops if not is_allowed(op))
 

@@ -4,10 +4,10 @@
 
     photos.tbnets/embeddings/MODEL/*.photos1
 
-`MODEL` is the beginning of the SHA-256 from `about`. Files have unique names
-and are never modified, so two searches may run at once. New entries go to a new
-file. When all photos are embedded, the process replaces the files that it has
-read with a single file.
+`MODEL` is a prefix of the SHA-256 that `about` returns. Files have unique names
+and are never modified, so two searches may run at once. New entries are written
+to a new file. When all photos are embedded, the process replaces the files that
+it has read with a single file.
 """
 
 import concurrent.futures
@@ -34,17 +34,17 @@ from tbnets.serving import search
 from tbnets.serving.checksums import CHECKSUMS
 from tbnets.serving.saved_files import GRAPH_FILE, hash_files
 
-# The file format: a line of JSON (names, sizes, times, and the faults of broken
-# photos), the embeddings as little-endian float32, and the SHA-256 of both.
-# Files are untrusted: reading one executes no code, and needs memory in
-# proportion to its size.
+# A file consists of a line of JSON (names, sizes, times, and the faults of
+# broken photos), the embeddings as little-endian float32, and the SHA-256 of
+# all bytes before it. Files are untrusted. Reading a file executes no code and
+# needs memory in proportion to its size.
 
 FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"
-"""File next to an assembled SavedModel with a digest of its parts.
+"""File next to an assembled SavedModel that contains a digest of its parts.
 
-TensorFlow numbers functions differently in each assembly, so the bytes of equal
-models differ.
+TensorFlow numbers the functions differently in each assembly, so two assemblies
+of one model differ in their bytes.
 """
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -53,11 +53,13 @@ class Entry(NamedTuple):
     """The cache entry of a file.
 
     Args:
-        stamp: size in bytes and modification time in nanoseconds. A file is
-            read again if its stamp changes. None, which is not saved, if the
-            file could not be read.
-        embedding: float32 `[embedding_dim]`; None if the file is not a photo.
-        reason: "", or the fault of the file, a predicate such as "is empty".
+        stamp: size in bytes and modification time in nanoseconds, or None if
+            the file could not be read. A file is read again if its stamp
+            changes. Entries without a stamp are not saved.
+        embedding: float32 `[embedding_dim]`, or None if the file is not a
+            photo.
+        reason: "", or the fault of a file that is not a photo, such as "is
+            empty".
     """
 
     stamp: tuple | None
@@ -66,7 +68,7 @@ class Entry(NamedTuple):
 
 
 def about(model):
-    """Returns a header with the SHA-256 of a model, for cache files.
+    """Returns the header of a model's cache files, with the model's SHA-256.
 
     The digest covers the graph, variables and assets of the SavedModel, or the
     parts of an assembled model.
@@ -101,7 +103,7 @@ def about(model):
 
 
 def format_entries(entries, about):
-    """Returns the content of a cache file for `parse_index`."""
+    """Returns the content of a cache file, which `parse_index` reads."""
     photos = {n: e for n, e in entries.items() if not e.reason}
     broken = {n: e for n, e in entries.items() if e.reason}
     header = {
@@ -119,13 +121,13 @@ def parse_index(content, about):
 
     Args:
         content: bytes.
-        about: header from `about` for the current model.
+        about: result of `about` for the current model.
 
     Returns:
-        dict, name of a photo -> `Entry`.
+        dict of `Entry`s, by the name of the photo.
 
     Raises:
-        ValueError: the content is damaged, or from a different model.
+        ValueError: the content is damaged or belongs to a different model.
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
     start = content.find(b"\n") + 1
@@ -147,20 +149,21 @@ def parse_index(content, about):
             reason = str(reason) or "is broken"
             entries[str(name)] = Entry((size, time), None, reason)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError("damaged, or of another type") from error
+        raise InputError("damaged, or not a cache file") from error
     if not (is_own and is_whole):
-        raise InputError("damaged, or of another model")
+        raise InputError("damaged, or written for another model")
     return entries
 
 
 SUFFIX = ".photos1"
 PHOTOS_PER_FILE = 256
-"""Number of photos embedded between two writes. A killed process loses them."""
+"""Number of photos embedded between two writes. A killed process loses at most
+this many."""
 HELD_BYTES = 2**28
-"""Maximum size in bytes of the encoded photos in memory. Photos other than JPEG
-files are encoded as PNG, which is large."""
+"""Maximum size in bytes of the encoded photos in memory. Photos that are
+neither JPEG nor PNG are converted to PNG, which is large."""
 AT_ONCE = 2
-"""Number of batches in parallel, so that all cores are busy."""
+"""Number of batches that are embedded in parallel to keep all cores busy."""
 
 
 def embed_folder(
@@ -173,19 +176,19 @@ def embed_folder(
     Args:
         model: a `Served` that takes photos.
         folder: folder of photos, including subfolders.
-        place: folder of the cache, unique to the folder of photos; None for the
-            folder next to `folder`, False for no cache.
-        batch_size: number of photos in a batch; None for a fast size.
-        fault_of_name: function of a photo's relative path that returns why its
-            name excludes it, a predicate such as "is empty"; or "".
+        place: folder of the cache, used for no other folder of photos; None for
+            FOLDER.tbnets next to `folder`, False for no cache.
+        batch_size: number of photos in a batch; None for the default.
+        fault_of_name: function that takes the relative path of a photo and
+            returns "" or a reason to leave the photo out.
 
     Returns:
         `(ids, embeddings)`: paths relative to the folder, and float32 `[n,
         embedding_dim]`.
 
     Raises:
-        FileNotFoundError: no file in the folder has the name of a photo.
-        ValueError: no file is a photo, or an embedding is not finite.
+        FileNotFoundError: no file in the folder has the suffix of a photo.
+        ValueError: no file is a valid photo, or an embedding is not finite.
     """
     paths, left_out = sort_files(folder)
     index = Index(place, model, folder)
@@ -203,10 +206,11 @@ def embed_photos(
     batch_size=None,
     fault_of_name=lambda name: "",
 ):
-    """Embeds some photos of a folder, as `embed_folder`.
+    """Embeds some photos of a folder, like `embed_folder`.
 
-    `paths` has the files to embed: name -> `pathlib.Path` or `os.DirEntry`.
-    `left_out` has further files to report. `index` is the cache, or None.
+    `paths` maps the name of each file to embed to its `pathlib.Path` or
+    `os.DirEntry`. `left_out` lists other files to report. `index` is the cache,
+    or None.
     """
     index = index or Index()
     # Stamps are taken before reading: a file that changes in between is read
@@ -253,7 +257,7 @@ def embed_photos(
 
 
 def _embed(model, paths, stamps, names):
-    """Reads and embeds some files: name -> `Entry`."""
+    """Reads and embeds files; returns their entries, by name."""
     entries, contents = {}, {}
     for name in names:
         try:
@@ -267,7 +271,7 @@ def _embed(model, paths, stamps, names):
 
 
 def _ask(model, contents, stamps):
-    """Embeds the contents of files: name -> `Entry`."""
+    """Embeds the contents of files; returns their entries, by name."""
     if not contents:  # Convolutions on some CPUs reject an empty batch.
         return {}
     # The model decides which files are photos.
@@ -286,7 +290,7 @@ def _note(text):
 class Index:
     """The cache of a folder of photos.
 
-    Embeddings from a server are not saved, since its address may later serve
+    Embeddings from a server are not saved, because the server may later use
     another model.
 
     Args:
@@ -295,7 +299,7 @@ class Index:
         folder: folder of the photos.
 
     Attributes:
-        entries: dict, name of a photo -> `Entry`.
+        entries: dict of `Entry`s, by the name of the photo.
     """
 
     def __init__(self, place=False, model=None, folder=""):
@@ -309,17 +313,17 @@ class Index:
             self._read()
 
     def knows(self, name, stamp):
-        """Returns whether the cache has a photo that has not changed since."""
+        """Returns whether the cache has a photo with this name and stamp."""
         known = self.entries.get(name)
         return bool(known and stamp) and known.stamp == stamp
 
     def add(self, entries):
-        """Adds or replaces entries, name -> `Entry`."""
+        """Adds or replaces entries, which are given by name."""
         self.entries.update(entries)
         self._unsaved.update(entries)
 
     def save(self, at_least=1):
-        """Writes the added entries if there are at least `at_least`.
+        """Writes the added entries if there are at least `at_least` of them.
 
         Returns whether the cache is writable.
         """
@@ -329,7 +333,7 @@ class Index:
         return self._can_write
 
     def tidy(self, names):
-        """Removes all entries except `names`, and merges the files."""
+        """Removes the entries of photos not in `names`; merges the files."""
         entries = {n: self.entries[n] for n in names if n in self.entries}
         if len(entries) == len(self.entries) and len(self._files) < 2:
             return
@@ -337,12 +341,12 @@ class Index:
         old, self._files = self._files, []
         if not self._write(entries):
             return
-        with contextlib.suppress(OSError):  # Old files only take space.
+        with contextlib.suppress(OSError):  # Old files only use disk space.
             for path in old:
                 path.unlink(missing_ok=True)
 
     def _read(self):
-        """Reads the files, oldest first, and drops outdated faults."""
+        """Reads the files, oldest first; drops faults that no longer apply."""
         try:
             paths = self.place.glob(f"*{SUFFIX}")
             self._files = sorted(paths, key=lambda x: x.stat().st_mtime_ns)
@@ -360,7 +364,7 @@ class Index:
         self.entries = {n: e for n, e in entries if not is_cured(e.reason)}
 
     def _write(self, entries):
-        """Writes entries to a new file; returns whether this is possible."""
+        """Writes entries to a new file; returns `self._can_write`."""
         entries = {n: e for n, e in entries.items() if e.stamp}
         if not (entries and self._can_write):
             return self._can_write
@@ -383,7 +387,7 @@ class Index:
 
 
 def stamp_of(path):
-    """Returns the size and modification time of a file, or None if missing."""
+    """Returns a file's size and modification time, or None if it is missing."""
     try:
         status = path.stat()
     except OSError:

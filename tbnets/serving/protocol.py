@@ -1,6 +1,7 @@
 """Converts tensors and errors to and from TensorFlow Serving's messages.
 
-The extra `serving` installs the messages and stubs, which are imported on use.
+The `serving` extra installs the messages and stubs, which are imported on first
+use.
 """
 
 import math
@@ -34,7 +35,8 @@ HTTP_STATUS = {
     "DATA_LOSS": 500,
     "UNAUTHENTICATED": 401,
 }
-"""Canonical code, sorted by number -> HTTP status of TensorFlow Serving."""
+"""Maps each canonical code, sorted by number, to TensorFlow Serving's HTTP
+status."""
 _FIELDS = {
     tf.float32: "float_val",
     tf.float64: "double_val",
@@ -46,11 +48,11 @@ _FIELDS = {
 
 
 class RequestError(UserError):
-    """The error of a rejected request, in gRPC and REST.
+    """Raised when a gRPC or REST request is rejected.
 
     Args:
-        code: a key of `HTTP_STATUS`, and the name of a `grpc.StatusCode`. A
-            client also uses `OTHER_PROTOCOL`.
+        code: a key of `HTTP_STATUS`, the name of a `grpc.StatusCode`. Clients
+            also use `client.OTHER_PROTOCOL`.
         message: description of the fault.
     """
 
@@ -60,7 +62,7 @@ class RequestError(UserError):
 
 
 def invalid(message):
-    """Returns the `RequestError` of an invalid input."""
+    """Returns the `RequestError` for an invalid input."""
     return RequestError("INVALID_ARGUMENT", message)
 
 
@@ -68,15 +70,15 @@ def api(module):
     """Returns a module of tensorflow-serving-api, such as `predict_pb2`.
 
     Raises:
-        ImportError: the extra `serving` is not installed.
+        ImportError: the `serving` extra is not installed.
     """
     return import_extra("serving", f"tensorflow_serving.apis.{module}")
 
 
 def refusal(error):
-    """Returns the `RequestError` of a `tf.errors.OpError`.
+    """Converts a `tf.errors.OpError` to a `RequestError`.
 
-    Keeps only the op's own message, without its place in the graph.
+    Keeps only the op's own message, without the location in the graph.
     """
     message = error.message.split("\n\t [[")[0].rstrip().rpartition("\n")[2]
     message = re.sub(r" \[Op:\S*\].*|\{\{function_node \S*\}\} ?", "", message)
@@ -85,32 +87,28 @@ def refusal(error):
 
 
 def as_dict(message):
-    """Returns a message as a JSON dict, with the message's own field names."""
+    """Returns a protobuf message as a JSON dict with its own field names."""
     return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
 
 def to_numpy(tensor):
-    """Returns a tensor as an array, also for a scalar string."""
+    """Returns a tensor as an array, even if it is a scalar string."""
     value = tensor.numpy()
     return np.array(value, object) if isinstance(value, bytes) else value
 
 
 def to_proto(array):
-    """Returns an array as a `TensorProto`; strings are bytes or str."""
+    """Returns an array as a `TensorProto`; strings may be bytes or str."""
     is_text = array.dtype.kind in "OSU"
     kind = tf.string if is_text else tf.as_dtype(array.dtype)
     return tf.make_tensor_proto(array, kind, array.shape)
 
 
 def to_array(name, proto):
-    """Returns the array of an untrusted `TensorProto`, with strings as bytes.
+    """Converts an untrusted `TensorProto` to an array, with strings as bytes.
 
-    The values are in `tensor_content` or in the field of their type, which may
-    hold a single number for all values.
-
-    Args:
-        name: name of the input, for error messages.
-        proto: the `TensorProto`.
+    The values are in `tensor_content` or in the field for their dtype. The
+    field may hold a single number for all values.
 
     Raises:
         RequestError: the dtype is unsupported, the shape is invalid or too
@@ -160,9 +158,8 @@ def _size_of(name, shape, kind):
 
 
 def _packed_strings(name, proto, size):
-    """Returns the strings of a `tensor_content`."""
     try:
-        if size > len(proto.tensor_content):  # Every string has a length.
+        if size > len(proto.tensor_content):  # Each length takes a byte.
             raise tf.errors.InvalidArgumentError(None, None, "too few bytes")
         value = tf.io.parse_tensor(proto.SerializeToString(), tf.string)
     except tf.errors.InvalidArgumentError as error:

@@ -23,7 +23,7 @@ METADATA_FILE = "assets.extra/tbnets.json"
 VOCABULARY_FILE = "assets.extra/vocabulary.txt"
 SHA256 = "sha256"
 KEPT = "used_variables"
-"""Attribute of a SavedModel with the variables that its endpoints read."""
+"""Attribute of a SavedModel that lists the variables its endpoints read."""
 _VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
 _CURE = "Copy it again, or export the run again."
 
@@ -32,8 +32,8 @@ def newest_version(path):
     """Returns the folder of the newest SavedModel of a run.
 
     Args:
-        path: a run folder, its `saved_model` with numbered versions, or a
-            version.
+        path: a run folder, its `saved_model` folder with numbered versions, or
+            the folder of a version.
 
     Raises:
         FileNotFoundError: there is no SavedModel.
@@ -50,9 +50,9 @@ def newest_version(path):
 
 
 def find_versions(path):
-    """Returns the SavedModels of a run: number -> folder.
+    """Returns the folders of a run's SavedModels, by version number.
 
-    A SavedModel in a folder without a number has number 1.
+    A SavedModel in a folder without a number has version number 1.
     """
     path = pathlib.Path(path)
     for folder in (path / "saved_model", path):
@@ -70,7 +70,7 @@ def load_graph(path, trust=False):
 
     Args:
         path: as in `newest_version`.
-        trust: whether the model's graph may have any ops.
+        trust: whether to allow all ops in the model's graph.
 
     Returns:
         (path, root, metadata): the folder, the object that TensorFlow loads,
@@ -78,8 +78,8 @@ def load_graph(path, trust=False):
 
     Raises:
         FileNotFoundError: there is no SavedModel.
-        ValueError: the SavedModel is damaged, or has no signatures or foreign
-            ops.
+        ValueError: the SavedModel is damaged, has no signatures or has
+            forbidden ops.
     """
     path = newest_version(path)
     metadata = read_metadata(path)
@@ -93,7 +93,7 @@ def load_graph(path, trust=False):
         )
     try:
         root = tf.saved_model.load(str(path))
-    except Exception as error:  # Damaged bytes raise any error.
+    except Exception as error:  # Damaged files can raise any error.
         raise _failed(path, error) from error
     if not root.signatures:
         raise InputError(
@@ -128,7 +128,7 @@ def read_graphs(path):
 
 
 def hash_files(path):
-    """Returns the SHA-256 of the files of a SavedModel: name -> digits.
+    """Returns the SHA-256 of each file of a SavedModel, by file name.
 
     Omits `METADATA_FILE` and `fingerprint.pb`, which is never read.
     """
@@ -163,7 +163,7 @@ def read_metadata(path):
 
 
 def read_vocabulary(path):
-    """Returns the `Vocabulary` of a SavedModel's texts, or None."""
+    """Returns the `Vocabulary` of a SavedModel, or None if it has none."""
     file = pathlib.Path(path, VOCABULARY_FILE)
     return Vocabulary.load(file) if file.is_file() else None
 
@@ -177,11 +177,11 @@ _KINDS = {
     "metadata.image_features_made_by": (dict,),
     "metadata.image_features_made_by.proposals": (dict, type(None)),
 }
-"""Metadata key -> allowed types of its value."""
+"""Maps metadata keys to the allowed types of their values."""
 
 
 def read_weights(path):
-    """Returns the (name, array) pairs of a SavedModel's variables, unsorted.
+    """Returns (name, array) for each variable of a SavedModel, unsorted.
 
     Raises:
         ValueError: the SavedModel is damaged, or was not written by tbnets.
@@ -198,7 +198,7 @@ def read_weights(path):
             )
             for child in nodes[children[KEPT]].children
         ]
-    except Exception as error:  # Damaged bytes raise any error.
+    except Exception as error:  # Damaged files can raise any error.
         raise _failed(path, error) from error
 
 

@@ -1,4 +1,4 @@
-"""Ranks images for sentences or images, and formats the results."""
+"""Ranks images for query sentences or query images; formats the results."""
 
 import numpy as np
 
@@ -21,8 +21,8 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
 
     Args:
         embed_batch: function that maps some rows to `[n, embedding_dim]`.
-        rows: list or array, may be empty.
-        what: unit of the progress bar, such as "image".
+        rows: list or array; may be empty.
+        what: name of a row in progress and errors, such as "image".
         batch_size: number of rows in a batch.
 
     Raises:
@@ -39,7 +39,7 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
 
 
 def best(similarities, top):
-    """Finds the best candidates of each query.
+    """Finds the best candidates for each query.
 
     Args:
         similarities: float32 `[q, n]`, larger is better.
@@ -57,8 +57,8 @@ def notes_on(model, queries):
     """Finds the words of sentences that are not in the model's vocabulary.
 
     Returns:
-        list of `(unknown_words, note)`. The note is "" if all words are known,
-        `NO_WORD` if no word is known.
+        list with `(unknown_words, note)` for each sentence. The note is "" if
+        all words are known, and `NO_WORD` if no word is known.
     """
     if model.vocabulary is None:
         return [([], "")] * len(queries)
@@ -79,8 +79,8 @@ def split_into_words(texts):
 def find_hits(queries, captions, caption_to_image):
     """Finds the images with a caption that contains a query.
 
-    A caption contains a query if it has all its words in order, with any words
-    in between.
+    A caption contains a query if it has all words of the query in order. Other
+    words may be in between.
 
     Args:
         queries: list of sentences.
@@ -88,8 +88,8 @@ def find_hits(queries, captions, caption_to_image):
         caption_to_image: int `[len(captions)]`, row of the image.
 
     Returns:
-        list with a dict for each query, row of an image -> its first matching
-        caption; or None if no caption matches.
+        list with, for each query, a dict that maps image rows to their first
+        matching captions, or None if no caption matches.
     """
     all_words = split_into_words(captions)
     hits = []
@@ -108,9 +108,9 @@ def _in_order(query_words, words):
 
 
 def format_answers(title, similarities, answers, hits=None):
-    """Returns the table of one query, whose first line is `title`.
+    """Formats the answers to one query as a table headed by `title`.
 
-    `hits` are bools for a column of hits, or None.
+    `hits` has a bool for each answer, or is None.
     """
     head, marks = "", [""] * len(answers)
     if hits is not None:
@@ -150,7 +150,7 @@ def rank(model, queries, like, embeddings, top):
         top: number of results for each query.
 
     Returns:
-        `(order, similarities)`, as from `best`.
+        `(order, similarities)`, as returned by `best`.
 
     Raises:
         ValueError: `like` is given and the model has a learned similarity.
@@ -214,7 +214,7 @@ def answers_record(kind, names, rows, similarities):
     """Returns the results of one query as JSON values.
 
     Args:
-        kind: key of a result, "image" or "caption".
+        kind: key of a result's name, "image" or "caption".
         names: names of the candidates.
         rows: rows of the results, best first.
         similarities: floats.

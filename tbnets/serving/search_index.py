@@ -40,18 +40,18 @@ from tbnets.errors import (
 )
 from tbnets.files import CheckedFile, is_kind, shown, write_atomically
 
-# Exact search of any number of rows. Rows are compared tile by tile, so memory
-# is needed only for the results and two tiles of similarities. The code accepts
-# arrays, such as mapped files, and variables in a graph.
+# Exact search among any number of rows. Rows are compared tile by tile, so
+# memory is needed only for the results and two tiles of similarities. `top_k`
+# takes arrays, such as memory-mapped files, and variables in a graph.
 
 QUERIES_AT_ONCE = 64
-"""Number of queries that share a tile. With `ROWS_AT_ONCE` it limits memory."""
+"""Number of queries in a tile. With `ROWS_AT_ONCE`, it limits the memory."""
 ROWS_AT_ONCE = 32768
 CAST_AT_ONCE = 8192
 """Number of rows in a tile if the rows must be cast to float32, so that the
 tile fits the CPU cache."""
 TILES_AT_ONCE = 2
-"""Number of tiles in parallel: one is computed while another is read."""
+"""Number of parallel tiles. One is computed while another is read."""
 
 
 def cosines(queries, rows):
@@ -69,8 +69,8 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
         queries: float32 `[m, dim]`.
         shards: list of `[n_i, dim]`, arrays or variables.
         k: number of results for each query, int or int32 `[]`, at least 1.
-        similarities: function of queries and rows that returns float32 `[m,
-            n]`.
+        similarities: function that takes queries and rows and returns float32
+            `[m, n]`.
         rows_at_once: maximum number of rows in a tile.
 
     Returns:
@@ -111,9 +111,9 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
 
 
 EMBEDDED_BY = "embedded_by"
-"""Key of the extraction for the identity of the model."""
+"""Key of `extraction` for the identity of the model."""
 NOTES = "notes"
-"""Key for notes, such as the name of the model and the folder of photos."""
+"""Key of `extraction` for notes, such as the name of the model."""
 
 
 class SearchIndex:
@@ -127,7 +127,7 @@ class SearchIndex:
         ids: tuple of n strings.
         dim: number of values in an embedding.
         dtype: "float32" or "bfloat16".
-        shards: list of mapped arrays `[n_i, dim]`.
+        shards: list of memory-mapped arrays `[n_i, dim]`.
         embedded_by: JSON value that identifies the model.
         notes: dict of strings, only for display.
     """
@@ -151,17 +151,13 @@ class SearchIndex:
 
     @property
     def photos(self) -> pathlib.Path | None:
-        """The folder of the photos; None if there is none."""
+        """The folder of the photos, or None if there is none."""
         name = self.notes.get("photos", "")
         folder = pathlib.Path(os.path.normpath(os.path.join(self.path, name)))
         return folder if name and folder.is_dir() else None
 
     def check_embedded_by(self, model: Any) -> None:
-        """Raises a ValueError if another model made the embeddings.
-
-        Args:
-            model: JSON value that identifies the model.
-        """
+        """Raises a ValueError if another model computed the embeddings."""
         # Compares as JSON: tuples become lists, and keys become strings.
         if _as_json(model) != self.embedded_by:
             name = self.notes.get("model")
@@ -175,7 +171,7 @@ class SearchIndex:
             )
 
     def checked(self, queries: Array, k: int) -> tuple[np.ndarray, int]:
-        """Returns the checked arguments of a search: float32, and k <= n."""
+        """Checks a search's arguments; returns float32 queries and k <= n."""
         k = checked_number("k", k, 1, whole=True)
         shape, advice = (None, self.dim), "Use the model of the index."
         queries = as_numbers("queries", queries, "embeddings", shape, advice)
@@ -183,7 +179,7 @@ class SearchIndex:
         return queries, min(k, len(self))
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the rows of ascending int `[n]` as float32 `[n, dim]`."""
+        """Returns rows, given by ascending int `[n]`, as float32 `[n, dim]`."""
         firsts = np.cumsum([0, *(len(shard) for shard in self.shards)])
         parts = np.split(rows, np.searchsorted(rows, firsts[1:-1]))
         blocks = [
@@ -202,11 +198,11 @@ class SearchIndex:
         """Finds the rows that are closest to each query, exactly.
 
         Args:
-            queries: float array `[m, dim]`, m may be 0.
+            queries: float array `[m, dim]`; m may be 0.
             k: number of results for each query, at least 1.
-            similarities: function of rows `[n, dim]` and queries `[m, dim]`
-                that returns `[n, m]`, such as `Served.compare`; None for the
-                dot product, which is the cosine of unit vectors.
+            similarities: function that takes rows `[n, dim]` and queries `[m,
+                dim]` and returns `[n, m]`, such as `Served.compare`; None for
+                the dot product, which is the cosine of unit vectors.
 
         Returns:
             `(rows, similarities)`: int64 and float32 `[m, min(k, n)]`, best
@@ -238,7 +234,7 @@ class SearchIndex:
 
 
 def _as_json(value):
-    """Returns a value after a JSON round trip, or unchanged if not JSON."""
+    """Returns a value after a JSON round trip, or unchanged if that fails."""
     try:
         return json.loads(json.dumps(value))
     except (TypeError, ValueError):
@@ -252,12 +248,12 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
 
     Args:
         path: folder of the index.
-        model: JSON value that identifies the model of the queries; None for
-            any.
+        model: JSON value that identifies the model of the queries; None for any
+            model.
 
     Raises:
         FileNotFoundError: there is no index.
-        ValueError: the index is damaged, or from a different model.
+        ValueError: the index is damaged or belongs to a different model.
 
     Example:
         index = tbnets.open_index("photos.index")
@@ -302,12 +298,13 @@ def check_is_index(store):
         )
 
 
-# Approximate search takes a fraction of the time. FAISS clusters the rows into
-# cells and stores one byte per number. A query is compared with the cells
-# closest to it. The best rows of these cells are compared again with the
-# original embeddings, so their similarities and order are exact. Only rows in
-# other cells are missed. The file of cells is named after the shards that it
-# was made from, so a changed index has no cells.
+# Approximate search takes a fraction of the time of exact search. FAISS
+# clusters the rows into cells and stores one byte per number. A query is
+# compared with the rows in the cells closest to it. The best rows of these
+# cells are compared again with the original embeddings, so their similarities
+# and order are exact. Only rows in other cells are missed. The file of cells is
+# named after the shards that it was made from, so the cells are not used after
+# the index has changed.
 
 CELLS_LOOKED_INTO = 64
 CANDIDATES = 4
@@ -320,14 +317,14 @@ _CURE = "Run tbnets index with --approximate again."
 
 
 def index_file(path, shards):
-    """Returns the path of the cells for some shards."""
+    """Returns the path of the file of cells for some shards."""
     names = "\n".join(shard.name for shard in shards)
     digest = hashlib.sha256(names.encode()).hexdigest()
     return pathlib.Path(path, f"{digest[:16]}.faiss")
 
 
 def build_index(path):
-    """Writes the cells of an index, unless they exist.
+    """Writes the cells of an index, unless they already exist.
 
     Raises:
         ImportError: FAISS is not installed.
@@ -369,7 +366,7 @@ class ApproximateIndex(SearchIndex):
         self._cells = cells
 
     def search(self, queries, k, similarities=None):
-        """Finds the closest rows, as `SearchIndex.search`.
+        """Finds the closest rows, like `SearchIndex.search`.
 
         A query whose cells have fewer than k rows is compared with all rows.
 

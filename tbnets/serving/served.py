@@ -37,19 +37,20 @@ SIDES = (
         "embed_regions": "region_embeddings",
     },
 )
-"""The two sides that a model compares, in the order of its similarities:
-endpoint -> name of its embeddings in the endpoint `compare`."""
+"""The two sides that a kind of model compares, in the order of the
+similarities' axes. Maps the endpoint of a side to the name of its embeddings in
+`compare`."""
 
 
 class Served:
     """A loaded SavedModel of any task.
 
-    A method raises an error if the model lacks its endpoint.
+    A method raises an error if the model lacks the required endpoint.
 
     Args:
         path: folder of the SavedModel.
         signatures: name -> concrete function.
-        metadata: content of `assets.extra/tbnets.json`, {} if absent.
+        metadata: content of `assets.extra/tbnets.json`, or {} if it is missing.
         vocabulary: `Vocabulary` of the model's texts, or None.
         root: object that TensorFlow loaded, which keeps the variables alive;
             None for a model on a server.
@@ -80,7 +81,7 @@ class Served:
         return set(names) <= set(self.signatures)
 
     def inputs(self, name: str) -> dict[str, tf.TensorSpec]:
-        """Returns the inputs of an endpoint: name -> `tf.TensorSpec`.
+        """Returns the input `tf.TensorSpec`s of an endpoint, by name.
 
         Raises:
             ValueError: the model has no such endpoint.
@@ -97,32 +98,32 @@ class Served:
 
     @property
     def takes_photos(self) -> bool:
-        """Whether images are photos rather than features."""
+        """Whether the model takes photos rather than image features."""
         return any(IMAGE_BYTES in self.inputs(name) for name in self.signatures)
 
     @property
     def takes_captions(self) -> bool:
-        """Whether texts are strings rather than features."""
+        """Whether the model takes strings rather than text features."""
         names = {"embed_text", "embed_phrases"} & set(self.signatures)
         specs = [spec for name in names for spec in self.inputs(name).values()]
         return any(spec.dtype == tf.string or is_trees(spec) for spec in specs)
 
     @property
     def embedding_dim(self) -> int | None:
-        """The number of values in an embedding; None without embeddings."""
+        """The size of an embedding, or None without embeddings."""
         specs = [f.structured_outputs for f in self.signatures.values()]
         sizes = [x["embeddings"].shape[-1] for x in specs if "embeddings" in x]
         return next((size for size in sizes if size is not None), None)
 
     def call(self, signature: str, **inputs: Any) -> dict[str, np.ndarray]:
-        """Calls any signature.
+        """Calls a signature.
 
         Args:
             signature: name of the signature.
             **inputs: name -> list or array.
 
         Returns:
-            dict, name of an output -> NumPy array.
+            dict of NumPy arrays, by output name.
 
         Raises:
             ValueError: the model lacks the signature, or an input is invalid.
@@ -145,7 +146,7 @@ class Served:
         return {key: value.numpy() for key, value in answers.items()}
 
     def _input(self, name, rows):
-        """Returns the input of an endpoint that embeds: name -> tensor."""
+        """Returns a dict with the input tensor of an endpoint that embeds."""
         [spec] = self.inputs(name).values()
         argument = ARGUMENTS[name]
         if not is_trees(spec):
@@ -161,9 +162,9 @@ class Served:
         """Embeds texts.
 
         Args:
-            texts: list of `m` strings, or float array `[m, text_dim]`; for a
-                model of trees also `text.trees.Tree`s, since strings are
-                parsed.
+            texts: list of `m` strings, or float array `[m, text_dim]`. A model
+                that reads trees parses strings and also takes
+                `text.trees.Tree`s.
 
         Returns:
             float32 NumPy array `[m, embedding_dim]`, unit vectors.
@@ -221,8 +222,9 @@ class Served:
             images: as in `embed_images`.
 
         Returns:
-            (embeddings, reasons): float32 `[n, embedding_dim]`, and "" for each
-            photo, or its fault, such as "is empty". The embedding is then 0.
+            (embeddings, reasons): float32 `[n, embedding_dim]`, and for each
+            photo "" or its fault, such as "is empty". The embedding of a broken
+            photo is 0.
         """
         inputs = self._input("embed_image", images)
         answers = self._ask("embed_image", inputs)
@@ -236,7 +238,7 @@ class Served:
         return answers["embeddings"], reasons
 
     def similarity(self, first: Inputs, second: Inputs) -> np.ndarray:
-        """Returns the similarities of all pairs of items from two sides.
+        """Compares all images with all texts, or all phrases with all regions.
 
         Args:
             first: `n` images as in `embed_images`; for phrase localization,
@@ -259,12 +261,12 @@ class Served:
             raise
 
     def compare(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Returns the similarities of all pairs of embeddings of two sides.
+        """Compares all embeddings of one side with all embeddings of the other.
 
         Args:
-            first: float array `[n, embedding_dim]`, the first side in
+            first: float array `[n, embedding_dim]` for the first side in
                 `similarity`.
-            second: float array `[m, embedding_dim]`, the second side.
+            second: float array `[m, embedding_dim]` for the second side.
 
         Returns:
             float32 NumPy array `[n, m]`, as in `similarity`.
@@ -306,21 +308,21 @@ class Served:
 def load_saved_model(path: Path, trust: bool = False) -> Served:
     """Loads a SavedModel that `export_saved_model` wrote.
 
-    A SavedModel is a program. A graph with ops that could access files raises
-    an error before it is executed.
+    A SavedModel is a program. A graph with ops that could access files is
+    rejected before it is executed.
 
     Args:
-        path: folder of the SavedModel, or a parent of numbered versions, whose
-            newest is loaded.
-        trust: whether the model's graph may have any ops.
+        path: folder of the SavedModel; or a folder of numbered versions, the
+            newest of which is loaded.
+        trust: whether to allow all ops in the model's graph.
 
     Returns:
         A `Served`.
 
     Raises:
         FileNotFoundError: there is no SavedModel.
-        ValueError: the SavedModel is damaged, or has no signatures or foreign
-            ops.
+        ValueError: the SavedModel is damaged, has no signatures or has
+            forbidden ops.
 
     Example:
         served = tbnets.load_saved_model("served/1")

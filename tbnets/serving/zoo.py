@@ -3,9 +3,9 @@
 ::
 
     model_zoo/NAME/README.md      description, training data and use
-                  /NAME.flags     flags of the training
-                  /metrics.json   measured quality
-                  /sha256.txt     SHA-256 of every other file
+                  /NAME.flags     flags of the training run
+                  /metrics.json   evaluation metrics
+                  /sha256.txt     SHA-256 of all other files
                   /1/             the SavedModel
                   /answers.json   only if `assembled` adds image networks
 
@@ -58,9 +58,10 @@ class Described(NamedTuple):
     Args:
         name: name for `load`.
         task: "matching" of images and sentences, or "localization" of phrases.
-        language: language of its texts.
+        language: language of the texts.
         size: size of its files in bytes.
-        recall: direction -> recall at 1, 5 and 10 on its test split, in [0, 1].
+        recall: recall at 1, 5 and 10 on the test split, in [0, 1], by
+            direction.
     """
 
     name: str
@@ -138,7 +139,7 @@ def load(name: str) -> "Served":
 
 
 def check_name(name: str, argument: str = "name") -> None:
-    """Raises an error for `argument` if `name` is not a zoo model."""
+    """Raises an error about `argument` if `name` is not a zoo model."""
     if name not in names():
         raise InputError(
             argument,
@@ -155,7 +156,7 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
         name_or_path: a name in `names()`; or the folder of a run, of a
             SavedModel or of its versions. For a folder with the name of a zoo
             model, pass `./NAME` or a `pathlib.Path`.
-        trust: whether the model's graph may have any ops.
+        trust: whether to allow all ops in the model's graph.
 
     Returns:
         A `served.Served`.
@@ -171,10 +172,10 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
 
 
 def locate(name_or_path: Path) -> pathlib.Path:
-    """Returns the folder of a model, named as in `open_model`.
+    """Returns the folder of the model that `open_model` loads.
 
-    Verifies the files of a zoo model, and assembles it if it needs networks
-    from the extra `photos`.
+    Verifies the files of a zoo model, and assembles the model if it needs
+    networks from the `photos` extra.
     """
     advice = "Pass the name of a zoo model, or a folder."
     check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)

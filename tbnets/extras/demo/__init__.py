@@ -1,1 +1,1 @@
-"""The page of `tbnets demo`."""
+"""The web page of `tbnets demo`."""

@@ -5,12 +5,12 @@
     /, /page.js, /page.css, /icon.svg     the page
     /about                                models, folder and examples
     /search?q=SENTENCE&top=N              photos for a sentence
-    /like?photo=KEY&top=N                 photos like a photo
+    /like?photo=KEY&top=N                 photos similar to a photo
     /captions?photo=KEY                   captions for a photo, from the list or
-            &caption=TEXT&caption=...     from these
+            &caption=TEXT&caption=...     from the query
     /boxes?photo=KEY&phrase=TEXT&...      the boxes that phrases name in a photo
     /picture?photo=KEY&side=400           a photo, as a JPEG
-    /photos                               POST of a photo's file: its key
+    /photos                               POST of a photo; returns its key
 
 Every query is a GET request, so that the address of the page can contain it.
 """
@@ -48,7 +48,7 @@ from tbnets.visualization.page import jpeg
 # can be sent.
 
 GIVEN = "given "
-"""Prefix of the keys of uploaded photos. No photo of the folder has it."""
+"""Prefix of the keys of uploaded photos, which no photo of the folder has."""
 MOST_GIVEN = 8
 SIDES = (400, 1280)
 """Allowed lengths of a photo's longer side in pixels."""
@@ -69,7 +69,7 @@ class Photos:
             ignored.
 
     Raises:
-        FileNotFoundError: no file in the folder has the name of a photo.
+        FileNotFoundError: no file in the folder has the suffix of a photo.
     """
 
     def __init__(self, model, folder, cache=None):
@@ -99,7 +99,7 @@ class Photos:
 
     @property
     def keys(self):
-        """The keys of the folder's photos, except known broken photos."""
+        """The keys of the folder's photos that are not known to be broken."""
         broken = {key for key, entry in self._known().items() if entry.reason}
         return [key for key in self._names if key not in broken]
 
@@ -109,12 +109,12 @@ class Photos:
         return len(self._known())
 
     def _known(self):
-        """Returns the folder's photos read so far: key -> `Entry`."""
+        """Returns the entries of the folder's photos read so far, by key."""
         known = dict(self._index.entries)  # A thread may add entries.
         return {k: known[n] for k, n in self._names.items() if n in known}
 
     def embed(self):
-        """Embeds new photos of the folder; other threads may keep searching."""
+        """Embeds new photos of the folder, while other threads may search."""
         photo_index.embed_photos(
             self._model,
             self.folder,
@@ -134,7 +134,7 @@ class Photos:
         return list(good), rows.reshape(len(good), self._model.embedding_dim)
 
     def give(self, content):
-        """Stores an uploaded photo, drops the oldest, and returns its key.
+        """Stores an uploaded photo, returns its key, and drops old photos.
 
         Raises:
             BrokenImageError: the content is not a photo.
@@ -171,7 +171,8 @@ class Photos:
 
         Args:
             key: key of the photo.
-            side: maximum length of the longer side in pixels, in `SIDES`.
+            side: maximum length of the longer side in pixels, a value in
+                `SIDES`.
 
         Raises:
             FileNotFoundError: there is no such photo.
@@ -187,7 +188,6 @@ class Photos:
             return jpeg(PIL.Image.fromarray(read_photo(photo)), side)
 
     def _is_inside(self, path):
-        """Returns whether a file is in the folder after following links."""
         real = os.path.realpath(path)
         return os.path.commonpath([real, self._root]) == self._root
 
@@ -212,7 +212,7 @@ PAGE = {
 MOST_BYTES = 32 * 2**20
 """Maximum size in bytes of an uploaded file."""
 MOST_LETTERS, MOST_TEXTS = 500, 50
-"""Maximum length of a sentence; maximum number of sentences in a query."""
+"""Maximum length of a sentence, and maximum number of sentences in a query."""
 MOST_ANSWERS, CAPTIONS_SHOWN = 240, 8
 COSINE = "A score is a cosine: 1 is identical, 0 is unrelated."
 LEARNED = "Scores rank the results of one query: larger is better."
@@ -228,7 +228,7 @@ class Shown(NamedTuple):
         embeddings: float32 `[len(captions), embedding_dim]`.
         localizer: a `Served` for phrase localization, or None.
         phrases: example phrases to find in a photo.
-        about: further values for `/about`.
+        about: additional values for `/about`.
     """
 
     model: Any
@@ -309,7 +309,7 @@ class Demo:
         top = min(max(request.args.get("top", 0, int), 1), MOST_ANSWERS)
         if not keys:
             return {"among": 0, "answers": []}
-        # One more, since a query photo finds itself.
+        # One more result, since a query photo finds itself.
         order, values = search.rank(
             self.shown.model, queries, like, rows, top + 1
         )

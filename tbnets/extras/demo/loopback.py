@@ -2,7 +2,7 @@
 
 Any web page can send requests to this machine and, by DNS rebinding, read the
 responses. So requests must name this server and come from its page, and the
-headers of responses forbid framing, sniffing and foreign scripts.
+response headers forbid framing, sniffing and foreign scripts.
 """
 
 import array
@@ -30,7 +30,8 @@ PATIENCE = 30
 GRACE = 30
 """Maximum time in seconds for the last requests when a server stops."""
 _WAKES = 0.5
-"""Maximum delay in seconds for a signal that another thread received."""
+"""Maximum delay in seconds before a signal is handled that another thread
+received."""
 _SILENCE = 0.5
 """Maximum time in seconds that a silent client can delay the end of a
 server."""
@@ -66,8 +67,8 @@ class LocalApp:
     """A WSGI application that accepts requests only from its own page.
 
     Args:
-        answer: function of a `Request` that returns a `Response`, or raises an
-            `HTTPException` or a `UserError`.
+        answer: function that takes a `Request` and returns a `Response`, or
+            raises an `HTTPException` or a `UserError`.
         host: address that the server listens on.
         most_bytes: maximum size of a request.
     """
@@ -136,19 +137,19 @@ def is_local(host):
 
 
 def in_url(host):
-    """Returns an address for a URL, with IPv6 in brackets."""
+    """Returns `host` as written in a URL, with an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def in_json(value, status=200):
-    """Returns a response with a value as JSON."""
+    """Returns a response that contains a value as JSON."""
     return Response(json.dumps(value), status, mimetype="application/json")
 
 
 def wait():
     """Waits until a signal ends the server.
 
-    Only the main thread handles signals, after it wakes.
+    Only the main thread handles signals, so it must wake regularly.
     """
     while True:
         time.sleep(_WAKES)
@@ -178,7 +179,7 @@ class _Handler(WSGIRequestHandler):
             self.close_connection = True
 
     def _has_request(self):
-        """Waits for a request, which browsers may not send, or for the end."""
+        """Returns whether a request arrives before the timeout or the end."""
         self.connection.settimeout(_SILENCE)
         end = time.monotonic() + PATIENCE
         while True:
@@ -194,7 +195,7 @@ class _Handler(WSGIRequestHandler):
     def run_wsgi(self):
         try:
             urllib.parse.urlsplit(self.path)
-        except ValueError:  # Werkzeug cannot parse it.
+        except ValueError:  # Werkzeug cannot parse the path.
             self.send_error(400)
         else:
             super().run_wsgi()
@@ -282,13 +283,13 @@ def _ignore_new(listening):
 
 
 def server_of(app, host=HOST, port=0, flag="port"):
-    """Returns a `Server` for a WSGI application, not started.
+    """Returns a `Server` for a WSGI application, without starting it.
 
     Args:
         app: the application.
         host: address to listen on.
         port: port to listen on; 0 for any free port.
-        flag: name of the port's flag, for errors.
+        flag: flag that sets the port, for error messages.
 
     Raises:
         ValueError: the port cannot be opened.
@@ -302,7 +303,7 @@ def server_of(app, host=HOST, port=0, flag="port"):
         reason = os.strerror(number) if number > 0 else error
         raise InputError(
             flag,
-            f"be a port that can be opened at {host}",
+            f"be a port that can be opened on {host}",
             f"{flag}={port}: {reason}",
             "Choose another port, or 0 for any free port.",
         ) from error

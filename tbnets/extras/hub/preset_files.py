@@ -1,7 +1,7 @@
 """Finds, downloads, reads and checks the files of Keras Hub presets.
 
-The JSON files are untrusted: they may only name classes of Keras Hub, which is
-checked before a class is instantiated.
+The JSON files are untrusted. Before a class is instantiated, they are checked
+to name only classes of Keras Hub.
 """
 
 import concurrent.futures
@@ -30,7 +30,8 @@ _OF_KERAS = ("keras.initializers", "keras.regularizers", "keras.constraints")
 _PASSING = ("dtype", "build_config", "compile_config")
 """Config keys about the process that wrote the config."""
 _PATHS = ("vocabulary", "merges", "proto")
-"""Tokenizer config keys that may name any file. A preset has its own files."""
+"""Tokenizer config keys that could name any file. A preset has its own
+files."""
 
 
 def _from_kaggle(handle, file):
@@ -38,7 +39,7 @@ def _from_kaggle(handle, file):
 
 
 def _from_hugging_face(handle, file):
-    """Tries the cache first: without network, the client takes 24 seconds."""
+    """Tries the cache first, because the client takes 24 seconds if offline."""
     download = import_extra("hub", "huggingface_hub").hf_hub_download
     try:
         return download(handle, file, local_files_only=True)
@@ -47,10 +48,11 @@ def _from_hugging_face(handle, file):
 
 
 _FETCH = {"kaggle": _from_kaggle, "hf": _from_hugging_face}
-"""Scheme of a handle -> function of (handle, file) that returns a cached
-path."""
+"""Maps the scheme of a handle to a function that takes a handle and a file
+name, and returns the path of the cached file."""
 _CACHES = {"kaggle": "KAGGLEHUB_CACHE", "hf": "HF_HOME"}
-"""Scheme of a handle -> environment variable for the cache folder."""
+"""Maps the scheme of a handle to the environment variable for the cache
+folder."""
 _UNWRITABLE = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES
 
 
@@ -59,7 +61,7 @@ def find_preset(name, known):
 
     Args:
         name: a folder, which takes precedence, a handle, or a name in `known`.
-        known: Keras Hub's names -> dict with a `kaggle_handle`.
+        known: dict that maps Keras Hub's names to dicts with a `kaggle_handle`.
 
     Raises:
         FileNotFoundError: a folder of this name does not exist.
@@ -150,13 +152,13 @@ def _within(seconds, function, *args):
 
 
 def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
-    """Returns the files of the weights, or the list of shards and the shards.
+    """Returns the weights file, or the file that lists shards and the shards.
 
     Args:
         source: folder or handle.
         name: the preset, for error messages.
-        whole: name of the file with all weights.
-        shards: name of the list of shards.
+        whole: name of the weights file.
+        shards: name of the file that lists the shards.
     """
     try:
         return [fetch(source, whole, name)]
@@ -173,9 +175,9 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
 
 
 def files_of_others(source, name):
-    """Returns the files of a `transformers` or `timm` preset: name -> path.
+    """Returns the paths of a `transformers` or `timm` preset's files, by name.
 
-    All files of a folder count, except READMEs and hidden files.
+    If the preset is a folder, omits only READMEs and hidden files.
     """
     if "://" not in source:
         paths = sorted(pathlib.Path(source).iterdir())
@@ -190,13 +192,13 @@ def files_of_others(source, name):
 
 
 def _files(parts):
-    """Yields the file names in a map of weights to shards."""
+    """Yields the file names in a dict that maps weights to shards."""
     for each in parts.values() if isinstance(parts, dict) else ():
         yield from [each] if isinstance(each, str) else map(str, each)
 
 
 def parsed(path):
-    """Returns the content of a JSON file, a dictionary."""
+    """Returns the content of a JSON file, which must be an object."""
     try:
         return {**files.parse_json(path.read_text("utf-8"))}
     except (OSError, TypeError, ValueError) as error:
@@ -207,9 +209,9 @@ def parsed(path):
 
 
 def check_config(config, where):
-    """Returns a config; raises a ValueError if it names foreign classes.
+    """Returns a config after checking that its classes are Keras Hub's.
 
-    Keras' dtype policies, initializers and functions are allowed.
+    Keras' dtype policies, initializers and functions are also allowed.
 
     Args:
         config: content of a JSON file.
@@ -231,7 +233,7 @@ def check_config(config, where):
 
 
 def _objects(value):
-    """Yields all dictionaries in a value, including itself."""
+    """Yields all dicts in a value, including the value itself."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -243,7 +245,7 @@ def _objects(value):
 
 
 def _is_harmless(config):
-    """Returns whether a class is Keras Hub's, or a harmless class of Keras."""
+    """Returns whether the class is Keras Hub's, or harmless and Keras' own."""
     module, kind = config.get("module"), config.get("class_name")
     registered = config.get("registered_name")
     if not all(isinstance(x, str | None) for x in (module, kind, registered)):
@@ -262,7 +264,7 @@ def _is_harmless(config):
 
 
 def is_own(config):
-    """Returns whether a config is Keras Hub's, not `transformers`'."""
+    """Returns whether a config is from Keras Hub rather than `transformers`."""
     return "registered_name" in config
 
 
@@ -276,13 +278,13 @@ def bare(config):
 
 
 def resized(config, image_size):
-    """Returns a config for images of another size."""
+    """Returns a config that is changed to another image size."""
     settings = config["config"]
     inner = settings.get("vision_encoder", {}).get("config", {})
     keys = [key for key in ("image_shape", "input_shape") if key in settings]
     shapes = [settings[key] for key in keys] or [inner.get("image_shape")]
     side = shapes[0] and shapes[0][0]
-    if side in (None, image_size):  # Any size, or this one.
+    if side in (None, image_size):  # The size is free, or the preset's.
         return config
     if not keys:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Opens Keras Hub presets, and their image networks.
+"""Opens Keras Hub presets, and builds their image networks.
 
 A preset is a folder with JSON files, weights and words, given by a Keras Hub
 name (`clip_vit_base_patch16`), a handle (`kaggle://...`, `hf://...`), or its
@@ -37,7 +37,7 @@ _OF_TEXTS = "tokenizer.json", "preprocessor.json", "task.json"
 
 
 def files(name, side):
-    """Returns the files that determine the vectors of a preset: name -> path.
+    """Returns the paths of files that determine a preset's vectors, by name.
 
     Args:
         name: as in `open_preset`.
@@ -131,10 +131,10 @@ class Preset:
         """Opens a preprocessing part of the preset.
 
         Args:
-            file: JSON file that describes the part, which is checked.
+            file: JSON file that describes the part. It is checked.
             kind: class of Keras Hub.
-            **components: components of the part. The files of further
-                components must have been checked before.
+            **components: components to use. The files of all other components
+                must have been checked before.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
@@ -146,7 +146,7 @@ class Preset:
 
         Raises:
             FileNotFoundError: the preset has no such file.
-            ValueError: the file names foreign classes.
+            ValueError: the file uses classes from outside Keras Hub.
         """
         path = preset_files.fetch(self.source, file, self.name)
         return preset_files.check_config(preset_files.parsed(path), path)
@@ -160,7 +160,7 @@ class Preset:
         return {k: preset_files.bare(dump(part)) for k, part in parts.items()}
 
     def description(self):
-        """Returns the class and a digest for manifests, without paths."""
+        """Returns the class and a digest of the config, for manifests."""
         text = json.dumps(self.config(), sort_keys=True).encode()
         digest = hashlib.sha256(text).hexdigest()
         return {"preset": self.kind, "config_sha256": digest}
@@ -174,7 +174,7 @@ def open_preset(name, side=None, image_size=None, weights=True):
             with or without `PREFIX`.
         side: required side, a value in `SIDES`, or None.
         image_size: side of the images in pixels; None for the preset's own.
-        weights: whether to load the weights instead of random weights.
+        weights: whether to load the weights, which are random otherwise.
 
     Returns:
         A `Preset`, with weights in the dtype of the global policy.
@@ -183,8 +183,8 @@ def open_preset(name, side=None, image_size=None, weights=True):
         ImportError: Keras Hub is not installed.
         FileNotFoundError: the name is a folder without a preset.
         ConnectionError: the preset cannot be downloaded.
-        ValueError: the preset is unknown or damaged, names foreign classes, or
-            lacks the side.
+        ValueError: the preset is unknown or damaged, uses classes from outside
+            Keras Hub, or lacks the side.
     """
     hub, name = keras_hub(), name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, hub.models.Backbone.presets)
@@ -220,7 +220,8 @@ def rebuild(config):
         config: result of `Preset.config`.
 
     Raises:
-        ValueError: the config is invalid, or names foreign classes.
+        ValueError: the config is invalid or uses classes from outside Keras
+            Hub.
     """
     kind, name = keras_hub().models.Backbone, "the preset of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
@@ -241,7 +242,6 @@ def converter_of(config):
 
 
 def _made_of(config, kind, name):
-    """Instantiates a checked config with the global policy."""
     make = keras.saving.deserialize_keras_object
     with _reporting_damage(name):
         part = make(preset_files.bare(config), safe_mode=True)
@@ -267,7 +267,7 @@ def _reporting_damage(name):
             f"{error.name}.",
             name=error.name,
         ) from error
-    except Exception as error:  # Keras Hub raises any.
+    except Exception as error:  # Keras Hub raises any error.
         reason = " ".join(str(error).split())[:500]
         raise preset_files.damaged(name, reason) from error
 
@@ -296,7 +296,8 @@ def _sides(backbone):
 #
 # Other layers are given by their name in the vision encoder, if there is one
 # (`clip_vision_encoder_encoder_block_5`), or by the name of a pyramid level
-# (`P4`). Maps are averaged over positions, and tokens over all tokens.
+# (`P4`). Feature maps are averaged over positions, and token sequences over
+# tokens.
 
 USUAL_SIZE = 224
 """Side of the images if neither the backbone nor its converter has a size."""
@@ -305,7 +306,7 @@ _AFTER_ENCODER = "vision_pooler", "vision_post_layer_norm", "vision_projection"
 
 
 class PresetPhotos:
-    """Resizes a photo to a square in the graph, like an image converter.
+    """Resizes a photo to a square like an image converter, but in a graph.
 
     Args:
         converter: `keras_hub.layers.ImageConverter`.
@@ -344,7 +345,7 @@ class HubCnn(Cnn):
         return {**super().describe(layers, resize), **self.preset.description()}
 
     def weighty_layers(self):
-        """Raises an error: layers with weights differ between backbones."""
+        """Raises an error, since such layers differ between backbones."""
         raise InputError(
             "layers",
             "name layers of a preset, or `last`",
@@ -354,7 +355,7 @@ class HubCnn(Cnn):
         )
 
     def known_outputs(self):
-        """Returns the outputs of layers and levels: name -> output."""
+        """Returns the outputs of layers and pyramid levels, by name."""
         outputs = getattr(self.preset.backbone, "pyramid_outputs", {})
         for name, output in (super().known_outputs() | outputs).items():
             while isinstance(output, list | tuple):
@@ -368,12 +369,12 @@ def build_hub_cnn(name, random=False, image_size=None):
 
     Args:
         name: as in `open_preset`.
-        random: whether weights are random, from the global seed.
+        random: whether to use random weights, drawn with the global seed.
         image_size: side of the photos in pixels; None for the preset's own.
 
     Raises:
-        ValueError: the preset has no image network for this size; or as in
-            `open_preset`.
+        ValueError: the preset has no image network for this size, or for a
+            reason in `open_preset`.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)

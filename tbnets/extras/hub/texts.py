@@ -3,8 +3,8 @@
 The vector of a text is computed as in the preset's training:
 
 - CLIP, MetaCLIP 2: the projected state at the end of the text.
-- SigLIP: the output of its head for the last position.
-- presets of a `TextEmbedder`: the configured mean, maximum or first state.
+- SigLIP: the output of the head at the last position.
+- presets of a `TextEmbedder`: the mean, maximum or first state, as configured.
 - models with a `pooled_output`, such as BERT and ALBERT: this output.
 - all others, such as DistilBERT, RoBERTa, DeBERTa and T5: the mean state.
 """
@@ -40,11 +40,11 @@ BATCH = 64
 class HubFeatures(CaptionEncoder):
     """Embeds captions with the frozen text network of a preset.
 
-    `of` returns a ready encoder, without fitting. Its file has the name and
-    digests of the preset, but not the weights.
+    `of` returns a fitted encoder. The encoder's file has the name and digests
+    of the preset, but not the weights.
 
     Args:
-        preset: description that identifies the preset, from `of`.
+        preset: description that identifies the preset, as set by `of`.
     """
 
     kind = "hub"
@@ -67,10 +67,11 @@ class HubFeatures(CaptionEncoder):
 
     @functools.cached_property
     def opened(self) -> "_Opened":
-        """The preset, whose files must match the description.
+        """The opened preset. Its files must match the description `preset`.
 
         Raises:
-            ValueError: the preset has changed; or as in `open_preset`.
+            ValueError: the preset has changed, or for a reason in
+                `open_preset`.
         """
         name = self.notes_.get("name", "")
         opened = _Opened(name)
@@ -93,7 +94,7 @@ class HubFeatures(CaptionEncoder):
         return HubTokenizer(self.opened.preset, max_tokens)
 
     def describe(self) -> str:
-        """Returns a description in a few words."""
+        """Returns a short description."""
         return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:
@@ -108,7 +109,7 @@ class HubFeatures(CaptionEncoder):
 
 
 class _Opened:
-    """A preset that reads texts, in float32."""
+    """A preset for texts, opened in float32."""
 
     def __init__(self, name):
         with in_float32():
@@ -201,12 +202,12 @@ _LOOKS_BACK = "CLIPBackbone", "MetaCLIP2Backbone"
 
 
 class HubTokenizer(tf.Module):
-    """Maps captions to the ids of a preset plus 1, so that 0 is padding.
+    """Maps captions to the token ids of a preset plus 1, so that 0 is padding.
 
     Args:
         preset: a `Preset` with a text network.
-        max_tokens: maximum number of ids in a caption, including start and end,
-            if smaller than the preset's limit.
+        max_tokens: maximum number of ids in a caption, including the start and
+            end ids, up to the preset's limit.
 
     Attributes:
         vocabulary: None, since the words are not from a run.
@@ -226,8 +227,8 @@ class HubTokenizer(tf.Module):
             kind = _Clip
         self._read = kind(preset, self.max_tokens)
         spec = [tf.TensorSpec([None], tf.string)]
-        # Keras Hub tokenizes differently outside graphs. A SavedModel ignores a
-        # partial.
+        # Keras Hub tokenizes differently outside graphs. As a partial, the
+        # function is not part of a SavedModel.
         read = tf.function(self._read, spec, autograph=False)
         self._in_graph = functools.partial(read)
 
@@ -246,7 +247,7 @@ class HubTokenizer(tf.Module):
         return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
 
     def graph_def(self):
-        """Returns the `GraphDef` that reads captions."""
+        """Returns the `GraphDef` that tokenizes captions."""
         return self._in_graph.func.get_concrete_function().graph.as_graph_def()
 
     def sha256(self):
@@ -260,17 +261,17 @@ class HubTokenizer(tf.Module):
 
 
 class _Clip(tf.Module):
-    """Maps captions to ids of CLIP with ops that TensorFlow Serving has.
+    """Maps captions to CLIP's ids with only ops that TensorFlow Serving has.
 
-    Keras Hub's own ops read a number in a graph as a single word, although CLIP
-    was trained on its digits.
+    In a graph, Keras Hub's own ops read a number as a single word, although
+    CLIP was trained on separate digits.
     """
 
     def __init__(self, preset, most):
         super().__init__()
         tokenizer = preset.tokenizer
-        # Untracked, since a SavedModel would store its tables, one of which is
-        # mutable.
+        # Untracked, since a SavedModel would store the tokenizer's tables, one
+        # of which is mutable.
         vars(self)["tokenizer"] = tokenizer
         self.most = most
         specials = tokenizer.start_token, tokenizer.end_token
@@ -312,7 +313,7 @@ class _OfPair(tf.Module):
 
 
 class _Alone(tf.Module):
-    """Maps captions to start, ids and end, for presets of only texts.
+    """Maps captions to ids with start and end ids, for text-only presets.
 
     TensorFlow Serving lacks the ops with which Keras Hub packs texts.
     """
@@ -342,14 +343,13 @@ class _Alone(tf.Module):
 def _add_to_graph(tokenizer):
     """Adds a SentencePiece model to the graph being traced.
 
-    Otherwise TensorFlow loses the model as soon as its seed is set.
+    Otherwise the model is lost as soon as TensorFlow's seed is set.
     """
     if hasattr(tokenizer, "set_proto"):
         tokenizer.set_proto(tokenizer.proto)
 
 
 def _plain(name):
-    """Returns the name of an input without an encoder-decoder's prefix."""
     return name.removeprefix("encoder_")
 
 
@@ -368,7 +368,7 @@ def pooling_of(preset):
 
 
 def most_ids(backbone):
-    """Returns the number of positions in a backbone; None for any number."""
+    """Returns a backbone's maximum number of ids, or None without a limit."""
     reader = getattr(backbone, "text_encoder", backbone)
     return getattr(reader, "max_sequence_length", None)
 
@@ -417,8 +417,8 @@ class TextSide:
         self.dim = self.network.output_shape[-1]
         masked = any(name.endswith("mask") for name in self.network.input)
         looks_back = type(backbone).__name__ in _LOOKS_BACK
-        # A model without a padding mask needs the padded length of its
-        # training.
+        # A model without a padding mask needs texts that are padded to the same
+        # length as in training.
         self._fills = not (masked or looks_back)
 
     def __call__(self, ids):

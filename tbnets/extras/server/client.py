@@ -34,14 +34,14 @@ from tbnets.serving.served import Served
 # converts the error to a message for the user.
 
 PORTS = {"grpc": 8500, "http": 8501, "https": 443}
-"""Scheme of an address -> its default port."""
+"""Maps the scheme of an address to its default port."""
 OTHER_PROTOCOL = "OTHER_PROTOCOL"
 """Code of a `RequestError` if the server uses a different protocol."""
 _CODES = {status: code for code, status in reversed(HTTP_STATUS.items())}
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A channel fails all requests until it reconnects.
+    # Until a channel reconnects, all its requests fail.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -58,7 +58,7 @@ def open_channel(server, model, version=None):
 
     Raises:
         ValueError: the address is invalid.
-        ImportError: the extra `serving`, which gRPC needs, is not installed.
+        ImportError: the `serving` extra, which gRPC needs, is not installed.
     """
     try:
         parts = urllib.parse.urlsplit(server)
@@ -72,7 +72,7 @@ def open_channel(server, model, version=None):
             "server",
             "be grpc://HOST:PORT or http://HOST:PORT",
             f"server={server}",
-            "TensorFlow Serving has gRPC at port 8500 and REST at 8501.",
+            "TensorFlow Serving has gRPC on port 8500 and REST on 8501.",
         )
     host = parts.netloc.removesuffix(f":{parts.port}").removesuffix(":")
     if parts.scheme == "grpc":
@@ -81,7 +81,7 @@ def open_channel(server, model, version=None):
 
 
 class GrpcChannel:
-    """Calls a model on a server, `HOST:PORT`, with gRPC."""
+    """Calls a model on the server at `HOST:PORT` over gRPC."""
 
     def __init__(self, address, model, version):
         self._channel = grpc.insecure_channel(address, _OPTIONS)
@@ -98,7 +98,7 @@ class GrpcChannel:
         self._channel.close()
 
     def signatures(self, timeout):
-        """Returns the signatures of the model: name -> `SignatureDef`."""
+        """Returns the `SignatureDef`s of the model, by name."""
         messages = api("get_model_metadata_pb2")
         request = messages.GetModelMetadataRequest(
             model_spec=self._spec, metadata_field=["signature_def"]
@@ -109,20 +109,20 @@ class GrpcChannel:
         return dict(definitions.signature_def)
 
     def states(self, timeout):
-        """Returns the states of the versions, as JSON values."""
+        """Returns the states of all versions as JSON values."""
         messages = api("get_model_status_pb2")
         request = messages.GetModelStatusRequest(model_spec=self._spec)
         answer = _by_grpc(self._models.GetModelStatus, request, timeout)
         return list(map(as_dict, answer.model_version_status))
 
     def predict(self, signature, inputs, outputs, timeout):
-        """Calls a signature; returns name of an output -> array.
+        """Calls a signature; returns the output arrays, by name.
 
         Args:
             signature: name of the signature.
             inputs: name -> array; strings are bytes.
             outputs: name -> `tf.TensorSpec` of the outputs.
-            timeout: seconds.
+            timeout: maximum seconds.
         """
         request = api("predict_pb2").PredictRequest(model_spec=self._spec)
         request.model_spec.signature_name = signature
@@ -143,7 +143,7 @@ def _by_grpc(method, request, timeout):
 
 
 class RestChannel:
-    """Calls a model on a server, `http://HOST:PORT`, with REST."""
+    """Calls a model on the server at `http://HOST:PORT` over REST."""
 
     def __init__(self, address, model, version):
         self._url = f"{address}/v1/models/{urllib.parse.quote(model, '')}"
@@ -156,7 +156,7 @@ class RestChannel:
         self._connections.close()
 
     def signatures(self, timeout):
-        """Returns the signatures of the model: name -> `SignatureDef`."""
+        """Returns the `SignatureDef`s of the model, by name."""
         metadata = self._ask("get", "/metadata", timeout, "metadata")
         metadata = metadata["signature_def"]["signature_def"]
         return {
@@ -167,7 +167,7 @@ class RestChannel:
         }
 
     def states(self, timeout):
-        """Returns the states of the versions, as JSON values."""
+        """Returns the states of all versions as JSON values."""
         return self._ask("get", "", timeout, "model_version_status")
 
     def predict(self, signature, inputs, outputs, timeout):
@@ -180,7 +180,7 @@ class RestChannel:
         return {k: _of_json(values[k], spec) for k, spec in outputs.items()}
 
     def _ask(self, method, path, timeout, key, body=None):
-        """Returns the value of `key` in a response."""
+        """Sends a request; returns the value of `key` in the response."""
         try:
             answer = self._connections.request(
                 method, self._url + path, data=body, timeout=timeout
@@ -235,12 +235,13 @@ def _to_bytes(value):
 
 
 BATCH_SIZE = 32
-"""Number of rows that a server accepts in a request with this package's
+"""Maximum number of rows in a request to a server that uses this package's
 settings."""
 MOST_BYTES = 2**24
 """Maximum size in bytes of a request with more than one row."""
 PAUSE = 0.2
-"""Seconds before the first retry. Each further pause is twice as long."""
+"""Seconds before the first retry. Each pause is twice as long as the previous
+one."""
 _AWAY = ("UNAVAILABLE", OTHER_PROTOCOL, "DEADLINE_EXCEEDED")
 
 
@@ -251,7 +252,7 @@ class Client(Served):
     because they are not on the server.
 
     Args:
-        server: `grpc://HOST:PORT`, which needs the extra `serving`, or
+        server: `grpc://HOST:PORT`, which needs the `serving` extra, or
             `http://HOST:PORT`.
         model: name of the model on the server.
         version: number of the version; None for the newest at each request.
@@ -259,7 +260,8 @@ class Client(Served):
             if there is one.
         timeout: maximum time for a result in seconds, including retries.
         retries: number of retries if the server is unavailable.
-        batch_size: maximum number of rows in a request. More rows are split.
+        batch_size: maximum number of rows in a request. More rows are sent in
+            several requests.
 
     Raises:
         ConnectionError: the server does not respond.
@@ -342,7 +344,7 @@ class Client(Served):
 
         Returns:
             list of dicts with "version", "state" (START, LOADING, AVAILABLE,
-            UNLOADING or END) and "status" with an error.
+            UNLOADING or END) and "status", which describes an error.
         """
         return self._patiently(self._channel.states)
 
@@ -372,7 +374,7 @@ class Client(Served):
             ),
             OTHER_PROTOCOL: "`server` must begin with http:// for REST, or "
             f"grpc:// for gRPC. {at}, which uses another protocol ({words}). "
-            "By default TensorFlow Serving has gRPC at port 8500 and REST at "
+            "By default TensorFlow Serving has gRPC on port 8500 and REST on "
             "8501.",
             "DEADLINE_EXCEEDED": "`timeout` must be long enough for a "
             f"response. Received: timeout={self.timeout:g} seconds, batch_size="
@@ -398,8 +400,8 @@ class Signature:
     Inputs are split into batches if the rows are independent.
 
     Args:
-        ask: function of name -> array and name -> output spec that returns name
-            -> array.
+        ask: function that takes dicts of input arrays and output specs, and
+            returns a dict of output arrays.
         definition: `SignatureDef` of the signature.
         batch_size: maximum number of rows in a request.
     """
@@ -411,7 +413,7 @@ class Signature:
         self._is_by_rows = export.is_batchable(export.describe_signature(self))
 
     def __call__(self, **inputs):
-        """Returns the outputs: name -> tensor."""
+        """Returns the output tensors, by name."""
         arrays = {name: to_numpy(tensor) for name, tensor in inputs.items()}
         outputs = self.structured_outputs
         if not self._is_by_rows:
@@ -442,7 +444,7 @@ def _none(spec):
 
 
 def parts_of(rows, most, most_bytes=MOST_BYTES):
-    """Yields batches of an array's rows, in which strings are bytes.
+    """Yields batches of the rows of an array. Its strings must be bytes.
 
     Args:
         rows: the array.

@@ -1,6 +1,6 @@
 """Implements TensorFlow Serving's gRPC services.
 
-These are PredictionService.Predict and GetModelMetadata, and
+The methods are PredictionService.Predict and GetModelMetadata, and
 ModelService.GetModelStatus, with TensorFlow Serving's status codes.
 """
 
@@ -19,8 +19,8 @@ from tbnets.serving.protocol import HTTP_STATUS, RequestError, invalid
 _SPARE_THREADS = 4
 """Number of threads that reject requests while all other threads are busy."""
 _PAUSE, _MOST_PAUSES = 0.1, 10
-"""The server stops after a pause of these seconds without a request, or after
-this number of pauses."""
+"""A closing server waits for a pause of this many seconds without new requests,
+but for at most this number of pauses."""
 _SIGNATURES = "signature_def"
 _MOST_LETTERS = 1000
 """Maximum length of an error message. More than about 8 KB would not reach the
@@ -40,7 +40,7 @@ class GrpcServer:
         port: the actual port.
 
     Raises:
-        ImportError: the extra `serving` is not installed.
+        ImportError: the `serving` extra is not installed.
         ValueError: the port cannot be opened.
     """
 
@@ -59,7 +59,7 @@ class GrpcServer:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
             ],
-            # Further requests are not read yet.
+            # Requests beyond this number wait unread.
             maximum_concurrent_rpcs=4 * threads,
         )
         service = self._service = _Service(served, tell, grpc.StatusCode)
@@ -71,7 +71,7 @@ class GrpcServer:
             reason = str(error).partition(";")[0]  # gRPC's details follow.
             raise InputError(
                 "port",
-                f"be a port that can be opened at {host}",
+                f"be a port that can be opened on {host}",
                 f"port={port}: {reason}",
                 "Choose another port, or 0 for any free port.",
             ) from error

@@ -18,8 +18,8 @@ from tbnets.files import parse_json
 from tbnets.serving.protocol import MOST_SIDES, invalid
 
 MOST_VALUES = 2**20
-"""Maximum number of values in a request, estimated by its commas. Each value
-becomes a Python object."""
+"""Maximum number of values in a request, estimated from the number of commas.
+Each value becomes a Python object."""
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
 _TOO_LARGE = {int: 2**24, float: 2.0**128 - 2.0**103}
@@ -79,8 +79,8 @@ def read_inputs(document, specs):
         specs: name of an input -> `tf.TensorSpec`, whose dtype is checked.
 
     Returns:
-        (arrays, by_rows): name -> array, with strings as bytes; and whether the
-        inputs are by rows.
+        (arrays, by_rows): dict of arrays, by name, with strings as bytes; and
+        whether the inputs are by rows.
 
     Raises:
         RequestError: the inputs do not match `specs`.
@@ -135,7 +135,7 @@ def write_outputs(outputs, by_rows):
 
 
 def as_b64(content):
-    """Returns the JSON value of bytes."""
+    """Returns bytes as a JSON value."""
     return {_B64: base64.b64encode(content).decode("ascii")}
 
 
@@ -148,7 +148,7 @@ def _is_named(value):
 
 
 def _columns(key, rows, specs):
-    """Returns the values of each input: name -> list with one item per row."""
+    """Returns a list for each input, by name, with one item per row."""
     expected = ", ".join(sorted(specs))
     if not any(map(_is_named, rows)):
         if len(specs) != 1:
@@ -171,7 +171,7 @@ def _columns(key, rows, specs):
 
 
 def _array(name, value, kind):
-    """Returns nested lists, which must have equal lengths, as an array."""
+    """Converts nested lists, which must have the same lengths, to an array."""
     array = np.array(value, object)
     if array.ndim > MOST_SIDES:
         raise invalid(
@@ -224,7 +224,7 @@ def _content(name, value):
 def nested_lists(name, array):
     """Returns an array as nested lists for JSON.
 
-    Strings become base64 if they are not UTF-8, or the tensor's name ends in
+    Strings become base64 if they are not UTF-8 or if the tensor's name ends in
     `_bytes`.
     """
     flat = np.asarray(array).ravel().tolist()

@@ -1,4 +1,4 @@
-"""Loads and calls the models of a server for trials.
+"""Loads and calls the models of a trial server.
 
 ::
 
@@ -36,9 +36,9 @@ from tbnets.serving.saved_files import read_graphs
 from tbnets.serving.served import load_saved_model
 from tbnets.startup import usable_cores
 
-# Requests of several clients are batched by TensorFlow's own op, as in
-# TensorFlow Serving. Unlike there, only signatures that embed row by row are
-# batched. If a batch fails, its requests run separately, so that only the
+# As in TensorFlow Serving, TensorFlow's own op batches the requests of several
+# clients. Unlike in TensorFlow Serving, only signatures that embed row by row
+# are batched. If a batch fails, its requests run separately, so that only the
 # invalid request gets an error.
 
 
@@ -51,7 +51,8 @@ class Batching:
         batch_timeout_micros: microseconds to wait for more requests.
         max_enqueued_batches: number of waiting batches above which requests are
             rejected.
-        num_batch_threads: number of batches in parallel, for all models.
+        num_batch_threads: number of batches that run in parallel, for all
+            models.
         allowed_batch_sizes: sizes to which batches are padded; () for any size.
     """
 
@@ -69,8 +70,8 @@ def read_parameters(path):
     """Reads a `Batching` from a file for `--batching_parameters_file`.
 
     Args:
-        path: text such as `max_batch_size { value: 32 }`, with an entry of
-            `allowed_batch_sizes` for each size.
+        path: file with entries such as `max_batch_size { value: 32 }`, and one
+            entry of `allowed_batch_sizes` for each size.
 
     Raises:
         ValueError: an entry is invalid.
@@ -146,7 +147,7 @@ class Batched:
         """Calls the signature in a batch with other calls.
 
         Returns:
-            dict, name of an output -> tensor; None if the input must be run
+            dict of output tensors, by name; or None if the input must be run
             separately, because of its number of rows or because the batch
             failed.
 
@@ -169,9 +170,9 @@ class Batched:
 
 MOST_ROWS = 4096
 """Maximum number of rows in an input. A million empty captions are small but
-take long."""
+take a long time."""
 MOST_PAIRS = 2**18
-"""Maximum number of pairs from two inputs, since a learned similarity runs a
+"""Maximum number of pairs of rows of two inputs. A learned similarity runs a
 network for each pair."""
 
 
@@ -181,7 +182,7 @@ class Version:
     Args:
         number: number of the version.
         path: folder of the SavedModel.
-        trust: whether the model's graph may have any ops.
+        trust: whether to allow all ops in the model's graph.
         slots: semaphore that limits concurrent calls, or None.
         batching: `Batching`, or None.
 
@@ -190,7 +191,7 @@ class Version:
         signature_defs: name -> `SignatureDef`.
 
     Raises:
-        ValueError: the model or a warm-up request fails.
+        ValueError: the model does not load, or a warm-up request fails.
     """
 
     def __init__(self, number, path, trust=False, slots=None, batching=None):
@@ -208,7 +209,7 @@ class Version:
             self._warm_up(request)
 
     def inputs(self, signature=""):
-        """Returns the inputs of a signature: name -> `tf.TensorSpec`.
+        """Returns the input `tf.TensorSpec`s of a signature, by name.
 
         Args:
             signature: name of the signature; "" for the default.
@@ -227,7 +228,7 @@ class Version:
         return function.structured_input_signature[1]
 
     def predict(self, signature, inputs, output_filter=(), timeout=None):
-        """Calls a signature; returns name of an output -> NumPy array, sorted.
+        """Calls a signature; returns the outputs as a sorted dict of arrays.
 
         Args:
             signature: as in `inputs`.
@@ -265,7 +266,6 @@ class Version:
             self._slots.release()
 
     def _warm_up(self, request):
-        """Runs a `PredictRequest`, so that later requests are fast."""
         inputs = request.inputs.items()
         signature = request.model_spec.signature_name
         try:
@@ -288,7 +288,7 @@ def _check_names(specs, inputs):
 
 
 def _check_pairs(outputs, tensors):
-    """Raises an error if outputs have values for too many pairs."""
+    """Raises an error if an output would have too many pairs of rows."""
     shapes = [spec.shape.as_list() for spec in outputs.values()]
     rows = {n: x.shape[0] for n, x in tensors.items() if x.shape.rank}
     if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:
@@ -340,7 +340,7 @@ def _braced(names):
 
 
 MOST_REQUESTS = 64
-"""Number of requests above which further requests are rejected."""
+"""Maximum number of requests at once. More requests are rejected."""
 MOST_FAILURES = 20
 """Maximum number of failed requests printed per minute."""
 
@@ -349,11 +349,11 @@ class Models:
     """The models of a server.
 
     Args:
-        folders: name -> folder, as in `Versions`.
-        trust: whether the models' graphs may have any ops.
+        folders: model name -> folder, as in `Versions`.
+        trust: whether to allow all ops in the models' graphs.
         batching: `Batching`, or None.
-        policies: name -> `wanted` of `Versions`.
-        labels: name -> label -> version.
+        policies: model name -> `wanted` of its `Versions`.
+        labels: model name -> dict that maps labels to versions.
         poll_seconds: seconds between two checks of the folders.
         tell: function that prints a line.
     """

@@ -97,7 +97,7 @@ class RestService:
             signature = json_tensors.signature_of(document)
             specs = served.inputs(signature)
             inputs, by_rows = json_tensors.read_inputs(document, specs)
-            del document  # It takes more memory than the arrays.
+            del document  # The document is larger than the arrays.
             outputs = served.predict(signature, inputs)
         return json_tensors.write_outputs(outputs, by_rows)
 
@@ -135,7 +135,7 @@ def _json(value):
 
 
 class StandIn:
-    """A server for models; a context manager.
+    """A context manager that serves models.
 
     Args:
         models: `Models`, not started.
@@ -149,7 +149,7 @@ class StandIn:
         rest_port: the actual REST port.
 
     Raises:
-        ImportError: the extra `serving`, which gRPC needs, is not installed.
+        ImportError: the `serving` extra, which gRPC needs, is not installed.
         ValueError: a model fails to load, or a port cannot be opened.
     """
 

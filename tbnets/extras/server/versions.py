@@ -34,9 +34,9 @@ class State(NamedTuple):
 
 @dataclasses.dataclass
 class _RunningVersion:
-    """A version, with the number of its running requests.
+    """A version and the number of its users.
 
-    `users` is 1 larger while the version accepts new requests.
+    `users` counts running requests, plus 1 while the version accepts more.
     """
 
     number: int
@@ -55,7 +55,8 @@ class Versions:
     Args:
         name: name of the model.
         folder: folder with `VERSION/saved_model.pb`, or the folder of a run.
-        load: function of (number, path) that returns a loaded `Version`.
+        load: function that takes a number and a path, and returns a loaded
+            `Version`.
         wanted: function that selects the numbers to serve, by default the
             newest.
         tell: function that prints a line.
@@ -89,7 +90,7 @@ class Versions:
 
     @contextlib.contextmanager
     def using(self, version=None):
-        """Yields a version, which is not unloaded in the context.
+        """Yields a version, which is not unloaded during the block.
 
         Args:
             version: number of the version; None for the newest.
@@ -154,7 +155,7 @@ class Versions:
             self._retire(number)
 
     def _try(self, number, path):
-        """Loads a version, unless it failed before with the current files."""
+        """Loads a version, unless these files failed to load before."""
         paths = [file for file in path.rglob("*") if file.is_file()]
         files = {file: stamp_of(file) for file in paths}
         if self._failed.get(number) == files:
@@ -193,7 +194,7 @@ class Versions:
             version.users -= 1
             if version.users:
                 return
-            # It may have been loaded again.
+            # The version may have been loaded again.
             if self._states[version.number].state == "UNLOADING":
                 self._states[version.number] = State(version.number, "END")
         self._tell(f"{self.name} version {version.number} has ended")

@@ -1,5 +1,5 @@
-// Sends the query in the page's address to the server; shows the result.
-// Foreign text is inserted as textContent, never as HTML.
+// Sends the query in the page's address to the server, and shows the result.
+// Text from the server is inserted as textContent, never as HTML.
 "use strict";
 
 const FIRST = 24;
@@ -24,7 +24,7 @@ function address(question) {
   return search ? `/?${search}` : "/";
 }
 
-/** Sends a query to the server; throws the errors that it reports. */
+/** Sends a query to the server; throws an error if the server reports one. */
 async function ask(path, question = [], options = {}) {
   const signal = options.signal || asked.signal;
   let answer;
@@ -33,7 +33,7 @@ async function ask(path, question = [], options = {}) {
       `${path}?${new URLSearchParams(question)}`, { ...options, signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("The server does not answer. Is tbnets demo running?");
+    throw new Error("The server does not respond. Is tbnets demo running?");
   }
   const found = await answer.json();
   if (!answer.ok) throw new Error(found.error);
@@ -44,13 +44,13 @@ const count = (number, thing) =>
   `${number.toLocaleString("en")} ${thing}${number === 1 ? "" : "s"}`;
 const shown = (similarity) => similarity.toFixed(3);
 
-/** Shows models, folder and progress; returns whether photos are left. */
+/** Shows models, folder and progress; returns whether photos are unread. */
 async function tellAbout() {
   const signal = new AbortController().signal;
   about = await ask("/about", [], { signal });
-  const boxes = about.finds_boxes ? `, boxes by ${about.localizer}` : "";
+  const boxes = about.finds_boxes ? `, boxes from ${about.localizer}` : "";
   at("about").textContent =
-    `${count(about.photos, "photo")} of ${about.folder}, asked by ` +
+    `${count(about.photos, "photo")} in ${about.folder}, searched with ` +
     `${about.model}${boxes}`;
   const left = about.read < about.photos;
   at("reading").hidden = !left;
@@ -63,7 +63,7 @@ async function tellAbout() {
   return left;
 }
 
-/** Shows the progress of reading until the end; returns its success. */
+/** Shows the progress until all photos are read; returns whether they are. */
 async function follow() {
   try {
     while (await tellAbout()) {
@@ -105,7 +105,7 @@ function showPhotos(answers) {
   at("found").replaceChildren(...cards);
 }
 
-/** Finds photos and shows them; returns a line on them. */
+/** Finds and shows photos; returns a line about the result. */
 async function findPhotos(path, question, title) {
   const top = question.get("top") || FIRST;
   const asks = new URLSearchParams(question);
@@ -118,7 +118,7 @@ async function findPhotos(path, question, title) {
   showPhotos(found.answers);
   const number = found.answers.length;
   at("more").hidden = number < top || number >= found.among || number >= 240;
-  if (!found.among) return "No photo is read yet: wait a moment.";
+  if (!found.among) return "No photo has been read yet. Wait a moment.";
   return `The best ${count(number, "photo")} of ` +
     `${found.among.toLocaleString("en")}.`;
 }
@@ -158,7 +158,7 @@ async function findCaptions(question, own) {
   const found = await ask("/captions", asks);
   const whose = own.length ? " of yours" : "";
   at("captions-about").textContent =
-    `The best of ${count(found.among, "caption")}${whose}; each finds ` +
+    `The best of ${count(found.among, "caption")}${whose}. Click one to find ` +
     `photos. ${about.score}`;
   at("captions").replaceChildren(
     ...found.answers.map(({ caption, similarity }) =>
@@ -167,7 +167,7 @@ async function findCaptions(question, own) {
         make("span", { class: "similarity" }, shown(similarity)))));
 }
 
-/** Draws a numbered box; a similar second one is dashed, to show both. */
+/** Draws a numbered box; it is dashed if a similar box was drawn before. */
 function drawBox(box, size, row, drawn) {
   const colour = about.colours[row % about.colours.length];
   const part = box.map((edge, side) => 100 * edge / size[side % 2]);
@@ -191,7 +191,7 @@ function drawBox(box, size, row, drawn) {
   if (!alike) add("rect", { ...place, class: "casing" });
   const dashes = alike ? { "stroke-dasharray": "9 9" } : {};
   add("rect", { ...place, class: "line", stroke: colour, ...dashes });
-  // The phrase's number, on its colour, in the corner; shifted if similar.
+  // The number of the phrase is in the corner; it is moved for similar boxes.
   const corner = { x: place.x, y: place.y };
   const moved = `translate(${25 * alike} ${top < 6 ? 0 : -22})`;
   add("rect", {
@@ -204,7 +204,7 @@ function drawBox(box, size, row, drawn) {
   return group;
 }
 
-/** Shows the boxes of a single line of the legend, or all again. */
+/** Shows only the boxes of one phrase, or again all boxes. */
 function showAlone(button, group, groups) {
   const alone = button.getAttribute("aria-pressed") === "false";
   for (const other of at("legend").querySelectorAll("button")) {
@@ -215,7 +215,7 @@ function showAlone(button, group, groups) {
   }
 }
 
-/** Shows the boxes of phrases and what their colours mean. */
+/** Shows the boxes of phrases, and a legend of their colours. */
 async function findBoxes(key, phrases) {
   const asks = phrases.map((phrase) => ["phrase", phrase]);
   const found = await ask("/boxes", [["photo", key], ...asks]);
@@ -233,7 +233,7 @@ async function findBoxes(key, phrases) {
     if (note) words.append(make("small", {}, note));
     const score = regions.length ? shown(regions[0].similarity) : "no box";
     const button = make("button",
-      { type: "button", "aria-pressed": "false", title: "show it alone" },
+      { type: "button", "aria-pressed": "false", title: "show only this box" },
       badge, words, make("span", { class: "similarity" }, score));
     const show = () => showAlone(button, group, groups);
     button.addEventListener("click", show);
@@ -259,7 +259,7 @@ async function askPhoto(question) {
   if (phrases.length) told.push(await findBoxes(key, phrases));
   await findCaptions(question, own);
   if (about.finds_like) {
-    told.push(await findPhotos("/like", question, "Photos like it"));
+    told.push(await findPhotos("/like", question, "Similar photos"));
   }
   return told.join(" ");
 }
@@ -315,14 +315,14 @@ async function go(question, moves = false) {
   at(isOfPhoto ? "photo-title" : "photos-title").focus({ preventScroll: true });
 }
 
-/** Uploads a file to the server, and queries it. */
+/** Uploads a file to the server, and shows its results. */
 async function give(file) {
   if (!file || !about) return;
   at("error").textContent = "";
   try {
     if (file.size > about.most_bytes) {
       const most = Math.floor(about.most_bytes / 2 ** 20);
-      throw new Error(`A photo may have ${most} MB at most.`);
+      throw new Error(`A photo may have at most ${most} MB.`);
     }
     at("status").textContent = "Reading the photo\u2026";
     const { signal } = new AbortController();
