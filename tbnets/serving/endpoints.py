@@ -36,8 +36,8 @@ def two_branch_endpoints(
       float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
-      photos also `status`, string `[n]`: "" or, for a broken photo, the fault.
-      The embedding is then 0.
+      photos, it also returns `status`, string `[n]`: "" or, for a broken photo,
+      the fault. The embedding is then 0.
     - `embed_image_strict`, for photos: like `embed_image`, but without
       `status`. A broken photo makes the call fail.
     - `score`: images and texts -> `similarities` `[n, m]`, cosines or the

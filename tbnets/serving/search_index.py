@@ -303,8 +303,8 @@ def check_is_index(store):
 # compared with the rows in the cells closest to it. The best rows of these
 # cells are compared again with the original embeddings, so their similarities
 # and order are exact. Only rows in other cells are missed. The file of cells is
-# named after the shards that it was made from, so the cells are not used after
-# the index has changed.
+# named after the shards that it was made from, so the cells of an index that
+# has changed are not used.
 
 CELLS_LOOKED_INTO = 64
 CANDIDATES = 4

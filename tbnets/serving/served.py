@@ -279,7 +279,8 @@ class Served:
         first = as_numbers("first", first, *expected, advice)
         second = as_numbers("second", second, *expected, advice)
         products = None if self.has("compare") else first @ second.T
-        # A non-finite input makes the sum non-finite, which is faster to check.
+        # A non-finite input makes the sum non-finite, and a sum is faster to
+        # check.
         if products is None or not np.isfinite(products.sum(dtype=np.float64)):
             check_finite("first", first)
             check_finite("second", second)

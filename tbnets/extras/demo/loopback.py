@@ -30,7 +30,7 @@ PATIENCE = 30
 GRACE = 30
 """Maximum time in seconds for the last requests when a server stops."""
 _WAKES = 0.5
-"""Maximum delay in seconds before a signal is handled that another thread
+"""Maximum delay in seconds for handling a signal that another thread
 received."""
 _SILENCE = 0.5
 """Maximum time in seconds that a silent client can delay the end of a

@@ -172,7 +172,7 @@ MOST_ROWS = 4096
 """Maximum number of rows in an input. A million empty captions are small but
 take a long time."""
 MOST_PAIRS = 2**18
-"""Maximum number of pairs of rows of two inputs. A learned similarity runs a
+"""Maximum number of pairs of rows from two inputs. A learned similarity runs a
 network for each pair."""
 
 
