@@ -39,9 +39,9 @@ class CaptionEncoder:
 
     Attributes:
         kind: name of the class in files and flags.
-        parameters: names of the constructor's arguments, JSON values.
+        parameters: names of the constructor's arguments, which are JSON values.
         chunk: number of captions encoded at a time.
-        words_: the known words, without padding and unknown.
+        words_: the known words, without the padding and unknown words.
         notes_: JSON dict about the fit; `fitted_on` describes the captions.
     """
 
@@ -143,18 +143,18 @@ class CaptionEncoder:
         self.check()
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shapes of the fitted arrays: name -> shape."""
+        """Returns the shapes of the fitted arrays, {name: shape}."""
         return {}
 
     def check(self) -> None:
-        """Raises ValueError if fitted arrays contradict each other."""
+        """Raises ValueError if the fitted arrays are inconsistent."""
 
 
 def word_counts(vocabulary, captions):
     """Counts the known words in captions.
 
-    Returns float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`, without
-    columns for padding and unknown words.
+    Returns a float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`,
+    without columns for padding and unknown words.
     """
     sparse = import_extra("text", "scipy.sparse")
     ids = Tokenizer(vocabulary).ragged(tf.constant(captions, tf.string))
@@ -184,8 +184,8 @@ def check_vectors(vectors):
 class MeanFeatures(CaptionEncoder):
     """Averages the word vectors of a caption.
 
-    Words without a vector are ignored. A caption without known words gets
-    zeros.
+    Words without a vector are ignored. A caption without known words has a
+    vector of zeros.
 
     Attributes:
         vectors_: float32 `[len(words_), dim]`.

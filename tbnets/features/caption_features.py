@@ -1,6 +1,6 @@
-"""Extracts features of captions into a store, indexed by text.
+"""Extracts features of captions into a store that is indexed by text.
 
-Captions with an equal `caption_key` share a row. The store's folder also holds
+Captions with the same `caption_key` share a row. The store's folder also holds
 the encoder, so that an exported model can read raw captions.
 """
 
@@ -28,7 +28,7 @@ SHARD_CAPTIONS = 4096
 
 
 def plan_of(encoder):
-    """Returns the settings of an encoder: kind, parameters, data."""
+    """Returns the kind, the parameters and the training data of an encoder."""
     return {
         "text_features": encoder.kind,
         **{name: getattr(encoder, name) for name in encoder.parameters},
@@ -44,8 +44,8 @@ def description(encoder):
 def open_fitted(folder, encoder):
     """Returns the fitted encoder in a store, or None for a new store.
 
-    Raises ValueError if its settings differ from those in `encoder`, which is
-    not fitted.
+    Raises ValueError if its settings differ from the settings of `encoder`,
+    which is not fitted.
     """
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
@@ -58,7 +58,7 @@ def open_fitted(folder, encoder):
 def open_writer(folder, encoder, dtype="float32", share=None):
     """Opens a store for writing and saves its encoder there.
 
-    `share` is the description from `take_share`, or None for all texts.
+    `share` is the description that `take_share` returns, or None for all texts.
     """
     made_by = {**description(encoder), **(share or {})}
     writer = FeatureWriter(folder, made_by, encoder.dim, dtype)
@@ -72,7 +72,7 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
     """Extracts the features of captions that a store lacks.
 
     Args:
-        captions: strings; equal captions are encoded once.
+        captions: strings; identical captions are encoded only once.
         encoder: a fitted `CaptionEncoder`.
         writer: a `FeatureWriter`.
         progress: called with the number of new texts.
@@ -89,7 +89,7 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
 
 
 def load_encoder(path) -> CaptionEncoder:
-    """Reads a fitted encoder from its file or its store.
+    """Reads a fitted encoder from a file or a store.
 
     No code in the file is executed.
 

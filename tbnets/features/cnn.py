@@ -17,14 +17,14 @@ SQUEEZE, EXPAND = (16, 16, 32, 32, 48, 48, 64, 64), (64, 128, 192, 256)
 
 
 def SqueezeNet(input_shape):  # noqa: N802 - named as in Keras
-    """Builds SqueezeNet 1.1 without its classifier, 722,496 parameters.
+    """Builds SqueezeNet 1.1 (722,496 parameters) without its classifier.
 
     Args:
         input_shape: `(height, width, 3)`; at least 47 pixels per side.
 
     Returns:
-        A functional Keras model, float `[n, height, width, 3]` -> `[n, height',
-        width', 512]`.
+        A functional Keras model that maps float `[n, height, width, 3]` to `[n,
+        height', width', 512]`.
 
     Source: Iandola et al. 2016, "SqueezeNet", and the authors' release 1.1.
     """
@@ -65,13 +65,13 @@ class _Folded(keras.layers.Layer):
 def fold_batch_normalization(network):
     """Returns a network with batch normalisation folded into convolutions.
 
-    A batch normalisation is folded if it alone reads a convolution without
-    activation. The outputs differ by rounding, about 2e-6 relative to the
-    largest. `network` is returned if no layer can be folded or a layer of
-    another kind has weights.
+    A batch normalisation is folded if it is the only layer that reads a
+    convolution without activation. Rounding changes the outputs by about 2e-6
+    of the largest output. If no layer can be folded or a layer of another type
+    has weights, returns `network` itself.
 
     Args:
-        network: functional Keras model, not changed.
+        network: functional Keras model, which is not changed.
     """
     pairs = _pairs(network)
     kinds = (*CONVOLUTIONS, keras.layers.BatchNormalization, keras.layers.Dense)
@@ -98,7 +98,7 @@ def fold_batch_normalization(network):
 
 
 def _pairs(network):
-    """Returns convolution name -> the batch normalisation to fold."""
+    """Returns {convolution name: batch normalisation to fold}."""
     readers, pairs = consumers(network), {}
     outputs = {id(output) for output in network.outputs}
     for layer in network.layers:
@@ -113,7 +113,7 @@ def _pairs(network):
 
 
 def _folded(convolution, normalisation):
-    """Returns kernel and bias of the folded layer, computed in float64."""
+    """Returns the kernel and bias of a folded layer, computed in float64."""
     kernel, *bias = (x.astype(float) for x in convolution.get_weights())
     *_, mean, variance = (x.astype(float) for x in normalisation.get_weights())
     scale = 1 / np.sqrt(variance + normalisation.epsilon)
@@ -129,12 +129,12 @@ def _folded(convolution, normalisation):
 
 FULL_NETWORK = "full_network"
 """The Full-Network Embedding: the activations of every convolutional and
-fully-connected layer, averaged over positions. The step `ternary` of
+fully-connected layer, averaged over positions. The `ternary` step of
 `FeatureTransform` discretises them. Source: Vilalta et al. 2017, Sec. 3.1."""
 
 
 def consumers(network):
-    """Returns the id of a tensor -> the layers that read it."""
+    """Returns a dict that maps a tensor's id to the layers that read it."""
     readers = {}
     for layer in network.layers:
         with contextlib.suppress(AttributeError):  # A layer applied twice.
@@ -154,10 +154,10 @@ def _activation(layer, readers_of):
 
 
 def full_network_outputs(cnn):
-    """Returns (layer name, Keras tensor) for `FULL_NETWORK`.
+    """Returns the (layer name, Keras tensor) pairs of `FULL_NETWORK`.
 
     A tensor is a layer's output after its batch normalisation and
-    non-linearity. VGG16 has 12,416 dimensions.
+    non-linearity. For VGG16, the tensors have 12,416 dimensions in all.
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
@@ -167,7 +167,7 @@ def full_network_outputs(cnn):
 
 LAST = "last"
 SQUEEZED = "squeezed, bilinear, antialiased, upright"
-"""Name in manifests for resizing photos without their aspect ratio."""
+"""Name in manifests for resizing photos without keeping their aspect ratio."""
 CROP_FRACTION = 224 / 256
 KERAS_SIZES = {
     240: ("EfficientNetB1", "EfficientNetV2B1"),
@@ -182,7 +182,7 @@ KERAS_SIZES = {
     528: ("EfficientNetB6",),
     600: ("EfficientNetB7",),
 }
-"""Input sizes other than 224 of Keras' networks, in pixels per side."""
+"""Input sizes of Keras networks that differ from 224, in pixels per side."""
 CONVOLUTIONS = (
     keras.layers.Conv2D,
     keras.layers.DepthwiseConv2D,
@@ -197,13 +197,13 @@ class Network:
     Args:
         constructor: called with `input_shape`, with `include_top` if `has_top`,
             and with `weights` if `find_imagenet` is None.
-        preprocess: RGB in [0, 255] -> the network's input.
-        image_size: side of its square input in pixels.
+        preprocess: function that maps RGB in [0, 255] to the network's input.
+        image_size: side of the square input in pixels.
         crop_fraction: side of a crop, as a fraction of the photo's side.
-        has_top: whether it can be built with a classifier.
-        find_imagenet: returns the file of its ImageNet weights; None if the
-            constructor downloads them.
-        load_weights: (network, file) -> None.
+        has_top: whether the network can be built with a classifier.
+        find_imagenet: function that returns the path of the ImageNet weights,
+            or None if the constructor downloads them.
+        load_weights: function (network, path) that loads the weights.
     """
 
     constructor: Callable
@@ -228,7 +228,7 @@ def _lite(number, image_size):
 
 
 def _keras_networks():
-    """Yields (name, `Network`) for `keras.applications`."""
+    """Yields (name, `Network`) for each network in `keras.applications`."""
     sizes = {
         name: size for size, group in KERAS_SIZES.items() for name in group
     }
@@ -259,10 +259,10 @@ class Cnn:
 
     Args:
         name: a key of `NETWORKS`.
-        network: functional Keras model on preprocessed pixels.
+        network: functional Keras model that takes preprocessed pixels.
         preprocess: as in `Network`.
-        image_size: side of its square input in pixels.
-        top: whether it has fully-connected layers and a classifier.
+        image_size: side of the square input in pixels.
+        top: whether the network has fully-connected layers and a classifier.
         crop_fraction: as in `Network`.
     """
 
@@ -274,13 +274,13 @@ class Cnn:
     crop_fraction: float = CROP_FRACTION
 
     def photos_of(self, side):
-        """Returns the `image_size` argument of `images.decode_image`."""
+        """Returns the `image_size` argument for `images.decode_image`."""
         return side
 
     def describe(self, layers, resize):
-        """Returns the network's part in a description of features.
+        """Returns the part of a feature description that covers the network.
 
-        `resize` describes in words how photos are resized.
+        `resize` is text that describes how photos are resized.
         """
         return {
             "cnn": self.name,
@@ -303,7 +303,7 @@ class Cnn:
         return self.network.output
 
     def outputs(self, layers):
-        """Returns (name, Keras tensor) for layer names.
+        """Returns a (name, Keras tensor) pair for each layer name.
 
         `last` is the last layer before a classifier. Raises ValueError for an
         unknown layer.
@@ -315,7 +315,7 @@ class Cnn:
         return [(name, output_of_layer[name]) for name in layers]
 
     def known_outputs(self):
-        """Returns layer name -> output, for layers with a single output."""
+        """Returns {layer name: output} for layers with a single output."""
         outputs = {}
         for layer in self.network.layers:
             with contextlib.suppress(AttributeError, ValueError):
@@ -396,11 +396,12 @@ def in_policy(name):
 def call_with_any_batch(function, photos):
     """Calls a convolutional function on a batch that may be empty.
 
-    oneDNN's convolution of an empty batch has a wrong number of channels. An
-    empty batch therefore gets a picture, whose row is removed afterwards.
+    oneDNN's convolution returns the wrong number of channels for an empty
+    batch. A picture is therefore added to an empty batch, and its row is
+    removed from the result.
 
     Args:
-        function: `[n, height, width, 3]` with n >= 1 -> `[n, ...]`.
+        function: maps `[n, height, width, 3]`, n >= 1, to `[n, ...]`.
         photos: `[n, height, width, 3]`; n may be 0, or unknown in a graph.
     """
     if photos.shape[0]:
@@ -414,14 +415,14 @@ def call_with_any_batch(function, photos):
 
 
 def pooled_network(cnn, outputs):
-    """Returns a network with one vector `[n, dim]` per picture.
+    """Returns a network that computes one vector per picture, `[n, dim]`.
 
     Maps and tokens are averaged over their positions, and all vectors are
     concatenated.
 
     Args:
         cnn: a `Cnn`.
-        outputs: list of (name, Keras tensor) of the network.
+        outputs: list of (name, Keras tensor) pairs of the network.
     """
     vectors = [_vector(name, output) for name, output in outputs]
     if len(vectors) > 1:

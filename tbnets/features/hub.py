@@ -1,6 +1,6 @@
-"""Names of Keras Hub presets, `hub:PRESET`.
+"""Handles the names of Keras Hub presets, `hub:PRESET`.
 
-A preset is a name in Keras Hub (`hub:clip_vit_base_patch16`), a handle
+PRESET is a name in Keras Hub (`hub:clip_vit_base_patch16`), a handle
 (`hub:kaggle://...`, `hub:hf://...`), or a folder.
 """
 
@@ -21,16 +21,17 @@ def package():
 
 
 def is_hub(name):
-    """Returns whether a flag's value names a preset of Keras Hub."""
+    """Returns whether a flag's value names a Keras Hub preset."""
     return isinstance(name, str) and name.startswith(PREFIX)
 
 
 def placed(name, *starts):
-    """Returns the name of a preset with an absolute path for a folder.
+    """Makes the path of a folder in a preset's name absolute.
 
     Args:
         name: a flag's value; returned unchanged if it is not a preset's folder.
-        *starts: parents of a relative folder; by default the current folder.
+        *starts: folders in which a relative path is looked up, in order; by
+            default the current folder.
     """
     for start in starts or [""] if is_hub(name) else ():
         folder = pathlib.Path(start, name.removeprefix(PREFIX)).absolute()
@@ -40,7 +41,7 @@ def placed(name, *starts):
 
 
 def unplaced(name):
-    """Returns the name of a preset without the folder's parents.
+    """Removes the parent folders from the path in a preset's name.
 
     Other values are returned unchanged.
     """

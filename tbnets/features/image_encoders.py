@@ -1,4 +1,4 @@
-"""Image encoders: pixels `[n, height, width, 3]` -> features `[n, dim]`."""
+"""Encoders that map pixels `[n, height, width, 3]` to features `[n, dim]`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,16 +15,18 @@ from tbnets.layers.configured import ConfiguredLayer, checked_units
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SmallConvNet(ConfiguredLayer):
-    """A convolutional network that two CPU cores can train.
+    """A convolutional network that is small enough to train on two CPU cores.
 
-    A stage is a 3x3 convolution of stride 2, batch normalisation and ReLU. The
-    last map is flattened instead of averaged, to keep the positions of objects.
+    A stage consists of a 3x3 convolution with stride 2, batch normalisation and
+    ReLU. The last map is flattened instead of averaged, to keep the positions
+    of objects.
 
     Args:
-        channels: output channels per stage; every stage halves the map.
+        channels: number of output channels of each stage. Every stage halves
+            the height and width of the map.
 
-    Returns from a call on float `[n, height, width, 3]` in [0, 255]: `[n,
-    height' * width' * channels[-1]]`.
+    A call maps float `[n, height, width, 3]` in [0, 255] to `[n, height' *
+    width' * channels[-1]]`.
 
     Example:
         encoder = tbnets.SmallConvNet((16, 32))
@@ -86,7 +88,7 @@ class PooledEncoder(ConfiguredLayer):
     """Averages a network's last map; fine-tunes the network if requested."""
 
     def take_network(self, built: cnn.Cnn, fine_tune: bool) -> None:
-        """Sets the network to a `cnn.Cnn`, without its classifier."""
+        """Uses the network of a `cnn.Cnn`, without its classifier."""
         self.fine_tune, self.preprocess = fine_tune, built.preprocess
         self.network = cnn.pooled_network(built, built.outputs([cnn.LAST]))
         self.network.trainable = fine_tune
@@ -94,7 +96,7 @@ class PooledEncoder(ConfiguredLayer):
         self.output_dim = self.network.output_shape[-1]
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the pooled vectors of photos."""
+        """Returns the pooled feature vectors of photos."""
         learn = training and self.fine_tune
 
         def encode(pixels):
@@ -115,8 +117,8 @@ class ApplicationEncoder(PooledEncoder):
         fine_tune: whether the network's weights are trained. If False, its
             batch normalisation remains in inference mode.
 
-    Returns from a call on float `[n, image_size, image_size, 3]` RGB in [0,
-    255]: `[n, channels]`.
+    A call maps float `[n, image_size, image_size, 3]`, RGB in [0, 255], to `[n,
+    channels]`.
 
     Example:
         encoder = tbnets.ApplicationEncoder("EfficientNetLite0", 224)
@@ -140,5 +142,5 @@ class ApplicationEncoder(PooledEncoder):
     __repr__ = short_repr("application", "image_size", "fine_tune")
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments, with `weights` None."""
+        """Returns the constructor's arguments, with `weights` set to None."""
         return {**super().get_config(), "weights": None}

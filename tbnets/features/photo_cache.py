@@ -5,9 +5,9 @@
     CACHE/photos.json                    path -> size, time, sha256 of a photo
           EfficientNetLite0-3f2a9c81/    a feature store for each network
 
-The ids in a store are sha256 sums of the photos' contents. A renamed or
-duplicate photo is therefore extracted once. A sum is computed again only if the
-file's size or time changes.
+The ids in a store are the SHA-256 checksums of the photos. The features of a
+renamed or duplicate photo are therefore extracted only once. A checksum is
+computed again only if the file's size or modification time changes.
 """
 
 import concurrent.futures
@@ -31,18 +31,19 @@ from tbnets.startup import usable_cores
 
 INDEX = "photos.json"
 _SETTLED_SECONDS = 2
-"""Minimum age of a file whose time shows every later change."""
+"""Minimum age of a file at which any later change alters its time."""
 
 
 def photo_sums(folder, names, index):
-    """Returns (sha256, None) or (None, fault) for the photos in a folder.
+    """Returns (sha256, None) or (None, fault) for each photo in a folder.
 
-    `names` are relative to the folder. `index` is the file of cached sums.
+    `names` are relative to the folder. `index` is the path of a file in which
+    checksums are cached.
     """
     folder, cached = pathlib.Path(folder), _read_index(index)
 
     def entry(name):
-        """Returns [size, time, sha256] of a photo, or its fault."""
+        """Returns [size, time, sha256], or why the photo is unreadable."""
         path = folder / name
         try:
             if not path.is_file():
@@ -59,7 +60,8 @@ def photo_sums(folder, names, index):
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         entries = list(pool.map(entry, names))
     sums = {name: x for name, x in zip(names, entries) if isinstance(x, list)}
-    # Caches only photos that are old enough: a later change changes their time.
+    # Caches only photos that are old enough for a later change to alter the
+    # time.
     latest = (time.time() - _SETTLED_SECONDS) * 1e9
     updated = cached | {name: x for name, x in sums.items() if x[1] < latest}
     if updated != cached:
@@ -69,7 +71,7 @@ def photo_sums(folder, names, index):
 
 
 def _read_index(path):
-    """Returns name -> [size, time, sha256]; {} for an invalid file."""
+    """Returns {name: [size, time, sha256]}, or {} if the file is invalid."""
     try:
         entries = parse_json(pathlib.Path(path).read_bytes())
         return {
@@ -83,7 +85,7 @@ def _read_index(path):
 
 
 def make_cache(folder, cache):
-    """Creates the folder of a cache; raises OSError if it cannot."""
+    """Creates a cache folder; raises OSError if this fails."""
     try:
         make_folder_of(folder, cache)
     except OSError as error:
@@ -95,14 +97,14 @@ def make_cache(folder, cache):
 
 
 class PhotoCache:
-    """Caches one network's features of a folder's photos.
+    """Caches the features that a network computes for a folder's photos.
 
     Args:
         folder: folder of the photos.
         cache: folder of the cache, created if missing.
-        description: from `PhotoFeatures.description`.
-        build: function () -> the `PhotoFeatures`, called only if a photo must
-            be extracted.
+        description: result of `PhotoFeatures.description`.
+        build: function that returns the `PhotoFeatures`. It is called only if
+            features must be extracted.
     """
 
     def __init__(self, folder, cache, description, build):
@@ -116,10 +118,10 @@ class PhotoCache:
         self._keys = {}
 
     def update(self, names):
-        """Extracts the photos that are not cached, with a progress bar.
+        """Extracts the features that are not cached, with a progress bar.
 
         Returns:
-            dict, name -> the fault of a file that is not a photo.
+            dict that maps the name of each unreadable photo to the reason.
         """
         make_cache(self.folder, self.cache)
         sums = photo_sums(self.folder, names, self.cache / INDEX)
@@ -130,13 +132,16 @@ class PhotoCache:
         return {name: reason for name, reason in reasons.items() if reason}
 
     def load(self, names):
-        """Returns (features, rows) of photos that `update` accepted."""
+        """Returns (features, rows) for photos that `update` accepted."""
         keys = [self._keys[name] for name in names]
         with self._explained():
             return load_features([self.store], keys)
 
     def _extract(self, photos):
-        """Extracts new photos, sha256 -> name; returns sha256 -> fault."""
+        """Extracts the features of photos that the store lacks.
+
+        `photos` maps sha256 to name. Returns {sha256: fault} of failed photos.
+        """
         stored, failed, complete = (), {}, False
         if (self.store / MANIFEST).is_file():
             with self._explained():
@@ -148,7 +153,7 @@ class PhotoCache:
         ]
         failed_before = [photo for photo in new if photo[0] in failed]
         reasons = faults([path for _, path in failed_before])
-        # Retries photos that can be read now, after a fault of the disk.
+        # Retries photos that failed earlier, if they can now be read.
         pairs = zip(failed_before, reasons)
         repaired = [photo for photo, reason in pairs if reason is None]
         fresh = [photo for photo in new if photo[0] not in failed]

@@ -1,4 +1,4 @@
-"""Computes features of photos: decodes, crops, runs the network, averages."""
+"""Decodes and crops photos, and computes their features with a network."""
 
 import keras
 import tensorflow as tf
@@ -24,7 +24,7 @@ class SeveralNetworks:
     """Concatenates the features of several networks.
 
     Args:
-        parts: a `PhotoFeatures` for each network, in the order of the stores.
+        parts: one `PhotoFeatures` per network, in the order of the stores.
     """
 
     def __init__(self, parts):
@@ -36,15 +36,16 @@ class SeveralNetworks:
         return tuple(part.decode(image_bytes) for part in self.parts)
 
     def forward(self, photos):
-        """Computes float32 `[n, dim]` for decoded photos.
+        """Computes float32 `[n, dim]` features of decoded photos.
 
-        `photos` has float32 `[n, side, side, 3]` for each network; n may be 0.
+        `photos` contains float32 `[n, side, side, 3]` for each network; n may
+        be 0.
         """
         pairs = zip(self.parts, photos)
         return tf.concat([part.forward(x) for part, x in pairs], axis=1)
 
     def __call__(self, image_bytes):
-        """Computes float32 `[n, dim]` for JPEG or PNG contents `[n]`."""
+        """Computes float32 `[n, dim]` features of JPEG or PNG bytes `[n]`."""
         return tf.concat([part(image_bytes) for part in self.parts], axis=1)
 
 
@@ -53,15 +54,16 @@ RANDOM = "random"
 
 
 def ten_crops(photos, size):
-    """Cuts the four corners, the centre and their mirror images.
+    """Crops the corners and the centre of photos, and mirrors the crops.
 
     Args:
-        photos: float `[n, side, side, 3]`, `side` at least `size`.
-        size: side of the crops in pixels. Papers: 224 of 256.
+        photos: float `[n, side, side, 3]` with `side` >= `size`.
+        size: side of the crops in pixels. Papers: 224, from photos of 256.
 
     Returns:
-        float `[n * 10, size, size, 3]`, a photo's crops in a row: top left, top
-        right, bottom left, bottom right, centre, then mirrored.
+        float `[n * 10, size, size, 3]`. Each photo's ten crops are consecutive:
+        top left, top right, bottom left, bottom right and centre, then the
+        mirrored crops in the same order.
 
     Source: Wang et al. 2016, Sec. 3.1.
     """
@@ -75,21 +77,21 @@ def ten_crops(photos, size):
 
 
 class PhotoFeatures:
-    """Computes features of photos by a convolutional network.
+    """Computes features of photos with a convolutional network.
 
-    Extraction and exported graphs use this class, so that served features equal
-    training features.
+    The extraction and exported graphs use this class, so that served features
+    are computed like training features.
 
     Args:
         cnn: a `cnn.Cnn`.
         layers: names of layers, whose averaged activations are concatenated;
-            `["last"]`, the last layer before a classifier; or
-            `["full_network"]`, all layers (Vilalta et al. 2017).
-        crops: `one`, the whole photo resized to the network's input, or `ten`,
-            the average over `ten_crops`.
+            `["last"]` for the last layer before a classifier; or
+            `["full_network"]` for all layers (Vilalta et al. 2017).
+        crops: `one` for the whole photo, resized to the network's input, or
+            `ten` for the average over `ten_crops`.
 
     Attributes:
-        squares: the `image_size` argument of `images.decode_image`.
+        squares: the `image_size` argument for `images.decode_image`.
     """
 
     @in_float32()
@@ -123,7 +125,7 @@ class PhotoFeatures:
         return decode_image(image_bytes, self.squares)
 
     def forward(self, photos):
-        """Computes float32 `[n, dim]` for decoded photos; n may be 0.
+        """Computes float32 `[n, dim]` features of decoded photos; n may be 0.
 
         `photos` are float32 `[n, photo_size, photo_size, 3]`, RGB in [0, 255].
         """
@@ -140,7 +142,7 @@ class PhotoFeatures:
         return features
 
     def __call__(self, image_bytes):
-        """Computes float32 `[n, dim]` for JPEG or PNG contents `[n]`."""
+        """Computes float32 `[n, dim]` features of JPEG or PNG bytes `[n]`."""
         return self.forward(decode_images(image_bytes, self.squares))
 
 
@@ -149,10 +151,10 @@ def build_named_cnn(name, weights, image_size=None, top=True):
     """Builds a `Cnn` with the weights that flags specify.
 
     Args:
-        name: a key of `cnn.NETWORKS`, or a preset of Keras Hub, `hub:PRESET`.
+        name: a key of `cnn.NETWORKS`, or a Keras Hub preset, `hub:PRESET`.
         weights: `imagenet`; a weights file; `random` for random weights from a
             fixed seed; None for random weights from the global seed. A preset
-            uses its own weights unless this is `random`.
+            uses its own weights unless `weights` is `random`.
         image_size: as in `cnn.build_cnn`.
         top: as in `cnn.build_cnn`.
     """
@@ -168,8 +170,8 @@ def build_named_cnn(name, weights, image_size=None, top=True):
 def build_described_cnn(description, weights):
     """Builds the `Cnn` that extracted a store's features.
 
-    `weights` are as in `build_named_cnn`, or the preset for a preset's
-    features. Raises ValueError if they differ from `description`.
+    `weights` is as in `build_named_cnn`, or `hub:PRESET` if a preset extracted
+    the features. Raises ValueError if the weights do not match `description`.
     """
     name, size = description["cnn"], description["image_size"]
     if hub.is_hub(name):
@@ -201,9 +203,8 @@ def build_described_cnn(description, weights):
 def open_photo_features(description, weights):
     """Builds the `PhotoFeatures` that extracted a store's features.
 
-    Arguments are as in `build_described_cnn`. For several networks the
-    description is `{"side_by_side": [descriptions]}`, and `SeveralNetworks` are
-    returned.
+    The arguments are as in `build_described_cnn`. If `description` is
+    `{"side_by_side": [descriptions]}`, returns `SeveralNetworks`.
     """
     if SIDE_BY_SIDE in description:
         parts = description[SIDE_BY_SIDE]

@@ -1,4 +1,4 @@
-"""Features of a photo's regions, by a convolutional network."""
+"""Computes features of a photo's regions with a convolutional network."""
 
 import keras
 import numpy as np
@@ -22,11 +22,12 @@ GEOMETRY_DIM = 5
 
 
 def box_geometry(boxes, sides):
-    """Returns float32 `[k, 5]`: x_min, y_min, x_max, y_max and area of boxes.
+    """Returns x_min, y_min, x_max, y_max and the area of boxes, `[k, 5]`.
 
     Args:
         boxes: float32 `[k, 4]` in pixels.
-        sides: float32 `[2]`, width and height of the photo, which become 1.
+        sides: float32 `[2]`, width and height of the photo, which are scaled to
+            1.
 
     Source: Mao et al. 2016, "Generation and Comprehension of Unambiguous Object
     Descriptions".
@@ -38,21 +39,24 @@ def box_geometry(boxes, sides):
 
 
 class AveragedFeatures:
-    """Averages boxes from a network's maps, with one pass per photo.
+    """Averages a network's feature maps over boxes, in one pass per photo.
 
     Args:
         cnn: a `cnn.Cnn`, built for the size to which photos are resized.
-        layers: name of a layer with maps, `last` for the maps that a classifier
-            averages, or a list of names, whose features are concatenated.
+        layers: name of a layer that outputs maps, `last` for the maps that a
+            classifier averages, or a list of names. The features of several
+            layers are concatenated.
         geometry: whether to append `box_geometry`.
-        grids: for each layer, the number of parts along a box's sides, averaged
-            separately to encode the layout. None for 1 each.
+        grids: for each layer, the number of parts into which a box's sides are
+            divided. The parts are averaged separately, to encode the layout.
+            None for 1 in every layer.
         scales: for each layer, the factor by which a box is scaled about its
-            centre, for example to include the surroundings. None for 1 each.
+            centre, for example to include the surroundings. None for 1 in every
+            layer.
 
     Raises:
-        ValueError: If a layer is unknown or has no map, or the number of grids
-            or scales is wrong.
+        ValueError: If a layer is unknown or does not output a map, or `grids`
+            or `scales` is invalid.
 
     Example:
         >>> cnn = build_cnn("EfficientNetLite2", "imagenet", image_size=448)
@@ -91,7 +95,7 @@ class AveragedFeatures:
         }
 
     def forward(self, pixels, boxes):
-        """Computes float32 `[k, dim]` for a photo's boxes, in the graph.
+        """Computes float32 `[k, dim]` features of boxes, with TensorFlow.
 
         Args:
             pixels: `[height, width, 3]`, RGB in [0, 255], upright, any numeric
@@ -114,27 +118,27 @@ class AveragedFeatures:
         return tf.concat(parts, axis=1)
 
     def decode(self, image_bytes):
-        """Decodes JPEG or PNG content for `of_decoded`, in the graph.
+        """Decodes JPEG or PNG content for `of_decoded`, with TensorFlow.
 
         Returns:
-            (pixels, sides): uint8 `[height, width, 3]`, upright, with a very
-            large JPEG scaled down; and float32 `[2]`, width and height at full
-            size.
+            (pixels, sides): uint8 `[height, width, 3]`, upright, and float32
+            `[2]`, the width and height at full size. A very large JPEG is
+            scaled down.
         """
         pixels = decode_photo(image_bytes, self.cnn.image_size)
         return pixels, tf.cast(read_upright_sides(image_bytes), tf.float32)
 
     def of_decoded(self, pixels, sides, boxes):
-        """Computes float32 `[k, dim]` for a decoded photo, in the graph.
+        """Computes float32 `[k, dim]` features of a decoded photo's boxes.
 
-        `pixels` and `sides` are from `decode`; `boxes` are float32 `[k, 4]` in
+        `decode` returns `pixels` and `sides`. `boxes` are float32 `[k, 4]` in
         pixels at full size.
         """
         decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
         return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes float32 `[k, dim]` for a photo's `boxes` `[k, 4]`.
+        """Computes float32 `[k, dim]` features of a photo's boxes `[k, 4]`.
 
         `pixels` are uint8 `[height, width, 3]`, RGB, upright.
         """
@@ -143,7 +147,7 @@ class AveragedFeatures:
 
 
 def _one_each(argument, layers, values, least):
-    """Returns a number for each layer; raises if they do not fit."""
+    """Returns one number per layer; raises an error if `values` are invalid."""
     values = [1] * len(layers) if values is None else list(values)
     if len(values) != len(layers) or min(values, default=least) < least:
         raise InputError(
@@ -166,7 +170,7 @@ def _scaled(boxes, scale, sides):
 
 
 def _cells(feature_map, sides):
-    """Returns `[4]`: cells of a map per pixel of the photo, for each edge."""
+    """Returns a map's cells per pixel of the photo, `[4]` for the box edges."""
     cells = tf.cast(tf.shape(feature_map)[2:0:-1], tf.float32)
     return tf.tile(cells / sides, [2])
 
@@ -193,12 +197,12 @@ _PHOTO = tf.TensorSpec([None, None, 3], tf.float32)
 
 
 class WarpFeatures:
-    """Computes features of regions by R-CNN, a network run on each region.
+    """Computes features of regions as R-CNN does, with a pass per region.
 
     Args:
         cnn: a `cnn.Cnn`.
-        layer: name of a layer, whose maps are averaged, or `last`.
-        context: see `warped_crops`.
+        layer: name of the layer whose maps are averaged, or `last`.
+        context: as in `warped_crops`.
     """
 
     @in_float32()
@@ -220,14 +224,14 @@ class WarpFeatures:
         }
 
     def forward(self, pixels, boxes):
-        """Computes the features of boxes, in the graph."""
+        """Computes the features of boxes, with TensorFlow."""
         size = self.cnn.image_size
         crops = warped_crops(pixels, boxes, size, self.context)
         outputs = self.network(self.cnn.preprocess(crops), training=False)
         return tf.cast(outputs, tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes float32 `[k, dim]` for a photo's `boxes` `[k, 4]`.
+        """Computes float32 `[k, dim]` features of a photo's boxes `[k, 4]`.
 
         `pixels` are `[height, width, 3]`, RGB in [0, 255], upright.
         """
@@ -236,21 +240,22 @@ class WarpFeatures:
 
 
 class RoiFeatures:
-    """Computes features of regions by Fast R-CNN.
+    """Computes features of regions as Fast R-CNN does.
 
-    The convolutions run once per photo. A layer with maps is pooled to bins,
-    which are averaged. For a layer with vectors, such as VGG's `fc2`, the
-    pooling replaces the last max pooling, with the size that the dense layers
-    require.
+    The convolutions run once per photo. If the layer outputs maps, regions are
+    pooled to bins, which are averaged. If it outputs vectors, like VGG's `fc2`,
+    the RoI pooling replaces the last max pooling and has the size that the
+    dense layers require.
 
     Args:
-        cnn: a `cnn.Cnn`, built for any size.
+        cnn: a `cnn.Cnn`, built for any image size.
         layer: name of the layer, or `last`.
         output_size: bins per side if the network does not require a size. Fast
             R-CNN with VGG: 7.
-        shorter_side: pixels to which a photo's shorter side is scaled. Fast
+        shorter_side: length in pixels of a scaled photo's shorter side. Fast
             R-CNN: 600.
-        longest_side: maximum of its longer side in pixels. Fast R-CNN: 1000.
+        longest_side: maximum length in pixels of its longer side. Fast R-CNN:
+            1000.
 
     Raises:
         ValueError: If the network cannot be cut at this layer.
@@ -291,7 +296,7 @@ class RoiFeatures:
         }
 
     def feature_map(self, pixels):
-        """Scales a photo and computes its float32 map, in the graph.
+        """Scales a photo and computes its float32 feature map, with TensorFlow.
 
         `pixels` are float32 `[height, width, 3]`, RGB in [0, 255].
         """
@@ -305,7 +310,7 @@ class RoiFeatures:
         return tf.cast(outputs[0], tf.float32)
 
     def pooled(self, feature_map, boxes):
-        """Pools boxes from a map and runs the remaining layers on them.
+        """Pools a feature map's boxes and runs the remaining layers on them.
 
         Boxes are float32 `[k, 4]` in cells of the map.
         """
@@ -315,7 +320,7 @@ class RoiFeatures:
         return tf.cast(self.head(bins, training=False), tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes float32 `[k, dim]` for a photo's `boxes` `[k, 4]`.
+        """Computes float32 `[k, dim]` features of a photo's boxes `[k, 4]`.
 
         `pixels` are `[height, width, 3]`, RGB in [0, 255], upright.
         """
@@ -331,16 +336,16 @@ KINDS = {
     "roi_pool": RoiFeatures,
     "roi_average": AveragedFeatures,
 }
-"""Name -> class of extractor."""
+"""Extractor classes by name."""
 
 
 def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
-    """Builds an extractor: a function (pixels, boxes) -> features.
+    """Builds an extractor, which maps (pixels, boxes) to features.
 
     Args:
         cnn: a `cnn.Cnn`.
         kind: a key of `KINDS`.
-        layer: name of a layer, or `last`; for `roi_average` also a list of
+        layer: name of a layer, or `last`. `roi_average` also accepts a list of
             names.
         **options: other arguments of the class.
     """
@@ -349,7 +354,7 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
 
 
 def _in_blocks(function, picture, boxes, size, dim):
-    """Calls a function on blocks of boxes, to bound the memory."""
+    """Calls a function on blocks of boxes, to limit the memory use."""
     boxes = tf.constant(check_boxes(boxes), tf.float32)
     starts = range(0, len(boxes), size)
     blocks = [boxes[start : start + size] for start in starts]
@@ -358,7 +363,10 @@ def _in_blocks(function, picture, boxes, size, dim):
 
 
 def _cut(network, layer, output):
-    """Cuts a network before its dense part: (head, map, bins or None)."""
+    """Cuts a network before its dense layers; returns (head, map, bins).
+
+    `bins` is the number of bins per side that the head requires, or None.
+    """
     layers = keras.layers
     joints = (layers.Flatten, layers.GlobalAveragePooling2D)
     joint = next((x for x in network.layers if isinstance(x, joints)), None)
@@ -380,7 +388,7 @@ def _cut(network, layer, output):
 
 
 def _any_size(network, output):
-    """Returns the network up to a map, for photos with any size."""
+    """Returns the part of a network up to `output`, for photos of any size."""
     fixed = keras.Model(network.inputs[0], output)
     photo = keras.Input((None, None, 3))
     free = keras.models.clone_model(fixed, input_tensors=photo)
@@ -391,7 +399,7 @@ def _any_size(network, output):
 def open_averaged_features(description, weights):
     """Builds the `AveragedFeatures` that extracted a store's features.
 
-    Arguments are as in `build_described_cnn`.
+    The arguments are as in `build_described_cnn`.
     """
     cnn = build_described_cnn(description, weights)
     names = "layers", "geometry", "grids", "scales"

@@ -1,4 +1,4 @@
-"""Tf-idf vectors of the most frequent lemmas.
+"""Computes tf-idf vectors of the most frequent lemmas.
 
 ::
 
@@ -46,9 +46,10 @@ Words that a photo can show, such as numbers and "front", are not included.
 
 
 def find_lemmatizer():
-    """Returns the name of a lemmatiser and its function word -> lemma.
+    """Returns a lemmatiser's name and its function from word to lemma.
 
-    It is NLTK's `wordnet` if its data are installed, otherwise `simplemma`.
+    The lemmatiser is NLTK's `wordnet` if its data are installed, otherwise
+    `simplemma`.
 
     Raises:
         ImportError: If neither is installed.
@@ -64,27 +65,27 @@ def find_lemmatizer():
 
 
 def _wordnet_lemma(wordnet, word):
-    """Returns the lemma of a noun, or else of a verb."""
+    """Returns the word's lemma as a noun or, if unchanged, as a verb."""
     lemma = wordnet.lemmatize(word, "n")
     return lemma if lemma != word else wordnet.lemmatize(word, "v")
 
 
 class TfidfFeatures(CaptionEncoder):
-    """Tf-idf vectors of captions, of length 1.
+    """Computes L2-normalised tf-idf vectors of captions.
 
     Column j is the j-th most frequent lemma of the training captions::
 
         x_j = count_j (1 + ln((1 + n) / (1 + df_j))),   x / |x|
 
     n is the number of training captions, of which df_j contain the lemma. A
-    caption without known words gets zeros.
+    caption without known words has a vector of zeros.
 
     Args:
         num_terms: maximum number of lemmas in the dictionary. Wang et al. 2016:
             3000 for Flickr30K, 5600 for MSCOCO.
 
     Attributes:
-        columns_: int32 `[len(words_)]`, a column for each known word.
+        columns_: int32 `[len(words_)]`, the column of each known word.
         idf_: float32 `[dim]`.
 
     Example:
@@ -111,10 +112,10 @@ class TfidfFeatures(CaptionEncoder):
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
-        """Selects the dictionary and computes its weights.
+        """Selects the lemmas of the dictionary and computes their weights.
 
         Raises:
-            ValueError: If the captions have only stop words.
+            ValueError: If the captions contain only stop words.
             ImportError: If a package is missing.
         """
         sklearn = import_extra("text", "sklearn.feature_extraction.text")
@@ -175,7 +176,7 @@ class TfidfFeatures(CaptionEncoder):
 
 
 def _most_frequent(lemmas, counts, number):
-    """Returns lemmas by descending count, then alphabetically."""
+    """Returns the most frequent lemmas, sorted by count and then by name."""
     totals = {}
     for word, lemma in lemmas.items():
         if lemma not in STOP_WORDS:
