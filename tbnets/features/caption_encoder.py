@@ -184,8 +184,8 @@ def check_vectors(vectors):
 class MeanFeatures(CaptionEncoder):
     """Averages the word vectors of a caption.
 
-    Words without a vector are ignored. A caption without known words has a
-    vector of zeros.
+    Words without a vector are ignored. A caption without known words maps to
+    zeros.
 
     Attributes:
         vectors_: float32 `[len(words_), dim]`.

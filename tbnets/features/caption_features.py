@@ -37,7 +37,7 @@ def plan_of(encoder):
 
 
 def description(encoder):
-    """Returns how the features were extracted, for the store's manifest."""
+    """Returns the extraction settings for the store's manifest."""
     return {**plan_of(encoder), "encoder_sha256": encoder.digest()}
 
 

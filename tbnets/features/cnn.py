@@ -134,7 +134,7 @@ fully-connected layer, averaged over positions. The `ternary` step of
 
 
 def consumers(network):
-    """Returns a dict that maps a tensor's id to the layers that read it."""
+    """Returns {tensor id: layers that read the tensor}."""
     readers = {}
     for layer in network.layers:
         with contextlib.suppress(AttributeError):  # A layer applied twice.
@@ -216,7 +216,6 @@ class Network:
 
 
 def _lite(number, image_size):
-    """Returns the `Network` of an EfficientNet-Lite."""
     return Network(
         functools.partial(efficientnet_lite.build_efficientnet_lite, number),
         efficientnet_lite.preprocess_input,
@@ -228,7 +227,6 @@ def _lite(number, image_size):
 
 
 def _keras_networks():
-    """Yields (name, `Network`) for each network in `keras.applications`."""
     sizes = {
         name: size for size, group in KERAS_SIZES.items() for name in group
     }
@@ -280,7 +278,7 @@ class Cnn:
     def describe(self, layers, resize):
         """Returns the part of a feature description that covers the network.
 
-        `resize` is text that describes how photos are resized.
+        `resize` describes the resizing in words.
         """
         return {
             "cnn": self.name,

@@ -109,7 +109,6 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _load(stream):
-    """Returns a pickle's content and its storages."""
     unpickler = _Unpickler(stream)
     return unpickler.load(), unpickler.storages
 
@@ -124,7 +123,7 @@ def read_tensors(path) -> dict:
             1.6 or with `_use_new_zipfile_serialization=False`.
 
     Returns:
-        dict that maps names to read-only float32 or int64 arrays.
+        {name: read-only float32 or int64 array}.
 
     Raises:
         ValueError: If the file is damaged or its format is not supported.
@@ -147,7 +146,7 @@ def read_tensors(path) -> dict:
 
 
 def _tensors(content):
-    """Returns a dict that maps names to the arrays of a checkpoint."""
+    """Returns the arrays of a checkpoint, {name: array}."""
     if content.startswith(b"PK\x03\x04"):
         raise InputError(
             "is a zip archive, the newer format (save it with "

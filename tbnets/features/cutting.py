@@ -28,8 +28,7 @@ def warped_crops(image, boxes, size, context=0.0):
         float32 `[k, size, size, 3]`.
 
     Source: Girshick et al. 2014, "Rich feature hierarchies", App. A (warp).
-    Departures: the paper fills these pixels with the mean of the training
-    images.
+    Departures: the paper uses the mean of the training images.
     """
     if not 0 <= context < 0.5:
         raise InputError(
@@ -117,8 +116,8 @@ def roi_average(feature_map, boxes, grid=1):
     Args:
         feature_map: float32 `[height, width, channels]`.
         boxes: `[k, 4]` in cells of the map.
-        grid: number of equal parts into which a box's sides are divided. The
-            parts are averaged separately.
+        grid: number of equal parts per side of a box, which are averaged
+            separately.
 
     Returns:
         float32 `[k, grid * grid * channels]`, with the parts row by row.

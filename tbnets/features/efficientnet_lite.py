@@ -98,7 +98,6 @@ def round_channels(channels):
 
 
 def _block(inputs, name, kernel, stride, expansion, channels):
-    """Builds an inverted residual block."""
     outputs = inputs
     if expansion > 1:
         wide = expansion * inputs.shape[-1]

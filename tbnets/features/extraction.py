@@ -26,8 +26,7 @@ BATCH_SIZE = 32
 def remaining(photos, writer):
     """Returns the (id, path) photos that `writer` still has to process.
 
-    If only photos that failed before remain, they are tried again, because they
-    may have been repaired.
+    Photos that failed before are tried again only if no new photos remain.
     """
     new = [photo for photo in photos if photo[0] not in writer.done]
     fresh = [photo for photo in new if photo[0] not in writer.failed]

@@ -233,8 +233,7 @@ def gradient_terms(points, location, scale, laplacian):
         laplacian: bool `[dim]`.
 
     Returns:
-        float32 `[n, 2 dim]`: first with respect to the locations, then with
-        respect to the scales.
+        float32 `[n, 2 dim]`: with respect to the locations, then the scales.
 
     Source: Klein et al. 2015, Sec. 3.3; Perronnin and Dance 2007.
     """
@@ -267,8 +266,7 @@ class FisherFeatures(CaptionEncoder):
         log-likelihood -> signed square root -> L2 -> PCA
 
     A vector concatenates, for each component, the gradients with respect to the
-    locations and then the scales. A caption without known words has a vector of
-    zeros.
+    locations and then the scales. A caption without known words maps to zeros.
 
     Args:
         num_components: number of mixture components. Papers: 30.

@@ -67,7 +67,7 @@ class TfidfVectors(_EncoderLayer):
         self.num_terms = self.output_dim = num_terms
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants with neutral initial values."""
+        """Creates the constants with neutral values."""
         size = (self.vocabulary_size,)
         self.constant("columns", size, dtype="int32")
         self.constant("idf", (self.num_terms,))
@@ -116,7 +116,7 @@ class MeanVectors(_EncoderLayer):
         self.word_dim = self.output_dim = word_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants with neutral initial values."""
+        """Creates the constants with neutral values."""
         self.constant("vectors", (self.vocabulary_size, self.word_dim))
         super().build(input_shape)
 
@@ -140,8 +140,7 @@ class FisherVectors(_EncoderLayer):
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         word_dim: size of a word vector after ICA. Papers: 300.
         num_components: number of mixture components. Papers: 30.
-        pca_dim: number of dimensions that PCA keeps out of `2 * num_components
-            * word_dim`, or 0 for no PCA. Papers: 6000.
+        pca_dim: number of dimensions after PCA, or 0 for no PCA. Papers: 6000.
 
     A call maps int `[n, words]` to float32 `[n, output_dim]`.
 
@@ -171,7 +170,7 @@ class FisherVectors(_EncoderLayer):
         self.output_dim = pca_dim or self.full_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants with neutral initial values."""
+        """Creates the constants with neutral values."""
         words, components = self.vocabulary_size, self.num_components
         shape = (components, self.word_dim)
         self.constant("vectors", (words, self.word_dim))
@@ -243,8 +242,7 @@ class CaptionReader(tf.Module):
 
     Args:
         encoder: a fitted `CaptionEncoder`.
-        max_tokens: number of words after which a caption is cut, or None for no
-            limit.
+        max_tokens: maximum number of words per caption; None for no limit.
 
     Example:
         encoder = tbnets.TfidfFeatures(3000).fit(captions)

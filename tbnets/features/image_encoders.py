@@ -15,15 +15,15 @@ from tbnets.layers.configured import ConfiguredLayer, checked_units
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SmallConvNet(ConfiguredLayer):
-    """A convolutional network that is small enough to train on two CPU cores.
+    """A convolutional network small enough to train on two CPU cores.
 
     A stage consists of a 3x3 convolution with stride 2, batch normalisation and
     ReLU. The last map is flattened instead of averaged, to keep the positions
     of objects.
 
     Args:
-        channels: number of output channels of each stage. Every stage halves
-            the height and width of the map.
+        channels: output channels of each stage. Every stage halves the map's
+            height and width.
 
     A call maps float `[n, height, width, 3]` in [0, 255] to `[n, height' *
     width' * channels[-1]]`.

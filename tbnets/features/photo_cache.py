@@ -37,8 +37,8 @@ _SETTLED_SECONDS = 2
 def photo_sums(folder, names, index):
     """Returns (sha256, None) or (None, fault) for each photo in a folder.
 
-    `names` are relative to the folder. `index` is the path of a file in which
-    checksums are cached.
+    `names` are relative to the folder. `index` is the file that caches the
+    checksums.
     """
     folder, cached = pathlib.Path(folder), _read_index(index)
 
@@ -103,7 +103,7 @@ class PhotoCache:
         folder: folder of the photos.
         cache: folder of the cache, created if missing.
         description: result of `PhotoFeatures.description`.
-        build: function that returns the `PhotoFeatures`. It is called only if
+        build: function that returns the `PhotoFeatures`, called only if
             features must be extracted.
     """
 
@@ -121,7 +121,7 @@ class PhotoCache:
         """Extracts the features that are not cached, with a progress bar.
 
         Returns:
-            dict that maps the name of each unreadable photo to the reason.
+            {name: reason} of the unreadable photos.
         """
         make_cache(self.folder, self.cache)
         sums = photo_sums(self.folder, names, self.cache / INDEX)

@@ -62,8 +62,8 @@ def ten_crops(photos, size):
 
     Returns:
         float `[n * 10, size, size, 3]`. Each photo's ten crops are consecutive:
-        top left, top right, bottom left, bottom right and centre, then the
-        mirrored crops in the same order.
+        top left, top right, bottom left, bottom right and centre, then their
+        mirror images.
 
     Source: Wang et al. 2016, Sec. 3.1.
     """
@@ -79,8 +79,7 @@ def ten_crops(photos, size):
 class PhotoFeatures:
     """Computes features of photos with a convolutional network.
 
-    The extraction and exported graphs use this class, so that served features
-    are computed like training features.
+    The extraction and exported graphs both use this class.
 
     Args:
         cnn: a `cnn.Cnn`.
@@ -111,7 +110,7 @@ class PhotoFeatures:
         self.compiled_forward = tf.function(self.forward, [photos])
 
     def description(self):
-        """Returns how the features are extracted, for the store's manifest."""
+        """Returns the extraction settings for the store's manifest."""
         resize = getattr(self.squares, "description", SQUEEZED)
         return {
             **self.cnn.describe(self.layers, resize),

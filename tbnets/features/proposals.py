@@ -45,22 +45,19 @@ _RANGES = (
 class Proposer:
     """Proposes boxes for photos, deterministically.
 
-    Selective search does not score boxes: its boxes are sorted by rank, and
-    their scores are 0.
+    Selective search sorts boxes by rank, and their scores are 0.
 
     Args:
         method: a key of `IOU_THRESHOLDS`.
         limit: maximum number of boxes. Papers: 200 (Wang 2018, Sec. 4).
-        iou_threshold: threshold of non-maximum suppression; None for the
-            method's default in `IOU_THRESHOLDS`.
-        longest_side: length in pixels to which the longer side of larger photos
-            is scaled down.
+        iou_threshold: threshold of non-maximum suppression; None for
+            `IOU_THRESHOLDS[method]`.
+        longest_side: maximum side in pixels; larger photos are scaled down.
         min_area: minimum area of a box, as a fraction of the photo.
         iou_decay: factor by which EdgeBoxes multiplies `iou_threshold` after
             each kept box, while the threshold is above 0.5. Zitnick & Dollar
             2015, `eta`: 0.9996.
-        max_aspect_ratio: maximum ratio of the longer to the shorter side in
-            EdgeBoxes.
+        max_aspect_ratio: maximum ratio of a box's sides in EdgeBoxes.
         whole_photo: whether to append a box of the whole photo, with score 0.
 
     Raises:

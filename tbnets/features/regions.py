@@ -47,12 +47,11 @@ class AveragedFeatures:
             classifier averages, or a list of names. The features of several
             layers are concatenated.
         geometry: whether to append `box_geometry`.
-        grids: for each layer, the number of parts into which a box's sides are
-            divided. The parts are averaged separately, to encode the layout.
-            None for 1 in every layer.
+        grids: for each layer, the number of parts per side of a box, which are
+            averaged separately to encode the layout. None for 1 everywhere.
         scales: for each layer, the factor by which a box is scaled about its
-            centre, for example to include the surroundings. None for 1 in every
-            layer.
+            centre, for example to include the surroundings. None for 1
+            everywhere.
 
     Raises:
         ValueError: If a layer is unknown or does not output a map, or `grids`
@@ -85,7 +84,7 @@ class AveragedFeatures:
         self._forward = tf.function(self.forward, [photo, BOXES])
 
     def description(self) -> dict:
-        """Returns how the features are extracted, for the store's manifest."""
+        """Returns the extraction settings for the store's manifest."""
         return {
             **self.cnn.describe(self.layers, SQUEEZED),
             "regions": "roi_average",
@@ -216,7 +215,7 @@ class WarpFeatures:
         self._forward = tf.function(self.forward, [_PHOTO, BOXES])
 
     def description(self) -> dict:
-        """Returns how the features are extracted, for the store's manifest."""
+        """Returns the extraction settings for the store's manifest."""
         return {
             **self.cnn.describe([self.layer], _RESIZE),
             "regions": "warp",
@@ -244,8 +243,8 @@ class RoiFeatures:
 
     The convolutions run once per photo. If the layer outputs maps, regions are
     pooled to bins, which are averaged. If it outputs vectors, like VGG's `fc2`,
-    the RoI pooling replaces the last max pooling and has the size that the
-    dense layers require.
+    RoI pooling replaces the last max pooling, at the size that the dense layers
+    require.
 
     Args:
         cnn: a `cnn.Cnn`, built for any image size.
@@ -286,7 +285,7 @@ class RoiFeatures:
         self._pooled = tf.function(self.pooled, [map_spec, BOXES])
 
     def description(self) -> dict:
-        """Returns how the features are extracted, for the store's manifest."""
+        """Returns the extraction settings for the store's manifest."""
         return {
             **self.cnn.describe([self.layer], _RESIZE),
             "regions": "roi_pool",

@@ -78,7 +78,7 @@ class TfidfFeatures(CaptionEncoder):
         x_j = count_j (1 + ln((1 + n) / (1 + df_j))),   x / |x|
 
     n is the number of training captions, of which df_j contain the lemma. A
-    caption without known words has a vector of zeros.
+    caption without known words maps to zeros.
 
     Args:
         num_terms: maximum number of lemmas in the dictionary. Wang et al. 2016:

@@ -19,8 +19,7 @@ def parameters_of(kind, method, base):
         base: the last base class to include.
 
     Returns:
-        dict that maps names to `inspect.Parameter`, without `self`, `*args` and
-        `**kwargs`.
+        {name: `inspect.Parameter`} without `self`, `*args` and `**kwargs`.
     """
     parameters = {}
     for base_class in reversed(kind.__mro__):

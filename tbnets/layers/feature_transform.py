@@ -143,7 +143,7 @@ class FeatureTransform(FittedLayer):
         return bool(set(self.steps) & STATISTICS)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the statistics with neutral initial values."""
+        """Creates the statistics with neutral values."""
         self.output_dim = input_shape[-1]
         if self.needs_statistics:
             is_ternary = "ternary" in self.steps

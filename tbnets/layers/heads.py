@@ -47,7 +47,7 @@ class CanonicalProjection(configured.FittedLayer):
         self.bias = None
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the weights with neutral initial values."""
+        """Creates the weights with neutral values."""
         size = input_shape[-1]
         self.constant("mean", (size,))
         # Computed in float64, stored and applied in float32.
@@ -76,8 +76,8 @@ class PairHead(configured.ConfiguredLayer):
     Args:
         units: sizes of the FC layers before the last. Paper: `(512, 256)`.
         dropout: dropout rate after each ReLU.
-        scale: factor by which the products are multiplied, or None for dim. The
-            products of unit vectors are about 1 / dim. Paper: 1.
+        scale: factor of the products, which are about 1 / dim for unit vectors,
+            or None for dim. Paper: 1.
         seed: integer seed of the dropout masks.
 
     A call returns float32 `[n]`. The last layer computes in float32 under every

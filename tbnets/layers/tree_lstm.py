@@ -124,7 +124,6 @@ def _arrays(like, count, widths):
 
 
 def _written(arrays, level, values):
-    """Writes one value to each array, at index `level`."""
     pairs = zip(arrays, values)
     return tuple(array.write(level, value) for array, value in pairs)
 
@@ -249,10 +248,8 @@ class TreeEncoder(TextEncoder):
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         embedding_dim: size of a word vector. Niu 2017: 300 (frozen word2vec).
         units: size of a state.
-        tied: whether noun phrases and other children share their matrices, as
-            in the child-sum Tree-LSTM of Tai et al. 2015.
-        mean_beside: whether to append the mean vector of a node's words to its
-            state.
+        tied: whether all children share their matrices, as in Tai et al. 2015.
+        mean_beside: whether to append the mean vector of a node's words.
         **kwargs: other arguments of `TextEncoder`, and the layer's name and
             dtype.
 
@@ -355,8 +352,8 @@ def span_means(words, trees):
 class TreeLSTM(ConfiguredLayer):
     r"""Computes a state for every node in constituency trees.
 
-    N(j) is the set of children of node j that are noun phrases, and M(j) is the
-    set of its other children::
+    N(j) are the noun-phrase children of node j, and M(j) are its other
+    children::
 
         \hat h_j = sum_{k in N(j)} h_k,  \bar h_j = sum_{l in M(j)} h_l    (2)
         \hat f_jk = sigma(\hat U_f h_k + b_f)                              (3)
@@ -375,8 +372,8 @@ class TreeLSTM(ConfiguredLayer):
 
     Args:
         units: size of a state. Tai et al. 2015: 150.
-        tied: whether noun phrases and other children share their matrices,
-            which makes the layer a child-sum Tree-LSTM.
+        tied: whether all children share their matrices, as in a child-sum
+            Tree-LSTM.
 
     A call takes `inputs`, the word vectors `[num_words, dim]` in the order of
     `trees.word_ids`, and `trees`, the `PackedTrees` from `pack_trees`.

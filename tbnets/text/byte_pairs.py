@@ -39,9 +39,8 @@ class BytePairs(tf.Module):
     """Maps captions to byte-pair ids.
 
     Args:
-        vocabulary: dict that maps pieces to ids. The last piece of a word ends
-            in `</w>`.
-        merges: lines of the form "first second", sorted by descending priority.
+        vocabulary: {piece: id}. The last piece of a word ends in `</w>`.
+        merges: lines "first second", sorted by descending priority.
         specials: pieces that are matched literally in a caption.
     """
 

@@ -163,8 +163,7 @@ def tree_arrays(
     Args:
         trees: a list of `Tree`.
         vocabulary: the `Vocabulary` of the captions.
-        max_words: number of words after which a caption is cut; None for no
-            limit.
+        max_words: maximum number of words per caption; None for no limit.
 
     Returns:
         A list of int32 `[num_nodes, 6]` arrays, for `TreeRows`.
@@ -306,10 +305,10 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
 
 
 def _sorts(parents, kinds, is_child):
-    """Returns the class of each node, which depends on its children.
+    """Returns a class for each node.
 
-    The class is 0 without noun-phrase children, 1 with children of both kinds,
-    and 2 with only noun-phrase children.
+    It is 0 without noun-phrase children, 1 with both kinds of children, and 2
+    with only noun-phrase children.
     """
     num_nodes = tf.size(parents)
     parents = tf.where(is_child, parents, -1)  # Parents of -1 are not counted.

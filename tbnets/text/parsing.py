@@ -204,9 +204,9 @@ class Parses(NamedTuple):
     """The result of parsing.
 
     Attributes:
-        trees: dict that maps each caption to its bracketed tree.
-        failures: dict that maps captions to the reasons why the parser failed.
-            Their trees are right-branching.
+        trees: {caption: bracketed tree}.
+        failures: {caption: reason why the parser failed}, for captions with
+            right-branching trees.
         num_cached: number of captions found in the cache.
     """
 

@@ -39,8 +39,8 @@ class Tree:
     Args:
         labels: for each node, a phrase type such as `NP`, a word's part of
             speech, or "" if it is unknown.
-        parents: for each node, its parent, or -1 for the root.
-        texts: for each node, its word, or "" for a phrase.
+        parents: each node's parent, or -1 for the root.
+        texts: each node's word, or "" for a phrase.
 
     Example:
         tree = tbnets.read_tree("(NP (DT a) (NN dog))")
@@ -259,7 +259,7 @@ _WORD = re.compile(r"(?<![^\s()])[^\s()]+(?=\s*\))")
 
 
 def trees_of(path, captions) -> list[Tree]:
-    """Returns the tree of every caption, which is looked up by its text.
+    """Returns the tree of every caption, found by its text.
 
     Args:
         path: JSON lines file from `tools/parse_captions.py`, or a folder of

@@ -227,7 +227,7 @@ class Vocabulary:
         """Builds the vocabulary from word counts, as `build` does.
 
         Args:
-            counts: dict that maps words to counts.
+            counts: {word: count}.
             min_count: as in `build`.
             max_words: as in `build`.
         """
@@ -286,8 +286,7 @@ class Tokenizer(tf.Module):
 
     Args:
         vocabulary: a `Vocabulary`.
-        max_tokens: number of words after which a caption is cut, or None for no
-            limit.
+        max_tokens: maximum number of words per caption; None for no limit.
 
     Example:
         tokenizer = tbnets.Tokenizer(tbnets.Vocabulary.build(["A dog runs."]))

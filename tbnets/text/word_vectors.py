@@ -23,7 +23,7 @@ def coverage(vectors, counts):
 
     Args:
         vectors: `WordVectors`.
-        counts: dict that maps words to numbers of occurrences.
+        counts: {word: number of occurrences}.
 
     Returns:
         dict with the numbers `words` and `known_words`; `token_share`, the
@@ -76,8 +76,8 @@ def with_new_dims(table, count, seed=0):
     Args:
         table: float32 `[words, dim]`; row 0 is padding, whose new numbers are
             0.
-        count: how many numbers to append per word. They are uniformly
-            distributed from -0.05 to 0.05, as in Keras.
+        count: numbers to append per word, drawn uniformly from -0.05 to 0.05 as
+            in Keras.
         seed: integer seed of the random numbers.
     """
     generator = generator_of(seed, "new_dims")
@@ -89,9 +89,9 @@ def with_new_dims(table, count, seed=0):
 def embedding_table(vectors, vocabulary, seed=0):
     """Returns the initial embedding table, float32 `[vocabulary.size, dim]`.
 
-    A word without a vector gets a normally distributed random vector with the
-    mean and standard deviation of the known vectors in each dimension. Padding
-    gets zeros.
+    A word without a vector gets a normally distributed random vector, with the
+    known vectors' mean and standard deviation per dimension. Padding gets
+    zeros.
 
     Raises:
         ValueError: If no word has a vector.
@@ -178,18 +178,18 @@ def read_word_vectors(
 
     The file is word2vec binary, word2vec text, whose first line is `words
     dimensions`, or GloVe text, which lacks this line. The format is detected.
-    For each requested word, an exact match has priority. Otherwise, the first
-    word in the file that differs only in case and apostrophes is used: `dont`
-    matches `don't`, and `paris` matches `Paris`.
+    An exact match has priority. Otherwise, the first word in the file that
+    differs only in case and apostrophes is used: `dont` matches `don't`, and
+    `paris` matches `Paris`.
 
     Args:
-        path: path of the decompressed file.
+        path: the decompressed file.
         words: words to read, spelt as `split_words` returns them.
         progress: function called with the number of bytes read since the last
             call, or None.
 
     Returns:
-        `WordVectors` of the words that were found, in the order of `words`.
+        `WordVectors` of the words found, in the order of `words`.
 
     Raises:
         FileNotFoundError: If the file does not exist.

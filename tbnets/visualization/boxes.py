@@ -1,7 +1,7 @@
 """Draws a photo with boxes and their phrases.
 
 Colours can be distinguished even with a colour vision deficiency. Correct boxes
-are solid and have a tick. Wrong boxes are dashed and have a cross.
+are solid with a tick, and wrong boxes are dashed with a cross.
 """
 
 import contextlib
@@ -153,7 +153,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
 
 
 def draw_side_by_side(photo, truth, predicted, side=SIDE) -> np.ndarray:
-    """Draws a photo with its true boxes, and again with the found boxes."""
+    """Draws a photo with its true boxes beside one with the found boxes."""
     true_picture = draw_boxes(photo, truth, side, "true")
     predicted_picture = draw_boxes(photo, predicted, side, "found")
     between = np.full((len(true_picture), GAP, 3), 255, np.uint8)
@@ -174,7 +174,6 @@ def _in_each_other(corners):
 
 
 def _below_heading(sheet, heading):
-    """Adds a heading above a picture, unless the heading is empty."""
     if not heading:
         return sheet
     picture = Image.new("RGB", (sheet.width, sheet.height + HEADING), "white")
@@ -207,7 +206,6 @@ def _draw_box(draw, edges, box):
 
 
 def _dashes(start, end, dashed):
-    """Returns the start and end of each piece of a line."""
     if not dashed:
         return [(start, end)]
     starts = range(start, end + 1, 2 * DASH)

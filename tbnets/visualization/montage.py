@@ -128,7 +128,6 @@ def draw_montage(
 
 
 def _draw_query(sheet, query, place):
-    """Writes a sentence on a sheet, or draws a query photo."""
     if isinstance(query, pathlib.Path):
         sheet.paste(draw_photo(query.parent, query.name), place)
         return
@@ -142,8 +141,8 @@ def draw_sheet(pictures, legend):
     """Arranges pictures in rows, with separate rows for each kind.
 
     Args:
-        pictures: dict that maps names to uint8 `[height, width, 3]`. The names
-            of one kind differ only in a final number.
+        pictures: {name: uint8 `[height, width, 3]`}. The names of one kind
+            differ only in a final number.
         legend: description, drawn below the pictures.
     """
     placed, kind = [], None

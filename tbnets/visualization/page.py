@@ -56,7 +56,7 @@ def write_page(path, sections, folder, about):
         path: file to write.
         sections: list of `Section`.
         folder: folder of the photos.
-        about: text that describes the searched data and the model.
+        about: description of the searched data and the model.
     """
     start = pathlib.Path(os.path.abspath(path)).parent
     num_others = len(sections) - 1
@@ -124,5 +124,4 @@ def _name(image_id):
 
 
 def _text(text):
-    """Escapes text for HTML content and attributes."""
     return html.escape(readable(text), quote=True)

@@ -20,9 +20,9 @@ class Points(NamedTuple):
 
     Args:
         vectors: float `[n, dim]`.
-        columns: dict that maps each column's name to n strings. The first
-            column names the points. `draw_map` reads `text`, `kind` (`IMAGE`,
-            `CAPTION` or `PHRASE`), and `image`, the id of the point's image.
+        columns: {column name: n strings}. The first column names the points.
+            `draw_map` reads `text`, `kind` (`IMAGE`, `CAPTION` or `PHRASE`),
+            and `image`, the id of the point's image.
         thumbnails: uint8 `[n, side, side, 3]`, or None.
     """
 
@@ -142,7 +142,7 @@ def draw_map(points, title):
         title: text below the map, next to the legend.
 
     Source: Niu et al. 2017, Fig. 8. Departures: the map shows photos and words
-    instead of numbers, and also noun phrases.
+    instead of numbers, and noun phrases.
     """
     sheet = Image.new("RGB", (WIDTH, HEIGHT + LEGEND_HEIGHT), "white")
     draw = ImageDraw.Draw(sheet)
