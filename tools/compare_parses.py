@@ -173,7 +173,7 @@ def compare_gold(options):
     for title, phrases_of in (
         ("noun phrases", noun_phrases),
         ("phrases of two words or more", phrases),
-        ("the same with their kind", kinds),
+        ("these phrases with their kind", kinds),
     ):
         show(title, [*map(phrases_of, trees)], [*map(phrases_of, gold)])
 

@@ -85,7 +85,7 @@ class Options(Choosing):
     branches: bool = flag(
         False,
         "For a run on image features: keep only the trained weights; the "
-        "first use adds the image networks that the extra `photos` installs.",
+        "first use adds the image networks that the `photos` extra installs.",
     )
     regions: str = flag(
         "",

@@ -418,7 +418,7 @@ def check_arrays(name, arrays, num_words=None):
         sizes = ", ".join(f"{key} has {count}" for key, count in counts.items())
         raise InputError(
             name,
-            "have equal numbers of rows in all arrays, at least 1",
+            "have the same number of rows, at least 1, in all arrays",
             sizes,
             "Pair each caption with its image, or use `tbnets.EpochBatches`.",
         )

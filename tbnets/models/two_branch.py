@@ -304,9 +304,9 @@ class TwoBranchModel(CheckedModel):
         texts = build_side(shapes["captions"], *text_side)
         if images != texts:
             raise InputError(
-                "`image_branch` and `text_branch` must have equal output "
-                f"sizes. Received: {images} and {texts}. Change the size of a "
-                "last layer."
+                "`image_branch` and `text_branch` must have the same "
+                f"output size. Received: {images} and {texts}. Change the size "
+                "of a last layer."
             )
         self.input_shapes = shapes
         self.built = True

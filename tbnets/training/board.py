@@ -144,7 +144,7 @@ def _unless_lost(method):
                 reason = reason.rpartition("}} ")[2]  # Drop the op name.
                 tqdm.tqdm.write(
                     f"note: {board.folder} cannot be written: "
-                    f"{reason.splitlines()[0]}. TensorBoard shows no further "
+                    f"{reason.splitlines()[0]}. TensorBoard shows no more "
                     "results of this run, but training continues.",
                     file=sys.stderr,
                 )

@@ -236,6 +236,6 @@ def _rows_of(image_ids, caption_image_ids):
             "data",
             "hold an image for each caption",
             f"caption_image_ids={unknown_ids[0]}, which `image_ids` lacks",
-            "Use equal ids for a caption's image and the image.",
+            "Use the same ids in `image_ids` and `caption_image_ids`.",
         )
     return first, owners

@@ -141,7 +141,7 @@ TABLES = {
             _package("open_clip_torch", "ClipLoss", "clip"),
             _package(
                 SENTENCES,
-                "MultipleNegativesRankingLoss, both ways",
+                "MultipleNegativesRankingLoss, both directions",
                 "ranking_both",
             ),
             SUPERVISED,
@@ -150,7 +150,7 @@ TABLES = {
         captions=1,
     ),
     "infonce_one_way": Table(
-        "softmax over the batch, images ask alone",
+        "softmax over the batch, from image to caption",
         [
             FLOOR,
             _tbnets("InfoNCELoss", "softmax_one_way"),
