@@ -252,7 +252,6 @@ def _exact_ranks(images, texts, memory_limit_mb):
 
 
 def _precise_ranks(images, texts, positives):
-    """Returns the `Ranks` and mean precisions of both directions."""
     names = "image_embeddings", "text_embeddings"
     scores = ranking.EmbeddingScores(images, texts, names)
     pairs = ranking.pairs_of("positives", positives, scores.shape, least=1)

@@ -186,7 +186,6 @@ def views(images, texts, masks):
 
 
 def _within(rows, mask):
-    """Builds the `View` of a set that ranks itself."""
     itself = tf.ones(tf.shape(mask)[:1], tf.bool)
     positive = tf.linalg.set_diag(mask, tf.logical_not(itself))
     return View(rows, rows, positive, tf.linalg.set_diag(mask, itself))

@@ -18,10 +18,9 @@ from tbnets.training.retrieval_metrics import RetrievalMetrics
 
 
 class CheckedModel(keras.Model):
-    """A `keras.Model` that rejects non-finite input.
+    """A `keras.Model` that rejects non-finite input."""
 
-    Checking the output is not enough, because a kernel may turn a NaN into 0.
-    """
+    # Checking the output is not enough, because a kernel may turn a NaN into 0.
 
     text_encoder: keras.layers.Layer | None
 
@@ -270,11 +269,9 @@ CHECKED = ("loss", "gradient_norm")
 
 
 class FiniteSteps(keras.callbacks.Callback):
-    """Stops `fit` after the first epoch with a non-finite loss or gradient.
+    """Stops `fit` after the first epoch with a non-finite loss or gradient."""
 
-    Checking each streamed batch would slow every step, so this callback checks
-    the epoch means.
-    """
+    # Checking each streamed batch would slow every step.
 
     def on_epoch_end(self, epoch, logs=None):
         """Raises ValueError if the loss or its gradient is not finite."""

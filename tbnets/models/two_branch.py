@@ -22,9 +22,10 @@ from tbnets.training.optimizers import current_learning_rate, loss_scale
 class StepMean(keras.metrics.Metric):
     """Averages a scalar over the steps.
 
-    All replicas report the same value, so each replica keeps its own mean. In
-    Keras 3, `keras.metrics.Mean` would sum its variables over the replicas.
+    All replicas report the same value, so each replica keeps its own mean.
     """
+
+    # In Keras 3, `keras.metrics.Mean` sums its variables over the replicas.
 
     def __init__(self, name):
         super().__init__(name=name)
@@ -226,7 +227,6 @@ class TwoBranchModel(CheckedModel):
 
     @tf.autograph.experimental.do_not_convert
     def _checked(self, name, inputs, encoder):
-        """Returns the inputs; raises if their layer cannot read them."""
         shape = self.input_shapes and self.input_shapes[name]
         return fit_arguments.checked_inputs(name, inputs, encoder, shape)
 

@@ -1,8 +1,4 @@
-"""Benchmark rows for plain PyTorch code and for packages.
-
-A row is a function that takes a dict of arrays and returns a step to time, as
-in `processes.serve`.
-"""
+"""Benchmark rows for PyTorch and its packages, as in `peers_tensorflow`."""
 
 import torch
 from torch.nn import functional
