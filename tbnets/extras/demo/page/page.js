@@ -50,14 +50,14 @@ async function tellAbout() {
   about = await ask("/about", [], { signal });
   const boxes = about.finds_boxes ? `, boxes from ${about.localizer}` : "";
   at("about").textContent =
-    `${count(about.photos, "photo")} in ${about.folder}, searched with ` +
+    `${count(about.photos, "photo")} in ${about.folder}, searched by ` +
     `${about.model}${boxes}`;
   const left = about.read < about.photos;
   at("reading").hidden = !left;
   at("progress").max = about.photos;
   at("progress").value = about.read;
   at("reading").lastElementChild.textContent =
-    `reading photos: ${about.read.toLocaleString("en")} so far`;
+    `embedding photos: ${about.read.toLocaleString("en")} so far`;
   at("find").hidden = !about.finds_boxes;
   at("phrases").placeholder = about.phrases;
   return left;
@@ -118,7 +118,7 @@ async function findPhotos(path, question, title) {
   showPhotos(found.answers);
   const number = found.answers.length;
   at("more").hidden = number < top || number >= found.among || number >= 240;
-  if (!found.among) return "No photo has been read yet. Wait a moment.";
+  if (!found.among) return "No photo has been embedded yet. Wait a moment.";
   return `The best ${count(number, "photo")} of ` +
     `${found.among.toLocaleString("en")}.`;
 }
@@ -156,10 +156,10 @@ async function findCaptions(question, own) {
   const lines = own.map((line) => ["caption", line]);
   const asks = [["photo", question.get("photo")], ...lines];
   const found = await ask("/captions", asks);
-  const whose = own.length ? " of yours" : "";
+  const whose = own.length ? "your " : "";
   at("captions-about").textContent =
-    `The best of ${count(found.among, "caption")}${whose}. Click one to find ` +
-    `photos. ${about.score}`;
+    `The best of ${whose}${count(found.among, "caption")}. Click a caption ` +
+    `to search for photos. ${about.score}`;
   at("captions").replaceChildren(
     ...found.answers.map(({ caption, similarity }) =>
       make("li", {},
