@@ -136,7 +136,7 @@ def read_tensors(path) -> dict:
     except _DAMAGES as error:
         reason = f"{error!s:.300}"
         if not isinstance(error, InputError):
-            reason = f"is truncated, damaged or of another format ({reason})"
+            reason = f"is truncated, damaged or in another format ({reason})"
         raise InputError(
             "weights",
             "be a torch checkpoint in the older format with only tensors",

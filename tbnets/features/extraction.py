@@ -153,7 +153,7 @@ def failed_photos(shard, done):
     """
     failed = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = images.faults([path for _, path in failed])
-    changed = "was no photo when it was read"  # It may have been added since.
+    changed = "was not a photo when it was read"  # It may be one by now.
     pairs = zip(failed, reasons)
     return [(*photo, reason or changed) for photo, reason in pairs]
 
@@ -180,7 +180,7 @@ def extract_regions(
     unproposed = set(proposals.missing(keys))
     if len(unproposed) == len(set(keys)):
         proposals.rows(keys)  # Raises an error that names the photos.
-    reason_of = {key: f", where it {x}" for key, x in proposals.failed.items()}
+    reason_of = {key: f", as it {x}" for key, x in proposals.failed.items()}
     failures = []
     shards = remaining_shards(photos, writer, shard_images)
     proposed = [[p for p in x if p[0] not in unproposed] for x in shards]

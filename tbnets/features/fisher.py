@@ -518,7 +518,7 @@ def independent_components(vectors, seed=0):
         raise InputError(
             "vectors",
             "differ between words",
-            f"{len(vectors)} equal vectors",
+            f"{len(vectors)} identical vectors",
             "Check the file of word vectors.",
         )
     whiten = (axes[:, is_kept] / np.sqrt(values[is_kept]))[:, ::-1]

@@ -65,7 +65,7 @@ def photo_sums(folder, names, index):
     latest = (time.time() - _SETTLED_SECONDS) * 1e9
     updated = cached | {name: x for name, x in sums.items() if x[1] < latest}
     if updated != cached:
-        with contextlib.suppress(OSError):  # The next call reads them again.
+        with contextlib.suppress(OSError):  # The next call hashes again.
             write_json(index, updated)
     return [(None, x) if isinstance(x, str) else (x[2], None) for x in entries]
 

@@ -85,8 +85,8 @@ def whole_trees(rows, vocabulary_size):
 FIELDS = ("word", "parent", "level", "noun_phrase", "start", "end")
 WORD, PARENT, LEVEL, NOUN_PHRASE, START, END = range(len(FIELDS))
 CLASSES = 3
-# XLA cannot compile ops whose sizes depend on the trees. Its error shows the
-# name of the op.
+# XLA cannot compile ops whose sizes depend on the trees. The error message
+# shows the name of the op.
 XLA_REFUSED = "trees_cannot_be_compiled_by_XLA_use_jit_compile_False"
 
 
@@ -274,7 +274,7 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
         counts = tf.math.count_nonzero(is_node, axis=1, dtype=tf.int32)
         first = tf.cumsum(counts, exclusive=True)
         parents = tf.gather(first, trees) + nodes[:, PARENT]
-        lasts = tf.gather(first + counts - 1, trees)  # Roots: no parent.
+        lasts = tf.gather(first + counts - 1, trees)  # Roots have no parent.
         is_child = tf.range(tf.size(trees)) < lasts
         kinds = nodes[:, NOUN_PHRASE] * int(noun_phrases)
         levels = nodes[:, LEVEL] - 1

@@ -103,7 +103,7 @@ class EmbeddedParser:
         texts[0] = texts[0].lower()
         tags = [tag for _, tag in self._tagger.tag(" ".join(texts), False)]
         if len(tags) != len(tokens):
-            raise InputError("the tagger split it into other words")
+            raise InputError("the tagger split it into different words")
         return [
             (token, "OF" if token.lower() == "of" else tag)
             for token, tag in zip(tokens, tags)

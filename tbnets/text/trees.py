@@ -320,8 +320,8 @@ def gold_rows(folder):
     if not paths:
         raise MissingFileError(
             "`--trees` must be a folder with gold trees in .txt files. "
-            f"Received: --trees={folder}, without .txt files. Name the folder "
-            "`trees` of the scenes."
+            f"Received: --trees={folder}, without .txt files. Name the "
+            "`trees` folder of the scenes."
         )
     for path in paths:
         file = CheckedFile(path)

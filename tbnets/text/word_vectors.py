@@ -211,7 +211,7 @@ def read_word_vectors(
         )
     require_file(path)
     file, requested = CheckedFile(path), dict.fromkeys(filter(None, words))
-    entries = {}  # Requested word -> spelling, position and vector in the file.
+    entries = {}  # Requested word: (spelling, position, vector) in the file.
 
     def requested_word(name):
         """Returns the requested word that `name` may match, or None."""

@@ -170,7 +170,7 @@ def draw_card(title, tiles, folder):
     title = title.replace(" .", ".")
     letters = columns(title, CARD_LETTERS)
     text = textwrap.fill(title, letters, max_lines=2, placeholder=" ...")
-    top = CARD_GAP + 2 * CARD_LINE  # Two lines, so that heights are equal.
+    top = CARD_GAP + 2 * CARD_LINE  # Two lines, so that all cards align.
     step = CARD_PHOTO + CARD_GAP
     width = CARD_GAP + sum(step + CARD_GAP * tile.apart for tile in tiles)
     size = (max(width, CARD_WIDTH), top + CARD_PHOTO + CARD_LABEL + CARD_GAP)

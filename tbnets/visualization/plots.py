@@ -117,7 +117,7 @@ def lay_out(vectors):
     Source: van der Maaten & Hinton 2008, "Visualizing data using t-SNE".
     """
     make, count = import_tsne(), len(vectors)
-    if count < 4:  # No neighbours to keep.
+    if count < 4:  # Too few points for t-SNE.
         return np.linspace([0.2, 0.5], [0.8, 0.5], count)
     # A collapsed space has no principal components.
     is_spread = min(np.shape(vectors)) > 1 and np.ptp(vectors, axis=0).any()
