@@ -246,9 +246,23 @@ def _kill(folder, line, word, number, seconds):
     return flags, process.exitcode
 
 
-def test_a_training_that_was_cut_twice_leaves_the_same(undisturbed, tmp_path):
-    cuts = [("checkpoints/last.npz", 2), ("saved_model/1", 1)]
-    check(undisturbed, "training", tmp_path, cuts)
+@pytest.mark.parametrize(
+    "name, cuts",
+    [
+        (
+            "training",  # Is killed, goes on, is killed again.
+            [
+                ("run/settings.json", 1),
+                ("checkpoints/last.npz", 2),
+                ("saved_model/1", 1),
+            ],
+        ),
+        ("making a zoo's model", [("exchange", 1)]),
+        ("indexing of photos", [("rename ", 1)]),
+    ],
+)
+def test_a_tool_that_was_cut_leaves_the_same(undisturbed, tmp_path, name, cuts):
+    check(undisturbed, name, tmp_path, cuts)
 
 
 @only_long
