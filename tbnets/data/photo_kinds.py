@@ -215,11 +215,9 @@ def convert(content):
 
 
 def _is_too_short(content, width, height):
-    """Returns whether a lossy WebP file has too few bytes for its size.
-
-    A key frame needs more than 3 bits per block of 16 x 16 pixels (RFC 6386,
-    Sec. 11).
-    """
+    """Returns whether a lossy WebP file has too few bytes for its size."""
+    # A key frame needs more than 3 bits per block of 16 x 16 pixels (RFC 6386,
+    # Sec. 11).
     # Without this check, Pillow allocates the whole picture.
     num_bytes = int.from_bytes(content[16:20], "little")
     return 8 * num_bytes < 3 * (width // 16) * (height // 16)

@@ -85,11 +85,9 @@ def decoded_by_shard(shards, decode, batch_size):
 
 
 def _computed(features, batches):
-    """Yields (positions, float32 features `[b, dim]`) in order.
-
-    On a CPU, two batches are computed at once, because some layers leave cores
-    idle. With ten crops, one batch uses all cores.
-    """
+    """Yields (positions, float32 features `[b, dim]`) in order."""
+    # On a CPU, two batches are computed at once, because some layers leave
+    # cores idle. With ten crops, one batch uses all cores.
 
     def compute(positions, photos):
         return positions, features.compiled_forward(photos).numpy()

@@ -73,11 +73,10 @@ def _column_sums(matrix):
 
 
 class _Level:
-    """The slices of the packed trees for one level.
+    """The slices of the packed trees for one level."""
 
-    Within a level, nodes without noun-phrase children are first, then nodes
-    with both kinds of children, then nodes with only noun-phrase children.
-    """
+    # Within a level, nodes without noun-phrase children are first, then nodes
+    # with both kinds of children, then nodes with only noun-phrase children.
 
     def __init__(self, bounds, level, trees):
         here, above = tf.unstack(bounds[level : level + 2], num=2)

@@ -313,11 +313,9 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
 
 
 def _traced(endpoints, half_precision):
-    """Returns the module to save, and its functions as a dict by name.
-
-    The module tracks concrete functions: saving a `tf.function` would trace it
-    again and store both graphs.
-    """
+    """Returns the module to save, and its functions as a dict by name."""
+    # The module tracks concrete functions: saving a `tf.function` would trace
+    # it again and store both graphs.
     functions = {n: guarded(f) for n, f in endpoints.functions.items()}
     used = {id(v): v for f in functions.values() for v in f.variables}
     if half_precision:

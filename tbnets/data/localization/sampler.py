@@ -235,12 +235,10 @@ class PhraseSampler:
         return np.sort(generator.permutation(count)[:limit])
 
     def _of_batch(self, phrases, drawn_for, regions):
-        """Returns `candidates` and `is_negative` from the whole batch.
-
-        A region of another photo is not a negative if a phrase of the batch
-        with identical words names its object. The hard negatives follow the
-        drawn regions.
-        """
+        """Returns `candidates` and `is_negative` from the whole batch."""
+        # A region of another photo is not a negative if a phrase of the batch
+        # with identical words names its object. The hard negatives follow the
+        # drawn regions.
         images = self._images[phrases]
         here, there = images[:, None], images[drawn_for]
         columns = regions - self._first_regions[there]

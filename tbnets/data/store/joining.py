@@ -138,11 +138,9 @@ def _refuse(path, why, advice):
 
 
 def _made_store(path):
-    """Returns the extraction of a share that is a store.
-
-    Adds the hashes of other files in the folder, which must be identical in all
-    shares.
-    """
+    """Returns the extraction of a share that is a store."""
+    # Adds the hashes of other files in the folder, which must be identical in
+    # all shares.
     if not os.path.isdir(path):
         _refuse(path, "is a file, unlike other shares", "Merge it separately.")
     store = open_store(path)

@@ -266,11 +266,9 @@ class Server(ThreadedWSGIServer):
 
 
 def _ignore_new(listening):
-    """Makes the Linux kernel ignore new connections; returns whether it does.
-
-    An ignored client tries again after the port is closed, so its connection is
-    refused instead of reset.
-    """
+    """Makes Linux ignore new connections; returns whether that worked."""
+    # An ignored client tries again after the port is closed, so its connection
+    # is refused instead of reset.
     if sys.platform != "linux":
         return False
     code = array.array("B", _DROP_SYN)

@@ -261,11 +261,10 @@ class HubTokenizer(tf.Module):
 
 
 class _Clip(tf.Module):
-    """Maps captions to CLIP's ids with only ops that TensorFlow Serving has.
+    """Maps captions to CLIP's ids with only ops that TensorFlow Serving has."""
 
-    In a graph, Keras Hub's own ops read a number as a single word, although
-    CLIP was trained on separate digits.
-    """
+    # In a graph, Keras Hub's own ops read a number as a single word, although
+    # CLIP was trained on separate digits.
 
     def __init__(self, preset, most):
         super().__init__()
