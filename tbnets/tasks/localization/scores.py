@@ -96,7 +96,7 @@ def sentence_scores(scores, records):
         d_rp(x, y) = mean over phrases p of y of min over regions r of x d(r, p)
 
     For each photo, a sentence without phrases gets the mean score of the other
-    sentences, so that it prefers no photo.
+    sentences, so that it favours no photo.
 
     Args:
         scores: `LocalizationScores` of a split.

@@ -228,7 +228,7 @@ class RetrievalScores(Scores):
 
     @property
     def _as_pairs(self):
-        """The split's `PairScores`, computed by `compare` from embeddings."""
+        """The split's `PairScores`, or negative distances of embeddings."""
         return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):

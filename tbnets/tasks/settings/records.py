@@ -66,8 +66,9 @@ def read_record(run_dir):
 def completed(record, path):
     """Returns a record, checked and completed with defaults.
 
-    The environment variable TBNETS_DATA replaces the recorded data root,
-    because data may have moved. The error for an invalid record names `path`.
+    The environment variable TBNETS_DATA overrides the recorded data root,
+    because the data may have moved. The error for an invalid record names
+    `path`.
     """
     _check_kinds(record, path)
     record = complete(record)
