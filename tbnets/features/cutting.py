@@ -151,7 +151,7 @@ def grid_cells(boxes, grid):
 
 
 def _shares(low, high, num_cells):
-    """Returns each cell's weight in the mean of each interval."""
+    """Returns every cell's weight in the mean over every interval."""
     end = tf.cast(num_cells, tf.float32)
     low, high = tf.clip_by_value(low, 0, end), tf.clip_by_value(high, 0, end)
     half = tf.maximum(high - low, LEAST_SIDE) / 2

@@ -34,7 +34,7 @@ def remaining(photos, writer):
 
 
 def remaining_shards(photos, writer, size):
-    """Divides the `remaining` photos into lists of `size` photos."""
+    """Divides the `remaining` photos into lists of `size`."""
     todo = remaining(photos, writer)
     return [todo[start : start + size] for start in range(0, len(todo), size)]
 

@@ -22,8 +22,7 @@ class SmallConvNet(ConfiguredLayer):
     of objects.
 
     Args:
-        channels: output channels of each stage. Every stage halves the map's
-            height and width.
+        channels: output channels per stage. Every stage halves the map's sides.
 
     A call maps float `[n, height, width, 3]` in [0, 255] to `[n, height' *
     width' * channels[-1]]`.

@@ -117,7 +117,7 @@ class AveragedFeatures:
         return tf.concat(parts, axis=1)
 
     def decode(self, image_bytes):
-        """Decodes JPEG or PNG content for `of_decoded`, with TensorFlow.
+        """Decodes JPEG or PNG content for `of_decoded`.
 
         Returns:
             (pixels, sides): uint8 `[height, width, 3]`, upright, and float32
@@ -295,7 +295,7 @@ class RoiFeatures:
         }
 
     def feature_map(self, pixels):
-        """Scales a photo and computes its float32 feature map, with TensorFlow.
+        """Scales a photo and computes its float32 feature map.
 
         `pixels` are float32 `[height, width, 3]`, RGB in [0, 255].
         """

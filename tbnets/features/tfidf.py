@@ -85,7 +85,7 @@ class TfidfFeatures(CaptionEncoder):
             3000 for Flickr30K, 5600 for MSCOCO.
 
     Attributes:
-        columns_: int32 `[len(words_)]`, the column of each known word.
+        columns_: int32 `[len(words_)]`, each known word's column.
         idf_: float32 `[dim]`.
 
     Example:

@@ -123,7 +123,7 @@ class MeanOfWords(TextEncoder):
     """
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the mean word vector of each row of ids."""
+        """Returns each row's mean word vector."""
         words = self.word_vectors(inputs, training)
         return pool_words(words, tf.not_equal(inputs, 0), "mean")
 

@@ -318,7 +318,7 @@ class TreeEncoder(TextEncoder):
 
 
 def span_means(words, trees):
-    """Returns the mean word vector of each node, `[num_nodes, dim]`.
+    """Returns each node's mean word vector, `[num_nodes, dim]`.
 
     Args:
         words: `[num_words, dim]` in the order of `trees.word_ids`.
@@ -377,7 +377,7 @@ class TreeLSTM(ConfiguredLayer):
     A call takes `inputs`, the word vectors `[num_words, dim]` in the order of
     `trees.word_ids`, and `trees`, the `PackedTrees` from `pack_trees`.
 
-    A call returns `[num_nodes, units]`, the h of each node, in the order of the
+    A call returns `[num_nodes, units]`, each node's h, in the order of the
     packed trees. `tf.gather(states, trees.roots)` selects the sentences'
     states.
 
@@ -426,7 +426,7 @@ class TreeLSTM(ConfiguredLayer):
         self.built = True
 
     def call(self, inputs: Array, trees: PackedTrees) -> tf.Tensor:
-        """Returns a state for every node."""
+        """Returns each node's h."""
 
         def cast(values):
             return tf.cast(values, self.compute_dtype)

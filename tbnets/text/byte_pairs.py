@@ -105,7 +105,7 @@ class BytePairs(tf.Module):
         return tf.strings.split(text)
 
     def _pieces(self, words):
-        """Returns the ids of each word's pieces, int64 `[n, (pieces)]`."""
+        """Returns each word's piece ids, int64 `[n, (pieces)]`."""
         ids = self._letters_of(words)
         positions = tf.range(tf.shape(ids)[1])[tf.newaxis]
 
@@ -134,7 +134,7 @@ class BytePairs(tf.Module):
         return tf.RaggedTensor.from_tensor(ids, padding=self._padding)
 
     def _letters_of(self, words):
-        """Returns the ids of each word's bytes, int64 `[n, 2 or more]`."""
+        """Returns each word's byte ids, int64 `[n, 2 or more]`."""
         words = tf.strings.substr(words, 0, MOST_BYTES)
         length = tf.strings.length(words)
         width = tf.reduce_max(tf.concat([length, [2]], axis=0))

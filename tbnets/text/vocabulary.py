@@ -23,7 +23,7 @@ class PaddedRows:
     Args:
         values: int32 `[n, ...]`, the concatenated rows of word ids (without 0)
             or of tree nodes.
-        lengths: int `[num_rows]`, the length of each row.
+        lengths: int `[num_rows]`, each row's length.
     """
 
     dtype = tf.int32

@@ -56,7 +56,7 @@ def coverage_line(report):
 def centred(vectors, scale):
     """Centres `WordVectors` and scales them to the standard deviation `scale`.
 
-    Pretrained vectors are long and have a large mean. The mean vectors of all
+    Pretrained vectors are long and have a large mean. The mean vectors of
     captions are therefore so similar that a network hardly learns to separate
     them. Keras initialises embedding tables with a standard deviation of 0.03.
 
@@ -164,7 +164,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """Returns the row of each word, int64, or -1 if it has no vector."""
+        """Returns each word's row, int64, or -1 if it has no vector."""
         places = {word: row for row, word in enumerate(self.words)}
         return np.array([places.get(word, -1) for word in words], np.int64)
 
@@ -185,8 +185,7 @@ def read_word_vectors(
     Args:
         path: the decompressed file.
         words: words to read, spelt as `split_words` returns them.
-        progress: function called with the number of bytes read since the last
-            call, or None.
+        progress: function called with the number of newly read bytes, or None.
 
     Returns:
         `WordVectors` of the words found, in the order of `words`.
