@@ -3,7 +3,7 @@
 A group of flags is a frozen dataclass with fields made by `flag`::
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Batches:
+    class BatchSettings:
         '''Batch settings.'''
 
         images_per_batch: Count = flag(500, "Images per batch.")

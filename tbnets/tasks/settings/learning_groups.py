@@ -184,7 +184,7 @@ LOSS_FLAGS = {
     "triplet": ("margin", "negatives", "distance", "reduction"),
     "infonce": ("temperature",),
 }
-"""Maps `LossSettings.kind` to the flags that only this kind reads."""
+"""Maps `LossSettings.kind` to the flags that not every kind reads."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

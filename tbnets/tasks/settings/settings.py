@@ -1,5 +1,6 @@
 """The settings of a run, with one frozen dataclass per group of flags."""
 
+import collections
 import dataclasses
 
 from tbnets.data.sources import Sources, is_recipe
@@ -373,11 +374,18 @@ def _text_conditions(texts, begins_with_model):
 
 
 def _loss_conditions(loss, pairs):
-    kinds = [kind for kind in LOSS_FLAGS if kind != "triplet"]
+    kinds = [name for name in LOSSES if name not in PRESETS]
     text = {kind: f"with --loss={kind}" for kind in kinds}
     text["triplet"] = f"with --loss other than {' or '.join(kinds)}"
+    readers = collections.defaultdict(list)  # Kinds of losses, by flag.
+    for kind, names in LOSS_FLAGS.items():
+        for name in names:
+            readers[name].append(kind)
     return [
-        *((loss.kind == k, text[k], flags) for k, flags in LOSS_FLAGS.items()),
+        *(
+            (loss.kind in kinds, " or ".join(map(text.get, kinds)), (name,))
+            for name, kinds in readers.items()
+        ),
         (
             loss.kind == "triplet" and loss.negatives == "top_k",
             f"with --negatives=top_k and {text['triplet'][5:]}",
