@@ -2,11 +2,11 @@
 
 All public names are attributes of this package, such as
 `tbnets.EmbeddingNetwork`. See `docs/library.md` for examples and
-`docs/architecture.md` for the packages.
+`docs/architecture.md` for an overview of the packages.
 
-The package imports quickly, because a public name imports its module and
-TensorFlow on first use. TensorFlow's start-up messages are hidden unless the
-environment sets TF_CPP_MIN_LOG_LEVEL.
+Importing the package is fast, because a public name imports its module and
+TensorFlow only when the name is first used. TensorFlow's start-up messages are
+hidden unless the environment sets TF_CPP_MIN_LOG_LEVEL.
 """
 
 import ast

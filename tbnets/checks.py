@@ -1,4 +1,4 @@
-"""Annotation types, argument checks, equality of texts, and formatting."""
+"""Annotation types, argument checks, comparison of texts, and formatting."""
 
 import decimal
 import math
@@ -41,10 +41,11 @@ Photos = TypeAliasType("Photos", "Sequence[Photo] | np.ndarray | tf.Tensor")
 def checked_number(
     name, value, least, whole=False, above=False, most=math.inf, below=False
 ):
-    """Returns a finite number in [least, most], or raises ValueError.
+    """Returns `value` as a finite number in [least, most].
 
-    `above` and `below` exclude the minimum and the maximum. `whole` requires an
-    integer and returns an int. `name` names the argument in the message.
+    Raises ValueError for other values. `above` excludes `least`, and `below`
+    excludes `most`. `whole` requires an integer and returns an int. `name` is
+    the name of the argument in the error message.
     """
     try:
         number = math.nan if isinstance(value, (str, bool)) else float(value)
@@ -65,7 +66,7 @@ def checked_number(
 
 
 def checked_array(name, values):
-    """Returns rows as an array. Raises ValueError if their lengths differ."""
+    """Returns `values` as an array. Raises ValueError if row lengths differ."""
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -78,11 +79,11 @@ def checked_array(name, values):
 
 
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
-    """Returns values as an array. Raises ValueError if their shape is wrong.
+    """Returns `values` as an array. Raises ValueError if the shape is wrong.
 
-    A None in `shape` matches any size, and `shape=None` any shape. `what` names
-    the values in the message, such as "embeddings", and `advice` is the last
-    sentence of the message.
+    A None in `shape` matches any size, and `shape=None` matches any shape.
+    `what` describes the values in the error message, such as "embeddings", and
+    `advice` is the last sentence of the message.
     """
     try:
         array = np.asarray(values, dtype)
@@ -115,10 +116,10 @@ def refuse_single(name, values):
 
 
 def checked_rows(name, values, num_rows, count=None):
-    """Returns row numbers `[n]` as int64.
+    """Returns the row numbers `values` as int64 `[n]`.
 
     Raises ValueError if a value is not an integer in [0, num_rows), or if
-    `count` is not None and differs from n.
+    `count` is given and n is not `count`.
     """
     values = checked_array(name, values)
     if values.shape == (0,):
@@ -145,7 +146,7 @@ def checked_rows(name, values, num_rows, count=None):
 
 
 def check_finite(name, array):
-    """Raises ValueError for the first row of `[n, ...]` that is not finite."""
+    """Raises ValueError if an array contains NaN or infinity."""
     if array.dtype.kind != "f":
         return
     # A finite sum proves that all values are finite and needs no temporary
@@ -165,7 +166,7 @@ def check_finite(name, array):
 def checked_dict(name, values, keys):
     """Returns a batch as a dict, or raises ValueError if keys are missing.
 
-    The batch may also be the tuple (dict, None, ...) that Keras passes.
+    `values` is a dict, or the tuple (dict, None, ...) that Keras passes.
     """
     if isinstance(values, tuple | list) and not any(
         value is not None for value in values[1:]
@@ -221,7 +222,7 @@ def letters(text):
 
 
 def numbered(keys):
-    """Returns each key's number among the distinct keys, int64 `[n]`."""
+    """Numbers distinct keys. Returns the number of each key, int64 `[n]`."""
     numbers = {}
     ids = [numbers.setdefault(key, len(numbers)) for key in keys]
     return np.array(ids, np.int64)
@@ -234,20 +235,20 @@ def first_twice(keys):
 
 
 def text_ids(texts):
-    """Returns int64 ids `[n]`, shared by texts with identical `text_key`s."""
+    """Returns int64 ids `[n]`. Texts with identical `text_key`s share an id."""
     return numbered(map(text_key, texts))
 
 
 def rows_of(some, ids):
-    """Returns the row in `ids` for each id in `some`, int64 `[n]`."""
+    """Returns the position in `ids` of each id in `some`, int64 `[n]`."""
     rows = {key: row for row, key in enumerate(ids)}
     return np.array([rows[key] for key in some], np.int64)
 
 
 def rows_by(values, count=0):
-    """Returns the ascending rows for each value 0, 1, ... in `values`, `[n]`.
+    """Returns the ascending rows of each value 0, 1, ... as a list of arrays.
 
-    `count` is the minimum number of returned arrays.
+    `values` is int `[n]`. The list contains at least `count` arrays.
     """
     sizes = np.bincount(values, minlength=count)
     order = np.argsort(values, kind="stable")
@@ -255,7 +256,7 @@ def rows_by(values, count=0):
 
 
 def place_among_equals(values):
-    """Counts earlier occurrences for each value. Returns int64 `[n]`."""
+    """Counts the earlier occurrences of each value. Returns int64 `[n]`."""
     order = np.argsort(values, kind="stable")
     sorted_values = values[order]
     starts = np.searchsorted(sorted_values, sorted_values)
@@ -274,12 +275,12 @@ _OF_ITEMS = (dict.__repr__, list.__repr__, tuple.__repr__)
 def short_repr(
     *names: str, **sizes: Callable[[Any], object]
 ) -> Callable[[Any], str]:
-    """Returns a `__repr__` that shows attributes.
+    """Returns a `__repr__` method that shows the given attributes.
 
     Args:
         *names: names of attributes, or of methods without arguments. Attributes
             that are not set yet are skipped.
-        **sizes: functions that compute more values from the object.
+        **sizes: functions that compute additional values from the object.
 
     Example:
         __repr__ = short_repr("path", "dim", rows=len)
@@ -299,7 +300,7 @@ def short_repr(
 
 
 def of_fields(record: Any) -> str:
-    """Returns the `__repr__` of a named tuple."""
+    """Returns a short `repr` of a named tuple."""
     return with_parts(record, record._asdict())
 
 
@@ -359,7 +360,7 @@ _CONTEXT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP)
 
 
 def rounded(value, digits=1):
-    """Formats a number with `digits` digits after the point.
+    """Formats a number with `digits` digits after the decimal point.
 
     Numbers that are not finite give `nan`, `inf` or `-inf`.
     """
@@ -371,5 +372,5 @@ def rounded(value, digits=1):
 
 
 def per_cent(share, digits=1):
-    """Formats a fraction in per cent without the sign: 0.4315 gives "43.2"."""
+    """Formats a fraction as a percentage without the sign: 0.4315 as "43.2"."""
     return rounded(100 * share, digits)

@@ -1,8 +1,8 @@
 """Errors that users can fix, such as a wrong argument, flag or file.
 
 Every error that this package raises on purpose is a `UserError` and a built-in
-error such as ValueError. The command line prints it as one line. Any other
-exception is a bug and keeps its traceback.
+error such as ValueError. The command line prints a `UserError` as one line. Any
+other exception is a bug and keeps its traceback.
 """
 
 import importlib
@@ -16,10 +16,11 @@ class ArgumentError(UserError):
     """An argument, a flag or the content of a file is wrong.
 
     Args:
-        argument: name of the argument; or the message, if it is the only value.
+        argument: name of the argument, or the whole message if no other
+            argument is passed.
         expected: requirement that begins with a verb, such as `be above 0`.
         received: received value, usually as `argument=value`.
-        advice: sentence on what to change.
+        advice: sentence that says what to change.
     """
 
     # With this `__init__`, a `tf.function` re-raises an exception of the same
@@ -28,7 +29,7 @@ class ArgumentError(UserError):
 
     @property
     def args(self):
-        """The message in a tuple, which Keras uses to re-raise the error."""
+        """A tuple of the message. Keras reads it to re-raise the error."""
         return (str(self),)
 
     @args.setter
@@ -37,7 +38,7 @@ class ArgumentError(UserError):
 
     @property
     def fields(self):
-        """(argument, expected, received, advice), or () for only a message."""
+        """(argument, expected, received, advice), or () if there are no fields."""
         fields = UserError.args.__get__(self)
         return fields if len(fields) > 2 else ()
 
@@ -55,11 +56,11 @@ class ArgumentError(UserError):
 
 
 class InputError(ArgumentError, ValueError):
-    """An argument has a wrong value."""
+    """An argument has an invalid value."""
 
 
 class InputTypeError(ArgumentError, TypeError):
-    """An argument has a wrong type."""
+    """An argument has the wrong type."""
 
 
 class MissingFileError(UserError, FileNotFoundError):
@@ -67,7 +68,7 @@ class MissingFileError(UserError, FileNotFoundError):
 
 
 class ExistingFileError(UserError, FileExistsError):
-    """A file or folder to write already exists."""
+    """A file or folder that should be created already exists."""
 
 
 class NotAFileError(UserError, IsADirectoryError):
@@ -79,7 +80,7 @@ class FileError(UserError, OSError):
 
 
 class MissingPackageError(UserError, ModuleNotFoundError):
-    """A package is not installed. The message has the install command."""
+    """A package is not installed. The message contains the install command."""
 
 
 class UnreachableError(UserError, ConnectionError):
@@ -102,7 +103,7 @@ def import_extra(extra, module):
 
 
 def check_choice(name, value, known, advice="Choose one of these."):
-    """Raises a ValueError that lists the known values if a value is unknown."""
+    """Raises ValueError unless `known` contains `value`."""
     if value not in known:
         raise InputError(
             name, f"be one of {', '.join(known)}", f"{name}={value!r}", advice
@@ -110,7 +111,7 @@ def check_choice(name, value, known, advice="Choose one of these."):
 
 
 def check_kind(name, value, kinds, advice):
-    """Raises TypeError unless a value is an instance of `kinds`."""
+    """Raises TypeError unless `value` is an instance of `kinds`."""
     if isinstance(value, kinds):
         return
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)

@@ -2,7 +2,7 @@
 
 A file is first written to a locked `.NAME.<12 hex digits>.partial` file in the
 target's folder. The next write into the folder removes unlocked `.partial`
-files that killed processes left.
+files that killed processes left behind.
 """
 
 import codecs
@@ -42,14 +42,14 @@ except ImportError:  # Windows has no fcntl.
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A problem in a file. `line` counts from 1, or is None if unknown."""
+    """A problem in a file. `line` is its number from 1, or None."""
 
     path: str
     line: int | None
     message: str
 
     def __str__(self):
-        """Returns `path:line: message`, the format of compilers and editors."""
+        """Returns `path:line: message`, as compilers do."""
         place = self.path if self.line is None else f"{self.path}:{self.line}"
         return f"{place}: {self.message}"
 
@@ -67,8 +67,8 @@ class CheckedFile:
 
     Args:
         path: path of the file.
-        problems: list to which problems are added while the valid rows are
-            read. With None, the first problem raises `ProblemError`, a
+        problems: list to which each problem is added while the valid rows are
+            still read. With None, the first problem raises `ProblemError`, a
             ValueError.
     """
 
@@ -79,9 +79,10 @@ class CheckedFile:
         self.problems = problems
 
     def report(self, message, place=None):
-        """Adds a problem to `problems`, or raises it if there is no list.
+        """Adds a problem to `problems`, or raises it if `problems` is None.
 
-        `place` is a line number from 1, or an entry's name such as `images[3]`.
+        `place` is a line number, starting at 1, or the name of an entry, such
+        as `images[3]`.
         """
         if isinstance(place, str):
             place, message = None, f"{place}: {message}"
@@ -91,19 +92,19 @@ class CheckedFile:
         self.problems.append(problem)
 
     def refuse(self, expected, received, place=None, advice=""):
-        """Reports a value that does not fit the description `expected`."""
+        """Reports that `received` does not match the description `expected`."""
         text = f"expected {expected}; found {shown(received)}. {advice}"
         self.report(text.rstrip(), place)
 
     def suspect(self, message, line):
-        """Reports a possible problem, or warns if there is no list."""
+        """Reports a possible problem, or warns if `problems` is None."""
         if self.problems is None:
             warnings.warn(str(Problem(self.path, line, message)), stacklevel=2)
         else:
             self.report(message, line)
 
     def read_bytes(self):
-        """Returns the content. Raises FileNotFoundError if there is no file."""
+        """Returns the content. Raises FileNotFoundError for a missing file."""
         require_file(self.path)
         with open(self.path, "rb") as stream:
             return stream.read()
@@ -120,8 +121,8 @@ class CheckedFile:
         r"""Returns the lines, and whether the last line ends with a newline.
 
         Only "\n" and "\r\n" end a line, because captions may contain other
-        characters at which `str.splitlines` splits. Reports lines that are not
-        UTF-8.
+        characters at which `str.splitlines` splits. Reports each line that is
+        not valid UTF-8.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
         *rows, last = content.split(b"\n")
@@ -153,10 +154,10 @@ class CheckedFile:
         return None
 
     def json_rows(self, keys, strings=False):
-        """Yields (line, object) for a JSON lines file. Reports invalid rows.
+        """Yields (line number, object) for each row of a JSON Lines file.
 
-        Every object must have the `keys`. If `strings` is true, their values
-        must be strings.
+        Reports invalid rows. Every object must contain the `keys`. If `strings`
+        is True, the values of these keys must be strings.
         """
         rows, ends_well = self.lines()
         *most, last = map(repr, keys)
@@ -208,8 +209,8 @@ def parse_json(text):
     """Parses a JSON text, given as str or as UTF-8 bytes.
 
     Raises:
-        ValueError: the text is not JSON, or an object repeats a key. Python's
-            parser would use the last value.
+        ValueError: the text is not JSON, or an object repeats a key. By
+            default, Python's parser silently uses the last value.
     """
     if isinstance(text, bytes):
         text = text.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
@@ -255,7 +256,7 @@ def shown(value):
 
 
 def listed(names, most=5):
-    """Returns the first names and the number of other names."""
+    """Joins the first `most` names, and adds the number of remaining names."""
     n = len(names) - most
     return ", ".join(names[:most]) + (f" and {n} more" if n > 0 else "")
 
@@ -320,7 +321,8 @@ def _why_not_a_file_name(value):
 def shipped_folder(name):
     """Returns the path of the shipped folder `model_zoo` or `configs`.
 
-    The folder is inside the package in a wheel, and next to it in a clone.
+    In a wheel, the folder is inside the package. In a clone, it is next to the
+    package.
     """
     package = pathlib.Path(__file__).resolve().parent
     inside = package / name
@@ -332,7 +334,7 @@ def try_lock(descriptor):
 
     Two separately opened descriptors exclude each other, even in one process.
     Returns whether this call locked the file, or None if the system or the file
-    system has no locks.
+    system does not support locks.
     """
     if fcntl is None:
         return None
@@ -351,7 +353,7 @@ _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial", re.DOTALL)
 
 
 def is_partial(name):
-    """Returns whether a name is the temporary name of an unfinished file."""
+    """Returns whether `name` is a temporary name of an unfinished file."""
     return _PARTIAL.fullmatch(name) is not None
 
 
@@ -395,11 +397,11 @@ def _partial(path, make):
 
 
 def write_atomically(path, write):
-    """Writes a file so that it has either its old or its new content.
+    """Creates a file, or replaces its content atomically.
 
-    The new content is written to a temporary file in the folder, flushed to
-    disk and renamed. Devices such as /dev/null are written directly. The folder
-    must exist.
+    The new content is written to a temporary file in the same folder, flushed
+    to disk and renamed to `path`. Devices such as /dev/null are written
+    directly. The folder must exist.
 
     Args:
         path: file to write.
@@ -444,10 +446,11 @@ def write_text(path, text):
 
 @contextlib.contextmanager
 def new_folder(path):
-    """Yields a temporary folder. The end of the block renames it to `path`.
+    """Yields a temporary folder, and renames it to `path` after the block.
 
-    If the block raises or is killed, `path` does not change. Its parent folder
-    must exist. Raises OSError if `path` exists or cannot be written.
+    If the block raises or the process is killed, `path` is not created. The
+    parent folder of `path` must exist. Raises OSError if `path` exists or
+    cannot be written.
 
     Example:
         with new_folder("models/dogs") as folder:
@@ -461,7 +464,7 @@ def new_folder(path):
 
 
 def folder_beside(folder, chosen=None):
-    """Returns the folder for results computed from a user's folder.
+    """Returns the folder for results that are computed from a user's folder.
 
     Results for `photos` are written to `photos.tbnets` in the parent folder, or
     to `chosen` if it is set. Does not create the folder.
@@ -473,10 +476,10 @@ def folder_beside(folder, chosen=None):
 
 
 def make_folder_of(folder, place):
-    """Creates the folder that `folder_beside` returned for a user's folder.
+    """Creates the folder `place` for results that are computed from `folder`.
 
-    The default folder gets the permissions of `folder`, so that users who
-    cannot read `folder` cannot read its results.
+    If `place` is the default of `folder_beside`, it gets the permissions of
+    `folder`, so that users who cannot read `folder` cannot read the results.
     """
     is_beside = place == folder_beside(folder)
     mode = stat.S_IMODE(os.stat(folder).st_mode) if is_beside else 0o777

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal, and printed lines that do not break them."""
+"""Shows progress bars on a terminal, and prints lines without breaking them."""
 
 import sys
 
@@ -16,12 +16,12 @@ def hide_bars():
 def progress_bar(total, what, unit, leave=False, **options):
     """Returns a `tqdm` bar that appears after one second.
 
-    `what` describes the work, and `leave` keeps the finished bar.
+    `what` describes the work. `leave` keeps the finished bar on the screen.
     """
     options |= {"total": total, "desc": what, "unit": unit, "leave": leave}
     return tqdm.tqdm(delay=1, disable=None if _is_shown else True, **options)
 
 
 def say(text):
-    """Prints a line on standard error without breaking a progress bar."""
+    """Prints a line to standard error without breaking a progress bar."""
     tqdm.tqdm.write(text, file=sys.stderr)

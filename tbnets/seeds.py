@@ -6,7 +6,7 @@
 
 `seed_of` returns the first seed for a part of the network. The part's layers
 use consecutive seeds, so that no two layers share a dropout mask.
-`generator_of` returns generators for the host.
+`generator_of` returns NumPy generators for random numbers on the host.
 """
 
 import zlib
@@ -31,10 +31,10 @@ PER_RUN = 1000
 
 
 def seed_of(run_seed, stream, num_layers=1):
-    """Returns the first of the `PER_STREAM` seeds for a part and a run.
+    """Returns the first of the `PER_STREAM` seeds for a part of the network.
 
     Args:
-        run_seed: seed of the run, not negative.
+        run_seed: seed of the run, >= 0.
         stream: part of the network, a key of `STREAMS`.
         num_layers: number of layers in the part, at most `PER_STREAM`.
     """
@@ -52,13 +52,13 @@ def seed_of(run_seed, stream, num_layers=1):
 
 
 def generator_of(run_seed, stream, *places):
-    """Returns a `numpy.random.Generator` for a stream on the host.
+    """Returns a `numpy.random.Generator` for a host stream.
 
     Identical arguments give identical numbers. Different arguments give
     independent numbers.
 
     Args:
-        run_seed: seed of the run, not negative.
+        run_seed: seed of the run, >= 0.
         stream: element of `HOST_STREAMS`.
         *places: counters within the stream, such as the epoch, in [0, 2**32).
     """

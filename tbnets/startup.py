@@ -47,14 +47,15 @@ _importing = threading.RLock()
 
 @contextlib.contextmanager
 def quiet_tensorflow():
-    """Hides output of native libraries while TensorFlow is imported.
+    """Hides the output of native libraries while TensorFlow is imported.
 
     TensorFlow's libraries write to file descriptor 2 before any log level
     applies, and tensorflow-addons warns about its end of life. This output is
-    printed only if the block raises, or if `TF_CPP_MIN_LOG_LEVEL` is 0, 1 or 2.
+    printed only if the `with` block raises, or if `TF_CPP_MIN_LOG_LEVEL` is 0,
+    1 or 2.
 
-    Only one thread at a time runs the block, because concurrent imports of
-    TensorFlow and Keras fail.
+    Only one thread at a time runs the `with` block, because concurrent imports
+    of TensorFlow and Keras fail.
 
     Example:
         with startup.quiet_tensorflow():
@@ -69,10 +70,10 @@ def quiet_tensorflow():
 
 
 class _QuietTensorFlow(importlib.abc.MetaPathFinder):
-    """Runs the first import of TensorFlow in `quiet_tensorflow`."""
+    """Import hook that imports TensorFlow inside `quiet_tensorflow`."""
 
     def find_spec(self, fullname, path, target=None):
-        """Returns the usual spec, whose loader runs in `quiet_tensorflow`."""
+        """Returns a spec for TensorFlow that loads it in `quiet_tensorflow`."""
         if fullname != "tensorflow":
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -100,7 +101,7 @@ def _uncollected():
 
 @contextlib.contextmanager
 def _hidden():
-    """Hides standard error and warnings. Prints them if the block raises."""
+    """Hides warnings, and hides standard error unless the block raises."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as sink, warnings.catch_warnings():
@@ -124,12 +125,13 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
 
 def keep_freed_memory():
-    """Makes the C library reuse big blocks instead of returning them.
+    """Makes glibc keep freed memory rather than return it to the system.
 
-    By default, glibc maps and unmaps the memory of every big tensor, and the
-    new pages take a third of the time of a training step on features. After
+    By default, glibc maps and unmaps the memory of every large tensor. Mapping
+    new pages takes a third of the time of a training step on features. After
     this call, the process keeps up to 2 GiB of freed memory. Has no effect
-    without glibc, or if the environment sets a `MALLOC_` variable.
+    without glibc, or if the environment sets a variable that starts with
+    `MALLOC_`.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)
     if chosen or platform.libc_ver()[0] != "glibc":
@@ -147,13 +149,13 @@ _KERNELS = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def choose_kernels(processor="/proc/cpuinfo"):
-    """Makes TensorFlow use oneDNN's kernels, if called before its import.
+    """Enables TensorFlow's oneDNN kernels on processors with AVX2 and FMA.
 
     By default, TensorFlow uses these kernels only on processors with
-    instructions for neural networks. On processors with only AVX2 and FMA, they
-    also speed up a training step by a fifth or more, but change the last bits
-    of the results. Has no effect on other processors or if the environment sets
-    TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
+    instructions for neural networks. With only AVX2 and FMA, the kernels also
+    speed up a training step by a fifth or more, but change the last bits of the
+    results. Has no effect if TensorFlow is already imported or the environment
+    sets TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
     """
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
         return
@@ -178,7 +180,7 @@ _OF_THE_SYSTEM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_for_the_user(error):
-    """Returns whether an exception is a `UserError` or a file error."""
+    """Returns whether an exception is a `UserError` or a file system error."""
     if isinstance(error, OSError) and error.errno is not None:
         if error.filename is not None or error.errno in _OF_THE_SYSTEM:
             return True
@@ -211,8 +213,8 @@ def _interrupt(*_):
 def raise_if_interrupted():
     """Raises KeyboardInterrupt if an earlier interrupt was lost.
 
-    A destructor or a bare `except:` may drop an interrupt. Call this function
-    regularly during long work under `run`.
+    A destructor or a bare `except:` may discard an interrupt. Call this
+    function regularly during long work that `run` started.
     """
     if _interrupted.is_set():
         raise KeyboardInterrupt
@@ -220,7 +222,7 @@ def raise_if_interrupted():
 
 @contextlib.contextmanager
 def interrupts():
-    """Raises KeyboardInterrupt if an interrupt caused another error."""
+    """Raises KeyboardInterrupt if an interrupt caused an error in the block."""
     try:
         yield
     # TensorFlow raises a TypeError if creating a tensor is interrupted.
@@ -234,7 +236,7 @@ _TOOL = re.compile(r"(?:python )?tools/(\w+)\.py")
 
 
 def spoken(text):
-    """Returns a text whose commands work in this kind of installation.
+    """Adapts the commands in a text to the kind of installation.
 
     In an installed package, `python tools/query.py` becomes `tbnets query`.
     """
@@ -248,17 +250,17 @@ def typed():
 
 
 def _is_installed():
-    """Returns whether this process runs the script that pip installs."""
+    """Returns whether this process runs the installed `tbnets` script."""
     return pathlib.Path(sys.argv[0]).stem == "tbnets"
 
 
 def run(work):
-    """Runs `work()`, prints its error if any, and exits with its exit code.
+    """Runs `work()`, and exits with the exit code that it returns.
 
-    The exit code is 1 for an error that the user can fix (`is_for_the_user`),
-    which is printed without a traceback. Any other exception is printed with
-    its traceback and a request to report the bug. Ctrl-C exits with 130, as
-    shells expect. If the reader of a pipe closes it, the process exits
+    If the user can fix an error (`is_for_the_user`), the error is printed
+    without a traceback and the exit code is 1. Any other exception is printed
+    with its traceback and a request to report the bug. Ctrl-C exits with 130,
+    as shells expect. If the output is a closed pipe, the process exits
     silently.
     """
     keep_freed_memory()
