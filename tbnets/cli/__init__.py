@@ -1,6 +1,6 @@
 """The commands of tbnets: one module per verb, for the shell and for Python.
 
-Each module has `Options`, the flags, and `main(options)`, which returns the
+Each module defines `Options`, its flags, and `main(options)`, which returns the
 exit code or None. The module's docstring is the help text. `tbnets VERB` and
 `python tools/VERB.py` are equivalent.
 
@@ -45,12 +45,12 @@ _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
 
 
 def main():
-    """Runs `tbnets VERB ...`, the console script."""
+    """Runs the console script, `tbnets VERB ...`."""
     startup.run(lambda: _choose(sys.argv[1:]))
 
 
 def run_tool(module_or_verb):
-    """Runs a verb, or the module of a tool, with this process's arguments."""
+    """Runs a verb or a tool's module with this process's arguments."""
     startup.run(lambda: call(module_or_verb, sys.argv[1:]))
 
 
@@ -81,7 +81,7 @@ def verb_of(word):
     """Returns the verb that a word names or abbreviates.
 
     Raises:
-        ValueError: no verb, or more than one verb, starts with the word.
+        ValueError: no verb starts with the word, or several verbs do.
     """
     fitting = [verb for verb in VERBS if verb.startswith(word)]
     if word in VERBS:
@@ -100,7 +100,7 @@ def call(verb, words):
     """Runs a verb and returns its exit code, or None.
 
     Args:
-        verb: key of `VERBS`, or a module with the interface above.
+        verb: key of `VERBS`, or a module with `Options` and `main`.
         words: words of the command line after the verb.
 
     Raises:

@@ -13,18 +13,19 @@ The first word is the kind of request:
 - embed writes one row per sentence, phrase or photo to --output, a .npy file.
 - score compares the photos of --images with sentences.
 - search searches the index that tools/export.py --index put into the model.
-- localize finds the boxes of phrases; this machine proposes the boxes.
+- localize finds the boxes of phrases among boxes proposed on this machine.
 
   python tools/ask.py status --server=grpc://localhost:8500 \
       --model=flickr8k_photos --model_version=2
 
 An http:// address selects REST (default port 8501). A grpc:// address selects
 gRPC (port 8500), which needs an extra: pip install "tbnets[serving]". If
---folder or the zoo of this machine has the model, the command lists unknown
-words and proposes boxes as in training.
+the model is also in --folder or in the zoo of this machine, the command lists
+unknown words and proposes boxes as in training.
 
-If the server is unavailable, the command retries within --timeout. With
---json=-, it prints JSON. tools/query.py can search with a server's model too:
+If the server is unavailable, the command retries until --timeout
+expires. With --json=-, it prints JSON. tools/query.py can also search with a
+server's model:
 
   python tools/query.py --model=http://localhost:8501/flickr8k_photos \
       photos "a dog in the snow"
@@ -58,7 +59,7 @@ from tbnets.tasks.settings.flag import Amount, Count, Whole, check_place, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the request, the server and the outputs."""
+    """Flags for the request, the server and the outputs."""
 
     words: list[str] = flag(
         [],
@@ -98,7 +99,7 @@ class Options:
     )
 
     def connect(self):
-        """Returns a `Client` of the server."""
+        """Returns a `Client` for the server."""
         return Client(
             self.server,
             self.model,
@@ -239,7 +240,7 @@ QUESTIONS = {
 
 
 def main(options):
-    """Runs the request that the first word names."""
+    """Runs the request named by the first word."""
     question, *texts = options.words or [""]
     check_choice("tools/ask.py", question, QUESTIONS, "Write it first.")
     of_boxes = question == "localize"

@@ -47,7 +47,7 @@ def check_outputs(options):
 
 
 def write_montage(options, ids, order, similarities):
-    """Writes the contact sheet to --montage, by default in the cache folder."""
+    """Writes the contact sheet to --montage or to the cache folder."""
     folder = files.folder_beside(options.images, options.cache)
     path = pathlib.Path(options.montage or folder / ANSWERS)
     queries = [*options.queries, *map(pathlib.Path, options.like)]
@@ -119,11 +119,11 @@ class AskingFlags:
     )
 
     def open(self, requirements):
-        """Loads --model, which must take words.
+        """Loads --model, which must accept text.
 
         Args:
-            requirements: dict from endpoint to (requirement, advice), for the
-                error message.
+            requirements: dict that maps each required endpoint to the
+                (requirement, advice) of the error message.
         """
         if "://" in self.model:
             from tbnets.extras.server.client import Client
@@ -135,13 +135,13 @@ class AskingFlags:
 
 
 def whole_images(advice):
-    """Returns the requirements that search passes to `AskingFlags.open`."""
+    """Returns the `requirements` of `AskingFlags.open` for a search."""
     requirement = "be a network for whole images", advice
     return {"embed_image": requirement, "embed_text": requirement}
 
 
 def checked(model, name, requirements):
-    """Returns a model after checking its endpoints and that it takes words.
+    """Checks that a model accepts text and has endpoints. Returns the model.
 
     Args:
         model: a `Served`.
@@ -178,7 +178,7 @@ def alone(path):
 
 
 def write_answers_json(path, record):
-    """Writes the results to --json, if set."""
+    """Writes the results to the --json file, if set."""
     if path == STDOUT:
         print(json.dumps(record, indent=2, sort_keys=True))
     elif path:

@@ -27,7 +27,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OfRun:
-    """Flags: the checkpoint of a run, and its data."""
+    """Flags for the checkpoint of a run, and its data."""
 
     checkpoint: str = flag(
         "best", "Checkpoint of the run.", choices=["best", "last"]
@@ -72,7 +72,7 @@ def check_choosing(options):
 
 
 def chosen(options):
-    """Returns the flags of `Choosing` as {name: value}, or {} by default."""
+    """Returns the `Choosing` flags as {name: value}, or {} without --choice."""
     if "choice" not in changed(options):
         return {}
     return {name: getattr(options, name) for name in CHOOSING}
@@ -80,7 +80,7 @@ def chosen(options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CaptionFlags:
-    """Flags: the captions to process."""
+    """Flags for the captions to process."""
 
     captions: str = flag(
         REQUIRED, "File or folder of captions; may contain {split}."
@@ -97,7 +97,7 @@ class CaptionFlags:
 
     @property
     def where(self):
-        """The format and path of the captions."""
+        """The format and the path of the captions."""
         is_pattern = SPLIT_FIELD in self.captions
         if self.captions and not (is_pattern or os.path.isdir(self.captions)):
             require_file(self.captions, "--captions")
@@ -105,7 +105,7 @@ class CaptionFlags:
         return form, self.captions
 
     def data(self, **sources):
-        """Returns the `Data` of the captions, or of the phrases in `sources`.
+        """Returns the `Data` of the captions, or of phrases if there are any.
 
         Args:
             **sources: fields of `Sources`.
@@ -121,7 +121,7 @@ class CaptionFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shared(CaptionFlags):
-    """Flags: the captions, and the share of the work."""
+    """Flags for the captions, and the share of the work."""
 
     shard: str = flag(
         "",
@@ -137,7 +137,7 @@ class Shared(CaptionFlags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhotoFlags(Shared):
-    """Flags: the photos to process, and the store."""
+    """Flags for the photos to process, and the store."""
 
     images: str = flag(REQUIRED, "Folder of the photos.")
     captions: str = flag(
@@ -152,7 +152,9 @@ class PhotoFlags(Shared):
     )
 
     def find_share(self, **decides):
-        """Returns the photos and description of a share; lists unusable files.
+        """Returns the photos of a share and its description.
+
+        Prints the unusable files.
 
         Args:
             **decides: as in `take_share`.

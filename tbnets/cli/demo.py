@@ -10,7 +10,7 @@ own, to see matching captions, similar photos and the boxes of phrases such as
   python tools/demo.py
 
 Without a folder, the command draws 250 scenes, uses the zoo's models for
-scenes, and deletes the scenes at the end.
+scenes, and deletes the scenes when it stops.
 
 The embeddings are cached in photos.tbnets, as with tools/query.py. To use other
 networks, or your own captions (a text file with one caption per line, or a
@@ -55,7 +55,7 @@ _SCENES = ("scenes_embedding", "scenes_localization", "a red circle, a star")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags):
-    """Flags: the photos, the networks and the address of the page."""
+    """Flags for the photos, the networks and the address of the page."""
 
     folder: list[str] = flag(
         [],
@@ -96,7 +96,7 @@ class Options(AskingFlags):
 
 @contextlib.contextmanager
 def open_folder(options):
-    """Yields the folder, captions and cache; draws scenes by default."""
+    """Yields the folder, captions and cache. Draws scenes by default."""
     if len(options.folder) > 1:
         raise InputError(
             "tools/demo.py",
@@ -157,7 +157,7 @@ def show(options, folder, captions, cache):
 
 
 def serve(options, shown):
-    """Serves the page until Ctrl-C, and embeds the photos meanwhile."""
+    """Serves the page until Ctrl-C. Embeds the photos in the background."""
     if not loopback.is_local(options.host):
         print(
             f"WARNING: with --host={options.host}, every machine on the "

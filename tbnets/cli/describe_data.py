@@ -48,7 +48,7 @@ from tbnets.text.vocabulary import count_words
 def describe_split(
     images: CaptionedImages, known_words: set[str] | None = None
 ) -> dict:
-    """Returns the counts of one split, in the report's order.
+    """Returns the counts of one split in the order of the report.
 
     Args:
         images: the split.
@@ -78,10 +78,10 @@ def describe_split(
 
 
 def describe_phrases(phrases: PhraseRegions) -> dict:
-    """Returns the counts of one split's phrases, in the report's order.
+    """Counts the phrases of one split. Returns the counts in report order.
 
-    A phrase with several types counts for each type. A chain is an object that
-    phrases name.
+    A phrase with several types counts for each type. A chain is an object
+    named by one or more phrases.
     """
     count = phrases.num_phrases
     missing = {key: int(n.sum()) for key, n in phrases.left_out.items()}
@@ -116,7 +116,7 @@ def _spread(values, middle):
 
 
 def _repeated_captions(images):
-    """Counts copies within an image, and captions shared by several images."""
+    """Counts repeated captions of an image, and captions of several images."""
     nonempty = [row for row, caption in enumerate(images.captions) if caption]
     texts = text_ids([images.captions[row] for row in nonempty])
     owners = images.caption_to_image[np.array(nonempty, np.int64)]
@@ -127,7 +127,7 @@ def _repeated_captions(images):
 
 
 def check_splits(splits: dict[str, CaptionedImages], problems: list):
-    """Adds a problem for each pair of splits with common images."""
+    """Adds a problem for each pair of splits that share images."""
     for first, second, common in common_images(splits):
         CheckedFile(splits[first].path, problems).report(
             f"expected each image in one split; found {len(common)} in "
@@ -155,8 +155,8 @@ def describe_features(
 
     Args:
         images: the split.
-        patterns: feature stores or `.npy` files to concatenate; may contain
-            {split}.
+        patterns: paths of feature stores or `.npy` files to concatenate. A
+            path may contain {split}.
         problems: list of `Problem` to extend.
     """
     path = ", ".join(patterns)
@@ -237,7 +237,7 @@ MOST_PRINTED = 50
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(CaptionFlags):
-    """Flags: the data to describe and the outputs."""
+    """Flags for the data to describe and the outputs."""
 
     captions: str = flag("", "File or folder of captions; may contain {split}.")
     phrases: str = flag(
@@ -259,7 +259,7 @@ class Options(CaptionFlags):
 
 
 def read_splits(options, problems):
-    """Returns the splits by name, and the training split's words, or None."""
+    """Returns the splits by name, and the training words or None."""
     read_split = functools.partial(
         captions.read_captions, *options.where, problems=problems
     )
@@ -292,7 +292,7 @@ def print_report(splits, problems):
 
 
 def describe_one(options, images, phrases, vocabulary, problems):
-    """Returns the counts that the flags select for a split."""
+    """Returns the counts of a split that the flags select."""
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))
@@ -305,7 +305,7 @@ def describe_one(options, images, phrases, vocabulary, problems):
 
 
 def main(options):
-    """Prints the report; returns the exit code."""
+    """Prints the report and returns the exit code."""
     if not (options.captions or options.phrases):
         raise InputError(
             "`--captions` or `--phrases` must name the data to describe. "

@@ -29,7 +29,7 @@ Measure a Keras Hub model (needs the extra: pip install "tbnets[hub]"):
   python tools/evaluate.py --hub=clip_vit_base_patch32 --images=photos \
       --captions=captions.csv --prompt="a photo of {}"
 
-Measure embeddings from any model, with or without a data set that has ids:
+Measure embeddings from any model, matched by the ids of a data set or by row:
 
   python tools/evaluate.py --captions=flickr8k/dataset_flickr8k.json \
       --image_features=clip_images.npy --text_features=clip_texts.npy
@@ -111,7 +111,7 @@ MAP_CAPTIONS = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OfData(CaptionSettings):
-    """Flags: a data set and its embeddings."""
+    """Flags for a data set and its embeddings."""
 
     hub: str = flag(
         "",
@@ -142,7 +142,7 @@ class OfData(CaptionSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(data_flags.OfRun, OfData, data_flags.Choosing):
-    """Flags: the measured embeddings, the metrics and the outputs."""
+    """Flags for the measured embeddings, the metrics and the outputs."""
 
     run_dir: str = flag("", "Folder of the run to evaluate.")
     split: str = flag("test", "Split to evaluate.")
@@ -228,13 +228,13 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
 
 
 def ways_of(name):
-    """Returns the keys of `WAYS` that use a flag, in words, or "" if all do."""
+    """Returns text that lists the `WAYS` that use a flag, or "" for all."""
     ways = [f"--{way}" for way in WAYS if name in (way, *WAYS[way])]
     return " or ".join(ways)
 
 
 def help_sections():
-    """Returns a dict from title to flags, grouped by `ways_of`."""
+    """Returns a dict from title to flags, which are grouped by `ways_of`."""
     sections = {}
     for option in flags_of(Options):
         ways = ways_of(option.name)
@@ -244,7 +244,7 @@ def help_sections():
 
 
 def chosen_way(options):
-    """Returns the key of `WAYS` that the flags select; by default the last.
+    """Returns the key of `WAYS` that the flags select, or the last key.
 
     Raises:
         ValueError: a flag that is set has no effect.
@@ -263,7 +263,7 @@ def chosen_way(options):
 
 
 def check_evaluate_flags(options):
-    """Raises an error for unusable flags and outputs."""
+    """Raises an error if a flag or an output is unusable."""
     data_flags.check_choosing(options)
     check_pairs(options, _PAIRS)
     for name in ("combine_with", "query_bank"):
@@ -305,7 +305,7 @@ def check_evaluate_flags(options):
 
 
 def evaluate_split(options):
-    """Measures a split and draws --map."""
+    """Evaluates a split and, if --map is set, draws the map."""
     title = measured = options.run_dir or zero_shot.title(options)
     if options.run_dir:
         split_scores = run_scores(options, options.run_dir)
@@ -343,19 +343,19 @@ def evaluate_split(options):
 
 
 def print_metrics(options, metrics, title):
-    """Prints the metrics and writes --json."""
+    """Prints the metrics and writes the --json file."""
     print(tables.format_table(metrics, title))
     if options.json:
         files.write_json(options.json, metrics)
 
 
 def splits_of(options):
-    """Returns --split and, if set, --query_bank."""
+    """Returns the values of --split and, if set, --query_bank."""
     return [options.split, *filter(None, [options.query_bank])]
 
 
 def levelled(options, scores):
-    """Returns the scores of --split, normalised by --query_bank if set."""
+    """Returns the scores of --split, normalised with --query_bank if set."""
     first, *bank = scores
     return first.with_bank(*bank, options.bank_temperature) if bank else first
 
@@ -430,7 +430,7 @@ def save_arrays(options, embeddings):
 
 
 def evaluate_arrays(options):
-    """Measures the arrays that the flags name."""
+    """Evaluates the arrays in the files that the flags name."""
     matches = "positive_pairs" if options.positive_pairs else "caption_to_image"
     paths = {
         "image_embeddings": options.image_embeddings,

@@ -1,8 +1,8 @@
 r"""Export a trained network as a SavedModel, or change an export.
 
 Training already exports its best epoch. Use this command to export the last
-checkpoint, or to export a run that was trained on features of
-tools/extract_image_features.py as a model that takes photos:
+checkpoint, or to export a run that was trained on features made
+by tools/extract_image_features.py as a model that takes photos:
 
   python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
       --cnn_weights=imagenet
@@ -30,13 +30,12 @@ in docker or Kubernetes (needs the extra: pip install "tbnets[serving]"). A
 server batches requests only if all signatures support it, as with
 --signatures=embed_text,embed_image.
 
-Put an index made by tools/index.py into the model, which adds the `search`
-signature:
+Add an index made by tools/index.py, and the `search` signature, to the model:
 
   python tools/export.py --model=flickr8k_photos --output=served/search \
       --index=photos.index
 
-docs/serving.md has more.
+See docs/serving.md.
 """
 
 import dataclasses
@@ -64,7 +63,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(OfRun, Choosing):
-    """Flags: the network, and the form of its export."""
+    """Flags for the network, and the form of its export."""
 
     run_dir: str = flag("", "Folder of the run to export. Or set --model.")
     model: str = flag("", f"Exported model to change: {MODEL}.")
@@ -163,7 +162,7 @@ def check_source(options):
 
 
 def place(options):
-    """Returns the new version's folder, or None, and the model's name."""
+    """Returns the folder of the new version, or None, and the model's name."""
     if options.output:
         folder = pathlib.Path(options.output).absolute()
         if folder.name.isascii() and folder.name.isdecimal():
@@ -214,7 +213,7 @@ def export_run(options, path, extra):
 
 
 def print_export(paths, unbatched):
-    """Prints the server's files, and the signatures without batching."""
+    """Prints the files for the server, and the signatures without batching."""
     for path in paths:
         print(f"Serving     {path}")
     if unbatched:

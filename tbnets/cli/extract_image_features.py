@@ -31,7 +31,7 @@ uninterrupted run. Photos that cannot be decoded are listed and left out.
 With --shard=1/4 to --shard=4/4, several machines extract one share each, and
 tools/join_store.py merges the shares.
 
-docs/image_features.md has more; docs/feature_stores.md describes the store.
+See docs/image_features.md, and docs/feature_stores.md for the store.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ from tbnets.tasks.settings.flag import Count, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(ImageFeatures, PhotoFlags):
-    """Flags: the features and the network that computes them."""
+    """Flags for the features and the network that computes them."""
 
     batch_size: Count = flag(
         extraction.BATCH_SIZE,

@@ -21,7 +21,7 @@ With --shard=1/4 to --shard=4/4, several machines encode one share each, and
 tools/join_store.py merges the shares. Each machine fits on the whole training
 split, so shares save time only with slow encoders such as hub:PRESET.
 
-docs/text_features.md has more.
+See docs/text_features.md.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(text_features.TextFeatures, Shared):
-    """Flags: the features, the captions and the store."""
+    """Flags for the features, the captions and the store."""
 
     output: str = flag(REQUIRED, "Folder of the feature store to write.")
     phrases: str = flag(

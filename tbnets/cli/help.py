@@ -9,11 +9,11 @@ MOST_COLUMNS = 100
 
 
 def format_help(text, sections, width=None):
-    """Returns a program's help: its description, then each flag.
+    """Returns a program's help, the description followed by the flags.
 
     Args:
         text: the description, which is not reformatted.
-        sections: dict from title to a list of `Flag`s.
+        sections: dict that maps each title to a list of `Flag`s.
         width: number of columns, or None for the terminal's width.
     """
     if width is None:

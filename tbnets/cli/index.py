@@ -18,7 +18,7 @@ With --approximate, tools/query.py --approximate finds nearly all of the best
 rows in a fraction of the time, which is worthwhile from about 100,000 rows.
 With --dtype=bfloat16, the index takes half the disk space, and similarities
 have a relative error of about 0.004. An index can be searched only with the
-network that made it. docs/search.md has more.
+network that made it. See docs/search.md.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags):
-    """Flags: the rows of the index, its network and its folder."""
+    """Flags for the rows, the network and the folder of the index."""
 
     model: str = flag("flickr8k_photos", f"{MODEL}.")
     folder: list[str] = flag(

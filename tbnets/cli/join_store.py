@@ -10,13 +10,13 @@ Then run this on a machine with all four stores:
   python tools/join_store.py shares/lite0.* --output=features/lite0
 
 If all processors are of the same kind, the merged store is byte-identical to
-that of a single run. The command also merges shares of
-tools/extract_text_features.py,
-tools/propose_regions.py and tools/parse_captions.py (files of trees, each with
-its .share.json). If a share is missing, repeated, incomplete, damaged or made
-with different flags, weights or inputs, the command writes no store.
+that of a single run. The command also merges shares made by
+tools/extract_text_features.py, tools/propose_regions.py and
+tools/parse_captions.py. Each share of trees is two files, and one
+ends with .share.json. If a share is missing, repeated, incomplete, damaged or
+made with different flags, weights or inputs, the command writes no store.
 
-docs/feature_stores.md has more.
+See docs/feature_stores.md.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the shares and the result."""
+    """Flags for the shares and the result."""
 
     shares: list[str] = flag(
         [], "All shares, in any order: stores, or files of trees.", kind="words"

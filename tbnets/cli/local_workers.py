@@ -1,8 +1,8 @@
 """Starts several workers on one machine, each in its own process.
 
 The workers connect through `TF_CONFIG`, on ports of the loopback interface, and
-share the cores evenly. Their output is passed on, prefixed with the worker's
-name except for worker 0, the chief. If a worker fails, all are stopped. A
+share the cores evenly. Each line of output is prefixed with the worker's name,
+except for worker 0, the chief. If a worker fails, all workers are stopped. A
 worker exits when its standard input, a pipe from this process, closes.
 """
 
@@ -39,7 +39,7 @@ def is_worker():
 
 
 def end_with_parent():
-    """Ends this worker when its parent process ends."""
+    """Ends this worker process when its parent process ends."""
 
     def watch():
         # Not `sys.stdin`, which Python closes at exit.
@@ -128,7 +128,7 @@ def _pass_on(name, lines):
 
 
 def _are_running(workers):
-    """Returns whether any worker runs; raises an error if one failed."""
+    """Returns whether any worker is running. Raises an error if one failed."""
     codes = {name: worker.process.poll() for name, worker in workers.items()}
     for name, code in codes.items():
         if not code:  # Running, or finished.

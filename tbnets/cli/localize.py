@@ -11,8 +11,8 @@ phrase. The default zoo model, entities_localization, is for photos;
 
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 
-The first word is a photo, and so is every word that ends like a photo's name,
-such as .jpg; all other words are phrases. This command draws the boxes of
+The first word is a photo, and so is every word with the suffix of a photo, such
+as .jpg. All other words are phrases. This command draws the boxes of
 each photo as drawn/PHOTO.localized.png. With --output=found.png, it draws a
 single photo to that file.
 
@@ -27,7 +27,7 @@ A box is x_min, y_min, x_max, y_max in pixels of the upright photo, with the
 origin in its upper left corner. Every phrase gets a box, even if the photo does
 not show the object. Unknown words are listed and ignored.
 
-Needs the extra: pip install "tbnets[regions]". docs/localization.md has more.
+Needs the extra: pip install "tbnets[regions]". See docs/localization.md.
 """
 
 import dataclasses
@@ -73,7 +73,7 @@ NEEDED = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags, Choosing):
-    """Flags: photos and phrases, the network and the outputs."""
+    """Flags for photos and phrases, the network and the outputs."""
 
     words: list[str] = flag(
         [],
@@ -117,7 +117,7 @@ def read_words(options):
 
 
 def places_of_pictures(options, photos):
-    """Returns the path of each photo's picture, or "" for no picture.
+    """Returns the path of the picture of each photo, or "" without --output.
 
     A new `--output` is a folder if it has no suffix or ends with a slash.
     """
@@ -188,7 +188,7 @@ def print_boxes(phrases, notes, phrase_regions):
 
 
 def write_picture(path, pixels, phrases, phrase_regions):
-    """Draws the found boxes on the photo."""
+    """Draws the found boxes on a photo and writes the picture."""
     side = min(max(max(pixels.shape), LEAST_SIDE), MOST_SIDE)
     boxes = [
         PhraseBox(box, phrase if rank == 1 else f"{rank} {phrase}", colour)
@@ -202,7 +202,7 @@ def write_picture(path, pixels, phrases, phrase_regions):
 
 
 def localize_photo(options, model, phrases, notes, photo, picture):
-    """Prints and draws the boxes in a photo; returns a JSON record."""
+    """Prints and draws the boxes in a photo. Returns a JSON record."""
     content = read_content(photo)
     choice = chosen(options) or own_choice(model)
     phrase_regions = model.find(phrases, content, options.top, **choice)
@@ -215,7 +215,7 @@ def localize_photo(options, model, phrases, notes, photo, picture):
 
 
 def localize_all(options, model, phrases, photos, pictures):
-    """Localizes the phrases in each photo; returns a JSON record."""
+    """Localizes the phrases in each photo. Returns a JSON record."""
     records, notes = [], search.notes_on(model, phrases)
     warn_of_unknown(phrases, notes)
     for photo, picture in zip(photos, pictures):
@@ -235,7 +235,7 @@ def localize_all(options, model, phrases, photos, pictures):
 
 
 def main(options):
-    """Localizes the phrases."""
+    """Localizes the phrases in the photos."""
     check_choosing(options)
     photos, phrases = read_words(options)
     pictures = places_of_pictures(options, photos)

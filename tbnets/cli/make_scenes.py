@@ -1,4 +1,4 @@
-r"""Draw a data set of scenes with captions, boxes and gold trees.
+r"""Draw a data set of scenes with captions, boxes and gold parse trees.
 
 The scenes need no download. They are written in the formats of public
 image-text data sets:
@@ -36,7 +36,7 @@ PICTURE_WIDTH, CELL_WIDTH, CELL_HEIGHT = 384, 440, 620
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the scenes and their folder."""
+    """Flags for the scenes and their folder."""
 
     folder: str = flag(
         REQUIRED, "Folder to write; created if it does not exist."
@@ -76,7 +76,7 @@ def choose_scenes(scenes):
 
 
 def draw_contact_sheet(options):
-    """Draws twelve scenes above their captions."""
+    """Draws twelve scenes, each above its captions."""
     folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     with open(folder / RECORDS, encoding="utf-8") as lines:
         scenes = choose_scenes(list(map(json.loads, lines)))
@@ -112,7 +112,7 @@ def draw_scene_cell(folder, scene, has_boxes):
 
 
 def print_summary(summary):
-    """Prints the contents of the folder and the next command."""
+    """Prints the contents of the folder and the command to run next."""
     done = "Found" if summary["reused"] else "Wrote"
     folder = pathlib.Path(summary["folder"]).resolve()
     text = (

@@ -34,7 +34,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(text_features.Trees, Shared):
-    """Flags: the captions, the parser and the file of trees."""
+    """Flags for the captions, the parser and the file of trees."""
 
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
     cache: str = flag("", "Cache of parsed captions; default: OUTPUT.cache.")

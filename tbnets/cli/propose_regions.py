@@ -17,7 +17,7 @@ Also measure how many annotated boxes the proposals cover:
       --captions=/tmp/scenes/dataset.json --splits=test \
       --recall=/tmp/scenes/Annotations --output=/tmp/proposals
 
-Needs the extra: pip install -e ".[regions]". docs/regions.md has more.
+Needs the extra: pip install -e ".[regions]". See docs/regions.md.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Proposals, PhotoFlags):
-    """Flags: the proposals, their recall and their picture."""
+    """Flags for the proposals, their recall and their picture."""
 
     workers: Count = flag(
         usable_cores(),

@@ -18,8 +18,8 @@ per line from a pipe:
 
   python tools/query.py photos < sentences.txt
 
-For a network that was trained on features, name a store or file of features.
-The photos are then used only for pictures:
+For a network that was trained on features, name a store or a file of features.
+The photos are then used only in pictures:
 
   python tools/query.py --model=runs/flickr8k \
       --image_features=test_ims.npy --images=photos "a dog in the snow"
@@ -84,7 +84,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags):
-    """Flags: the queries, the network and the outputs."""
+    """Flags for the queries, the network and the outputs."""
 
     queries: list[str] = flag(
         [],
@@ -156,7 +156,7 @@ def embed_images(options, model):
 
 
 def example_captions(options, model, names):
-    """Returns the model's inputs for `names`, which are photos or ids."""
+    """Returns the model's inputs for `names`, the names of photos or ids."""
     if model.takes_photos or not names:
         return names
     features = open_features(*options.image_features)
@@ -237,7 +237,7 @@ def query_record(options, notes, ids, order, similarities):
 
 
 def answer(options, model, gallery=None):
-    """Runs the queries and writes --json."""
+    """Runs the queries and writes the --json file."""
     with alone(options.json):
         if options.image:
             record = answer_image(options, model)
@@ -248,7 +248,7 @@ def answer(options, model, gallery=None):
 
 
 def answer_typed(options, model, gallery=None):
-    """Runs typed queries until Ctrl-D."""
+    """Runs queries typed at the terminal until Ctrl-D."""
     check_gallery(options, model)
     gallery = gallery or embed_images(options, model)
     with contextlib.suppress(ImportError):
@@ -264,7 +264,7 @@ def answer_typed(options, model, gallery=None):
 
 
 def with_folder(options):
-    """Uses the first word as --images if no flag names the images."""
+    """Uses the first word as --images unless a flag names the images."""
     image_flags = options.images, options.image, options.captions, options.index
     if any(image_flags) or not options.queries:
         return options
@@ -309,7 +309,7 @@ def check_query_flags(options, is_typed=False):
 
 
 def check_gallery(options, model):
-    """Raises an error if the images that the network takes are missing."""
+    """Raises an error if the images that the network needs are missing."""
     flag_name = "images" if model.takes_photos else "image_features"
     by_photo = model.takes_photos and (options.image or options.index)
     by_index = options.index and not (options.image or options.like)

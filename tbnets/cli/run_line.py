@@ -26,8 +26,8 @@ class Resolved(NamedTuple):
 
     Args:
         settings: the `Settings`.
-        sources: maps each flag without its default to the source of its value,
-            in words.
+        sources: maps each flag that has no default value to text that names
+            the source of its value.
     """
 
     settings: Settings
@@ -35,16 +35,16 @@ class Resolved(NamedTuple):
 
 
 def settings(line, before=None):
-    """Returns only the `Settings` of `resolve`."""
+    """Returns the `Settings` that `resolve` finds, without the sources."""
     return resolve(line, before).settings
 
 
 def resolve(line, before=None):
     """Finds the value of every flag of a run.
 
-    The first source with a value counts: the command line, the environment (for
+    Uses the first source with a value: the command line, the environment (for
     `--data_root`), a flag file, the resumed run, the model of `--from`, values
-    that follow from other flags, the preset of `--loss`, the default.
+    that follow from other flags, the preset of `--loss`, or the default.
 
     Args:
         line: the `CommandLine`.
@@ -100,7 +100,6 @@ def format_settings(resolved):
 
 
 def _lies_here(name, record):
-    """Returns whether a flag names a path that exists in this folder."""
     if name not in ALL or not ALL[name].is_place or name == "run_dir":
         return False
     by_word = record[name] in WEIGHTS_BY_NAME
@@ -108,7 +107,7 @@ def _lies_here(name, record):
 
 
 def _set_names(line):
-    """Returns the names of the set flags. --loss sets all flags of the loss."""
+    """Returns the names of the flags that are set. --loss sets loss flags."""
     names = set(line.given)
     if "loss" in names:
         names |= {flag.name for flag in FLAGS["loss"]}
@@ -143,7 +142,7 @@ def _usual_values(record, settings: Settings):
 
 
 def not_given(line, settings: Settings, values):
-    """Returns the values for flags that the run uses and the user omitted."""
+    """Returns the `values` of flags that the run uses and the user omitted."""
     free = {flag.name for flag in settings.flags()} - _set_names(line)
     used = {name: values[name] for name in values if name in free}
     unused = unused_flags(settings.replace(**used))
@@ -154,7 +153,7 @@ def check_read(line, settings: Settings):
     """Checks that the run uses the flags on the command line.
 
     Returns:
-        A line about the unused flags of flag files, or "".
+        A line about unused flags in flag files, or "".
 
     Raises:
         ValueError: an unused flag is on the command line, or a flag that the
@@ -193,7 +192,6 @@ def check_read(line, settings: Settings):
 
 
 def _readers(group):
-    """Returns the tasks and models that use a group of flags, in words."""
     axes = {"task": tasks.TASKS, "model": tasks.BUILDERS}
     readers = (
         f"--{axis}={name}"

@@ -51,7 +51,7 @@ SENTENCE = "a dog in the snow"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the models, ports and address."""
+    """Flags for the models, ports and address."""
 
     model: list[str] = flag(
         ["flickr8k_photos"],
@@ -87,7 +87,7 @@ class Options:
 
 
 def folders_of(models):
-    """Returns the folder of each model of --model, by name."""
+    """Returns a dict that maps each model name in --model to its folder."""
     if not models:
         raise InputError(
             "--model",
@@ -118,8 +118,8 @@ def read_config(path):
     """Reads the file given by --model_config_file.
 
     Returns:
-        Three dicts by model name, with the folder, a function that selects the
-        versions to serve, and a dict from label to version.
+        Three dicts keyed by model name. Their values are the folder, a function
+        that selects the versions to serve, and a dict from label to version.
     """
     file = CheckedFile(path)
     protos = import_extra(
@@ -156,7 +156,7 @@ def _policy(policy):
 
 
 def open_models(options, tell):
-    """Returns the `Models` of the flags without starting them."""
+    """Returns the `Models` selected by the flags. Does not start them."""
     policies, labels = {}, {}
     if options.model_config_file:
         folders, policies, labels = read_config(options.model_config_file)

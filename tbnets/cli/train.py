@@ -97,7 +97,7 @@ class Options:
 
 
 def help_sections():
-    """Returns a dict from title to flags: main flags first, then by group."""
+    """Returns a dict from title to flags. The main flags come first."""
     known = {**ALL, **{option.name: option for option in flags_of(Options)}}
     for name, words in conditions_in_words().items():
         text = f"{known[name].help} Only {words}."
@@ -123,7 +123,7 @@ def help_sections():
 
 
 def checked_settings(options, line):
-    """Returns the `Resolved` settings, and a line about unused flags."""
+    """Returns the `Resolved` settings and a line about unused flags."""
     if not line.given:
         raise InputError(
             "tools/train.py",
@@ -148,7 +148,7 @@ def checked_settings(options, line):
 
 
 def with_usual(line, resolved):
-    """Sets and prints the defaults of data and model for unset flags."""
+    """Sets flags to the defaults of the data and model, and prints them."""
     settings, sources = resolved
     task = tasks.open_task(settings)
     title, values = task.data.usual
@@ -165,7 +165,7 @@ def with_usual(line, resolved):
 
 
 def told_before(data):
-    """Returns the plan of a run's recipes. If all are made, checks the data."""
+    """Describes the missing results of recipes. If none, checks the data."""
     things = data.missing()
     if not things:
         data.check()
@@ -194,7 +194,7 @@ def fit_or_stop(session, train, options):
 
 
 def main(options, line):
-    """Runs the training; `line` has the flags of a run."""
+    """Runs the training. `line` contains the flags of the run."""
     loop.make_reproducible()
     if options.dry_run or options.print_settings:
         resolved, _ = checked_settings(options, line)
@@ -236,7 +236,6 @@ def _open_workers(options):
 
 @contextlib.contextmanager
 def _quiet_unless(is_chief):
-    """Hides all output except errors, unless this is the chief."""
     if is_chief:
         yield
         return
@@ -246,7 +245,7 @@ def _quiet_unless(is_chief):
 
 
 def _train(options, line, workers):
-    """Trains as one worker; only the chief writes."""
+    """Trains as one worker. Only the chief writes files."""
     (settings, _), unread = checked_settings(options, line)
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):

@@ -1,4 +1,4 @@
-"""Measures a split with saved embeddings or a Keras Hub preset."""
+"""Evaluates saved embeddings or a Keras Hub preset on a split."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ def read_array(path) -> np.ndarray:
     """Opens a `.npy` file of numbers, memory-mapped and read-only.
 
     Raises:
-        ValueError: the file is empty, damaged or without numbers.
+        ValueError: the file is empty or damaged, or does not contain numbers.
     """
     check_numbers(
         path,
@@ -39,7 +39,7 @@ def read_array(path) -> np.ndarray:
 
 
 def read_caption_to_image(path) -> np.ndarray:
-    """Reads the image row `[num_captions]` of every caption.
+    """Reads the image row of every caption, as an array `[num_captions]`.
 
     Args:
         path: a `.npy` file of integers, or a text file with one integer per
@@ -177,7 +177,7 @@ def _split(name, data):
 
 
 def _texts(options, photos, records):
-    """Embeds captions that are not cached with --hub; returns their store."""
+    """Embeds captions that are not in the cache. Returns the cached store."""
     preset = hub.placed(_preset(options), *photos.sources.starts)
     encoder = hub.package().HubFeatures.of(preset)
     folder = photos.cache / f"texts-{encoder.digest()[:8]}"

@@ -15,7 +15,7 @@ requests, and the server's configuration files. It is short for:
       --output=served/flickr8k_photos --serving
 
 Exports need an extra: pip install "tbnets[serving]". Some models also need
-"tbnets[photos]". docs/zoo.md has more.
+"tbnets[photos]". See docs/zoo.md.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from tbnets.tasks.settings.flag import flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags: the model to export and its folder."""
+    """Flags for the model to export and its folder."""
 
     export: str = flag("", "Name of the model to export.")
     folder: list[str] = flag(

@@ -23,7 +23,7 @@ def weights_of_run(settings: Settings, sources):
     """Returns the weights of the network that reads photos.
 
     The weights are a name such as `imagenet`, a file or a Keras Hub preset.
-    Returns None if the run has no such weights.
+    Returns None if the run has no weights.
     """
     weights = settings.features.cnn_weights
     if settings.reads_photo_folder and hub.is_hub(
@@ -40,9 +40,9 @@ def weights_of_run(settings: Settings, sources):
 def start_at_photo(settings: Settings, cnn_weights):
     """Returns settings with which an exported model reads photos.
 
-    `cnn_weights` is `imagenet` or the weights file that computed the features,
-    for which the current folder is searched first. "" keeps the value of the
-    run. Raises ValueError if the run's network already reads photos.
+    `cnn_weights` is `imagenet` or the weights file used for the features. The
+    file is looked up in the current folder first. "" keeps the run's value.
+    Raises ValueError if the run's network already reads photos.
     """
     if not cnn_weights:
         return settings
@@ -66,8 +66,8 @@ def photo_reader(made_by, weights):
     """Returns the extractor that computes features of photos or of boxes.
 
     Args:
-        made_by: `Features.made_by` of the training features.
-        weights: weights of the network, as `weights_of_run` returns them.
+        made_by: `Features.made_by` from the training features.
+        weights: name or path of the network's weights, or None.
 
     Returns:
         A `PhotoFeatures`, a `SeveralNetworks` for concatenated features, an
@@ -97,13 +97,13 @@ def photo_reader(made_by, weights):
 
 
 class CaptionedData(TaskData):
-    """Images with captions: their splits, features and texts.
+    """Images with captions, and their splits, features and texts.
 
     Attributes:
         opened: the run's `data.open.Data`.
         texts: the run's `Texts`.
-        made_by: maps a flag that names features to the key of their description
-            in `fitted`.
+        made_by: maps each flag that names features to the key in `fitted` of
+            the features' description.
         of_phrases: whether the texts are phrases instead of sentences.
     """
 
@@ -145,8 +145,8 @@ class CaptionedData(TaskData):
     def fit(self):
         """Returns the values fitted on texts.
 
-        They include `split_cuts` if splits were drawn, and `recipes`, the flag
-        values of the recipes.
+        The values include `split_cuts` if splits were drawn, and `recipes`, the
+        recipes' flags.
         """
         opened = self.opened
         extra = {
@@ -165,9 +165,9 @@ class CaptionedData(TaskData):
             self.texts.begin_with(state.fitted["words"], begun)
 
     def begin_with(self, trained, splits):
-        """Takes over a model's words. Raises ValueError if features differ.
+        """Uses a trained model's words.
 
-        The boxes of regions and the dtypes may differ.
+        Raises ValueError if features differ in more than boxes or dtype.
         """
         but = ("proposals", "store")
         self._check_made_by(trained.fitted, splits, trained.path, but)

@@ -56,7 +56,7 @@ WHAT_IS_SHOWN = (
 
 
 def draw_correspondences(scores):
-    """Draws photos of a few captions with the regions of their noun phrases.
+    """Draws the noun phrases' regions on the photos of a few captions.
 
     Args:
         scores: `CorrespondenceScores` with links and photos.
@@ -105,7 +105,7 @@ def draw_correspondences(scores):
 def shown_phrases(examples, captions):
     """Returns rows of evenly spread noun phrases with different wordings.
 
-    At most `len(captions)` rows are returned.
+    Returns at most `len(captions)` rows.
     """
     rows = examples.phrases.rows_of(captions)
     _, first = np.unique(examples.phrases.texts[rows], return_index=True)
@@ -149,7 +149,7 @@ class Matcher:
         self._compare = tf.function(self._similarities, input_signature=specs)
 
     def match(self, examples, choice=DEFAULT):
-        """Chooses a candidate for every phrase.
+        """Chooses a candidate region for every phrase.
 
         Args:
             examples: `PairExamples`.
@@ -184,7 +184,7 @@ class Matcher:
 
         The candidate with the largest overlap represents an object. Objects
         whose best candidate has an IoU below 0.5 are left out. Phrases with the
-        same words count as one.
+        same words count as one phrase.
         """
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
@@ -233,7 +233,7 @@ class Matcher:
         return vectors
 
     def _photo_scores(self, examples, rows, captions, images):
-        """Returns similarities `[p, k]`; missing candidates have -infinity."""
+        """Returns similarities `[p, k]`, -infinity for missing candidates."""
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]
@@ -252,7 +252,6 @@ class Matcher:
         return self._compare(*trees, *features, *tables).numpy()
 
     def _similarities(self, captions, nodes, regions, images, table, counts):
-        """Returns similarities between phrases and candidates, `[p, k]`."""
         _, phrases = self.network.embed_nodes(captions, nodes)
         seen = tf.concat([self.network.embed_regions(regions), images], axis=0)
         scores = tf.einsum("pd,pkd->pk", phrases, tf.gather(seen, table))
@@ -262,7 +261,6 @@ class Matcher:
 
 
 def _chosen(examples, phrases, similarities, choice):
-    """Returns the candidate number for each phrase, int `[p]`."""
     if choice.name == MOST_SIMILAR:
         return similarities.argmax(axis=1)
     best = np.zeros(len(phrases), np.int64)
@@ -277,7 +275,7 @@ def _chosen(examples, phrases, similarities, choice):
 def find_links(known, records, phrases):
     """Finds the noun phrases that match phrases with known boxes.
 
-    Captions are matched by their letters, because order and spaces may differ.
+    Captions are matched by their letters only.
 
     Args:
         known: `PhraseRegions` of the records' photos, in pixels.
@@ -308,7 +306,7 @@ def find_links(known, records, phrases):
 
 
 def _word_starts(captions):
-    """Returns the number of words before each piece between spaces."""
+    """Returns how many words precede each space-separated piece."""
     pieces = [caption.split() for caption in captions]
     flat = [piece for row in pieces for piece in row]
     counts = np.zeros(0, np.int64)
@@ -325,7 +323,7 @@ class CorrespondenceScores(Scores):
     Args:
         examples: `PairExamples` of the split.
         matcher: `Matcher` of the network.
-        choices: int16 `[num_phrases]`, candidate numbers, or None if `links` is
+        choices: candidate numbers, int16 `[num_phrases]`, or None if `links` is
             None.
         links: the known `Links`, or None.
         photos: folder of the photos, or None.
@@ -342,13 +340,11 @@ class CorrespondenceScores(Scores):
     photos: pathlib.Path | None = None
 
     def metrics(self, region_phrase_ranking=False, **choosing):
-        """Returns the metrics of `evaluate_correspondences`.
-
-        Without links, it returns {}.
+        """Returns `evaluate_correspondences` metrics, or {} without links.
 
         Args:
             region_phrase_ranking: whether to add the metrics of
-                `Matcher.rank_true_regions`, which ignore the choice.
+                `Matcher.rank_true_regions`, which do not depend on `choosing`.
             **choosing: arguments of `correspondences.checked_choice`.
         """
         choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
@@ -390,7 +386,7 @@ class CorrespondenceScores(Scores):
 
 
 class Correspondences(Evaluator):
-    """Assigns regions to noun phrases and evaluates them by known links."""
+    """Assigns regions to noun phrases and compares them with known links."""
 
     best_metric = "correspondence_accuracy"
 
@@ -420,18 +416,18 @@ class Correspondences(Evaluator):
 class HierarchicalData(MatchingData):
     """Photos, sentences, regions and noun phrases, loaded as `PairExamples`.
 
-    In the first `correspondence_epochs`, the network learns only from photos
-    and sentences. Each later epoch first assigns to every training phrase the
-    most similar candidate in its photo: a region or the whole photo. The
-    network then also learns from these pairs, weighted by their similarity.
-    `held` keeps the pairs. Known links between phrases and boxes are used only
-    for evaluation.
+    For the first `correspondence_epochs` epochs, the network learns only from
+    photos and sentences. Each later epoch first assigns to every training
+    phrase the most similar candidate in its photo, which is a region or the
+    whole photo. The network then also learns from these pairs, weighted by
+    their similarity. `held` contains the pairs. Known links between phrases and
+    boxes are used only for evaluation.
 
     Attributes:
         matcher: function that takes a network and returns its `Matcher`.
 
-    Source: Niu et al. 2017, Fig. 3. Departures: each "fine-grained embedding
-        learning" takes one epoch; the paper gives no length.
+    Source: Niu et al. 2017, Fig. 3. Departure: each "fine-grained embedding
+        learning" takes one epoch. The paper gives no length.
     """
 
     def __init__(self, settings: Settings):
@@ -460,7 +456,7 @@ class HierarchicalData(MatchingData):
 
     @property
     def knows_links(self):
-        """Whether phrases are linked to boxes, for evaluation."""
+        """Whether phrases are linked to boxes."""
         return bool(self.opened.sources.phrases)
 
     def fit(self):
@@ -519,7 +515,7 @@ class HierarchicalExporter(MatchingExporter):
 
 
 def compose_hierarchical(settings: Settings, model):
-    """Returns the `Task` of matching with noun phrases and regions."""
+    """Returns the `Task` that matches sentences, noun phrases and regions."""
     data = HierarchicalData(settings)
     evaluators = Retrieval(data), Correspondences(data)
     return Task(settings, model, data, evaluators, HierarchicalExporter(data))

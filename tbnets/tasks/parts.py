@@ -49,7 +49,6 @@ def build_image_encoder(settings: Settings, fitted):
 
 
 def _build_preset_encoder(settings: Settings, config):
-    """Builds the encoder from its config. Loads weights only if needed."""
     size, preset = settings.images.image_size or None, json.dumps(config)
     weights = settings.features.cnn_weights
     check_choice("--cnn_weights", weights, ("", RANDOM), "Leave it out.")
@@ -88,14 +87,14 @@ class Builder(NamedTuple):
     """The functions and flags with which a model is built and compiled.
 
     Args:
-        build: function that maps (settings, fitted) to a built Keras model,
-            initialised from the seed. `fitted` is the result of `TaskData.fit`.
-        compile: function of (network, settings, steps_per_epoch, mining).
-            `mining` is the `TaskData.mining` of the task.
+        build: function that takes (settings, fitted) and returns a built Keras
+            model. `fitted` is the result of `TaskData.fit`.
+        compile: function that takes (network, settings, steps_per_epoch,
+            mining). `mining` is the task's `TaskData.mining`.
         flag_groups: names of the `Settings` groups that the functions read.
         fixed: (flag, value) pairs that the model fixes, such as one epoch.
         usual: (flag, value) pairs of the model's defaults, which a run prints.
-        tasks: names of the supported tasks, or () for all.
+        tasks: names of the supported tasks, or () for all tasks.
     """
 
     build: Callable
@@ -139,7 +138,7 @@ def _build_branch(settings: Settings, name):
 
 
 def _two_branches(settings: Settings, fitted):
-    """Sets seed and precision. Returns the layers shared by most networks."""
+    """Sets the seed and the precision. Returns layers of most networks."""
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy(settings.training.precision)
     return {
@@ -153,7 +152,8 @@ def _two_branches(settings: Settings, fitted):
 def build_embedding_network(settings: Settings, fitted):
     """Returns a built `EmbeddingNetwork`, initialised from the seed.
 
-    `fitted` has `words`, `image_dim`, `text_dim` and optionally `word_vectors`.
+    `fitted` contains `words`, `image_dim`, `text_dim` and optionally
+    `word_vectors`.
     """
     layers = _two_branches(settings, fitted)
     return _built(EmbeddingNetwork(**layers), settings, fitted)

@@ -40,7 +40,7 @@ def settings_of(record) -> Settings:
 
 
 def fixed_flags(record) -> dict:
-    """Returns the flags that a record's task and model fix."""
+    """Returns the flags fixed by the task and model of a record."""
     task, model = TASKS[record["task"]], BUILDERS[record["model"]]
     return dict((*task.fixed, *model.fixed))
 

@@ -1,4 +1,4 @@
-"""Starts, finishes, opens and exports a run and writes its folder.
+"""Starts, finishes, opens and exports a run, and writes its folder.
 
 ::
 
@@ -6,7 +6,7 @@
         run.flags            the flags as a flagfile
         vocabulary.txt       one word per line
         left_out.txt         images that are not photos, with the reason
-        training.lock        the process that trains; locked during training
+        training.lock        the training process; locked during training
         checkpoints/         best.npz and last.npz
         tensorboard/         event files, and points for the projector
         curves.png           plots of the training history
@@ -49,8 +49,8 @@ LOCK = "training.lock"
 def check_run_folder(run_dir, resume):
     """Returns the folder of a run, which must be new, empty or hold a run.
 
-    If `resume` is true, it must hold a run. Files of a run that was killed
-    before it wrote its settings are ignored.
+    If `resume` is true, the folder must hold a run. Files of a run that was
+    killed before it wrote its settings are ignored.
     """
     if not run_dir:
         raise InputError(
@@ -88,7 +88,6 @@ def check_run_folder(run_dir, resume):
 
 
 def _foreign_names(folder):
-    """Returns the names in a folder that a starting run would not write."""
     if not folder.is_dir():
         return []
     names = sorted(path.name for path in folder.iterdir())
@@ -135,8 +134,8 @@ CURVES, EXAMPLES = "curves.png", "examples.png"
 def start(settings: Settings, resume):
     """Checks the flags and the folder of a run, and returns the folder.
 
-    Writes no file. Raises ValueError if a number is out of range, the folder is
-    unusable, or flags of a resumed run have changed.
+    Writes no file. Raises ValueError if a number is out of range, the folder
+    is unusable, or flags of a resumed run have changed.
     """
     settings.check()
     folder = check_run_folder(settings.run.run_dir, resume)
@@ -170,7 +169,7 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
 
     Args:
         settings: the run's settings.
-        folder: folder that `start` returned.
+        folder: the run's folder, checked by `start`.
         queries: example queries for the exported model.
         workers: `Workers` that train, or None for only this process.
 
@@ -225,7 +224,7 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
 
 
 def _build(task, fitted, checkpoint):
-    """Builds a network. Skips the weights file if a checkpoint has weights."""
+    """Builds a network. Loads no weights file if there is a checkpoint."""
     settings = task.settings
     if checkpoint:
         settings = settings.replace(cnn_weights=RANDOM)
@@ -297,8 +296,8 @@ def open_run(
     Args:
         run_dir: folder made by `tools/train.py`.
         checkpoint: `best` or `last`.
-        data_root: base folder of relative data paths, or None for the
-            environment's or the run's folder.
+        data_root: base folder of relative data paths, or None for the folder in
+            TBNETS_DATA or in the run's settings.
         more_splits: other splits whose data are needed.
         adjust: function that takes the run's settings and returns changed
             settings, or None.
@@ -343,7 +342,6 @@ def open_run(
 
 @contextlib.contextmanager
 def _naming_checkpoint(path):
-    """Adds the checkpoint's path to errors about invalid settings."""
     try:
         yield
     except InputError as error:
@@ -357,7 +355,6 @@ def export(
     session, path=None, fitted=None, metadata=None, exporter=None, **options
 ):
     """Writes the network as the next version of the run's SavedModel.
-
 
     Args:
         session: a finished or opened `Session`. If its settings have

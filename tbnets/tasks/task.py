@@ -58,7 +58,7 @@ def write_fitted(fitted, folder):
 def check_same_words(fitted, before, path):
     """Raises ValueError if a resumed run has a different vocabulary.
 
-    `before` has the fitted values of the checkpoint `path`.
+    `before` contains the fitted values of the checkpoint at `path`.
     """
     now, then = fitted.get("words"), before.get("words")
     if now != then:
@@ -71,9 +71,9 @@ def check_same_words(fitted, before, path):
 
 
 def check_fitted_kinds(fitted, path, required):
-    """Raises ValueError if a fitted value is missing or has a wrong type.
+    """Raises ValueError if a fitted value is missing or has the wrong type.
 
-    `required` has the names of the required values.
+    `required` lists the names of the required values.
     """
     for name in [name for name in _TYPES if name in {*fitted, *required}]:
         value, kind = fitted.get(name, ""), _TYPES[name]
@@ -93,7 +93,7 @@ _EXAMPLE_FIELDS = ("image_ids", "captions", "caption_to_image")
 
 
 class Scores:
-    """The scores of a network on a split. Each kind of score is a dataclass.
+    """The scores of a network on a split. Each subclass is a dataclass.
 
     Attributes:
         what: description of the scored objects.
@@ -118,14 +118,15 @@ class Scores:
     def combine(self, other, weight):
         """Returns the combined scores of two networks.
 
-        `other` has the second network's scores. Their `weight` is in [0, 1].
+        `other` contains the second network's scores. `weight`, in [0, 1], is
+        the weight of `other`.
         """
         raise self._cannot_combine()
 
     def with_bank(self, bank, temperature):
-        """Returns these scores, normalised by a query bank.
+        """Returns these scores, normalised with a query bank.
 
-        `bank` has the scores of this network on a second split. `temperature`
+        `bank` contains this network's scores on a second split. `temperature`
         is an argument of `ranking.level`.
         """
         raise InputError(
@@ -157,7 +158,8 @@ class Scores:
     def pictures(self):
         """Returns a dict of pictures for TensorBoard, uint8 `[h, w, 3]`.
 
-        They are drawn for each new best epoch and must show the same examples.
+        They are drawn for each new best epoch and must always show the same
+        examples.
         """
         return {}
 
@@ -168,7 +170,8 @@ class Scores:
             most: maximum numbers, (images, captions per image).
 
         Returns:
-            `visualization.plots.Points`, or None if there is no shared space.
+            `visualization.plots.Points`, or None if images and captions
+            have no shared space.
         """
         return None
 
@@ -176,8 +179,8 @@ class Scores:
 class Together(Scores):
     """The scores of several evaluators.
 
-    The first part's scores are saved, monitored and combined with another
-    network's.
+    Only the scores of the first evaluator are saved, monitored and combined
+    with scores of a second network.
     """
 
     def __init__(self, parts):
@@ -190,15 +193,15 @@ class Together(Scores):
         self.sides, self.arrays = first.sides, first.arrays
 
     def combine(self, other, weight):
-        """Combines the first part's scores with another network's."""
+        """Combines the first evaluator's scores with another network's."""
         return self.parts[0].combine(other, weight)
 
     def pair_scores(self, records):
-        """Returns the `pair_scores` of the first part."""
+        """Returns the `pair_scores` of the first evaluator."""
         return self.parts[0].pair_scores(records)
 
     def metrics(self, **options):
-        """Returns all metrics. Each part receives only its own options."""
+        """Returns all metrics. Passes each option to the scores that use it."""
         metrics = {}
         for part in self.parts:
             names = options.keys() & set(part.options)
@@ -206,16 +209,16 @@ class Together(Scores):
         return metrics
 
     def with_bank(self, bank, temperature):
-        """Normalises the first part's scores by a query bank."""
+        """Normalises the first evaluator's scores with a query bank."""
         first, *tail = self.parts
         return Together([first.with_bank(bank, temperature), *tail])
 
     def pictures(self):
-        """Returns all pictures."""
+        """Returns the pictures of all evaluators."""
         return {k: v for part in self.parts for k, v in part.pictures().items()}
 
     def points(self, most=FEW_POINTS):
-        """Returns all points, in one space."""
+        """Returns the points of all evaluators in one space."""
         return joined([part.points(most) for part in self.parts])
 
 
@@ -228,7 +231,7 @@ def spread_evenly(count, most):
 def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
     """Raises ValueError if two runs scored different images or captions.
 
-    Compares the attributes `names` of their `CaptionedImages`.
+    Compares the attributes `names` of the runs' `CaptionedImages`.
     """
     for name in names:
         lists = (list(getattr(each, name)) for each in (records, other_records))
@@ -244,7 +247,7 @@ def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
 
 
 class TaskData:
-    """The data of a run: checked, fitted, loaded by split and batched.
+    """The data of a run. Checks, fits, loads and batches the data.
 
     ::
 
@@ -259,9 +262,9 @@ class TaskData:
             batches.epoch = epoch
             steps on batches.dataset, batches.num_batches of them
 
-    Only the task reads the examples that `load` returns, except for `counts`,
-    the numbers of examples by name, and `samples(name)`, the arrays from which
-    a layer computes statistics.
+    Other modules read only two attributes of the examples that `load` returns:
+    `counts`, the numbers of examples by name, and `samples(name)`, the arrays
+    from which a layer computes statistics.
 
     Attributes:
         fits: names that `fit` always returns.
@@ -272,7 +275,7 @@ class TaskData:
         held: dict of JSON values or NumPy arrays that is kept between epochs
             and saved in checkpoints.
         encoders: description of the encoders, or "".
-        usual: (title, values) of the defaults for unset flags.
+        usual: title and values of the defaults for unset flags.
     """
 
     fits = ()
@@ -292,20 +295,20 @@ class TaskData:
 
         Args:
             state: `checkpoints.RunState` of the run.
-            splits: names of splits whose data must match, if the splits exist.
+            splits: names of the splits whose data must match the run's data.
             where: path of the checkpoint, for messages.
         """
         check_fitted_kinds(state.fitted, where, self.fits)
         self.held = state.held
 
     def begin_with(self, trained, splits):
-        """Takes over a trained model's words and feature descriptions.
+        """Uses a trained model's words and feature descriptions.
 
         Raises ValueError if the data of `splits` differ.
         """
 
     def missing(self):
-        """Returns the recipe results that have not been made, parts first."""
+        """Returns the missing recipe results, in the order to make them."""
         return []
 
     def make(self):
@@ -327,8 +330,9 @@ class TaskData:
     def fit(self):
         """Returns the values fitted on the training split before training.
 
-        The dict has all facts about the data that the network, `load` and the
-        endpoints need, as JSON values and NumPy arrays. Checkpoints contain it.
+        The dict contains all facts about the data that the network, `load` and
+        the endpoints need, as JSON values and NumPy arrays. It is saved in
+        checkpoints.
         """
         raise NotImplementedError
 
@@ -364,7 +368,7 @@ class Evaluator:
 
 
 class Exporter:
-    """Makes the endpoints of a SavedModel and runs example queries on it.
+    """Makes the endpoints of a SavedModel and runs example queries.
 
     Attributes:
         answers_queries: whether the task supports queries.
@@ -428,12 +432,12 @@ class Task:
         self.data.check(queries)
 
     def compile(self, network, steps_per_epoch):
-        """Compiles a network with the settings and the data's miner."""
+        """Compiles a network with the settings and `TaskData.mining`."""
         mining = self.data.mining
         self.model.compile(network, self.settings, steps_per_epoch, mining)
 
     def describe(self, network):
-        """Returns a short description of the network that is trained."""
+        """Returns a short description of the trained network."""
         if not self.data.encoders:
             return self.settings.run.model
         return f"{self.data.encoders} -> {network.embedding_dim}"
@@ -448,7 +452,7 @@ class TaskSpec(NamedTuple):
     """Composes a task from settings. An entry of `registry.TASKS`.
 
     Args:
-        compose: function that maps (settings, `Builder`) to a `Task`.
+        compose: function that takes (settings, `Builder`) and returns a `Task`.
         flag_groups: names of the groups of `Settings` that the task reads.
         fixed: (flag, value) pairs that the task fixes.
     """

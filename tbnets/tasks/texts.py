@@ -45,8 +45,8 @@ class Texts:
     def begin_with(self, words, begun_with):
         """Keeps the words and word ids of the model that the run starts from.
 
-        `words` begins with the model's words. `begun_with` has their number,
-        `words`, and the `sha256` of the model's weights.
+        `words` begins with the model's words. In `begun_with`, `words` is the
+        number of these words, and `sha256` is the hash of the model's weights.
         """
         self._begun_with = begun_with
         self._words = words[: begun_with["words"]]
@@ -113,11 +113,11 @@ class Texts:
         """Returns the values fitted on the training texts.
 
         Returns:
-            dict of `words` ([] for features), `text_dim` (None for words) and
-            `text_features_made_by` ({} if unknown). Words add `longest_text`,
-            the maximum number of words. Pretrained vectors add `word_vectors`
-            and their coverage. A run that starts from a model adds
-            `begun_with`.
+            dict with `words` ([] for features), `text_dim` (None for words) and
+            `text_features_made_by` ({} if unknown). For words, it also contains
+            `longest_text`, the maximum number of words. With pretrained
+            vectors, it contains `word_vectors` and their coverage. If the run
+            starts from a model, it contains `begun_with`.
         """
         fitted = {"words": [], "text_dim": None, "text_features_made_by": {}}
         if self._begun_with:
@@ -167,7 +167,7 @@ class Texts:
     def reader(self, fitted):
         """Returns the reader that turns raw captions into a network's input.
 
-        The reader truncates captions to `most_words`. For words, it is a
+        The reader truncates captions to `most_words` words. For words, it is a
         `Tokenizer` or a trained preset's tokenizer. For trees, it is a
         `TreeReader`. For features, it is a `CaptionReader`, or None if the
         store lacks the encoder. Raises an error if the encoder is missing,

@@ -1,8 +1,8 @@
 """Opens a trained model from which a run starts.
 
 The model is a run, or a SavedModel exported from a run, such as a zoo model. A
-SavedModel has named weights, and files of its settings and words. Its graph is
-never run.
+SavedModel contains named weights, and files with its settings and words. Its
+graph is never run.
 """
 
 import contextlib
@@ -48,9 +48,9 @@ class Trained(NamedTuple):
     Args:
         name: name that the user gave.
         path: path of the checkpoint, or folder of the SavedModel.
-        settings: `Settings` of the model, without files and folders.
-        fitted: result of `TaskData.fit` in training. For a SavedModel, it has
-            only `words` and the feature descriptions.
+        settings: `Settings` of the model, excluding file and folder paths.
+        fitted: result of `TaskData.fit` in training. For a SavedModel, it
+            contains only `words` and the feature descriptions.
         weights: list of (name, array), in the network's order for a checkpoint.
         sha256: SHA-256 of the weights file.
     """
@@ -69,7 +69,7 @@ class Trained(NamedTuple):
         return {name: values[name] for name in values if name in names}
 
     def put_into(self, network):
-        """Assigns the weights to a network. New words keep their vectors.
+        """Assigns the weights to a network, except for vectors of new words.
 
         The network must be built with `values()`, and its vocabulary must begin
         with the words of `fitted`. Raises ValueError if a weight is missing or
@@ -95,7 +95,6 @@ class Trained(NamedTuple):
             variable.assign(arrays[name].astype("float32"))
 
     def _arrays(self, network):
-        """Returns a dict of weight arrays, keyed as in `weights_by_name`."""
         if self.path.suffix == ".npz":
             # Keras 2 lists frozen word tables after the encoder's weights.
             items = sorted(self.weights, key=lambda w: not _of_words(w[0]))
@@ -153,7 +152,6 @@ def open_trained(name, start=""):
 
 
 def _find(name, start):
-    """Returns the path of a checkpoint or the folder of a SavedModel."""
     if name in zoo.names():
         check_files(zoo.folder() / name)
         return saved_files.newest_version(zoo.folder() / name)
@@ -176,7 +174,7 @@ def _find(name, start):
 
 
 def settings_of_model(record, path):
-    """Returns the `Settings` of a model, without its files and folders."""
+    """Returns the `Settings` of a model, excluding file and folder paths."""
     places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
     record = {**record, **places, "started_in": ""}
     return tasks.settings_of(completed(record, path))
@@ -203,10 +201,10 @@ def _settings(name, record, path):
 
 
 def weights_by_name(network):
-    """Returns a network's weights by names that are the same in each process.
+    """Returns a network's weights, keyed by names that no process changes.
 
-    Keras counts the layers of a class within a process, so `branch_2` may be
-    the first branch of the third network. Here, its name is `branch`.
+    Keras numbers the layers of a class within a process, so the first branch of
+    the third network may be called `branch_2`. Here, its name is `branch`.
 
     Returns:
         dict from (layer, ..., weight) to variable, in the order of the
@@ -220,7 +218,7 @@ def weights_by_name(network):
 
 
 def _paths(layer):
-    """Maps a weight's id to its path, a tuple of names that Keras 2 lacks."""
+    """Returns a dict from each weight's id to its path, a tuple of names."""
     paths = {}
     inner = [*vars(layer).values(), *getattr(layer, "layers", ())]
     for each in inner:
@@ -238,7 +236,6 @@ def _leaf(name):
 
 
 def _of_words(name):
-    """Returns whether a weight is a table of word vectors."""
     return _leaf(name) == "embeddings"
 
 
@@ -249,7 +246,7 @@ def _uncounted(name):
 
 
 def _renamed(paths):
-    """Maps each path to one whose layers are numbered within their parent."""
+    """Maps each path to a path with layers numbered within their parent."""
     beside = {}
     for path in paths:
         for depth, part in enumerate(path):

@@ -1,4 +1,4 @@
-"""Scores the regions of a photo for its phrases."""
+"""Scores the regions of a photo for each of its phrases."""
 
 import dataclasses
 import functools
@@ -41,8 +41,8 @@ WHAT_IS_SHOWN = (
 def drawn_phrases(phrases):
     """Chooses evenly spread photos, and phrases that name different objects.
 
-    Maps rows of at most `NUM_PHOTOS` photos to rows of at most `NUM_PHRASES`
-    phrases.
+    Returns a dict that maps rows of up to `NUM_PHOTOS` photos to rows of up to
+    `NUM_PHRASES` phrases.
     """
     owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
     images = np.flatnonzero([len(rows) > 0 for rows in owned])
@@ -96,7 +96,7 @@ def sentence_scores(scores, records):
         d_rp(x, y) = mean over phrases p of y of min over regions r of x d(r, p)
 
     For each photo, a sentence without phrases gets the mean score of the other
-    sentences, so that it favours no photo.
+    sentences, so that the sentence favours no photo.
 
     Args:
         scores: `LocalizationScores` of a split.
@@ -142,7 +142,6 @@ def sentence_scores(scores, records):
 
 
 def _mean_of_phrases(distances, columns, captions, records):
-    """Returns d_rp, float32 `[num_images, num_captions]`."""
     total = np.zeros((records.num_captions, len(distances)), np.float64)
     np.add.at(total, captions, distances.T[columns])
     counts = np.bincount(captions, minlength=records.num_captions)
@@ -191,7 +190,7 @@ class LocalizationScores(Scores):
 
     Args:
         similarities: float32 `[num_phrases, width]`, padded with 0. Each row
-            has the similarities between a phrase and its photo's regions.
+            holds the similarities between a phrase and its photo's regions.
         phrases: `PhraseRegions` of the split, in pixels of the photos.
         proposals: list of boxes `[k, 4]`, one array per photo.
         learned_similarity: whether the network learned its similarity.
@@ -222,7 +221,7 @@ class LocalizationScores(Scores):
 
         Args:
             region_phrase_ranking: whether to add the metrics of
-                `rank_true_regions`, which ignore the choice.
+                `rank_true_regions`, which do not depend on `choosing`.
             **choosing: arguments of `correspondences.checked_choice`.
         """
         if region_phrase_ranking and self.rank_true_regions is None:
@@ -243,7 +242,7 @@ class LocalizationScores(Scores):
         return metrics
 
     def pair_scores(self, records):
-        """Returns the `sentence_scores`, and False, as they are not learned."""
+        """Returns the `sentence_scores` and False for unlearned scores."""
         return sentence_scores(self, records), False
 
     def combine(self, other, weight):
@@ -303,7 +302,7 @@ class Localization(Evaluator):
 
 
 def empty_table(phrases, counts):
-    """Returns zeros with a row per phrase and a column per region."""
+    """Returns zeros with one row per phrase and one column per region."""
     width = int(counts.max(initial=0))
     return np.zeros((phrases.num_phrases, width), np.float32)
 
@@ -329,7 +328,8 @@ class RegionScorer:
     def scores(self, examples, progress=lambda count: None):
         """Returns the `LocalizationScores` of `PhraseExamples`.
 
-        `progress` is called with the number of photos since its last call.
+        `progress` is called with the number of photos scored since the last
+        call.
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
@@ -407,7 +407,7 @@ class RegionScorer:
         return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _regions(self, examples):
-        """Yields rows of photos, and a list with each photo's embeddings."""
+        """Yields rows of photos, and a list of their region embeddings."""
         start, counts = 0, examples.num_regions
         while start < len(counts):
             ends = np.cumsum(counts[start:])

@@ -95,7 +95,7 @@ class LocalizationData(CaptionedData):
         return PhraseExamples(phrases, texts, store, rows, same, roles)
 
     def notes(self, fitted):
-        """Returns facts about the data, such as positives per phrase."""
+        """Returns facts about the data, such as the positives per phrase."""
         notes, sampler = super().notes(fitted), self.sampler
         if sampler is not None:
             total = self.train.phrases.num_phrases
@@ -108,7 +108,7 @@ class LocalizationData(CaptionedData):
         return notes
 
     def start_epoch(self, network, train, epoch):
-        """Sets the sampler's hard negatives in the final epochs."""
+        """Turns on the sampler's hard negatives in the final epochs."""
         first, table = first_hard_epoch(self.settings), None
         if first is not None and epoch >= first:
             score = self.scorer(network).scores
@@ -138,7 +138,7 @@ class LocalizationExporter(Exporter):
         self._data = data
 
     def endpoints(self, network, fitted):
-        """Returns the endpoints of phrases, regions and their scores."""
+        """Returns the endpoints for phrases, regions and their scores."""
         data, reader = self._data, self._data.texts.reader(fitted)
         return region_endpoints(
             network,

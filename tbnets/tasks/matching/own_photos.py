@@ -25,8 +25,8 @@ class OwnPhotos:
     """The photos of a run and their features.
 
     Attributes:
-        left_out: maps the id of a left-out image to the reason, a text that
-            follows "which".
+        left_out: maps the id of each left-out image to the reason, such as
+            "is empty".
         has_begun: whether `left_out` is final.
     """
 
@@ -42,14 +42,14 @@ class OwnPhotos:
         self._num_reported = 0
 
     def remember(self, fitted):
-        """Restores a run's left-out photos and the features' description."""
+        """Restores a run's left-out photos and feature description."""
         self.left_out, self.has_begun = dict(fitted["left_out"]), True
         self.make_as(fitted["image_features_made_by"])
 
     def make_as(self, made_by):
-        """Uses the feature extraction of a trained model.
+        """Extracts features as for a trained model.
 
-        Raises ValueError if such features need more than photos.
+        Raises ValueError if these features need more than photos.
         """
         if "cnn" not in made_by:
             raise InputError(
@@ -101,7 +101,7 @@ class OwnPhotos:
         )
 
     def check(self):
-        """Builds the network, which checks its name and weights."""
+        """Builds the network to check its name and weights."""
         self._features  # noqa: B018  (builds it)
 
     @functools.cached_property
@@ -132,8 +132,8 @@ class OwnPhotos:
     def extract(self, splits):
         """Extracts the features that are not in the cache.
 
-        `splits` are `CaptionedImages` that `kept` returned. If a file is not a
-        photo, a new run leaves it out and reports it once, and a resumed run
+        `splits` are the `CaptionedImages` returned by `kept`. If a file is not
+        a photo, a new run leaves it out and reports it once, and a resumed run
         raises FileNotFoundError.
         """
         names = {}
@@ -175,6 +175,6 @@ class OwnPhotos:
         return notes
 
     def load(self, records):
-        """Returns the `FeatureRows` of records that `kept` returned."""
+        """Returns the `FeatureRows` of records returned by `kept`."""
         self.extract([records])
         return FeatureRows(*self._photos.load(records.names))

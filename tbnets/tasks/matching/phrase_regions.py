@@ -37,8 +37,8 @@ class PhraseQueries(NamedTuple):
         phrases: `PhraseRegions`, in pixels of the photos.
         images: int64 `[num_phrases]`, row of each phrase's photo.
         regions: `PhotoRegions` of the split.
-        holds_photos: whether the last region of a photo is the whole photo.
-            Otherwise the photo is an additional candidate.
+        holds_photos: whether the last region of each photo is the whole photo.
+            Otherwise, the whole photo is an additional candidate.
     """
 
     phrases: PhraseRegions
@@ -48,7 +48,7 @@ class PhraseQueries(NamedTuple):
 
     @property
     def phrases_of_photos(self):
-        """The rows of each photo's phrases, a list of int arrays."""
+        """The rows of each photo's phrases, as a list of int arrays."""
         return rows_by(self.images, len(self.regions.rows))
 
     def candidates(self, photo):
@@ -58,7 +58,7 @@ class PhraseQueries(NamedTuple):
 
     @property
     def links(self):
-        """The `Links` of the phrases, which are all noun phrases."""
+        """The `Links` of the phrases, all of which are noun phrases."""
         phrases, count = self.phrases, self.phrases.num_phrases
         columns = phrases.boxes, self.images, phrases.phrase_to_chain
         return Links(np.arange(count), *columns, np.ones(count, bool), 0)
@@ -69,7 +69,7 @@ class PhraseRegionScores(Scores):
     """Similarities between phrases and the candidates in their photos.
 
     Args:
-        asked: the phrases and regions.
+        asked: the `PhraseQueries` that were compared.
         similarities: list of float32 `[p, k]`, one array per photo with p
             phrases and k candidates. The last candidate is the whole photo.
     """
@@ -134,7 +134,7 @@ def with_regions(session, regions):
     """Returns the fitted values for exporting a model that finds phrases.
 
     Args:
-        session: as in `phrase_region_scores`. Its settings set `cnn_weights`.
+        session: as in `phrase_region_scores`, with `cnn_weights` set.
         regions: store of region features made by `roi_average`, or a recipe,
             whose result is made for the test split. If the boxes include the
             whole photo, the exported model can return it too.
@@ -153,7 +153,7 @@ def with_regions(session, regions):
 
 
 def _check_run(session, regions):
-    """Returns the caption reader of a run that can compare regions."""
+    """Checks that a run can compare regions. Returns its caption reader."""
     settings, data = session.task.settings, session.task.data
     of_features = getattr(data, "images", "") == "images"
     if session.network.learned_similarity or not of_features:
@@ -176,9 +176,9 @@ def _check_run(session, regions):
 
 
 def opened_split(opened, split, **named):
-    """Returns a `SplitData` with additional data. Makes missing results.
+    """Returns a `SplitData` with more data. Makes missing recipe results.
 
-    `named` has values of the flags `regions` and `phrases`.
+    `named` contains values of the flags `regions` and `phrases`.
     """
     named = {name: _from_here(path) for name, path in named.items()}
     sources = dataclasses.replace(opened.given, **named)
@@ -197,7 +197,6 @@ def _phrase_queries(opened, split, phrases, regions):
 
 
 def _from_here(path):
-    """Returns an existing path as an absolute path, or else unchanged."""
     return os.path.abspath(path) if os.path.exists(path) else path
 
 
@@ -234,7 +233,6 @@ def _embed_phrases(network, reader, phrases):
 
 
 def _embed_candidates(network, photos, asked, rows):
-    """Returns the embeddings of each photo's candidates, `[k, dim]`."""
     regions, wholes = asked.regions, photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)

@@ -47,10 +47,10 @@ def example_captions(records):
 
 
 def draw_answered_captions(scores):
-    """Draws a few captions with the images ranked first for them.
+    """Draws a few captions, each with its highest-ranked images.
 
     The caption's image has a green frame, and other images have a red frame.
-    If it ranks too low, the caption's image is drawn separately, with its rank.
+    If the caption's image ranks too low, it is drawn separately with its rank.
     Returns a dict from number to picture, uint8 `[height, width, 3]`.
     """
     records, pictures = scores.records, {}
@@ -75,7 +75,7 @@ def draw_answered_captions(scores):
 def shown_captions(records, most):
     """Returns rows of evenly spread images and rows of their captions.
 
-    `most` has the maximum numbers, (images, captions per image).
+    `most` is a pair of maxima, (images, captions per image).
     """
     images = spread_evenly(records.num_images, most[0])
     groups = records.caption_rows()
@@ -98,7 +98,7 @@ def image_and_caption_points(scores, most):
 
 
 def points_of(kind, vectors, texts, images, records, folder):
-    """Returns `Points` of one kind, or None if there are no points.
+    """Returns `Points` of one kind, or None if `vectors` is empty.
 
     Args:
         kind: kind of `Points`.
@@ -159,14 +159,15 @@ def show_answers(model, queries, records, embeddings, photos, path):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RetrievalScores(Scores):
-    """The embeddings of the images and captions of a split, or their scores.
+    """The embeddings of a split's images and captions, or scores of pairs.
 
     Args:
         image_embeddings: float32 `[num_images, dim]`.
         text_embeddings: float32 `[num_captions, dim]`.
         records: `CaptionedImages` of the split.
         pairs: `PairScores` of a learned similarity, of combined networks or
-            with a query bank. None ranks by inner products.
+            with a query bank. If None, images and captions
+            are ranked by inner products.
         memory_limit_mb: memory for tiles of inner products, in MiB.
         photos: folder of the photos, or None.
         compare: function that maps image and text embeddings to `PairScores`.
@@ -228,11 +229,11 @@ class RetrievalScores(Scores):
 
     @property
     def _as_pairs(self):
-        """The split's `PairScores`, or negative distances of embeddings."""
+        """The split's `PairScores`, or those of its negative distances."""
         return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):
-        """Returns these scores, normalised by a query bank."""
+        """Returns these scores, normalised with a query bank."""
         sides = zip(self.sides.values(), bank.sides.values())
         pairs = self.compare(*map(np.concatenate, sides))
         return dataclasses.replace(
@@ -256,10 +257,10 @@ class RetrievalScores(Scores):
             D(x, y) = (1 - weight) d(x, y) + weight d'(x, y)
 
         Euclidean distances and their means are added without scaling, as in the
-        paper. A similarity network has logits instead, whose scale depends on
-        the loss. If either model has logits, D adds the negative scores, each
-        divided by its standard deviation over 65536 fixed random pairs of the
-        split. Combined scores count as logits.
+        paper. A similarity network returns logits, whose scale depends
+        on the loss. If either model returns logits, D adds the negative scores,
+        each divided by its standard deviation over 65536 fixed random pairs of
+        the split. Combined scores count as logits.
 
         Args:
             other: scores of a second model on the same images and captions.

@@ -88,8 +88,8 @@ OF_TRIPLETS = {
 def usual_flags(num_photos, begun_with="", of_triplets=True):
     """Returns the default flags of a run on features of `num_photos` photos.
 
-    They also depend on `begun_with`, the model that the run starts from or "",
-    and on whether the loss is a triplet loss.
+    The flags also depend on `begun_with`, the model that the run starts from or
+    "", and on `of_triplets`, whether the loss is a triplet loss.
     """
     values = next(SIZES[below] for below in SIZES if num_photos < below)
     network = {} if begun_with else NETWORK
@@ -103,8 +103,8 @@ class MatchingData(CaptionedData):
 
     Attributes:
         own_photos: the `OwnPhotos`, or None if the run extracts no features.
-        images: name of the `SplitData` attribute with the images: `images` for
-            features, or `photos`.
+        images: name of the `SplitData` attribute that holds the images, either
+            `images` for features or `photos`.
     """
 
     def __init__(self, settings: Settings):
@@ -155,7 +155,7 @@ class MatchingData(CaptionedData):
         return f"{count} photos", usual
 
     def make(self):
-        """Makes recipe results after extracting features of own photos.
+        """Extracts features of own photos, then makes recipe results.
 
         Recipes for texts depend on `left_out`.
         """
@@ -228,7 +228,7 @@ class MatchingData(CaptionedData):
         self._preset = state.fitted.get("image_preset", {})
 
     def begin_with(self, trained, splits):
-        """Takes over words and, for own photos, the feature extraction."""
+        """Uses a model's words and, for own photos, its feature extraction."""
         super().begin_with(trained, splits)
         if self.own_photos:
             made_by = trained.fitted.get("image_features_made_by", {})

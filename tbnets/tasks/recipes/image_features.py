@@ -49,7 +49,7 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
         work: function such as `extraction.extract_photos`.
         photo_bytes: approximate size of one photo's rows in the store.
         **options: arguments of `work`, and `progress`, which is called with the
-            number of photos since its last call.
+            number of photos processed since its last call.
     """
     start, before = time.perf_counter(), len(writer.done)
     num_left = len(extraction.remaining(photos, writer))
@@ -77,7 +77,7 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
 class OfPhotos(Thing):
     """A store that a recipe makes for all photos in the captions.
 
-    `probe` has the arguments that `estimate` passes to `make`.
+    `probe` contains the arguments that `estimate` passes to `make`.
     """
 
     probe = {}
@@ -97,9 +97,9 @@ class OfPhotos(Thing):
         return [(key, path) for key, path, *_ in self._photos]
 
     def estimate(self, scratch):
-        """Estimates the total (bytes, seconds) from a few photos.
+        """Estimates (bytes, seconds) for all photos from a few photos.
 
-        The first step is not counted, because it compiles the network.
+        The first step is not timed, because it compiles the network.
         """
         few, times, counts = self.few(PROBE), [], []
         for result in (*few.parts, few):
@@ -175,7 +175,7 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
         values: `Proposals`.
         folder: folder of the store.
         workers: number of photos processed at once, or None for one per core.
-        share: description from `take_share` if `photos` are a share.
+        share: description returned by `take_share` if `photos` are a share.
         **how: `shard_images` and `progress` of `extract_photos`.
     """
     proposer = proposer_of_flags(values)
@@ -197,7 +197,7 @@ class Boxes(OfPhotos):
     verb, group = "propose_regions", Proposals
 
     def check(self):
-        """Raises an error for invalid numbers or a missing package."""
+        """Raises an error if a number is invalid or a package is missing."""
         proposer_of_flags(self.recipe.values)
         proposals.import_opencv()
 
@@ -212,7 +212,7 @@ BOX_BYTES = 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageFeatures:
-    """Flags that control which features are made, and by which network."""
+    """Flags that select the features and the network that makes them."""
 
     cnn: str = flag(
         "EfficientNetLite0",
@@ -322,7 +322,7 @@ def make_image_features(
         values: `ImageFeatures`, whose `regions` is the store of boxes.
         folder: folder of the store.
         features: result of `build_features`, or None to build it.
-        batch_size: number of photos per step.
+        batch_size: number of photos per batch.
         share: description from `take_share` if `photos` are a share.
         **how: `shard_images` and `progress` of `extract_photos`.
 
@@ -347,7 +347,7 @@ def make_image_features(
 
 
 def _made_boxes(boxes, share):
-    """Describes the boxes. Raises ValueError if they have a different share."""
+    """Describes the boxes. Raises ValueError if `share` differs from theirs."""
     part = share_of(boxes.made_by)
     if part not in (None, share.get(SHARE)):
         raise InputError(
@@ -387,7 +387,7 @@ class FeaturesOfPhotos(OfPhotos):
         return build_features(self.values)
 
     def check(self):
-        """Builds the network, which checks its layers and weights."""
+        """Builds the network to check its layers and weights."""
         number, dim = np.dtype(self.recipe.values.dtype), self._features.dim
         if not self.parts:  # The number of boxes is unknown.
             self.num_bytes = self.count * dim * number.itemsize
@@ -400,7 +400,7 @@ class FeaturesOfPhotos(OfPhotos):
         del self._features
 
     def files(self):
-        """Returns the files that flags name, and installed weights files."""
+        """Returns the files named by flags, and the installed weights files."""
         values, files = self.recipe.values, super().files()
         find = getattr(NETWORKS.get(values.cnn), "find_imagenet", None)
         if values.cnn_weights == "imagenet" and find:

@@ -62,7 +62,7 @@ KINDS = {
 
 
 def recipes(flag, sources, unused=()):
-    """Returns the recipes that a flag of a run names, or () if it is unused."""
+    """Returns the recipes that a run's flag names, or () for unused flags."""
     if flag in unused and not sources.text_features.startswith("hub:"):
         return ()
     return list(filter(is_recipe, sources.items(flag)))
@@ -79,7 +79,7 @@ def plan(flag, data, unused=()):
 
 
 def missing(data):
-    """Returns the missing results of a run, each after its parts.
+    """Returns the missing results of a run, in the order to make them.
 
     All recipes are checked as far as possible before any result is made.
     """
@@ -96,7 +96,7 @@ def missing(data):
 
 
 def recipe_values(data):
-    """Returns the values in recipes, {flag: {recipe: {recipe's flag: value}}}.
+    """Returns the values as {flag: {recipe: {flag of the recipe: value}}}.
 
     Skips flags whose photos, captions or files are missing.
     """

@@ -1,6 +1,6 @@
 """Reads recipes: flag files that describe how to make features or trees.
 
-A recipe has the flags of the command that makes the result. The run supplies
+A recipe sets the flags of the command that makes the result. The run supplies
 the photos, captions and folders.
 """
 
@@ -46,7 +46,7 @@ class Thing:
         parts: `Thing`s that the result is made from.
 
     Attributes:
-        verb: name of the command whose flags the recipe has.
+        verb: name of the command whose flags the recipe sets.
         group: dataclass of these flags.
         preset: flag of the recipe that takes a Keras Hub preset, or "".
         roots: folders of results. New results go to the first writable folder.
@@ -64,7 +64,7 @@ class Thing:
         self.parts = tuple(parts)
 
     def inputs(self):
-        """Returns the inputs as a JSON value."""
+        """Returns the inputs of the result as a JSON value."""
         raise NotImplementedError
 
     def make(self, folder):
@@ -74,7 +74,7 @@ class Thing:
     def estimate(self, scratch):
         """Estimates the total (bytes, seconds) from a few inputs.
 
-        Writes their results to the folder `scratch`.
+        Writes the results for these inputs to the folder `scratch`.
         """
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ class Thing:
 
     @property
     def path(self):
-        """The path that readers open: the result's folder, or a file in it."""
+        """The path that readers open, the result's folder or a file in it."""
         return self.folder
 
     @property
@@ -109,7 +109,7 @@ class Thing:
 
     @functools.cached_property
     def digest(self):
-        """The first digits of a SHA-256 of the recipe and its inputs."""
+        """The first digits of the SHA-256 of the recipe and its inputs."""
         recipe = self.recipe
         decides = {
             "form": FORM,
@@ -122,7 +122,6 @@ class Thing:
         return hashlib.sha256(text).hexdigest()[:DIGITS]
 
     def _sums(self):
-        """Returns the SHA-256 of each file, as {flag: digest}."""
         files = self.files()
         cache = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
@@ -159,13 +158,13 @@ class Thing:
         return next((place for place in can if place.exists()), can[0])
 
     def missing(self):
-        """Returns the missing results, each after its parts."""
+        """Returns the missing results, in the order to make them."""
         if self.is_made(self.folder):
             return []
         return [*(t for part in self.parts for t in part.missing()), self]
 
     def make_if_missing(self):
-        """Makes missing parts, then the result. One process works at a time."""
+        """Makes missing parts, then the result. Only one process does this."""
         for thing in self.missing():
             thing._make_alone()
 
@@ -196,7 +195,7 @@ class Thing:
 
 
 def make_all(things):
-    """Makes the results of checked recipes if all results fit on the disk."""
+    """Makes the results of checked recipes if they all fit on the disk."""
     if things:
         sizes = [thing.num_bytes - bytes_in(thing.folder) for thing in things]
         check_space(things[0].folder, sum(max(size, 0) for size in sizes))
@@ -205,12 +204,12 @@ def make_all(things):
 
 
 def bytes_in(folder):
-    """Returns the size of a folder's files, or 0 if it does not exist."""
+    """Returns the bytes in a folder's files, or 0 if there is no folder."""
     return sum(path.stat().st_size for path in folder.glob("*"))
 
 
 def free_bytes(folder):
-    """Returns the free bytes on the disk of a folder, which may not exist."""
+    """Returns the free bytes on the disk of a folder that may not exist."""
     return shutil.disk_usage(_nearest(folder)).free
 
 
@@ -232,13 +231,12 @@ def megabytes(size):
 
 
 def _nearest(path):
-    """Returns the path, or its nearest existing parent."""
     path = pathlib.Path(path).absolute()
     return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
 def _can_be_written(folder):
-    """Returns whether a folder is writable. Respects modes even for root."""
+    """Returns whether a folder's mode lets this user write, even as root."""
     nearest = _nearest(folder)
     may = nearest.is_dir() and nearest.stat().st_mode & 0o222
     return bool(may) and os.access(nearest, os.W_OK | os.X_OK)
@@ -277,7 +275,7 @@ class Recipe:
 
     @property
     def words(self):
-        """The other flags that determine the result, as {name: value}."""
+        """The flags outside `places` that affect the result."""
         return self._flag_values(False)
 
     def _flag_values(self, is_place):
@@ -299,7 +297,7 @@ class Recipe:
 
     @contextlib.contextmanager
     def named(self, advice=""):
-        """Adds the recipe's path to errors and replaces arguments by flags."""
+        """Adds the recipe's path and the names of flags to errors."""
         try:
             yield
         except UserError as error:

@@ -42,7 +42,6 @@ from tbnets.text.word_vectors import (
 
 
 def _split_names(data):
-    """Returns the splits of the captions file or of the run's split lists."""
     sources = data.sources
     if sources.split_lists:
         flags = data.given
@@ -75,7 +74,6 @@ def texts_by_id(data, names=()):
 
 
 def _said(data, name):
-    """Returns the `CaptionedImages` whose captions are the texts of a split."""
     split = data.split(name)
     return split.marked.as_captions() if data.of_phrases else split.records
 
@@ -225,7 +223,7 @@ class TextFeatures:
 
 
 def check_text_features(values):
-    """Raises ValueError if `word_vectors` does not fit `features`."""
+    """Raises ValueError if `features` does not use the `word_vectors`."""
     of_vectors = values.features in ("mean_vector", "fisher")
     if of_vectors != bool(values.word_vectors):
         raise InputError(
@@ -245,8 +243,8 @@ def make_text_features(values, texts, folder, shard=""):
         texts: dict from split to texts. The encoder is fitted on the first
             split.
         folder: folder of the store.
-        shard: share to make, as in `take_share`. All shares fit the same
-            encoder.
+        shard: share to make, as in `take_share`. The encoder is the same for
+            all shares.
     """
     every = itertools.chain.from_iterable(texts.values())
     all_texts = {caption_key(text): text for text in every}
@@ -270,7 +268,6 @@ def make_text_features(values, texts, folder, shard=""):
 
 
 def _fitted(values, texts, folder):
-    """Returns the encoder of an existing store, or fits one."""
     encoder = _new_encoder(values, texts)
     before = caption_features.open_fitted(folder, encoder)
     if hub.is_hub(values.features):

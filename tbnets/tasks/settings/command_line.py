@@ -34,11 +34,12 @@ def configs_folder():
 
 
 def find_flagfile(name, place=""):
-    """Returns the flag file for a path or for the name of a configuration.
+    """Returns the flag file at a path or with the name of a configuration.
 
-    If no file has this path, `quickstart`, `quickstart.flags` and
-    `configs/quickstart.flags` all name the same shipped configuration. Raises
-    FileNotFoundError if there is none. `place` begins the message.
+    If there is no file at the path, searches the shipped configurations, for
+    which `quickstart` and `configs/quickstart.flags` are equivalent. Raises
+    FileNotFoundError if there is no such file. `place` is a prefix for the
+    error message.
     """
     path = pathlib.Path(name).expanduser()
     if path.is_file():
@@ -56,7 +57,7 @@ def find_flagfile(name, place=""):
 def find_recipe(flag, name, verb, place):
     """Returns the file of a recipe, or raises FileNotFoundError.
 
-    `place` is tried first, then the recipe `name` of the package, such as
+    The path `place` is tried first, then the package's recipe `name`, such as
     `features/tfidf.flags`. The error names the flag and the command `verb`.
     """
     if place.is_file():
@@ -83,7 +84,6 @@ def _known(below=""):
 
 
 def _nearest(stem, known, suffix=""):
-    """Returns a question that suggests similar names, or ""."""
     near = difflib.get_close_matches(stem, known)
     near = near or difflib.get_close_matches(pathlib.Path(stem).name, known)
     names = " or ".join(f"{name}{suffix}" for name in near)
@@ -91,11 +91,11 @@ def _nearest(stem, known, suffix=""):
 
 
 def expand(words, within=()):
-    """Replaces each --flagfile in a command line by the flags in the file.
+    """Replaces each --flagfile in a command line with the flags in the file.
 
     Args:
         words: words after the program's name.
-        within: flag files that contain these words.
+        within: paths of the flag files that contain these words.
 
     Returns:
         list of strings, with a `FileWord` for each word from a flag file.
@@ -116,12 +116,11 @@ def expand(words, within=()):
 
 
 def flag_place(word):
-    """Returns `FILE:LINE: ` for a word from a flag file, or else ""."""
+    """Returns `FILE:LINE: ` for a word from a flag file, otherwise ""."""
     return word.place if isinstance(word, FileWord) else ""
 
 
 def _read(path, within):
-    """Returns the flags of a file and of the flag files that it includes."""
     if path in within:
         raise InputError(
             f"{path}: expected a flagfile that does not include itself; found "
@@ -161,7 +160,7 @@ class CommandLine:
 
     Attributes:
         values: dict from the name of each flag to its value or default.
-        given: names of the set flags, including flags from flag files.
+        given: names of the flags that are set, including flags in flag files.
         typed: names of the flags on the command line itself.
 
     Raises:
@@ -194,7 +193,7 @@ class CommandLine:
         self.values |= extra
 
     def take(self, group):
-        """Returns a group with its values. Checks the limits of numbers."""
+        """Returns a group with its values. Checks the numbers' limits."""
         names = [flag.name for flag in flags_of(group)]
         values = group(**{name: self.values[name] for name in names})
         check_limits(values)
@@ -202,7 +201,7 @@ class CommandLine:
 
 
 class _Choice(absl_flags.EnumParser):
-    """Parses a flag with `choices`, which may accept any preset."""
+    """Parses a flag that has `choices` and may also accept any preset."""
 
     def __init__(self, flag):
         super().__init__(flag.choices)
@@ -221,7 +220,6 @@ def _rephrased(message, words):
 
 
 def _place(message, words):
-    """Returns the flag file and line of the word in absl's message, or ""."""
     named = re.search(r"flag (?:--|')([^':\s]+)", message)
     if not named:
         return ""

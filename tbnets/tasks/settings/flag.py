@@ -1,4 +1,4 @@
-"""Declares flags as fields of a dataclass, with help, default and limits.
+"""Declares flags as dataclass fields with help, a default and limits.
 
 A group of flags is a frozen dataclass with fields made by `flag`::
 
@@ -8,7 +8,7 @@ A group of flags is a frozen dataclass with fields made by `flag`::
 
         images_per_batch: Count = flag(500, "Images per batch.")
 
-The annotation has the type and the limits of the values. The docstring is the
+The annotation gives the type and the limits of the values. The docstring is the
 title in --help. A reserved name has a trailing underscore: `from_` is --from.
 """
 
@@ -39,7 +39,7 @@ PRESET = "hub:PRESET"
 
 
 class OneOf(tuple):
-    """A tuple of choices, which contains any preset if `PRESET` is a choice."""
+    """A tuple of choices. It contains every preset if `PRESET` is a choice."""
 
     def __new__(cls, *values):
         """Stores the values."""
@@ -143,7 +143,7 @@ def written(value):
 
 
 def check_limits(group):
-    """Raises ValueError for the first number of a group outside its limits."""
+    """Raises ValueError if a number of a group is outside its limits."""
     for flag in flags_of(group):
         value = getattr(group, flag.name, None)
         if flag.limits is None or value is None:
@@ -164,7 +164,7 @@ def check_limits(group):
 
 
 def must_come_with(options, name, required, advice="Leave it out."):
-    """Returns the error for a flag that has no effect without `required`."""
+    """Returns the error for a flag that needs `required` to have an effect."""
     text = written(getattr(options, name))
     return InputError(
         f"--{name}", f"be used with {required}", f"only --{name}={text}", advice
@@ -172,7 +172,7 @@ def must_come_with(options, name, required, advice="Leave it out."):
 
 
 def check_pairs(options, pairs):
-    """Raises ValueError if a flag is set but not its partner in `pairs`."""
+    """Raises ValueError if a flag is set but its partner in `pairs` is not."""
     flags = changed(options)
     for name, other in pairs.items():
         if name in flags and not getattr(options, other):
@@ -206,7 +206,7 @@ FLAGS_OF_ARGUMENTS = {
 
 
 def name_flags(error, values):
-    """Replaces library arguments in an error by the flags that set them.
+    """Replaces library arguments in an error with the flags that set them.
 
     `values` maps the names of the command's flags to their values.
     """
@@ -229,7 +229,6 @@ def name_flags(error, values):
 
 
 def _renamed(text, argument, flag):
-    """Returns a text with `--flag=` in place of `argument=`."""
     if text.startswith(f"{argument}="):
         text = f"--{flag}{text.removeprefix(argument)}"
     for before in (", ", "Received: ", "with ", "than "):

@@ -176,7 +176,7 @@ class LossSettings:
 
     @property
     def kind(self) -> str:
-        """`triplet` for the losses of papers, or else the loss's name."""
+        """`triplet` for losses from papers. Otherwise, the name of the loss."""
         return "triplet" if self.loss in PRESETS else self.loss
 
 
@@ -189,7 +189,7 @@ LOSS_FLAGS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSettings:
-    """Settings of pairs and the head that scores them."""
+    """Settings for pairs and for the head that scores them."""
 
     head_units: Counts = flag(
         [512, 256],

@@ -67,8 +67,8 @@ def completed(record, path):
     """Returns a record, checked and completed with defaults.
 
     The environment variable TBNETS_DATA overrides the recorded data root,
-    because the data may have moved. The error for an invalid record names
-    `path`.
+    because the data may have moved. The error message for an invalid
+    record names `path`.
     """
     _check_kinds(record, path)
     record = complete(record)
@@ -148,7 +148,7 @@ def check_resumable(record, settings, place):
 
 
 def without_places(settings):
-    """Returns the settings as a dict without files and folders.
+    """Returns the settings as a dict, excluding file and folder paths.
 
     Exports must not contain paths of this machine.
     """

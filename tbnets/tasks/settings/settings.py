@@ -96,7 +96,7 @@ class Settings:
 
     @property
     def epochs(self) -> int:
-        """The number of epochs, 1 for CCA."""
+        """The number of epochs, which is 1 for CCA."""
         return self.training.epochs if self.training else 1
 
     @property
@@ -162,7 +162,7 @@ class Settings:
         return {k: vars(self)[k] for k in GROUPS if vars(self)[k]}
 
     def check(self) -> None:
-        """Raises ValueError for the first number outside its limits."""
+        """Raises ValueError if a number is outside its limits."""
         for group in self.groups().values():
             check_limits(group)
 
@@ -211,7 +211,7 @@ class Settings:
     def comparable(self) -> dict:
         """Returns the settings by which TensorBoard compares runs.
 
-        Lists become strings. Files and folders are left out.
+        Lists become strings. File and folder paths are left out.
         """
         values = self.values()
         names = [flag.name for flag in self.flags_read() if not flag.is_place]
@@ -240,7 +240,7 @@ def make_settings(record, groups) -> Settings:
 def complete(values) -> dict:
     """Returns all flags and `started_in`, with defaults for missing flags.
 
-    None counts as missing. --loss determines the defaults of the loss.
+    None counts as missing. --loss determines the defaults of loss flags.
     """
     known = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
@@ -260,8 +260,8 @@ BASE = frozenset({"run", "captions", "features", "texts"})
 def conditions(settings: Settings) -> list:
     """Returns the conditions under which flags are used.
 
-    Each condition is a tuple (whether it holds, the condition in words, names
-    of the flags that need it).
+    Each condition is a tuple: whether it holds, the condition in words, and
+    the names of the flags that need it.
     """
     return [
         *_data_conditions(settings),
