@@ -1,9 +1,9 @@
 """Assembles zoo models from their SavedModels and pretrained image networks.
 
-Image networks are large, so some zoo folders hold only a SavedModel that takes
-image features, and `answers.json`, the expected embeddings of a few inputs. On
-first use, `assembled` adds the networks from the `photos` extra, checks the
-embeddings and caches the complete model::
+Image networks are large, so some zoo folders contain only a SavedModel that
+takes image features, and `answers.json`, which lists the expected embeddings of
+a few inputs. On first use, `assembled` adds the networks from the `photos`
+extra, checks the embeddings and caches the complete model::
 
     CACHE/zoo/DIGEST/NAME/1/            the SavedModel
                          /identity.txt  digest of its parts
@@ -56,14 +56,14 @@ _making = threading.Lock()
 
 
 def put_together(source, path):
-    """Writes a SavedModel that takes photos instead of their features.
+    """Writes a SavedModel that takes photos instead of image features.
 
     Args:
         source: SavedModel that takes image features, or its run folder.
         path: folder to write, which must not exist.
 
     Raises:
-        ValueError: the image networks are missing, have different weights or
+        ValueError: the image networks are missing, have unexpected weights or
             are not described in the metadata of `source`.
     """
 
@@ -185,7 +185,7 @@ def _identity(folder):
 
 
 def _make(folder, path):
-    """Assembles a model. Its folder appears only when it is complete."""
+    """Assembles a model. The folder appears only when it is complete."""
     say(f"assembling {folder.name}, only once, in {path}")
     start = time.monotonic()
     shutil.rmtree(path, ignore_errors=True)  # Removes a damaged folder.

@@ -20,7 +20,7 @@ _CURE = (
 def model_files(path: Path) -> dict[str, pathlib.Path]:
     """Returns a dict that maps the relative paths of files to full paths.
 
-    Omits the file of checksums. Includes links, without following them.
+    Omits the checksum file. Includes links, without following them.
     """
     path = pathlib.Path(path)
     files = {
@@ -33,10 +33,10 @@ def model_files(path: Path) -> dict[str, pathlib.Path]:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Reads the checksums of a folder, by file name.
+    """Returns a dict that maps a folder's file names to checksums.
 
     Raises:
-        ValueError: a line is malformed, or repeats a file.
+        ValueError: a line is malformed, or a file is listed twice.
     """
     file = CheckedFile(pathlib.Path(path, CHECKSUMS))
     checksums = {}
@@ -87,7 +87,7 @@ def check_files(path: Path) -> None:
 
 
 def write_checksums(path: Path) -> None:
-    """Writes the SHA-256 of all files, in the format of `sha256sum -c`."""
+    """Writes the checksums of all files in the format of `sha256sum -c`."""
     files = model_files(path).items()
     lines = [f"{file_sha256(file)}  {name}\n" for name, file in files]
     write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))

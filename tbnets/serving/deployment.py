@@ -78,11 +78,12 @@ def write_requests(folder, signatures):
 
 
 def read_requests(folder):
-    """Returns the warm-up requests of a SavedModel, a list of `PredictRequest`.
+    """Returns the warm-up requests of a SavedModel, as `PredictRequest`s.
 
     Raises:
         ImportError: the `serving` extra is not installed.
-        ValueError: the file is damaged or has requests other than `Predict`.
+        ValueError: the file is damaged or contains requests other than
+            `Predict`.
     """
     path = pathlib.Path(folder, WARMUP_FILE)
     if not path.is_file():

@@ -28,16 +28,16 @@ def two_branch_endpoints(
 ):
     """Returns the endpoints of a model that embeds images and texts.
 
-    Signatures, as inputs -> outputs, for `n` images and `m` captions, either of
-    which may be 0:
+    Signatures, as inputs -> outputs, for `n` images and `m` captions (`n` and
+    `m` may be 0):
 
     - `embed_text`, the default: `captions` string `[m]`, `text_features`
       float32 `[m, text_dim]` or `trees` int32 `[m, nodes, 6]` -> `embeddings`
       float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
-      photos, it also returns `status`, string `[n]`: "" or, for a broken photo,
-      the fault. The embedding is then 0.
+      photos, it also returns `status`, string `[n]`: "" for a valid photo, or
+      the fault of a broken photo, whose embedding is 0.
     - `embed_image_strict`, for photos: like `embed_image`, but without
       `status`. A broken photo makes the call fail.
     - `score`: images and texts -> `similarities` `[n, m]`, cosines or the
@@ -50,15 +50,15 @@ def two_branch_endpoints(
 
     Args:
         model: network with `embed_images` and `embed_text`, which return unit
-            vectors. If its `learned_similarity` is True, its `similarities`
-            compares them.
+            vectors. If `learned_similarity` is True, its `similarities` method
+            compares these vectors.
         tokenizer: a `Tokenizer`, whose `max_tokens` defaults to
             `inputs.MOST_WORDS`; a `features.fisher_vectors.CaptionReader`; an
             `inputs.TreeReader`; or None to take text features.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: function of TensorFlow operations that maps JPEG and PNG
             files, string `[n]`, to `[n, *image_shape]`, such as
-            `images.decode_images` or a `PhotoFeatures`; None to take arrays.
+            `images.decode_images` or a `PhotoFeatures`; or None to take arrays.
         text_dim: dimension of text features; None with a tokenizer.
 
     Raises:
@@ -122,7 +122,7 @@ def begin_with_photos(served, read_photos):
 
 
 def _compared(images, texts, read_photos, *compared):
-    """Returns the endpoints of two sides, and their `PhotoReader` or None."""
+    """Returns endpoints for images and texts, and a `PhotoReader` or None."""
     functions, photos = {}, None
     if read_photos is not None:
         arrays, photos = images, PhotoReader(read_photos)
@@ -133,7 +133,7 @@ def _compared(images, texts, read_photos, *compared):
 
 
 def _of_photos(reader, arrays):
-    """Returns the `embed_image` endpoint, and the side without `status`."""
+    """Returns `embed_image`, and the `EndpointSide` of `embed_image_strict`."""
 
     def answers(images):
         rows, status = reader.photos(images)
@@ -175,8 +175,8 @@ def region_endpoints(
     - `score`: phrases and `region_features` -> `similarities` `[m, n]`.
     - `localize`, with `read_regions`: phrases, `image_bytes` string `[]` and
       `boxes` float32 `[n, 4]` in pixels of the upright photo -> `similarities`
-      `[m, n]` and `status`, string `[]`: "" or, for a broken photo, the fault.
-      The similarities are then 0.
+      `[m, n]` and `status`, string `[]`: "" for a valid photo, or the fault of
+      a broken photo, whose similarities are 0.
     - `localize_strict`: like `localize`, but without `status`. A broken photo
       makes the call fail.
 
@@ -185,7 +185,8 @@ def region_endpoints(
         tokenizer: as in `two_branch_endpoints`.
         region_dim: number of features per region.
         text_dim: number of features per phrase; None with a tokenizer.
-        read_regions: `read` of a `PhotoReader` for regions, or None.
+        read_regions: the `read` argument of a `PhotoReader` for regions, or
+            None.
     """
     tokenizer = bounded(tokenizer)
     spec = text_spec(tokenizer, text_dim, "phrases")
@@ -274,11 +275,11 @@ def _localization(reader, phrases, regions, similarities):
 
 
 def add_search(index):
-    """Returns an `add` for `reexport` that adds an endpoint to search `index`.
+    """Returns an `add` argument for `reexport` that adds a search endpoint.
 
-    The `search` endpoint takes texts as in `embed_text`, and `k`, int32 `[]`.
-    It returns `ids`, string, and `similarities`, float32, both `[m, min(k,
-    n)]`, best first. Ties are sorted by row.
+    The `search` endpoint takes `m` texts as in `embed_text`, and `k`, int32
+    `[]`. It returns `ids`, string, and `similarities`, float32, both `[m,
+    min(k, len(index))]`, best first. Ties are sorted by row.
 
     Raises:
         ValueError: the index is empty or damaged.
@@ -389,7 +390,7 @@ class EndpointSide:
 
     Args:
         name: name of the endpoint that embeds the inputs, such as `embed_text`.
-        embeddings: name of the embeddings in `compare`.
+        embeddings: name of the embeddings as an input of `compare`.
         spec: `tf.TensorSpec` of the inputs.
         embed: function that takes the inputs and returns float32 `[n,
             embedding_dim]`.

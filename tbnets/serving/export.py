@@ -2,7 +2,7 @@
 
 Each endpoint becomes a signature. The graph contains the tokenizer, the
 vocabulary and the image decoder, so any program with TensorFlow and TF Text can
-load a SavedModel, without tbnets.
+load the SavedModel without tbnets.
 """
 
 import importlib.metadata
@@ -40,7 +40,7 @@ from tbnets.text.vocabulary import Tokenizer, Vocabulary
 def reexport(  # noqa: PLR0913  (all but the first two by name)
     source, path, *, keep=(), add=None, extra=None, metadata=None, trust=False
 ):
-    """Copies a SavedModel, and adds or leaves out signatures.
+    """Copies a SavedModel, adding or leaving out signatures.
 
     Copied signatures keep their names, dtypes and shapes, and return
     bit-identical results. Variables that no signature reads are left out.
@@ -61,8 +61,8 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
 
     Raises:
         FileExistsError: `path` exists.
-        ValueError: a name in `keep` is not a signature; or for a reason in
-            `saved_files.load_graph` or `write_saved_model`.
+        ValueError: a name in `keep` is not a signature; or as in
+            `saved_files.load_graph` and `write_saved_model`.
 
     Example:
         def add(served):
@@ -106,7 +106,6 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
 
 
 def _default(default, chosen):
-    """Returns the source's default signature if kept, else the first one."""
     description = default and describe_signature(default)
     is_kept = description in map(describe_signature, chosen.values())
     return default if is_kept else next(iter(chosen.values()))
@@ -278,7 +277,7 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
     Args:
         root: object that tracks all variables of the signatures.
         signatures: name -> concrete function, whose ops are checked.
-        path: folder to write, which does not exist.
+        path: folder to write, which must not exist.
         description: metadata, to which the checksums are added.
         vocabulary: `Vocabulary` of the model's texts, or None.
         extra: as in `write_saved_model`.

@@ -65,13 +65,14 @@ def search(
             inside the model.
         top: number of results for each query.
         like: query images, as in `embed_images`. Their results come last.
-        cache: folder that stores the embeddings of a folder of photos, so that
-            the next search embeds only new and changed photos; None for
-            FOLDER.tbnets next to the folder, False for no cache.
+        cache: folder that caches the embeddings of a photo folder. The next
+            search then embeds only new and changed photos. None for
+            FOLDER.tbnets next to the photo folder, False for no cache.
 
     Returns:
         list with the results for each query, best first. A result is `(image,
-        similarity)`, where `image` is a path, an id in an index, or else a row.
+        similarity)`, where `image` is a path, an id in an index, or otherwise a
+        row.
 
     Raises:
         ValueError: the model is for phrase localization; or `like` is given and
@@ -187,7 +188,7 @@ def _gallery(model, images, cache):
 
 
 def propose(model: Any, photo: Photo) -> np.ndarray:
-    """Proposes boxes with the settings that the model was trained with.
+    """Proposes boxes with the same settings as in the model's training.
 
     Args:
         model: the `Served`.
@@ -195,7 +196,7 @@ def propose(model: Any, photo: Photo) -> np.ndarray:
 
     Returns:
         float32 NumPy array `[n, 4]` in pixels of the upright photo, best first.
-        If training added the whole photo as a region, it is the last box.
+        If the whole photo was a region in training, its box comes last.
 
     Raises:
         BrokenImageError: the photo is broken.
@@ -239,7 +240,7 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
 ) -> list[list[tuple[np.ndarray, float]]]:
     """Finds the regions of a photo that phrases describe.
 
-    If two regions have an IoU above 0.5, only the better one is returned.
+    If two regions have an IoU above 0.5, only the more similar one is returned.
 
     Args:
         model: the `Served`.
@@ -260,8 +261,8 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
 
     Returns:
         list with the regions for each phrase, best first. A region is `(box,
-        similarity)`, a float32 `[4]` and a float. If no box is proposed, there
-        are no regions.
+        similarity)`, a float32 `[4]` and a float. If no box is proposed, the
+        lists are empty.
 
     Raises:
         BrokenImageError: the photo is broken.
@@ -303,7 +304,7 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
 
 
 def own_choice(model):
-    """Returns the arguments of the choice in a model's metadata, or {}."""
+    """Returns the `choice*` arguments from a model's metadata, or {}."""
     saved = model.metadata.get("metadata", {}).get("choice", {})
     return {
         name: saved[name] for name in correspondences.CHOOSING if name in saved
@@ -319,14 +320,14 @@ def localize(
         model: the `Served`.
         phrases: as in `embed_phrases`.
         photo: a photo, as in `embed_images`.
-        boxes: `[n, 4]` in pixels of the upright photo; n may be 0.
+        boxes: `[n, 4]` in pixels of the upright photo; `n` may be 0.
 
     Returns:
         float32 NumPy array `[m, n]`, as in `similarity`.
 
     Raises:
         BrokenImageError: the photo is broken.
-        ValueError: the boxes are invalid, or the model takes no photos.
+        ValueError: the boxes are invalid, or the model does not take photos.
     """
     content = read_content(photo)
     inputs = {

@@ -1,4 +1,4 @@
-"""Writes a search index atomically, so that readers get the old or new one."""
+"""Writes a search index atomically: readers get the old or the new index."""
 
 import contextlib
 import dataclasses
@@ -41,7 +41,7 @@ _OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
 
 @dataclasses.dataclass
 class _Part:
-    """The rows of a shard that are kept. `rows` holds their sorted indices."""
+    """The rows to keep from a shard. `rows` holds their sorted indices."""
 
     shard: Shard
     ids: list
@@ -164,12 +164,12 @@ class IndexWriter:
         """Adds rows, and replaces rows that have the same ids.
 
         Args:
-            ids: n strings, each put only once.
-            rows: `[n, dim]` finite numbers.
+            ids: `n` strings, none of which was put before in this `with` block.
+            rows: array `[n, dim]` of finite numbers.
 
         Raises:
-            ValueError: an id is repeated or not a line of text, or a number is
-                not finite. Then no row is put.
+            ValueError: an id is repeated or not a single line of text, or a
+                number is not finite. No row is then added.
         """
         ids = _listed(ids)
         check_ids(ids, self._seen, f"the rows put into {self.path}")
@@ -190,10 +190,10 @@ class IndexWriter:
             self._flush(SHARD_ROWS)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes rows that the index had before the block.
+        """Removes rows that the index contained before the `with` block.
 
         Raises:
-            ValueError: an id is unknown, or was put in this block.
+            ValueError: an id is unknown, or was put in this `with` block.
         """
         ids = _listed(list(ids) if isinstance(ids, Set) else ids)
         if put := self._seen.intersection(ids):
@@ -207,7 +207,7 @@ class IndexWriter:
         self._gone[rows] = True
 
     def remove_others(self) -> None:
-        """Removes all rows that were not put in this block."""
+        """Removes all rows that were not put in this `with` block."""
         old_ids = self._store.ids
         self._gone |= np.array([key not in self._seen for key in old_ids], bool)
 
@@ -253,7 +253,7 @@ class IndexWriter:
             first += shard.rows
 
     def _flush(self, size):
-        """Writes rows that were put, in shards of at least `size` rows."""
+        """Writes the added rows in shards of at least `size` rows."""
         rows = [np.concatenate(self._rows)] if self._rows else []
         ids, at = self._ids, 0
         while len(ids) - at >= size:

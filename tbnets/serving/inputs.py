@@ -109,9 +109,10 @@ class PhotoReader:
 
     Args:
         read: for photos, a function of TensorFlow operations that maps string
-            `[n]` to `[n, ...]`, or an object whose `decode` maps string `[]` to
-            nested tensors and whose `forward` maps a batch of these to the
-            network's input. For regions, a `features.regions.AveragedFeatures`.
+            `[n]` to `[n, ...]`; or an object with two methods: `decode` maps
+            string `[]` to nested tensors, and `forward` maps a batch of these
+            tensors to the network's input. For regions, a
+            `features.regions.AveragedFeatures`.
 
     Attributes:
         max_pixels: maximum number of pixels in a photo.
@@ -201,7 +202,7 @@ def status_of(image_bytes, decoded, max_pixels):
 
 
 def limit_pixels(endpoints, max_pixels):
-    """Sets the maximum number of pixels in photos for new `Endpoints`.
+    """Sets the maximum number of pixels in a photo for untraced `Endpoints`.
 
     Raises:
         ValueError: the endpoints take no photos or have been traced, or the
@@ -292,7 +293,7 @@ def require_rows(value, good, expectation):
 
 
 def bounded(tokenizer):
-    """Returns a tokenizer; adds a word limit to a `Tokenizer` that has none."""
+    """Returns `tokenizer`, or a copy with a word limit if it has no limit."""
     if type(tokenizer) is Tokenizer and tokenizer.max_tokens is None:
         return Tokenizer(tokenizer.vocabulary, MOST_WORDS)
     return tokenizer
@@ -367,7 +368,7 @@ def _encoded(argument, values):
 
 
 def is_trees(spec):
-    """Returns whether an input takes the result of `TreeReader.read`."""
+    """Returns whether an input expects the result of `TreeReader.read`."""
     return spec.name == TreeReader.spec.name
 
 
@@ -408,7 +409,7 @@ class TreeReader:
         )
 
     def read(self, captions) -> np.ndarray:
-        """Parses strings; converts them and `Tree`s to the graph's input.
+        """Parses strings, and converts all trees to the graph's input.
 
         Returns:
             int32 `[len(captions), nodes, 6]`.

@@ -1,8 +1,8 @@
 """Restricts the ops of exported graphs, and converts weights to float16.
 
 TensorFlow Serving rejects a graph with an unknown op. Some ops write or read
-files, or connect to other machines. So only ops that compute are allowed in
-graphs that are exported or loaded.
+files, or connect to other machines. Therefore, exported and loaded graphs may
+contain only ops that compute.
 """
 
 import copy
@@ -61,7 +61,7 @@ def with_halves(function, halves):
     """Returns an equivalent concrete function that reads float16 weights.
 
     Args:
-        function: concrete function of tensors.
+        function: concrete function whose arguments are tensors.
         halves: result of `copy_halved`.
 
     Raises:
@@ -96,7 +96,7 @@ def with_halves(function, halves):
 
 
 class _Rewriter:
-    """Rewrites a `GraphDef` in place, and the functions that it calls."""
+    """Rewrites a `GraphDef` and the functions that it calls, in place."""
 
     def __init__(self, graph_def):
         self.graph_def = graph_def

@@ -176,8 +176,8 @@ def embed_folder(
     Args:
         model: a `Served` that takes photos.
         folder: folder of photos, including subfolders.
-        place: folder of the cache, used for no other folder of photos; None for
-            FOLDER.tbnets next to `folder`, False for no cache.
+        place: folder of the cache, which no other photo folder may use; None
+            for FOLDER.tbnets next to `folder`, False for no cache.
         batch_size: number of photos in a batch; None for the default.
         fault_of_name: function that takes the relative path of a photo and
             returns "" or a reason to leave the photo out.
@@ -187,7 +187,7 @@ def embed_folder(
         embedding_dim]`.
 
     Raises:
-        FileNotFoundError: no file in the folder has the suffix of a photo.
+        FileNotFoundError: no file in the folder has an image extension.
         ValueError: no file is a valid photo, or an embedding is not finite.
     """
     paths, left_out = sort_files(folder)
@@ -257,7 +257,6 @@ def embed_photos(
 
 
 def _embed(model, paths, stamps, names):
-    """Reads and embeds files; returns their entries, by name."""
     entries, contents = {}, {}
     for name in names:
         try:
@@ -271,7 +270,6 @@ def _embed(model, paths, stamps, names):
 
 
 def _ask(model, contents, stamps):
-    """Embeds the contents of files; returns their entries, by name."""
     if not contents:  # Convolutions on some CPUs reject an empty batch.
         return {}
     # The model decides which files are photos.
@@ -313,17 +311,17 @@ class Index:
             self._read()
 
     def knows(self, name, stamp):
-        """Returns whether the cache has a photo with this name and stamp."""
+        """Returns whether the cache contains this name with this stamp."""
         known = self.entries.get(name)
         return bool(known and stamp) and known.stamp == stamp
 
     def add(self, entries):
-        """Adds or replaces entries, which are given by name."""
+        """Adds or replaces entries. `entries` maps names to `Entry`s."""
         self.entries.update(entries)
         self._unsaved.update(entries)
 
     def save(self, at_least=1):
-        """Writes the added entries if there are at least `at_least` of them.
+        """Writes the new entries if there are at least `at_least` of them.
 
         Returns whether the cache is writable.
         """
@@ -333,7 +331,7 @@ class Index:
         return self._can_write
 
     def tidy(self, names):
-        """Removes the entries of photos not in `names`; merges the files."""
+        """Removes entries that are not in `names`, and merges the files."""
         entries = {n: self.entries[n] for n in names if n in self.entries}
         if len(entries) == len(self.entries) and len(self._files) < 2:
             return
@@ -346,7 +344,7 @@ class Index:
                 path.unlink(missing_ok=True)
 
     def _read(self):
-        """Reads the files, oldest first; drops faults that no longer apply."""
+        """Reads the files, oldest first, and drops outdated faults."""
         try:
             paths = self.place.glob(f"*{SUFFIX}")
             self._files = sorted(paths, key=lambda x: x.stat().st_mtime_ns)
@@ -364,7 +362,7 @@ class Index:
         self.entries = {n: e for n, e in entries if not is_cured(e.reason)}
 
     def _write(self, entries):
-        """Writes entries to a new file; returns `self._can_write`."""
+        """Writes entries to a file. Returns whether the cache is writable."""
         entries = {n: e for n, e in entries.items() if e.stamp}
         if not (entries and self._can_write):
             return self._can_write

@@ -108,7 +108,7 @@ def to_array(name, proto):
     """Converts an untrusted `TensorProto` to an array, with strings as bytes.
 
     The values are in `tensor_content` or in the field for their dtype. The
-    field may hold a single number for all values.
+    field may hold a single value, which is then repeated for all elements.
 
     Raises:
         RequestError: the dtype is unsupported, the shape is invalid or too

@@ -181,7 +181,7 @@ _KINDS = {
 
 
 def read_weights(path):
-    """Returns (name, array) for each variable of a SavedModel, unsorted.
+    """Returns an unsorted list of (name, array) for a SavedModel's variables.
 
     Raises:
         ValueError: the SavedModel is damaged, or was not written by tbnets.

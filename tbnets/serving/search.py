@@ -1,4 +1,4 @@
-"""Ranks images for query sentences or query images; formats the results."""
+"""Ranks images for query sentences or images, and formats the results."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
     Args:
         embed_batch: function that maps some rows to `[n, embedding_dim]`.
         rows: list or array; may be empty.
-        what: name of a row in progress and errors, such as "image".
+        what: name of a row in the progress bar and in errors, such as "image".
         batch_size: number of rows in a batch.
 
     Raises:
@@ -42,12 +42,12 @@ def best(similarities, top):
     """Finds the best candidates for each query.
 
     Args:
-        similarities: float32 `[q, n]`, larger is better.
+        similarities: float32 `[num_queries, num_candidates]`; larger is better.
         top: maximum number of results.
 
     Returns:
-        `(order, similarities)`, each `[q, min(top, n)]`, best first. Ties are
-        sorted by candidate.
+        `(order, similarities)`, each `[num_queries, min(top, num_candidates)]`,
+        best first. Ties are sorted by candidate.
     """
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :top]
     return order, np.take_along_axis(similarities, order, axis=1)
@@ -79,8 +79,8 @@ def split_into_words(texts):
 def find_hits(queries, captions, caption_to_image):
     """Finds the images with a caption that contains a query.
 
-    A caption contains a query if it has all words of the query in order. Other
-    words may be in between.
+    A caption contains a query if it contains the query's words in the same
+    order. Other words may be in between.
 
     Args:
         queries: list of sentences.
@@ -88,8 +88,8 @@ def find_hits(queries, captions, caption_to_image):
         caption_to_image: int `[len(captions)]`, row of the image.
 
     Returns:
-        list with, for each query, a dict that maps image rows to their first
-        matching captions, or None if no caption matches.
+        list with one entry per query: a dict that maps the row of each matching
+        image to its first matching caption, or None if no caption matches.
     """
     all_words = split_into_words(captions)
     hits = []
@@ -191,11 +191,12 @@ def format_tables(titles, ids, order, similarities, hits=None):
     """Returns a table for each query.
 
     Args:
-        titles: result of `titles_of`.
+        titles: heading of each table, from `titles_of`.
         ids: ids of the images.
-        order: rows from `rank`.
-        similarities: similarities from `rank`.
-        hits: result of `find_hits`, whose captions replace ids; or None.
+        order: rows of the results, from `rank`.
+        similarities: similarities of the results, from `rank`.
+        hits: result of `find_hits`, to show captions of hits instead of ids; or
+            None.
     """
     tables = []
     for title, rows, values, right in zip(
@@ -214,10 +215,10 @@ def answers_record(kind, names, rows, similarities):
     """Returns the results of one query as JSON values.
 
     Args:
-        kind: key of a result's name, "image" or "caption".
+        kind: "image" or "caption", the key for the name of each result.
         names: names of the candidates.
         rows: rows of the results, best first.
-        similarities: floats.
+        similarities: similarities of the results.
     """
     return [
         {kind: names[row], "similarity": float(similarity)}

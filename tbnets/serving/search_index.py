@@ -67,7 +67,8 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
 
     Args:
         queries: float32 `[m, dim]`.
-        shards: list of `[n_i, dim]`, arrays or variables.
+        shards: list of arrays or variables `[n_i, dim]`, with `n` rows in
+            total.
         k: number of results for each query, int or int32 `[]`, at least 1.
         similarities: function that takes queries and rows and returns float32
             `[m, n]`.
@@ -171,7 +172,10 @@ class SearchIndex:
             )
 
     def checked(self, queries: Array, k: int) -> tuple[np.ndarray, int]:
-        """Checks a search's arguments; returns float32 queries and k <= n."""
+        """Checks the arguments of a search.
+
+        Returns float32 queries, and `k` limited to the number of rows.
+        """
         k = checked_number("k", k, 1, whole=True)
         shape, advice = (None, self.dim), "Use the model of the index."
         queries = as_numbers("queries", queries, "embeddings", shape, advice)
@@ -179,7 +183,7 @@ class SearchIndex:
         return queries, min(k, len(self))
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Returns rows, given by ascending int `[n]`, as float32 `[n, dim]`."""
+        """Returns the rows at ascending indices, as float32 `[n, dim]`."""
         firsts = np.cumsum([0, *(len(shard) for shard in self.shards)])
         parts = np.split(rows, np.searchsorted(rows, firsts[1:-1]))
         blocks = [
@@ -205,8 +209,8 @@ class SearchIndex:
                 the dot product, which is the cosine of unit vectors.
 
         Returns:
-            `(rows, similarities)`: int64 and float32 `[m, min(k, n)]`, best
-            first. Ties are sorted by row.
+            `(rows, similarities)`: int64 and float32 `[m, min(k, n)]` for `n`
+            rows, best first. Ties are sorted by row.
 
         Raises:
             ValueError: the queries are not embeddings, or the index is damaged.
@@ -273,7 +277,7 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
 
 
 def _open_unchanged(place):
-    """Opens an index; tries again if it changed in the meantime."""
+    """Opens an index, and tries again if the index changes meanwhile."""
     while True:
         before = place.read_bytes()
         try:
@@ -317,14 +321,14 @@ _CURE = "Run tbnets index with --approximate again."
 
 
 def index_file(path, shards):
-    """Returns the path of the file of cells for some shards."""
+    """Returns the path of the file that holds the FAISS cells of the shards."""
     names = "\n".join(shard.name for shard in shards)
     digest = hashlib.sha256(names.encode()).hexdigest()
     return pathlib.Path(path, f"{digest[:16]}.faiss")
 
 
 def build_index(path):
-    """Writes the cells of an index, unless they already exist.
+    """Writes the FAISS cells of an index, unless they already exist.
 
     Raises:
         ImportError: FAISS is not installed.
@@ -368,7 +372,8 @@ class ApproximateIndex(SearchIndex):
     def search(self, queries, k, similarities=None):
         """Finds the closest rows, like `SearchIndex.search`.
 
-        A query whose cells have fewer than k rows is compared with all rows.
+        A query whose cells contain fewer than `k` rows is compared with all
+        rows.
 
         Raises:
             ValueError: as in `SearchIndex.search`; or `similarities` is given.
@@ -397,7 +402,7 @@ class ApproximateIndex(SearchIndex):
 
 
 def open_approximate(path):
-    """Opens an index with its cells, as an `ApproximateIndex`.
+    """Opens an index and its FAISS cells, as an `ApproximateIndex`.
 
     Raises:
         FileNotFoundError, ValueError: as in `open_index`; or the cells are

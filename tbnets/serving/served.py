@@ -77,7 +77,7 @@ class Served:
     )
 
     def has(self, *names: str) -> bool:
-        """Returns whether the model has endpoints of these names."""
+        """Returns whether the model has all endpoints in `names`."""
         return set(names) <= set(self.signatures)
 
     def inputs(self, name: str) -> dict[str, tf.TensorSpec]:
@@ -110,7 +110,7 @@ class Served:
 
     @property
     def embedding_dim(self) -> int | None:
-        """The size of an embedding, or None without embeddings."""
+        """The embedding size, or None if the model returns no embeddings."""
         specs = [f.structured_outputs for f in self.signatures.values()]
         sizes = [x["embeddings"].shape[-1] for x in specs if "embeddings" in x]
         return next((size for size in sizes if size is not None), None)
@@ -146,7 +146,6 @@ class Served:
         return {key: value.numpy() for key, value in answers.items()}
 
     def _input(self, name, rows):
-        """Returns a dict with the input tensor of an endpoint that embeds."""
         [spec] = self.inputs(name).values()
         argument = ARGUMENTS[name]
         if not is_trees(spec):

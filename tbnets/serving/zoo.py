@@ -59,9 +59,9 @@ class Described(NamedTuple):
         name: name for `load`.
         task: "matching" of images and sentences, or "localization" of phrases.
         language: language of the texts.
-        size: size of its files in bytes.
-        recall: recall at 1, 5 and 10 on the test split, in [0, 1], by
-            direction.
+        size: size of the model's files in bytes.
+        recall: maps each direction to the recall at 1, 5 and 10 on the test
+            split, in [0, 1].
     """
 
     name: str

@@ -12,7 +12,7 @@
     /picture?photo=KEY&side=400           a photo, as a JPEG
     /photos                               POST of a photo; returns its key
 
-Every query is a GET request, so that the address of the page can contain it.
+Every query is a GET request, so that the page's address can contain the query.
 """
 
 import collections
@@ -65,11 +65,11 @@ class Photos:
         cache: as in `photo_index.embed_folder`.
 
     Attributes:
-        links_out: paths of links to files outside the folder, which are
-            ignored.
+        links_out: paths of links that are ignored because their targets are
+            outside the folder.
 
     Raises:
-        FileNotFoundError: no file in the folder has the suffix of a photo.
+        FileNotFoundError: no file in the folder has an image extension.
     """
 
     def __init__(self, model, folder, cache=None):
@@ -109,12 +109,12 @@ class Photos:
         return len(self._known())
 
     def _known(self):
-        """Returns the entries of the folder's photos read so far, by key."""
+        """Returns a dict that maps the key of each photo read to its entry."""
         known = dict(self._index.entries)  # A thread may add entries.
         return {k: known[n] for k, n in self._names.items() if n in known}
 
     def embed(self):
-        """Embeds new photos of the folder, while other threads may search."""
+        """Embeds new photos in the folder. Other threads can still search."""
         photo_index.embed_photos(
             self._model,
             self.folder,
@@ -134,7 +134,7 @@ class Photos:
         return list(good), rows.reshape(len(good), self._model.embedding_dim)
 
     def give(self, content):
-        """Stores an uploaded photo, returns its key, and drops old photos.
+        """Stores an uploaded photo, drops old uploads, and returns the key.
 
         Raises:
             BrokenImageError: the content is not a photo.
@@ -150,7 +150,7 @@ class Photos:
         return key
 
     def find(self, key):
-        """Returns a photo's path or, if uploaded, its bytes.
+        """Returns the path of a photo, or the bytes of an uploaded photo.
 
         Raises:
             FileNotFoundError: there is no such photo inside the folder.
@@ -219,7 +219,7 @@ LEARNED = "Scores rank the results of one query: larger is better."
 
 
 class Shown(NamedTuple):
-    """The models and data of the page.
+    """The models and data that the page uses.
 
     Args:
         model: a `Served` that takes photos and sentences.
@@ -304,7 +304,6 @@ class Demo:
             return self._ranked(request, (), [photo], key)
 
     def _ranked(self, request, queries, like, but=""):
-        """Ranks the embedded photos, except `but`, for one query."""
         keys, rows = self.shown.photos.embedded()
         top = min(max(request.args.get("top", 0, int), 1), MOST_ANSWERS)
         if not keys:

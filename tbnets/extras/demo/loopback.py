@@ -2,7 +2,7 @@
 
 Any web page can send requests to this machine and, by DNS rebinding, read the
 responses. So requests must name this server and come from its page, and the
-response headers forbid framing, sniffing and foreign scripts.
+response headers forbid framing, content sniffing and scripts from other sites.
 """
 
 import array
@@ -70,7 +70,7 @@ class LocalApp:
         answer: function that takes a `Request` and returns a `Response`, or
             raises an `HTTPException` or a `UserError`.
         host: address that the server listens on.
-        most_bytes: maximum size of a request.
+        most_bytes: maximum size of a request in bytes.
     """
 
     def __init__(self, answer, host=HOST, most_bytes=0):
@@ -116,7 +116,7 @@ class LocalApp:
 def is_own_name(name, listening):
     """Returns whether the `Host` header of a request names the server.
 
-    DNS rebinding needs a foreign host name, so IP addresses are safe.
+    DNS rebinding needs the host name of another site, so IP addresses are safe.
     """
     try:
         name = urllib.parse.urlsplit(f"//{name}").hostname
@@ -129,7 +129,7 @@ def is_own_name(name, listening):
 
 
 def is_local(host):
-    """Returns whether an address is only reachable from this machine."""
+    """Returns whether an address is reachable only from this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -179,7 +179,7 @@ class _Handler(WSGIRequestHandler):
             self.close_connection = True
 
     def _has_request(self):
-        """Returns whether a request arrives before the timeout or the end."""
+        """Waits for a request. Returns False on a timeout or at shutdown."""
         self.connection.settimeout(_SILENCE)
         end = time.monotonic() + PATIENCE
         while True:
@@ -266,7 +266,7 @@ class Server(ThreadedWSGIServer):
 
 
 def _ignore_new(listening):
-    """Makes Linux ignore new connections; returns whether that worked."""
+    """Makes Linux ignore new connections. Returns whether this succeeded."""
     # An ignored client tries again after the port is closed, so its connection
     # is refused instead of reset.
     if sys.platform != "linux":

@@ -1,7 +1,7 @@
 """Finds, downloads, reads and checks the files of Keras Hub presets.
 
-The JSON files are untrusted. Before a class is instantiated, they are checked
-to name only classes of Keras Hub.
+The JSON files are untrusted. They may refer only to Keras Hub classes, which is
+checked before any class is instantiated.
 """
 
 import concurrent.futures
@@ -39,7 +39,7 @@ def _from_kaggle(handle, file):
 
 
 def _from_hugging_face(handle, file):
-    """Tries the cache first, because the client takes 24 seconds if offline."""
+    """Searches the cache first, because the client needs 24 s if offline."""
     download = import_extra("hub", "huggingface_hub").hf_hub_download
     try:
         return download(handle, file, local_files_only=True)
@@ -60,11 +60,12 @@ def find_preset(name, known):
     """Returns the folder or the handle of a preset's files.
 
     Args:
-        name: a folder, which takes precedence, a handle, or a name in `known`.
+        name: a folder, a handle or a name in `known`. A folder takes
+            precedence.
         known: dict that maps Keras Hub's names to dicts with a `kaggle_handle`.
 
     Raises:
-        FileNotFoundError: a folder of this name does not exist.
+        FileNotFoundError: the name is a path to a missing folder.
         ValueError: there is no such name.
     """
     if pathlib.Path(name).is_dir():
@@ -92,7 +93,7 @@ def find_preset(name, known):
 
 
 def fetch(source, file, name):
-    """Returns the path of a preset's file, after downloading it to the cache.
+    """Returns the path of a preset's file, downloading the file if needed.
 
     Args:
         source: folder or handle.
@@ -152,13 +153,13 @@ def _within(seconds, function, *args):
 
 
 def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
-    """Returns the weights file, or the file that lists shards and the shards.
+    """Returns the paths of a preset's weights files.
 
     Args:
         source: folder or handle.
         name: the preset, for error messages.
-        whole: name of the weights file.
-        shards: name of the file that lists the shards.
+        whole: name of an unsharded weights file.
+        shards: name of the file that lists the shards. Its path comes first.
     """
     try:
         return [fetch(source, whole, name)]
@@ -177,7 +178,7 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
 def files_of_others(source, name):
     """Returns the paths of a `transformers` or `timm` preset's files, by name.
 
-    If the preset is a folder, omits only READMEs and hidden files.
+    For a folder, returns all files except READMEs and hidden files.
     """
     if "://" not in source:
         paths = sorted(pathlib.Path(source).iterdir())
@@ -198,7 +199,7 @@ def _files(parts):
 
 
 def parsed(path):
-    """Returns the content of a JSON file, which must be an object."""
+    """Reads a JSON file, which must contain an object."""
     try:
         return {**files.parse_json(path.read_text("utf-8"))}
     except (OSError, TypeError, ValueError) as error:
@@ -209,7 +210,7 @@ def parsed(path):
 
 
 def check_config(config, where):
-    """Returns a config after checking that its classes are Keras Hub's.
+    """Returns a config after checking that its classes are from Keras Hub.
 
     Keras' dtype policies, initializers and functions are also allowed.
 
@@ -245,7 +246,7 @@ def _objects(value):
 
 
 def _is_harmless(config):
-    """Returns whether the class is Keras Hub's, or harmless and Keras' own."""
+    """Returns whether a class is Keras Hub's or a harmless Keras class."""
     module, kind = config.get("module"), config.get("class_name")
     registered = config.get("registered_name")
     if not all(isinstance(x, str | None) for x in (module, kind, registered)):
@@ -278,7 +279,7 @@ def bare(config):
 
 
 def resized(config, image_size):
-    """Returns a config that is changed to another image size."""
+    """Returns a config with the given image size."""
     settings = config["config"]
     inner = settings.get("vision_encoder", {}).get("config", {})
     keys = [key for key in ("image_shape", "input_shape") if key in settings]

@@ -1,8 +1,8 @@
 """Opens Keras Hub presets, and builds their image networks.
 
-A preset is a folder with JSON files, weights and words, given by a Keras Hub
-name (`clip_vit_base_patch16`), a handle (`kaggle://...`, `hf://...`), or its
-path.
+A preset is a folder of JSON files, weights and vocabulary files. It is named by
+its Keras Hub name (`clip_vit_base_patch16`), handle (`kaggle://...`,
+`hf://...`) or path.
 """
 
 import contextlib
@@ -90,7 +90,7 @@ class Preset:
         name: name from the user, without `PREFIX`.
         source: folder or handle of its files; None for a rebuilt preset.
         backbone: `keras_hub.models.Backbone`.
-        image_converter: config of a rebuilt preset's converter.
+        image_converter: config of the image converter, for a rebuilt preset.
 
     Attributes:
         kind: name of the backbone's class.
@@ -104,7 +104,7 @@ class Preset:
         self.sides = _sides(backbone)
 
     def require(self, side):
-        """Raises an error if the preset lacks a side of `SIDES`."""
+        """Raises an error if the preset lacks `side`, a value in `SIDES`."""
         if side not in self.sides:
             sides = " and ".join(self.sides) or "neither images nor texts"
             raise InputError(
@@ -133,8 +133,8 @@ class Preset:
         Args:
             file: JSON file that describes the part. It is checked.
             kind: class of Keras Hub.
-            **components: components to use. The files of all other components
-                must have been checked before.
+            **components: components to use. The caller must have checked the
+                files of all other components.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
@@ -152,7 +152,7 @@ class Preset:
         return preset_files.check_config(preset_files.parsed(path), path)
 
     def config(self):
-        """Returns the config for `rebuild`, without weights, words or paths."""
+        """Returns the config for `rebuild`, without weights or vocabulary."""
         parts = {"backbone": self.backbone}
         if "image" in self.sides:
             parts["image_converter"] = self.image_converter
@@ -170,11 +170,11 @@ def open_preset(name, side=None, image_size=None, weights=True):
     """Opens a preset.
 
     Args:
-        name: a Keras Hub name, a handle or a folder, which takes precedence,
-            with or without `PREFIX`.
-        side: required side, a value in `SIDES`, or None.
+        name: a Keras Hub name, a handle or a folder, with or without `PREFIX`.
+            A folder takes precedence.
+        side: the network that is required, a value in `SIDES`, or None.
         image_size: side of the images in pixels; None for the preset's own.
-        weights: whether to load the weights, which are random otherwise.
+        weights: whether to load the weights. If False, the weights are random.
 
     Returns:
         A `Preset`, with weights in the dtype of the global policy.
@@ -184,7 +184,7 @@ def open_preset(name, side=None, image_size=None, weights=True):
         FileNotFoundError: the name is a folder without a preset.
         ConnectionError: the preset cannot be downloaded.
         ValueError: the preset is unknown or damaged, uses classes from outside
-            Keras Hub, or lacks the side.
+            Keras Hub, or lacks `side`.
     """
     hub, name = keras_hub(), name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, hub.models.Backbone.presets)
@@ -306,7 +306,7 @@ _AFTER_ENCODER = "vision_pooler", "vision_post_layer_norm", "vision_projection"
 
 
 class PresetPhotos:
-    """Resizes a photo to a square like an image converter, but in a graph.
+    """Resizes photos to squares like an image converter, but inside a graph.
 
     Args:
         converter: `keras_hub.layers.ImageConverter`.
@@ -345,7 +345,7 @@ class HubCnn(Cnn):
         return {**super().describe(layers, resize), **self.preset.description()}
 
     def weighty_layers(self):
-        """Raises an error, since such layers differ between backbones."""
+        """Raises an error, since the layers with weights vary by backbone."""
         raise InputError(
             "layers",
             "name layers of a preset, or `last`",
@@ -373,8 +373,8 @@ def build_hub_cnn(name, random=False, image_size=None):
         image_size: side of the photos in pixels; None for the preset's own.
 
     Raises:
-        ValueError: the preset has no image network for this size, or for a
-            reason in `open_preset`.
+        ValueError: the preset has no image network for this size; or as in
+            `open_preset`.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)

@@ -40,8 +40,8 @@ BATCH = 64
 class HubFeatures(CaptionEncoder):
     """Embeds captions with the frozen text network of a preset.
 
-    `of` returns a fitted encoder. The encoder's file has the name and digests
-    of the preset, but not the weights.
+    `of` returns a fitted encoder. The encoder's file contains the name and
+    digests of the preset, but not the weights.
 
     Args:
         preset: description that identifies the preset, as set by `of`.
@@ -70,8 +70,7 @@ class HubFeatures(CaptionEncoder):
         """The opened preset. Its files must match the description `preset`.
 
         Raises:
-            ValueError: the preset has changed, or for a reason in
-                `open_preset`.
+            ValueError: the preset has changed; or as in `open_preset`.
         """
         name = self.notes_.get("name", "")
         opened = _Opened(name)
@@ -109,7 +108,7 @@ class HubFeatures(CaptionEncoder):
 
 
 class _Opened:
-    """A preset for texts, opened in float32."""
+    """A text preset loaded in float32."""
 
     def __init__(self, name):
         with in_float32():
@@ -147,8 +146,8 @@ class HubTextEncoder(ConfiguredLayer):
         pooling: a value in `texts.POOLINGS`.
         padding_id: the preset's padding id.
 
-    Returns from a call on int `[n, ids]` of a `HubTokenizer`: float `[n,
-    output_dim]`.
+    Returns from a call on ids of a `HubTokenizer`, int `[n, longest]`: float
+    `[n, output_dim]`.
     """
 
     def __init__(
@@ -184,7 +183,7 @@ class HubTextEncoder(ConfiguredLayer):
 
 
 def _without_photos(config):
-    """Returns a config whose unused image network has a single layer."""
+    """Returns a config that reduces the unused image network to one layer."""
     config = {"backbone": copy.deepcopy(config["backbone"])}
     vision = config["backbone"]["config"].get("vision_encoder")
     if vision:
@@ -202,15 +201,15 @@ _LOOKS_BACK = "CLIPBackbone", "MetaCLIP2Backbone"
 
 
 class HubTokenizer(tf.Module):
-    """Maps captions to the token ids of a preset plus 1, so that 0 is padding.
+    """Maps captions to a preset's token ids, plus 1 so that 0 is padding.
 
     Args:
         preset: a `Preset` with a text network.
         max_tokens: maximum number of ids in a caption, including the start and
-            end ids, up to the preset's limit.
+            end ids. The preset may have a lower limit.
 
     Attributes:
-        vocabulary: None, since the words are not from a run.
+        vocabulary: None, since the preset has its own vocabulary.
         padding_id: the preset's own padding id.
     """
 
@@ -261,7 +260,7 @@ class HubTokenizer(tf.Module):
 
 
 class _Clip(tf.Module):
-    """Maps captions to CLIP's ids with only ops that TensorFlow Serving has."""
+    """Maps captions to CLIP's ids with ops that TensorFlow Serving supports."""
 
     # In a graph, Keras Hub's own ops read a number as a single word, although
     # CLIP was trained on separate digits.
@@ -367,7 +366,7 @@ def pooling_of(preset):
 
 
 def most_ids(backbone):
-    """Returns a backbone's maximum number of ids, or None without a limit."""
+    """Returns a backbone's maximum number of ids, or None if unlimited."""
     reader = getattr(backbone, "text_encoder", backbone)
     return getattr(reader, "max_sequence_length", None)
 

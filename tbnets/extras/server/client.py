@@ -1,4 +1,4 @@
-"""Calls a model on a server with the methods of a loaded model."""
+"""Provides the methods of a loaded model for a model on a server."""
 
 import base64
 import functools
@@ -116,13 +116,13 @@ class GrpcChannel:
         return list(map(as_dict, answer.model_version_status))
 
     def predict(self, signature, inputs, outputs, timeout):
-        """Calls a signature; returns the output arrays, by name.
+        """Calls a signature and returns the output arrays, by name.
 
         Args:
             signature: name of the signature.
             inputs: name -> array; strings are bytes.
             outputs: name -> `tf.TensorSpec` of the outputs.
-            timeout: maximum seconds.
+            timeout: maximum time in seconds.
         """
         request = api("predict_pb2").PredictRequest(model_spec=self._spec)
         request.model_spec.signature_name = signature
@@ -180,7 +180,7 @@ class RestChannel:
         return {k: _of_json(values[k], spec) for k, spec in outputs.items()}
 
     def _ask(self, method, path, timeout, key, body=None):
-        """Sends a request; returns the value of `key` in the response."""
+        """Sends a request and returns the value of `key` in the response."""
         try:
             answer = self._connections.request(
                 method, self._url + path, data=body, timeout=timeout
@@ -249,7 +249,7 @@ class Client(Served):
     """A model on a server, with the methods of `Served`.
 
     The vocabulary and the settings for proposing boxes are read from `folder`,
-    because they are not on the server.
+    because the server does not return them.
 
     Args:
         server: `grpc://HOST:PORT`, which needs the `serving` extra, or
@@ -444,12 +444,13 @@ def _none(spec):
 
 
 def parts_of(rows, most, most_bytes=MOST_BYTES):
-    """Yields batches of the rows of an array. Its strings must be bytes.
+    """Yields batches of an array's rows.
 
     Args:
-        rows: the array.
+        rows: the array. Strings must be bytes.
         most: maximum number of rows in a batch.
-        most_bytes: maximum size of a batch with more than one row.
+        most_bytes: maximum size of a batch in bytes, unless it has a single
+            row.
     """
     start = size = 0
     for stop, row in enumerate(rows):

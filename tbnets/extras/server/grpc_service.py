@@ -1,7 +1,7 @@
 """Implements TensorFlow Serving's gRPC services.
 
-The methods are PredictionService.Predict and GetModelMetadata, and
-ModelService.GetModelStatus, with TensorFlow Serving's status codes.
+The methods are Predict and GetModelMetadata of PredictionService, and
+GetModelStatus of ModelService. Errors use TensorFlow Serving's status codes.
 """
 
 import os
@@ -80,8 +80,8 @@ class GrpcServer:
     def close(self, grace=GRACE):
         """Finishes the requests that have arrived, then stops.
 
-        gRPC cancels requests that arrive while its server stops. So new
-        requests wait until gRPC has disconnected the clients.
+        gRPC cancels requests that arrive while its server stops. New requests
+        therefore wait until gRPC has disconnected the clients.
 
         Args:
             grace: seconds after which the remaining requests are cancelled.
@@ -99,9 +99,9 @@ class GrpcServer:
 
 
 class _Service:
-    """The methods of the two services.
+    """Implements the methods of the two services.
 
-    Requests wait while `may_answer` is cleared.
+    Requests wait until `may_answer` is set.
     """
 
     def __init__(self, served, tell, codes):
@@ -121,7 +121,7 @@ class _Service:
             setattr(self, name, self._answered(method))
 
     def _answered(self, method):
-        """Returns a method that converts its errors to gRPC errors."""
+        """Wraps a method so that its errors become gRPC errors."""
 
         def call(request, context):
             self.num_arrived += 1
@@ -185,7 +185,7 @@ class _Service:
 
 
 def _which(request):
-    """Returns the (model, version or None, label) of a request."""
+    """Returns (model, version or None, label) for a request."""
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
     spec = request.model_spec

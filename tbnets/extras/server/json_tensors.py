@@ -1,9 +1,9 @@
 """Converts the JSON of TensorFlow Serving's REST API to and from arrays.
 
-The keys are `instances` and `predictions` for data by rows, `inputs` and
-`outputs` for data by columns. Bytes are written as `{"b64": ...}`. The rules
-follow TensorFlow Serving's `json_tensor.cc`, but unknown inputs in columns and
-invalid UTF-8 are rejected.
+The keys are `instances` and `predictions` in the row format, and `inputs` and
+`outputs` in the column format. Bytes are written as `{"b64": ...}`. The rules
+follow TensorFlow Serving's `json_tensor.cc`, except that invalid UTF-8 is
+rejected, and so are unknown input names in the column format.
 """
 
 import base64
@@ -80,7 +80,7 @@ def read_inputs(document, specs):
 
     Returns:
         (arrays, by_rows): dict of arrays, by name, with strings as bytes; and
-        whether the inputs are by rows.
+        whether the request is in the row format.
 
     Raises:
         RequestError: the inputs do not match `specs`.
@@ -108,14 +108,14 @@ def read_inputs(document, specs):
 
 
 def write_outputs(outputs, by_rows):
-    """Returns the body of a response, bytes.
+    """Returns the body of a response as bytes.
 
     Args:
         outputs: name -> array.
-        by_rows: whether the request was by rows.
+        by_rows: whether the request was in the row format.
 
     Raises:
-        RequestError: the outputs are by rows and have different lengths.
+        RequestError: in the row format, the outputs have different lengths.
     """
     values = {name: nested_lists(name, x) for name, x in outputs.items()}
     only = len(values) == 1 and next(iter(values))
@@ -148,7 +148,7 @@ def _is_named(value):
 
 
 def _columns(key, rows, specs):
-    """Returns a list for each input, by name, with one item per row."""
+    """Returns a dict that maps each input to a list with one item per row."""
     expected = ", ".join(sorted(specs))
     if not any(map(_is_named, rows)):
         if len(specs) != 1:

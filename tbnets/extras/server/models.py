@@ -147,8 +147,8 @@ class Batched:
         """Calls the signature in a batch with other calls.
 
         Returns:
-            dict of output tensors, by name; or None if the input must be run
-            separately, because of its number of rows or because the batch
+            dict of output tensors, by name; or None if the call must run
+            separately, because it has too many rows or because the batch
             failed.
 
         Raises:
@@ -228,7 +228,7 @@ class Version:
         return function.structured_input_signature[1]
 
     def predict(self, signature, inputs, output_filter=(), timeout=None):
-        """Calls a signature; returns the outputs as a sorted dict of arrays.
+        """Calls a signature and returns a sorted dict of output arrays.
 
         Args:
             signature: as in `inputs`.
@@ -288,7 +288,7 @@ def _check_names(specs, inputs):
 
 
 def _check_pairs(outputs, tensors):
-    """Raises an error if an output would have too many pairs of rows."""
+    """Raises an error if an output would compare too many pairs of rows."""
     shapes = [spec.shape.as_list() for spec in outputs.values()]
     rows = {n: x.shape[0] for n, x in tensors.items() if x.shape.rank}
     if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:
@@ -352,7 +352,7 @@ class Models:
         folders: model name -> folder, as in `Versions`.
         trust: whether to allow all ops in the models' graphs.
         batching: `Batching`, or None.
-        policies: model name -> `wanted` of its `Versions`.
+        policies: model name -> the `wanted` argument of its `Versions`.
         labels: model name -> dict that maps labels to versions.
         poll_seconds: seconds between two checks of the folders.
         tell: function that prints a line.
@@ -399,7 +399,7 @@ class Models:
         self._watcher.start()
 
     def close(self):
-        """Stops watching, and retires all versions."""
+        """Stops watching the folders and retires all versions."""
         self._ending.set()
         if self._watcher.is_alive():
             self._watcher.join()

@@ -172,7 +172,7 @@ class StandIn:
             raise
 
     def close(self, grace=GRACE):
-        """Stops after the running requests, or after `grace` seconds."""
+        """Stops when all requests are finished, or after `grace` seconds."""
         closing = [server for server in (self._rest, self._grpc) if server]
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda server: server.close(grace), closing))
@@ -198,7 +198,7 @@ class _Rest:
         self._server.start()
 
     def _answer(self, environ, start_response):
-        """Handles a request, or rejects it unread if too many are running."""
+        """Handles a request. If too many are running, rejects it unread."""
         with self._lock:
             is_busy = self._in_work >= MOST_REQUESTS
             self._in_work += not is_busy

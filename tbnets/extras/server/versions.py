@@ -36,7 +36,7 @@ class State(NamedTuple):
 class _RunningVersion:
     """A version and the number of its users.
 
-    `users` counts running requests, plus 1 while the version accepts more.
+    `users` counts running requests, plus 1 while the version accepts requests.
     """
 
     number: int
@@ -54,11 +54,11 @@ class Versions:
 
     Args:
         name: name of the model.
-        folder: folder with `VERSION/saved_model.pb`, or the folder of a run.
+        folder: folder that contains `VERSION/saved_model.pb`, or a run folder.
         load: function that takes a number and a path, and returns a loaded
             `Version`.
-        wanted: function that selects the numbers to serve, by default the
-            newest.
+        wanted: function that selects the version numbers to serve, by default
+            the newest.
         tell: function that prints a line.
     """
 
@@ -155,7 +155,7 @@ class Versions:
             self._retire(number)
 
     def _try(self, number, path):
-        """Loads a version, unless these files failed to load before."""
+        """Loads a version, unless the same files failed to load before."""
         paths = [file for file in path.rglob("*") if file.is_file()]
         files = {file: stamp_of(file) for file in paths}
         if self._failed.get(number) == files:
