@@ -41,8 +41,9 @@ class CaptionEncoder:
         kind: name of the class in files and flags.
         parameters: names of the constructor's arguments, which are JSON values.
         chunk: number of captions encoded at a time.
-        words_: the known words, without the padding and unknown words.
-        notes_: JSON dict about the fit; `fitted_on` describes the captions.
+        words_: the known words, excluding padding and `[UNK]`.
+        notes_: dict of JSON values about the fit. `fitted_on` describes the
+            captions.
     """
 
     kind = ""
@@ -65,11 +66,12 @@ class CaptionEncoder:
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
-        """Fits the encoder, if it has parameters to fit, and returns it.
+        """Fits the encoder and returns it.
 
         Args:
-            captions: strings, only from the training split.
-            vectors: `text.word_vectors.WordVectors`, for kinds that use them.
+            captions: strings from the training split only.
+            vectors: `text.word_vectors.WordVectors`, for encoders that use
+                them.
         """
         return self
 
@@ -80,7 +82,7 @@ class CaptionEncoder:
     def chunks(
         self, captions: Sequence[str]
     ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields `(slice, vectors)`, `chunk` captions at a time."""
+        """Yields (slice, vectors) for each block of `chunk` captions."""
         for start in range(0, len(captions), self.chunk):
             rows = slice(start, min(start + self.chunk, len(captions)))
             yield rows, self.transform(captions[rows])
@@ -91,7 +93,7 @@ class CaptionEncoder:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words as a `Vocabulary`: word i of `words_` has the id i + 2."""
+        """The `Vocabulary`, in which word i of `words_` has the id i + 2."""
         if not self.words_:
             raise InputError(
                 "fit",
@@ -110,7 +112,7 @@ class CaptionEncoder:
         }
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the parameters, the words and the arrays."""
+        """Returns the SHA-256 of the parameters, words and fitted arrays."""
         header = json.dumps(self._header(), sort_keys=True)
         digest = hashlib.sha256(header.encode())
         for name in self.shapes():
@@ -120,14 +122,14 @@ class CaptionEncoder:
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Writes the encoder to one `.npz` file, completely or not at all."""
+        """Writes the encoder to one `.npz` file atomically."""
         arrays = {name: getattr(self, name) for name in self.shapes()}
         write_npz(path, self._header() | {"notes": self.notes_}, arrays)
 
     def restore(self, header: Any, arrays: Any) -> None:
         """Restores the encoder from the header and arrays of a file.
 
-        Raises KeyError, TypeError or ValueError for an invalid entry.
+        Raises KeyError, TypeError or ValueError if an entry is invalid.
         """
         checked = Vocabulary((PADDING_WORD, UNKNOWN_WORD, *header["words"]))
         self.words_ = checked.words[FIRST_WORD:]
@@ -151,7 +153,7 @@ class CaptionEncoder:
 
 
 def word_counts(vocabulary, captions):
-    """Counts the known words in captions.
+    """Counts each known word in each caption.
 
     Returns a float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`,
     without columns for padding and unknown words.
@@ -168,7 +170,7 @@ def word_counts(vocabulary, captions):
 
 
 def check_vectors(vectors):
-    """Raises ValueError if `WordVectors` are missing or empty."""
+    """Raises ValueError if the word vectors are missing or empty."""
     if vectors is not None:
         advice = "Read them with `tbnets.read_word_vectors`."
         check_kind("vectors", vectors, WordVectors, advice)
@@ -219,7 +221,7 @@ class MeanFeatures(CaptionEncoder):
         return self
 
     def describe(self) -> str:
-        """Returns a line with the number of words and the vector size."""
+        """Returns one line with the number of words and the vector size."""
         return f"means of {self.dim}-d vectors of {len(self.words_)} words"
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Extracts features of captions into a store that is indexed by text.
+"""Extracts features of captions into a store that is keyed by text.
 
 Captions with the same `caption_key` share a row. The store's folder also holds
 the encoder, so that an exported model can read raw captions.
@@ -42,10 +42,10 @@ def description(encoder):
 
 
 def open_fitted(folder, encoder):
-    """Returns the fitted encoder in a store, or None for a new store.
+    """Returns a store's fitted encoder, or None if the store is new.
 
-    Raises ValueError if its settings differ from the settings of `encoder`,
-    which is not fitted.
+    Raises ValueError if the stored encoder and the unfitted `encoder` have
+    different settings.
     """
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
@@ -58,7 +58,8 @@ def open_fitted(folder, encoder):
 def open_writer(folder, encoder, dtype="float32", share=None):
     """Opens a store for writing and saves its encoder there.
 
-    `share` is the description that `take_share` returns, or None for all texts.
+    `share` describes the share of the texts to extract, or is None for all
+    texts.
     """
     made_by = {**description(encoder), **(share or {})}
     writer = FeatureWriter(folder, made_by, encoder.dim, dtype)
@@ -69,7 +70,7 @@ def open_writer(folder, encoder, dtype="float32", share=None):
 
 
 def extract_captions(captions, encoder, writer, progress=lambda count: None):
-    """Extracts the features of captions that a store lacks.
+    """Extracts the features of captions that are not in a store.
 
     Args:
         captions: strings; identical captions are encoded only once.

@@ -55,7 +55,7 @@ _LINEAR = keras.activations.get("linear")
 
 
 class _Folded(keras.layers.Layer):
-    """Replaces a folded batch normalisation; returns its inputs."""
+    """Replaces a folded batch normalisation with the identity."""
 
     def call(self, inputs, training=None, mask=None):
         """Returns the inputs."""
@@ -65,10 +65,10 @@ class _Folded(keras.layers.Layer):
 def fold_batch_normalization(network):
     """Returns a network with batch normalisation folded into convolutions.
 
-    A batch normalisation is folded if it is the only layer that reads a
-    convolution without activation. Rounding changes the outputs by about 2e-6
-    of the largest output. If no layer can be folded or a layer of another type
-    has weights, returns `network` itself.
+    A batch normalisation is folded if its input is a convolution that has no
+    activation and no other consumer. Rounding changes the outputs by about 2e-6
+    times the largest output. Returns `network` itself if no layer can be folded
+    or if a layer of an unsupported type has weights.
 
     Args:
         network: functional Keras model, which is not changed.
@@ -154,10 +154,10 @@ def _activation(layer, readers_of):
 
 
 def full_network_outputs(cnn):
-    """Returns the (layer name, Keras tensor) pairs of `FULL_NETWORK`.
+    """Returns the (layer name, Keras tensor) pairs for `FULL_NETWORK`.
 
-    A tensor is a layer's output after its batch normalisation and
-    non-linearity. For VGG16, the tensors have 12,416 dimensions in all.
+    Each tensor is a layer's output after its batch normalisation and
+    non-linearity. For VGG16, the tensors have 12,416 dimensions in total.
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
@@ -192,18 +192,19 @@ CONVOLUTIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """How to build, feed and load a network.
+    """Functions and settings that build and load a network.
 
     Args:
-        constructor: called with `input_shape`, with `include_top` if `has_top`,
-            and with `weights` if `find_imagenet` is None.
+        constructor: function that builds the network, called with
+            `input_shape`, with `include_top` if `has_top` is true, and with
+            `weights` if `find_imagenet` is None.
         preprocess: function that maps RGB in [0, 255] to the network's input.
         image_size: side of the square input in pixels.
         crop_fraction: side of a crop, as a fraction of the photo's side.
         has_top: whether the network can be built with a classifier.
         find_imagenet: function that returns the path of the ImageNet weights,
             or None if the constructor downloads them.
-        load_weights: function (network, path) that loads the weights.
+        load_weights: function that loads weights, called with (network, path).
     """
 
     constructor: Callable
@@ -276,7 +277,7 @@ class Cnn:
         return side
 
     def describe(self, layers, resize):
-        """Returns the part of a feature description that covers the network.
+        """Describes the network for the manifest of a feature store.
 
         `resize` describes the resizing in words.
         """
@@ -295,7 +296,7 @@ class Cnn:
         return [x for x in self.network.layers if isinstance(x, kinds)]
 
     def last_output(self):
-        """Returns the Keras tensor that a classifier reads."""
+        """Returns the Keras tensor that is the input of a classifier."""
         if self.top:
             return self.weighty_layers()[-1].input
         return self.network.output
@@ -303,8 +304,8 @@ class Cnn:
     def outputs(self, layers):
         """Returns a (name, Keras tensor) pair for each layer name.
 
-        `last` is the last layer before a classifier. Raises ValueError for an
-        unknown layer.
+        The name `last` selects the last layer before a classifier. Raises
+        ValueError for an unknown layer.
         """
         output_of_layer = self.known_outputs() | {LAST: self.last_output()}
         for name in layers:
@@ -394,14 +395,13 @@ def in_policy(name):
 def call_with_any_batch(function, photos):
     """Calls a convolutional function on a batch that may be empty.
 
-    oneDNN's convolution returns the wrong number of channels for an empty
-    batch. A picture is therefore added to an empty batch, and its row is
-    removed from the result.
-
     Args:
         function: maps `[n, height, width, 3]`, n >= 1, to `[n, ...]`.
         photos: `[n, height, width, 3]`; n may be 0, or unknown in a graph.
     """
+    # oneDNN's convolution returns the wrong number of channels for an empty
+    # batch. A picture is therefore added to an empty batch, and its row is
+    # removed from the result.
     if photos.shape[0]:
         return function(photos)
     num_photos = tf.shape(photos)[0]
@@ -415,8 +415,8 @@ def call_with_any_batch(function, photos):
 def pooled_network(cnn, outputs):
     """Returns a network that computes one vector per picture, `[n, dim]`.
 
-    Maps and tokens are averaged over their positions, and all vectors are
-    concatenated.
+    Feature maps and tokens are averaged over their positions, and all vectors
+    are concatenated.
 
     Args:
         cnn: a `Cnn`.
@@ -429,7 +429,7 @@ def pooled_network(cnn, outputs):
 
 
 def _vector(name, output):
-    """Averages a map or tokens over positions; returns vectors unchanged."""
+    """Averages maps or tokens over positions, and returns vectors unchanged."""
     if len(output.shape) == 4:
         return keras.layers.GlobalAveragePooling2D()(output)
     if len(output.shape) == 3:

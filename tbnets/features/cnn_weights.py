@@ -1,8 +1,4 @@
-"""Reads the weights of a network from an HDF5 or a torch file.
-
-This module reads Keras' older HDF5 layout, with one group per layer, so that
-errors can name the tensor. Keras reads `.weights.h5` files.
-"""
+"""Reads the weights of a network from an HDF5 or a torch file."""
 
 import collections
 import hashlib
@@ -18,6 +14,9 @@ import numpy as np
 
 from tbnets.data.store.npy import ERRORS
 from tbnets.errors import InputError, MissingFileError
+
+# This module parses Keras' older HDF5 layout, which has one group per layer, so
+# that errors can name the tensor. Keras parses `.weights.h5` files.
 
 # An old torch checkpoint consists of five pickles and the storages of the
 # tensors. The pickles hold a magic number, a protocol number, facts about the
@@ -43,7 +42,7 @@ class _Tensor(NamedTuple):
     strides: tuple
 
     def view(self, storages):
-        """Returns the tensor as a view; `storages` maps keys to arrays."""
+        """Returns a view of the tensor; `storages` maps keys to arrays."""
         numbers, (_, offset, shape, strides) = storages[self.key], self
         pairs = list(zip(shape, strides, strict=True))
         if not (
@@ -62,7 +61,7 @@ class _Tensor(NamedTuple):
 
 
 def _note_tensor(*arguments):
-    """Replaces torch's `_rebuild_tensor_v2`; records a tensor's position."""
+    """Returns a tensor's position; replaces torch's `_rebuild_tensor_v2`."""
     return _Tensor(*arguments[:4])
 
 
@@ -75,11 +74,10 @@ _NAMES = {
 
 
 class _Unpickler(pickle._Unpickler):
-    """Loads one pickle and records its storages, {key: (dtype, size)}.
+    """Loads one pickle and records its storages, {key: (dtype, size)}."""
 
-    Python's C unpickler would allocate as much memory as a damaged file
-    requests.
-    """
+    # Python's C unpickler would allocate as much memory as a damaged file
+    # requests.
 
     def __init__(self, stream):
         super().__init__(stream)
@@ -96,7 +94,7 @@ class _Unpickler(pickle._Unpickler):
         return _NAMES[name]
 
     def persistent_load(self, identity):
-        """Records a storage; returns its key."""
+        """Records a storage and returns its key."""
         kind, dtype, key, _, size, view = identity
         if (
             (kind, view) != ("storage", None)
@@ -172,7 +170,7 @@ def _tensors(content):
 
 
 def _read_storages(content, start, keys, storages):
-    """Returns the storages, {key: array}, which must fill the file."""
+    """Reads the storages, {key: array}, up to the end of the file."""
     if set(keys) != set(storages) or len(keys) != len(storages):
         raise InputError("lists storages that its tensors do not use")
     arrays = {}
@@ -203,8 +201,8 @@ _FREE = 1 << 20
 def check_datasets(name, file, size):
     """Raises an InputError if an HDF5 file's arrays need too much memory.
 
-    `name` is for the error message. `file` is a path or an open binary file of
-    `size` bytes.
+    `name` is used in the error message. `file` is a path or an open binary file
+    of `size` bytes.
     """
     sizes = []
 
@@ -286,7 +284,7 @@ def _text(name):
 
 
 def _stored_layers(root):
-    """Returns {layer name: list of arrays}, without layers that have none."""
+    """Returns {layer name: list of arrays} for all layers with arrays."""
     stored = {}
     for name in map(_text, root.attrs["layer_names"]):
         group = root[name]
@@ -300,7 +298,7 @@ def _stored_layers(root):
 def assign(network, stored, path):
     """Sets a network's weights from a dict {layer name: list of arrays}.
 
-    Layers are matched as in `load_weights`. `path` is for error messages.
+    Layers are matched as in `load_weights`. `path` is used in error messages.
     """
     layers = [layer for layer in network.layers if layer.weights]
     missing = [layer.name for layer in layers if layer.name not in stored]

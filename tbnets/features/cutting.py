@@ -13,14 +13,14 @@ LEAST_SIDE = 1 / 16
 def warped_crops(image, boxes, size, context=0.0):
     """Cuts boxes out of a photo and resizes them to squares.
 
-    The resize is bilinear and antialiased. Pixels outside the photo have its
-    mean colour.
+    The resize is bilinear and antialiased. Pixels outside the photo are filled
+    with the photo's mean colour.
 
     Args:
         image: `[height, width, 3]`, any numeric dtype.
         boxes: `[k, 4]`; k may be 0. A side shorter than one pixel counts as one
             pixel.
-        size: side of the squares in pixels.
+        size: side length of the squares in pixels.
         context: width of the square's border that shows the box's surroundings,
             as a fraction of the square's side, in [0, 0.5). R-CNN: 16/227.
 
@@ -64,15 +64,15 @@ def warped_crops(image, boxes, size, context=0.0):
 
 
 def roi_pool(feature_map, boxes, output_size):
-    """Max-pools boxes of a feature map to a grid of bins.
+    """Max-pools each box of a feature map into a grid of bins.
 
     A box's edges are rounded to whole cells. Along a side of h cells, bin i
     contains the cells from floor(i h / output_size) up to, but not including,
-    ceil((i + 1) h / output_size). Bins overlap in small boxes.
+    ceil((i + 1) h / output_size). In small boxes, bins overlap.
 
     Args:
         feature_map: float `[height, width, channels]`.
-        boxes: `[k, 4]` in cells of the map.
+        boxes: `[k, 4]` in units of feature-map cells.
         output_size: number of bins per side. Fast R-CNN with VGG: 7.
 
     Returns:
@@ -107,7 +107,7 @@ def roi_pool(feature_map, boxes, output_size):
 
 
 def roi_average(feature_map, boxes, grid=1):
-    """Averages a bilinearly interpolated map over boxes.
+    """Averages a bilinearly interpolated feature map over boxes.
 
     The mean is an exact integral, so it changes continuously with the box.
     Boxes are clipped to the map. A side shorter than `LEAST_SIDE` counts as
@@ -115,12 +115,13 @@ def roi_average(feature_map, boxes, grid=1):
 
     Args:
         feature_map: float32 `[height, width, channels]`.
-        boxes: `[k, 4]` in cells of the map.
-        grid: number of equal parts per side of a box, which are averaged
-            separately.
+        boxes: `[k, 4]` in units of feature-map cells.
+        grid: number of parts into which each side of a box is divided. Each
+            part is averaged separately.
 
     Returns:
-        float32 `[k, grid * grid * channels]`, with the parts row by row.
+        float32 `[k, grid * grid * channels]`, with the parts in row-major
+        order.
 
     Source: Jiang et al. 2018, "Acquisition of Localization Confidence for
     Accurate Object Detection", Sec. 3.3 (Precise RoI Pooling). Departures:
@@ -141,7 +142,7 @@ def roi_average(feature_map, boxes, grid=1):
 
 
 def grid_cells(boxes, grid):
-    """Divides boxes `[k, 4]` into cells `[k, grid * grid, 4]`, row by row."""
+    """Divides boxes `[k, 4]` into row-major cells `[k, grid * grid, 4]`."""
     low, high = boxes[:, None, :2], boxes[:, None, 2:]
     x, y = np.meshgrid(np.arange(grid), np.arange(grid))
     starts = np.stack([x.ravel(), y.ravel()], axis=1) / grid
@@ -151,7 +152,7 @@ def grid_cells(boxes, grid):
 
 
 def _shares(low, high, num_cells):
-    """Returns every cell's weight in the mean over every interval."""
+    """Computes the weights with which each interval averages the cells."""
     end = tf.cast(num_cells, tf.float32)
     low, high = tf.clip_by_value(low, 0, end), tf.clip_by_value(high, 0, end)
     half = tf.maximum(high - low, LEAST_SIDE) / 2

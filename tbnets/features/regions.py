@@ -22,11 +22,11 @@ GEOMETRY_DIM = 5
 
 
 def box_geometry(boxes, sides):
-    """Returns x_min, y_min, x_max, y_max and the area of boxes, `[k, 5]`.
+    """Returns each box's x_min, y_min, x_max, y_max and area, `[k, 5]`.
 
     Args:
         boxes: float32 `[k, 4]` in pixels.
-        sides: float32 `[2]`, width and height of the photo, which are scaled to
+        sides: float32 `[2]`, the photo's width and height. Both are scaled to
             1.
 
     Source: Mao et al. 2016, "Generation and Comprehension of Unambiguous Object
@@ -47,11 +47,12 @@ class AveragedFeatures:
             classifier averages, or a list of names. The features of several
             layers are concatenated.
         geometry: whether to append `box_geometry`.
-        grids: for each layer, the number of parts per side of a box, which are
-            averaged separately to encode the layout. None for 1 everywhere.
+        grids: for each layer, the number of parts into which each side of a box
+            is divided. Parts are averaged separately to encode the layout. None
+            means 1 for all layers.
         scales: for each layer, the factor by which a box is scaled about its
-            centre, for example to include the surroundings. None for 1
-            everywhere.
+            centre, for example to include the surroundings. None means 1 for
+            all layers.
 
     Raises:
         ValueError: If a layer is unknown or does not output a map, or `grids`
@@ -130,8 +131,8 @@ class AveragedFeatures:
     def of_decoded(self, pixels, sides, boxes):
         """Computes float32 `[k, dim]` features of a decoded photo's boxes.
 
-        `decode` returns `pixels` and `sides`. `boxes` are float32 `[k, 4]` in
-        pixels at full size.
+        `pixels` and `sides` are as returned by `decode`. `boxes` are float32
+        `[k, 4]` in pixels at full size.
         """
         decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
         return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
@@ -169,13 +170,13 @@ def _scaled(boxes, scale, sides):
 
 
 def _cells(feature_map, sides):
-    """Returns a map's cells per pixel of the photo, `[4]` for the box edges."""
+    """Returns the map cells per photo pixel, `[4]`, for the edges of a box."""
     cells = tf.cast(tf.shape(feature_map)[2:0:-1], tf.float32)
     return tf.tile(cells / sides, [2])
 
 
 def _map(cnn, name, output):
-    """Returns the map that a layer outputs or averages."""
+    """Returns the feature map that a layer outputs or averages."""
     kind = keras.layers.GlobalAveragePooling2D
     averages = [x for x in cnn.network.layers if isinstance(x, kind)]
     output = next((x.input for x in averages if x.output is output), output)
@@ -196,7 +197,7 @@ _PHOTO = tf.TensorSpec([None, None, 3], tf.float32)
 
 
 class WarpFeatures:
-    """Computes features of regions as R-CNN does, with a pass per region.
+    """Computes features of regions as R-CNN does, with one pass per region.
 
     Args:
         cnn: a `cnn.Cnn`.
@@ -241,20 +242,20 @@ class WarpFeatures:
 class RoiFeatures:
     """Computes features of regions as Fast R-CNN does.
 
-    The convolutions run once per photo. If the layer outputs maps, regions are
-    pooled to bins, which are averaged. If it outputs vectors, like VGG's `fc2`,
-    RoI pooling replaces the last max pooling, at the size that the dense layers
-    require.
+    The convolutions run once per photo. If the layer outputs maps, each region
+    is pooled into bins, and the bins are averaged. If the layer outputs
+    vectors, like VGG's `fc2`, RoI pooling replaces the last max pooling and
+    uses the output size that the dense layers require.
 
     Args:
         cnn: a `cnn.Cnn`, built for any image size.
         layer: name of the layer, or `last`.
-        output_size: bins per side if the network does not require a size. Fast
-            R-CNN with VGG: 7.
+        output_size: number of bins per side if the network does not require a
+            certain number. Fast R-CNN with VGG: 7.
         shorter_side: length in pixels of a scaled photo's shorter side. Fast
             R-CNN: 600.
-        longest_side: maximum length in pixels of its longer side. Fast R-CNN:
-            1000.
+        longest_side: maximum length in pixels of a scaled photo's longer side.
+            Fast R-CNN: 1000.
 
     Raises:
         ValueError: If the network cannot be cut at this layer.
@@ -309,9 +310,9 @@ class RoiFeatures:
         return tf.cast(outputs[0], tf.float32)
 
     def pooled(self, feature_map, boxes):
-        """Pools a feature map's boxes and runs the remaining layers on them.
+        """Pools the features in each box and runs the remaining layers on them.
 
-        Boxes are float32 `[k, 4]` in cells of the map.
+        `boxes` are float32 `[k, 4]` in units of feature-map cells.
         """
         bins = roi_pool(feature_map, boxes, self.output_size)
         if self.head is None:
@@ -346,14 +347,14 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
         kind: a key of `KINDS`.
         layer: name of a layer, or `last`. `roi_average` also accepts a list of
             names.
-        **options: other arguments of the class.
+        **options: other arguments of the extractor's class.
     """
     check_choice("kind", kind, KINDS)
     return KINDS[kind](cnn, layer, **options)
 
 
 def _in_blocks(function, picture, boxes, size, dim):
-    """Calls a function on blocks of boxes, to limit the memory use."""
+    """Calls a function on blocks of boxes to limit memory use."""
     boxes = tf.constant(check_boxes(boxes), tf.float32)
     starts = range(0, len(boxes), size)
     blocks = [boxes[start : start + size] for start in starts]
@@ -362,7 +363,7 @@ def _in_blocks(function, picture, boxes, size, dim):
 
 
 def _cut(network, layer, output):
-    """Cuts a network before its dense layers; returns (head, map, bins).
+    """Cuts a network before its dense layers and returns (head, map, bins).
 
     `bins` is the number of bins per side that the head requires, or None.
     """

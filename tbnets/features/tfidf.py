@@ -46,7 +46,7 @@ Words that a photo can show, such as numbers and "front", are not included.
 
 
 def find_lemmatizer():
-    """Returns a lemmatiser's name and its function from word to lemma.
+    """Returns a lemmatiser's name and a function that lemmatises a word.
 
     The lemmatiser is NLTK's `wordnet` if its data are installed, otherwise
     `simplemma`.

@@ -24,9 +24,8 @@ class SeededDropout(configured.ConfiguredLayer):
     """Applies dropout whose sequence of masks is restored from checkpoints.
 
     The mask depends on `seed` and on a counter of masks, which is a
-    non-trainable weight. Keras' own dropout uses a generator whose state is not
-    saved by all Keras versions. Masks drawn with XLA differ from masks drawn
-    without XLA. Each replica draws its own masks.
+    non-trainable weight. Masks drawn with XLA differ from masks drawn without
+    XLA. Each replica draws its own masks.
 
     Args:
         rate: fraction of units set to 0, in [0, 1). The remaining units are
@@ -47,11 +46,13 @@ class SeededDropout(configured.ConfiguredLayer):
         self.stream = seed
 
     def draw_apart(self) -> None:
-        """Makes the masks differ from a layer that has the same seed."""
+        """Makes the masks differ from a layer's masks with the same seed."""
         self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the counter of masks."""
+        # Keras' own dropout uses a generator whose state is not saved by all
+        # Keras versions.
         options = {"initializer": "zeros", "trainable": False}
         self.draws = self.add_weight(
             name="draws", shape=(), dtype="int32", **options
@@ -76,7 +77,7 @@ class SeededDropout(configured.ConfiguredLayer):
 def batch_normalization(name, dtype=None):
     """Returns a batch normalisation layer, synchronised across replicas.
 
-    Its momentum is 0.9.
+    The momentum is 0.9.
     """
     return keras.layers.BatchNormalization(
         momentum=0.9, name=name, dtype=dtype, synchronized=_has_replicas()
@@ -115,7 +116,8 @@ class Branch(configured.ConfiguredLayer):
 
     `"first"` puts batch normalisation between the first FC and its ReLU, as in
     the authors' released code. A single entry in `units` with
-    `batch_normalization="none"` is the linear branch of the papers' ablations.
+    `batch_normalization="none"` gives the linear branch of the papers'
+    ablations.
 
     Args:
         units: sizes of the fully connected layers. Papers: `(2048, 512)` for

@@ -58,7 +58,7 @@ def repr_of(instance, base, **extra):
 class ConfiguredLayer(keras.layers.Layer):
     """A layer that stores its constructor's arguments as attributes.
 
-    `get_config` collects them for the class and its base classes.
+    `get_config` returns the arguments of the class and its base classes.
     """
 
     vocabulary_size: int = 0
@@ -75,7 +75,7 @@ class ConfiguredLayer(keras.layers.Layer):
 
 
 class FittedLayer(ConfiguredLayer):
-    """A layer of non-trainable constants, float32 under every dtype policy."""
+    """A layer of non-trainable constants that ignore the dtype policy."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("dtype", "float32")
@@ -106,7 +106,7 @@ def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
 
 
 def build_steps(steps, shape):
-    """Builds layers in sequence and returns the output shape of the last."""
+    """Builds layers in sequence and returns the last output shape."""
     for step in steps:
         step.build(shape)
         if isinstance(step, keras.layers.Dense):

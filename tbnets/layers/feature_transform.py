@@ -49,8 +49,8 @@ class StreamingStatistics:
     def deviation(self):
         """The standard deviation, float64 `[dim]`; 0 for a constant feature.
 
-        Deviations below `NOISE` times the absolute mean are rounding noise and
-        count as 0.
+        Deviations below `NOISE` times the absolute mean are treated as rounding
+        noise and set to 0.
         """
         deviation = np.sqrt(self.variance)
         noise = NOISE * np.abs(self.mean)
@@ -67,12 +67,13 @@ def ternary_bounds(mean, deviation):
     """Computes the thresholds for `ternary` from means and deviations.
 
     The condition `(x - mean) / deviation < LOW` becomes `x < mean + LOW *
-    deviation`. The lower bound is rounded up and the upper bound down, so that
-    float32 comparisons agree with exact arithmetic.
+    deviation`. The lower bound is rounded up and the upper bound is rounded
+    down, so that float32 comparisons agree with exact arithmetic.
 
     Args:
         mean: float64 `[dim]`, mean over the training images.
-        deviation: float64 `[dim]`; 0 for a constant feature, which maps to 0.
+        deviation: float64 `[dim]`; 0 for a constant feature, which `ternary`
+            maps to 0.
 
     Returns:
         (lower, upper): two float32 `[dim]` arrays.

@@ -23,8 +23,8 @@ class CanonicalProjection(configured.FittedLayer):
 
     Args:
         output_dim: size of the shared space. Gong et al. 2014: 256 or more.
-        use_bias: whether to add a bias, which CCA with background regions needs
-            for texts.
+        use_bias: whether to add a bias. CCA with background regions needs a
+            bias for texts.
 
     A call returns unit vectors, float32 `[n, output_dim]`. Without a bias, an
     input equal to the mean maps to 0.
@@ -76,8 +76,8 @@ class PairHead(configured.ConfiguredLayer):
     Args:
         units: sizes of the FC layers before the last. Paper: `(512, 256)`.
         dropout: dropout rate after each ReLU.
-        scale: factor of the products, which are about 1 / dim for unit vectors,
-            or None for dim. Paper: 1.
+        scale: factor by which the products are multiplied; None for dim. The
+            products of unit vectors are about 1 / dim. Paper: 1.
         seed: integer seed of the dropout masks.
 
     A call returns float32 `[n]`. The last layer computes in float32 under every

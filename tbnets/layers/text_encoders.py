@@ -101,7 +101,7 @@ class TextEncoder(ConfiguredLayer):
         super().build(input_shape)
 
     def word_vectors(self, ids: Array, training: bool) -> tf.Tensor:
-        """Returns the vectors of word ids in any shape, after dropout."""
+        """Returns the vectors of word ids of any shape, after dropout."""
         return self.drop(self.embedding(ids), training=training)
 
 
@@ -145,8 +145,9 @@ class RecurrentEncoder(TextEncoder):
         **kwargs: other arguments of `TextEncoder`, and the layer's name and
             dtype.
 
-    A call maps int `[n, words]` to float `[n, output_dim]`. The size is
-    `units`, or `2 * units` if bidirectional, plus `embedding_dim` for the mean.
+    A call maps int `[n, words]` to float `[n, output_dim]`. `output_dim` is
+    `units` (`2 * units` if bidirectional), plus `embedding_dim` if
+    `mean_beside` is true.
 
     Example:
         encoder = tbnets.RecurrentEncoder(vocabulary.size, "gru", units=1024)
@@ -189,7 +190,7 @@ class RecurrentEncoder(TextEncoder):
         self.recurrence.build((*input_shape, self.embedding_dim))
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the text features of rows of ids."""
+        """Returns the text features of each row of ids."""
         mask = tf.not_equal(inputs, 0)
         words = self.word_vectors(inputs, training)
         features = self.recurrence(words, mask=mask)

@@ -28,8 +28,8 @@ def tree_states(projected, weights, trees):
     """Computes a state for every node, with a custom gradient.
 
     Args:
-        projected: `[num_words, 3 * units]`, each word's W x for the gates i, o,
-            u.
+        projected: `[num_words, 3 * units]`, each word's product W x for the
+            gates i, o and u.
         weights: tensors in the order of `WEIGHTS`.
         trees: `PackedTrees`.
     """
@@ -49,7 +49,7 @@ def tree_states(projected, weights, trees):
 
 
 def _gates(sums, cells):
-    """Returns i, o, u, c and h (Eq. 5-8); `cells` is summed over children."""
+    """Computes i, o, u, c and h (Eq. 5-8) from values summed over children."""
     i, o, u = tf.split(sums, 3, axis=1)
     i, o, u = tf.sigmoid(i), tf.sigmoid(o), tf.tanh(u)
     c = i * u + cells
@@ -67,13 +67,13 @@ def _gates_gradient(d_hidden, d_cells, i, o, u, c):
 
 
 def _column_sums(matrix):
-    """Sums the rows by a matrix product, which is faster on a CPU."""
+    """Sums the rows with a matrix product, which is faster on a CPU."""
     ones = tf.ones([1, tf.shape(matrix)[0]], matrix.dtype)
     return tf.matmul(ones, matrix)[0]
 
 
 class _Level:
-    """The slices of the packed trees for one level."""
+    """The parts of the packed trees that belong to one level."""
 
     # Within a level, nodes without noun-phrase children are first, then nodes
     # with both kinds of children, then nodes with only noun-phrase children.
@@ -95,21 +95,21 @@ class _Level:
         self.noun_parents = noun_parents - self.before_noun
 
     def joined(self, at_others, at_nouns):
-        """Sums, per parent, the values of noun-phrase and other children."""
+        """Adds each parent's values from noun-phrase and other children."""
         first, count = self.before_noun, self.num_others - self.before_noun
         middle = at_others[first:] + at_nouns[:count]
         return tf.concat([at_others[:first], middle, at_nouns[count:]], axis=0)
 
 
 def _bounds(trees):
-    """Appends a row to `trees.levels` that ends the last level."""
+    """Appends a row with the end of the last level to `trees.levels`."""
     nodes, edges = trees.ends[0], trees.ends[1]
     last_row = tf.stack([nodes, nodes, nodes, edges, edges])
     return tf.concat([trees.levels, last_row[tf.newaxis]], axis=0)
 
 
 def _arrays(like, count, widths):
-    """Returns a `tf.TensorArray` of `[any, width]` tensors for each width."""
+    """Creates a `tf.TensorArray` of `[any, width]` tensors for each width."""
     return tuple(
         tf.TensorArray(
             like.dtype,
@@ -128,7 +128,7 @@ def _written(arrays, level, values):
 
 
 def _forward(projected, weights, trees):
-    """Returns the hidden states, and the values that the gradient needs."""
+    """Returns the hidden states and the values that the gradient needs."""
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
     leaf = _gates(projected + bias, 0)
@@ -247,14 +247,15 @@ class TreeEncoder(TextEncoder):
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         embedding_dim: size of a word vector. Niu 2017: 300 (frozen word2vec).
         units: size of a state.
-        tied: whether all children share their matrices, as in Tai et al. 2015.
+        tied: whether all children share the same matrices, as in Tai et al.
+            2015.
         mean_beside: whether to append the mean vector of a node's words.
         **kwargs: other arguments of `TextEncoder`, and the layer's name and
             dtype.
 
     A call maps int32 `[n, nodes, 6]` from `TreeRows` to the roots' states,
-    float `[n, output_dim]`. The size is `units`, plus `embedding_dim` for the
-    mean.
+    float `[n, output_dim]`. `output_dim` is `units`, plus `embedding_dim` if
+    `mean_beside` is true.
 
     Example:
         trees = [tbnets.read_tree("(NP (DT a) (NN dog))")]
@@ -371,7 +372,7 @@ class TreeLSTM(ConfiguredLayer):
 
     Args:
         units: size of a state. Tai et al. 2015: 150.
-        tied: whether all children share their matrices, as in a child-sum
+        tied: whether all children share the same matrices, as in a child-sum
             Tree-LSTM.
 
     A call takes `inputs`, the word vectors `[num_words, dim]` in the order of
@@ -399,7 +400,7 @@ class TreeLSTM(ConfiguredLayer):
     def build(
         self, inputs_shape: Sequence[int | None], trees_shape: Any = None
     ) -> None:
-        """Creates the weights, with gates concatenated as i, o, u."""
+        """Creates the weights, with the gates in the order i, o, u."""
         units = self.units
         self.kernel = self.add_weight(
             name="kernel",

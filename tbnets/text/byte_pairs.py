@@ -1,7 +1,8 @@
 """Converts captions to CLIP's byte pairs with TensorFlow.
 
 A word starts as a list of bytes. Each step merges the pair of neighbours that
-is earliest in the list of merges. TensorFlow Serving supports all ops.
+is earliest in the list of merges. TensorFlow Serving supports all of the ops
+used.
 
 Source: Sennrich et al. 2016; Radford et al. 2021, `simple_tokenizer.py`.
 Departures: HTML and broken encodings are not repaired, and words are cut after
@@ -40,7 +41,7 @@ class BytePairs(tf.Module):
 
     Args:
         vocabulary: {piece: id}. The last piece of a word ends in `</w>`.
-        merges: lines "first second", sorted by descending priority.
+        merges: lines of the form "first second", sorted by descending priority.
         specials: pieces that are matched literally in a caption.
     """
 

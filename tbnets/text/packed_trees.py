@@ -30,7 +30,7 @@ NODES_A_WORD = 4
 
 
 def most_nodes(most_words):
-    """Returns the padded number of nodes reserved for `most_words` words."""
+    """Returns the number of nodes to reserve for `most_words` words."""
     return padded_width(NODES_A_WORD * most_words, TreeRows.least_step)
 
 
@@ -43,7 +43,7 @@ def whole_trees(rows, vocabulary_size):
 
     Args:
         rows: int32 `[n, nodes, 6]`.
-        vocabulary_size: number of ids, padding included.
+        vocabulary_size: number of ids, including padding.
     """
     word, parent, level, noun_phrase, start, end = tf.unstack(rows, axis=-1)
     width = tf.shape(rows)[1]
@@ -204,7 +204,7 @@ def tree_arrays(
 
 
 def _joined_nots(words):
-    """Replaces `do`, `n't` with `don't`, ""."""
+    """Appends each `n't` to the preceding word and replaces it with ""."""
     joined = list(words)
     for place in range(len(words) - 1):
         if words[place + 1].casefold() in ("n't", "n\u2019t"):
@@ -305,10 +305,10 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
 
 
 def _sorts(parents, kinds, is_child):
-    """Returns a class for each node.
+    """Classifies nodes by the kinds of their children.
 
-    It is 0 without noun-phrase children, 1 with both kinds of children, and 2
-    with only noun-phrase children.
+    The class is 0 for nodes without noun-phrase children, 1 for nodes with both
+    kinds of children, and 2 for nodes with only noun-phrase children.
     """
     num_nodes = tf.size(parents)
     parents = tf.where(is_child, parents, -1)  # Parents of -1 are not counted.

@@ -132,7 +132,7 @@ class EmbeddedParser:
 
 
 class CoreNLPParser:
-    """Parses with the CoreNLP server at `url` through NLTK's client.
+    """Parses captions with the CoreNLP server at `url`.
 
     Raises:
         ConnectionError: If the server does not respond.
@@ -158,7 +158,7 @@ class CoreNLPParser:
 
 
 class RightBranchingParser:
-    """Makes right-branching trees, as a baseline or if a parser fails."""
+    """Makes right-branching trees, as a baseline or if another parser fails."""
 
     def parse(self, caption) -> str:
         """Returns the right-branching tree of a caption as a bracketed string.
@@ -178,7 +178,7 @@ PARSERS = {
 
 
 def open_parser(name, corenlp_url=DEFAULT_URL):
-    """Returns a parser from `PARSERS`, which has a `parse(caption)` method.
+    """Creates the parser with a given name in `PARSERS`.
 
     Raises ValueError if the parser is unknown, ModuleNotFoundError if its
     package is missing, and ConnectionError if its server does not respond.
@@ -205,8 +205,8 @@ class Parses(NamedTuple):
 
     Attributes:
         trees: {caption: bracketed tree}.
-        failures: {caption: reason why the parser failed}, for captions with
-            right-branching trees.
+        failures: {caption: reason} for captions on which the parser failed.
+            Their trees are right-branching.
         num_cached: number of captions found in the cache.
     """
 
@@ -305,7 +305,7 @@ def _parse(caption, parser=None):
 
 
 def _read_cache(path, parser):
-    """Returns {caption: (tree, failure)}; deletes a partial last line."""
+    """Returns {caption: (tree, failure)} and deletes a partial last line."""
     if not os.path.exists(path):
         return {}
     lines, ends_well = CheckedFile(path).lines()
@@ -324,7 +324,7 @@ def _line(**row):
 
 
 def write_parses(path, captions, parses):
-    """Writes a file of trees for a list of (id, caption)."""
+    """Writes a file of trees for a list of (id, caption) pairs."""
     lines = []
     for name, caption in captions:
         failed = {"fallback": True} if caption in parses.failures else {}

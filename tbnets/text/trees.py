@@ -56,7 +56,7 @@ class Tree:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes, words included."""
+        """The number of nodes, including words."""
         return len(self.labels)
 
     @property
@@ -65,7 +65,7 @@ class Tree:
         return tuple(text for text in self.texts if text)
 
     def spans(self) -> np.ndarray:
-        """Returns int `[num_nodes, 2]`, the start and end of a node's words."""
+        """Returns each node's (start, end) in words, int `[num_nodes, 2]`."""
         lengths = [int(bool(text)) for text in self.texts]
         starts = np.cumsum(lengths) - lengths
         for node in range(self.num_nodes - 1, 0, -1):
@@ -121,14 +121,14 @@ class Tree:
 
 
 def kind_of(label) -> str:
-    """Returns a label without its function, such as `NP` for `NP-SBJ`."""
+    """Removes the function from a label: `NP-SBJ` becomes `NP`."""
     return re.split("[-=|]", label, maxsplit=1)[0]
 
 
 def read_tree(text: str, name: str = "") -> Tree:
     """Reads a tree in the bracket notation of treebanks and parsers.
 
-    - A word may be bare, `(NP a dog)`, or with its part of speech, `(DT a)`.
+    - A word may be bare, `(NP a dog)`, or have a part of speech, `(DT a)`.
     - Other unary chains are kept: `(NP (NNS dogs))` is a phrase of one word.
     - An outer bracket without a label, or with ROOT, TOP or S1, is removed.
     - Empty nodes, `(-NONE- *)`, and phrases with only empty nodes are removed.
@@ -169,7 +169,7 @@ def read_tree(text: str, name: str = "") -> Tree:
 
 
 def _nodes(text):
-    """Returns (label, parent, text) in preorder; empty nodes have no text."""
+    """Returns each node's (label, parent, text), in preorder."""
     nodes, stack, wants_label = [], [], False
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -203,20 +203,20 @@ def _nodes(text):
 
 
 def escaped(token) -> str:
-    """Replaces brackets in a word with their codes."""
+    """Replaces brackets in a word with codes, such as `-LRB-`."""
     return token.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def unescaped(token) -> str:
-    """Replaces the codes for brackets in a word with brackets."""
+    """Replaces codes such as `-LRB-` in a word with brackets."""
     return token.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
 def right_branching(words) -> Tree:
     """Returns the right-branching tree of one or more words.
 
-    Each of the first 60 words is the sibling of a phrase with all later words.
-    No node is a noun phrase.
+    Each of the first 60 words is the sibling of a phrase that contains all
+    later words. No node is a noun phrase.
     """
     nodes, parent = [], -1
     for place, word in enumerate(words):
@@ -259,7 +259,7 @@ _WORD = re.compile(r"(?<![^\s()])[^\s()]+(?=\s*\))")
 
 
 def trees_of(path, captions) -> list[Tree]:
-    """Returns the tree of every caption, found by its text.
+    """Looks up the tree of every caption by the caption's text.
 
     Args:
         path: JSON lines file from `tools/parse_captions.py`, or a folder of
@@ -268,7 +268,8 @@ def trees_of(path, captions) -> list[Tree]:
 
     Raises:
         FileNotFoundError: If the path or a file in the folder is missing.
-        ValueError: If a caption has no tree or two trees, or a row is invalid.
+        ValueError: If a caption has no tree or different trees, or a row is
+            invalid.
     """
     path, trees, distinct = pathlib.Path(path), {}, set(captions)
     rows = gold_rows(path) if path.is_dir() else _parsed_rows(path)
@@ -298,7 +299,7 @@ def trees_of(path, captions) -> list[Tree]:
 
 
 def _parsed_rows(path):
-    """Yields the trees in a JSON lines file, as tuples like in `gold_rows`."""
+    """Yields the trees in a JSON lines file, in the format of `gold_rows`."""
     file, lines_of = CheckedFile(path), {}
     names = ("id", "caption", "tree")
     for line, row in file.json_rows(names, strings=True):

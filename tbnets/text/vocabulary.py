@@ -86,8 +86,8 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
     - A word is a run of letters, marks and digits: `T-shirt!` becomes `t`,
       `shirt`.
     - Apostrophes are removed. Clitics become words: `man's` and the `man 's` of
-      Penn Treebank text both become `man`, `s`. Other parts are joined: `don't`
-      and `do n't` both become `dont`.
+      Penn Treebank text both become `man`, `s`. Other contractions are joined:
+      `don't` and `do n't` both become `dont`.
     - Each Han character is a word.
 
     Args:
@@ -179,7 +179,7 @@ class Vocabulary:
         tbnets.Tokenizer(vocabulary)(["a dog", ""])  # [[2, 4], [1, 0]]
 
     Args:
-        words: strings, with the two special words first.
+        words: strings, starting with the two special words.
     """
 
     words: tuple[str, ...]
@@ -254,7 +254,7 @@ class Vocabulary:
         return len(self.words)
 
     def save(self, path: Path) -> None:
-        """Writes one word per line, UTF-8; the line number is the id + 1.
+        """Writes a UTF-8 file with one word per line, in the order of the ids.
 
         An existing file is replaced.
         """

@@ -19,7 +19,7 @@ from tbnets.text.vocabulary import PADDING_ID
 
 
 def coverage(vectors, counts):
-    """Returns the share of words, and of their occurrences, with vectors.
+    """Counts the words, and the occurrences of words, that have a vector.
 
     Args:
         vectors: `WordVectors`.
@@ -28,7 +28,7 @@ def coverage(vectors, counts):
     Returns:
         dict with the numbers `words` and `known_words`; `token_share`, the
         fraction of occurrences with a vector; and `most_frequent_missing`, up
-        to five words.
+        to five words without a vector.
     """
     known_words = set(vectors.words)
     missing = [word for word in counts if word not in known_words]
@@ -58,7 +58,7 @@ def centred(vectors, scale):
 
     Pretrained vectors are long and have a large mean. The mean vectors of
     captions are therefore so similar that a network hardly learns to separate
-    them. Keras initialises embedding tables with a standard deviation of 0.03.
+    them.
 
     Source: Mu and Viswanath 2018, "All-but-the-top", whose first step is to
     remove the mean.
@@ -133,8 +133,8 @@ class WordVectors:
     """Words and their vectors.
 
     Args:
-        words: n distinct strings.
-        vectors: float32 `[n, dim]`, finite.
+        words: distinct strings.
+        vectors: float32 `[len(words), dim]`, finite.
         path: source file, for error messages.
 
     Example:
@@ -164,7 +164,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """Returns each word's row, int64, or -1 if it has no vector."""
+        """Returns each word's row, int64; a word without a vector has -1."""
         places = {word: row for row, word in enumerate(self.words)}
         return np.array([places.get(word, -1) for word in words], np.int64)
 
@@ -176,11 +176,11 @@ def read_word_vectors(
 ) -> WordVectors:
     """Reads the vectors of the given words from a file.
 
-    The file is word2vec binary, word2vec text, whose first line is `words
-    dimensions`, or GloVe text, which lacks this line. The format is detected.
-    An exact match has priority. Otherwise, the first word in the file that
-    differs only in case and apostrophes is used: `dont` matches `don't`, and
-    `paris` matches `Paris`.
+    The file may be in word2vec binary, word2vec text or GloVe text format.
+    Word2vec text starts with a line `words dimensions`; GloVe text does not. An
+    exact match has priority. Otherwise, the first word in the file that differs
+    only in case and apostrophes is used: `dont` matches `don't`, and `paris`
+    matches `Paris`.
 
     Args:
         path: the decompressed file.
@@ -248,7 +248,7 @@ def read_word_vectors(
 
 
 def _header(stream, file):
-    """Reads the header; returns (number of words or None, dim)."""
+    """Reads the header and returns (number of words or None, dim)."""
     start = stream.read(len(_BYTE_ORDER_MARK))
     if kind := _PACKED.get(start[:2]):
         file.report(f"expected word vectors; found {kind}. Decompress it.")

@@ -26,7 +26,7 @@ _COVERING_FONTS: list = []
 
 
 def font(size, text):
-    """Returns a font that covers a text; `size` is in pixels."""
+    """Returns a font of `size` pixels that contains all letters of a text."""
     path = None if text.isascii() else _find("".join(sorted({*text})))
     if path is None:
         return ImageFont.load_default(size)
@@ -34,7 +34,7 @@ def font(size, text):
 
 
 def columns(text, most):
-    """Returns how many letters are as wide as `most` Latin letters."""
+    """Halves the maximum number of letters if a text has wide letters."""
     wide = any(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return most // 2 if wide else most
 
@@ -153,7 +153,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
 
 
 def draw_side_by_side(photo, truth, predicted, side=SIDE) -> np.ndarray:
-    """Draws a photo with its true boxes beside one with the found boxes."""
+    """Draws a photo twice: with its true boxes and with the predicted boxes."""
     true_picture = draw_boxes(photo, truth, side, "true")
     predicted_picture = draw_boxes(photo, predicted, side, "found")
     between = np.full((len(true_picture), GAP, 3), 255, np.uint8)
@@ -166,7 +166,7 @@ def colour_of(number):
 
 
 def _in_each_other(corners):
-    """Insets a box once for each earlier box with almost the same edges."""
+    """Insets each box once per earlier box with almost the same edges."""
     near = np.abs(corners[:, None] - corners).max(axis=2) < LINE
     insets = CASING * np.tril(near, -1).sum(axis=1, keepdims=True)
     insets = np.minimum(insets, (corners[:, 2:] - corners[:, :2]) / 2)
@@ -213,7 +213,7 @@ def _dashes(start, end, dashed):
 
 
 def _label(box, most_width):
-    """Draws a phrase on the box's colour, after a tick or a cross if any."""
+    """Draws a box's tick or cross, if any, and its phrase."""
     height, colour = FONT_SIZE + 2 * PADDING, colour_of(box.colour)
     ink = "white" if colour in DARK else "black"
     letters = font(FONT_SIZE, box.phrase)
@@ -237,7 +237,7 @@ def _label(box, most_width):
 
 
 def _shortened(text, font, width):
-    """Shortens a text to a width and ends it with dots."""
+    """Shortens a text that exceeds a width, and appends dots."""
     if len(text) <= MOST_LETTERS and font.getlength(text) <= width:
         return text
     text = text[:MOST_LETTERS]
@@ -247,7 +247,7 @@ def _shortened(text, font, width):
 
 
 def _places(edges, label, size):
-    """Returns upper left corners for a label, nearest to its box first."""
+    """Returns places for a label's upper left corner, nearest first."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     (width, height), last = label, max(size[0] - label[0], 0)
     near = [
@@ -267,7 +267,7 @@ def _places(edges, label, size):
 
 
 def freest(places, size, occupied):
-    """Returns the place where words cover the fewest pixels, and their number.
+    """Returns the place with the fewest occupied pixels, and their number.
 
     `size` is the width and height of the words. `occupied`, `[n, 4]`, contains
     the edges of areas to keep free.

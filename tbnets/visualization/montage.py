@@ -40,7 +40,7 @@ class Tile(NamedTuple):
 
 
 def open_photo(folder, image_id):
-    """Returns a `PIL.Image.Image`, or None if a photo is missing or broken."""
+    """Opens a photo; returns None if the photo is missing or broken."""
     path = find_photo(folder, image_id)
     if path is None:
         return None
@@ -51,7 +51,7 @@ def open_photo(folder, image_id):
 
 
 def draw_photo(folder, image_id, size=PHOTO_SIZE):
-    """Draws a photo in a square, or a grey square if there is no photo."""
+    """Draws a photo in a square, or a grey square if the photo is missing."""
     photo = open_photo(folder, image_id)
     if photo is None:
         return Image.new("RGB", (size, size), "#eeeeee")
@@ -86,11 +86,11 @@ def draw_montage(
     Args:
         queries: list of q sentences (strings) or photos (`pathlib.Path`).
         ids: image ids.
-        order: int `[q, k]`, rows of the best images.
+        order: int `[q, k]`, indices into `ids` of the best images.
         similarities: float `[q, k]`.
         folder: folder of the photos.
-        hits: for each query, the rows of the images that match it, or None if
-            unknown; None if all are unknown.
+        hits: for each query, the indices of the matching images, or None if
+            they are unknown. None if they are unknown for all queries.
         legend: meaning of the frames, drawn below if there are frames.
 
     Returns:
@@ -141,8 +141,8 @@ def draw_sheet(pictures, legend):
     """Arranges pictures in rows, with separate rows for each kind.
 
     Args:
-        pictures: {name: uint8 `[height, width, 3]`}. The names of one kind
-            differ only in a final number.
+        pictures: {name: uint8 `[height, width, 3]`}. Pictures of one kind have
+            names that differ only in a final number.
         legend: description, drawn below the pictures.
     """
     placed, kind = [], None

@@ -1,7 +1,7 @@
 """Writes search results as one HTML page.
 
-The page contains its thumbnails and its style, but no scripts. Only its links
-need other files, namely the photos.
+The page contains its thumbnails and its style, but no scripts. Only the links
+to photos need other files.
 """
 
 import base64
@@ -36,7 +36,8 @@ class Section(NamedTuple):
     Args:
         query: the sentence.
         note: a remark on the query, or "".
-        image_ids: names of the best photos in their folder, best first.
+        image_ids: paths of the best photos relative to their folder, best
+            first.
         similarities: a float for each photo.
     """
 
@@ -70,13 +71,13 @@ def write_page(path, sections, folder, about):
 
 
 def thumbnail(photo):
-    """Returns a data URI with a JPEG of at most `THUMBNAIL_SIZE` pixels."""
+    """Returns a photo's thumbnail as the data URI of a JPEG."""
     code = base64.b64encode(jpeg(photo, THUMBNAIL_SIZE)).decode("ascii")
     return f"data:image/jpeg;base64,{code}"
 
 
 def jpeg(photo, side):
-    """Returns a photo as a JPEG with a longer side of at most `side` pixels."""
+    """Encodes a photo as a JPEG of at most `side` pixels per side."""
     scaled = photo.copy()
     scaled.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()

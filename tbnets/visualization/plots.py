@@ -20,9 +20,9 @@ class Points(NamedTuple):
 
     Args:
         vectors: float `[n, dim]`.
-        columns: {column name: n strings}. The first column names the points.
-            `draw_map` reads `text`, `kind` (`IMAGE`, `CAPTION` or `PHRASE`),
-            and `image`, the id of the point's image.
+        columns: {column name: list of n strings}. The first column names the
+            points. `draw_map` reads `text`, `kind` (`IMAGE`, `CAPTION` or
+            `PHRASE`), and `image`, the id of the point's image.
         thumbnails: uint8 `[n, side, side, 3]`, or None.
     """
 
@@ -32,7 +32,7 @@ class Points(NamedTuple):
 
 
 def joined(parts):
-    """Concatenates a list of `Points` of one space, skipping None.
+    """Concatenates `Points` from the same space, skipping None.
 
     Returns None if there are no points. The first element determines the
     columns and whether there are thumbnails.
@@ -57,10 +57,10 @@ PANELS = (
 def draw_history(history, path):
     """Draws a run's scalars over its epochs as a PNG.
 
-    Epochs that lack a scalar are skipped in its curve.
+    Epochs that lack a scalar are skipped in the scalar's curve.
 
     Args:
-        history: list with a dict of scalars for each epoch, not empty.
+        history: non-empty list with a dict of scalars for each epoch.
         path: PNG file to write.
     """
     keys = sorted({key for row in history for key in row})
@@ -89,7 +89,7 @@ def draw_history(history, path):
 
 
 def _of_panel(keys, prefix, suffix):
-    """Returns the names of a panel's scalars that cover all of the data."""
+    """Returns the names of a panel's scalars, except scalars of subsets."""
     ends = [k for k in keys if k.startswith(prefix) and k.endswith(suffix)]
     return [k for k in ends if "/" not in k[len(prefix) : -len(suffix)]]
 
@@ -105,7 +105,7 @@ LINE, FRAME, NO_PHOTO = "#c4d4de", "#444444", "#dddddd"
 
 
 def import_tsne():
-    """Imports scikit-learn's `TSNE`; the error shows how to install it."""
+    """Imports `TSNE`, or raises an error with installation instructions."""
     return import_extra("map", "sklearn.manifold").TSNE
 
 
@@ -132,7 +132,7 @@ def lay_out(vectors):
 
 
 def draw_map(points, title):
-    """Draws a map of points, on which similar points are close together.
+    """Draws points on a map so that similar points are close together.
 
     Photos are drawn as thumbnails, sentences as dots with lines to their
     photos, and noun phrases as diamonds.
@@ -141,8 +141,8 @@ def draw_map(points, title):
         points: `Points` with the columns `text`, `kind` and `image`.
         title: text below the map, next to the legend.
 
-    Source: Niu et al. 2017, Fig. 8. Departures: the map shows photos and words
-    instead of numbers, and noun phrases.
+    Source: Niu et al. 2017, Fig. 8. Departures: the map shows photos and texts
+    instead of numbers, and also noun phrases.
     """
     sheet = Image.new("RGB", (WIDTH, HEIGHT + LEGEND_HEIGHT), "white")
     draw = ImageDraw.Draw(sheet)
